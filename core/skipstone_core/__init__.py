@@ -1,0 +1,1 @@
+"""The rules of Skipstone: pure, shared by the control plane and the data plane."""

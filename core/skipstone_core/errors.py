@@ -1,0 +1,42 @@
+"""Errors that both planes raise.
+
+Raised for bad input and for bugs only; races between writers are outcomes (see commits), never exceptions.
+Must not know how an error is shown: an edge turns it into a condition, an exit code or a log line.
+"""
+
+from __future__ import annotations
+
+from skipstone_core.reasons import Reason
+
+
+class SkipstoneError(Exception):
+    """Base of every error that Skipstone raises on purpose. Its text is one sentence for a user."""
+
+
+class UserError(SkipstoneError):
+    """Something a user can mend: carries the reason shown in conditions and the field or object concerned."""
+
+    def __init__(self, reason: Reason, message: str, *, field: str = "") -> None:
+        super().__init__(f"{field}: {message}" if field else message)
+        self.reason = reason
+        self.field = field
+
+
+class BadSpec(UserError):
+    """The request can never succeed as written (exit code 64)."""
+
+
+class BadData(UserError):
+    """The data named by the request cannot be used (exit code 65)."""
+
+
+class DependencyUnavailable(UserError):
+    """A catalog, a volume or another service did not answer; trying again may help (exit code 69)."""
+
+
+class OutcomeUnknown(SkipstoneError):
+    """A commit may or may not have landed; nothing may be deleted (exit code 75)."""
+
+
+class ContractViolation(SkipstoneError):
+    """The other plane sent what this version cannot read."""

@@ -1,0 +1,72 @@
+"""Names and identities: runs, transactions, index tables, label values.
+
+Both planes derive them here so that they agree without talking. All functions are pure and deterministic.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import Any
+
+OWNER_PROPERTY = "skipstone.owner"
+TXN_SUMMARY = "skipstone.txn"
+TXN_PROPERTY_PREFIX = "skipstone.txn."
+PARTIAL_PROPERTY = "skipstone.partial"
+INDEX_UID_PROPERTY = "skipstone.index.owner"
+INDEX_TABLE_UUID_PROPERTY = "skipstone.index.table-uuid"
+INDEX_DEFINITION_PROPERTY = "skipstone.index.definition"
+REPORT_ANNOTATION = "skipstone.dev/report"
+REINDEX_ANNOTATION = "skipstone.dev/reindex"
+RUNS_DIRECTORY = ".skipstone/runs"
+ABORTED_SUFFIX = "/aborted"
+MAX_NAME = 63
+
+
+def short_hash(*parts: str) -> str:
+    """Eight hexadecimal digits that stand for ``parts``; parts never run into each other."""
+    return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:8]
+
+
+def canonical_hash(value: Mapping[str, Any]) -> str:
+    """Eight hexadecimal digits of a JSON object, independent of key order."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True, separators=(",", ":")).encode()).hexdigest()[:8]
+
+
+def run_id(uid: str, inputs_hash: str, attempt: int) -> str:
+    """The deterministic name of one attempt: first eight of the owner's uid, inputs hash, attempt number."""
+    return f"{uid.replace('-', '')[:8]}-{inputs_hash}-{attempt}"
+
+
+def bounded_name(name: str, limit: int = MAX_NAME) -> str:
+    """``name`` itself when it fits ``limit`` characters, else its head and a hash, still a valid label value."""
+    if len(name) <= limit:
+        return name
+    return f"{name[: limit - 9].rstrip('-._')}-{short_hash(name)}"
+
+
+def index_table_prefix(table: str) -> str:
+    """What the names of all index tables of ``table`` begin with."""
+    return f"{table}__si_"
+
+
+def index_table_name(table: str, index: str, uid: str) -> str:
+    """The Iceberg name of an index table: ``<table>__si_<index>_<uid8>``, dots and dashes made underscores."""
+    clean = index.replace("-", "_").replace(".", "_")
+    return f"{index_table_prefix(table)}{clean}_{uid.replace('-', '')[:8]}"
+
+
+def job_txn(uid: str) -> str:
+    """The transaction id of a LoadJob or MergeJob: its uid and nothing else, so that it commits at most once."""
+    return uid
+
+
+def table_txn(uid: str, generation: int) -> str:
+    """The transaction id of a table change: one per generation of the Table."""
+    return f"{uid}/{generation}"
+
+
+def aborted_txn(txn: str) -> str:
+    """What the empty snapshot that fences off ``txn`` carries in its summary."""
+    return txn + ABORTED_SUFFIX

@@ -1,0 +1,464 @@
+"""The contract between the planes: what a run is asked to do and what it answers.
+
+The operator writes a JobRequest into a ConfigMap; the driver writes a JobReport into its termination message and,
+with the state of the table, into an annotation of its own pod. Both are versioned JSON.
+A report is for people and for status; the truth about a commit is in the table.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from skipstone_core.codec import decode, encode
+from skipstone_core.errors import ContractViolation
+from skipstone_core.reasons import Reason
+
+CONTRACT_VERSION = 1
+MAX_TERMINATION_BYTES = 2048
+MAX_ANNOTATION_BYTES = 64 * 1024
+MAX_LISTED_SEGMENTS = 20
+
+EXIT_COMMITTED = 0
+EXIT_BAD_SPEC = 64
+EXIT_BAD_DATA = 65
+EXIT_UNAVAILABLE = 69
+EXIT_UNKNOWN = 75
+
+
+class RunKind(StrEnum):
+    """What a run does; also the label ``skipstone.dev/operation`` of its pods."""
+
+    CHECK = "Check"
+    TABLE = "Table"
+    LOAD = "Load"
+    REINDEX = "Reindex"
+    MERGE = "Merge"
+    OBSERVE = "Observe"
+    CONFIRM = "Confirm"
+    DROP = "Drop"
+
+
+#: Kinds that need Spark; the others are PyIceberg only and start no JVM.
+SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE})
+
+
+class CatalogType(StrEnum):
+    """The catalogs with an engine."""
+
+    SQL = "Sql"
+    REST = "Rest"
+
+
+class Management(StrEnum):
+    """Who owns a table's schema and existence."""
+
+    MANAGED = "Managed"
+    OBSERVED = "Observed"
+
+
+class SourceFormat(StrEnum):
+    """File formats that loads and merges read."""
+
+    CSV = "Csv"
+    JSON = "Json"
+    PARQUET = "Parquet"
+    ORC = "Orc"
+
+
+class DuplicatesPolicy(StrEnum):
+    """What happens to a source that another job already applied to the same table."""
+
+    REFUSE = "Refuse"
+    ALLOW = "Allow"
+
+
+class BadRecordPolicy(StrEnum):
+    """What happens to rows that do not fit the schema."""
+
+    FAIL = "Fail"
+    REDIRECT = "Redirect"
+    DROP = "Drop"
+
+
+class MergeAction(StrEnum):
+    """What a merge clause does to the rows it takes."""
+
+    UPDATE = "Update"
+    DELETE = "Delete"
+    INSERT = "Insert"
+
+
+class PruningStrategy(StrEnum):
+    """Which stages of the prune funnel a merge uses."""
+
+    AUTO = "Auto"
+    NONE = "None"
+    MIN_MAX = "MinMax"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogRef:
+    """How to open the catalog. Credentials come from the environment, never from here.
+
+    ``uri`` of an Sql catalog is an SQLAlchemy URL; an empty uri means SQLite at ``<root>/catalog.db``.
+    """
+
+    type: CatalogType
+    name: str = "skipstone"
+    uri: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarehouseRef:
+    """Where tables live. ``root`` is the absolute directory at which the claim is mounted."""
+
+    name: str
+    root: str
+    catalog: CatalogRef
+    index_namespace: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableRef:
+    """A table in the catalog and the Table resource that declares it.
+
+    ``table_uuid`` is what status remembers; None before the table was first seen.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    management: Management = Management.MANAGED
+    table_uuid: str | None = None
+
+    @property
+    def identifier(self) -> tuple[str, str]:
+        """Namespace and name as PyIceberg takes them."""
+        return (self.namespace, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexRef:
+    """A SecondaryIndex resource: ``columns`` in index order, ``uid`` of the resource."""
+
+    name: str
+    uid: str
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSpec:
+    """One column. ``type`` is an Iceberg type name such as ``long``, ``decimal(9,2)``, ``timestamptz``."""
+
+    name: str
+    type: str
+    required: bool = False
+    doc: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionFieldSpec:
+    """One partition field. ``transform``: identity, year, month, day, hour, bucket, truncate; ``width`` for the last two."""
+
+    column: str
+    transform: str
+    width: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortFieldSpec:
+    """One field of the sort order. Nulls first when ascending, last when descending, unless said otherwise."""
+
+    column: str
+    direction: str = "Ascending"
+    nulls: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableTask:
+    """Create the table, adopt it, or evolve it to this shape. ``field_ids`` is what status remembers (name to id)."""
+
+    columns: tuple[ColumnSpec, ...] = ()
+    primary_key: tuple[str, ...] = ()
+    partitioning: tuple[PartitionFieldSpec, ...] = ()
+    sort_order: tuple[SortFieldSpec, ...] = ()
+    properties: Mapping[str, str] = field(default_factory=dict)
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnMapping:
+    """Source column ``from_`` (JSON: ``from``) feeds table column ``column``. Unmapped columns map by equal name."""
+
+    column: str
+    from_: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSpec:
+    """Files to read; ``paths`` are relative to the Warehouse root: files, directories or glob patterns.
+
+    ``options``: header, delimiter, quote, escape, encoding, nullValue, dateFormat, timestampFormat, multiLine.
+    ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
+    """
+
+    format: SourceFormat
+    paths: tuple[str, ...]
+    options: Mapping[str, str] = field(default_factory=dict)
+    columns: tuple[ColumnSpec, ...] = ()
+    mapping: tuple[ColumnMapping, ...] = ()
+    duplicates: DuplicatesPolicy = DuplicatesPolicy.REFUSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class BadRecordsSpec:
+    """``max_count`` bounds redirected or dropped rows; None is no bound."""
+
+    policy: BadRecordPolicy = BadRecordPolicy.FAIL
+    max_count: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadTask:
+    """Append the source's rows to the table as one segment."""
+
+    source: SourceSpec
+    bad_records: BadRecordsSpec = BadRecordsSpec()
+    time_zone: str = "UTC"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReindexTask:
+    """Bring one index in sync. ``max_segments`` bounds one run; None is all that are missing."""
+
+    index: IndexRef
+    max_segments: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeKey:
+    """Source column ``source`` must equal target column ``target``."""
+
+    target: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeClause:
+    """First clause whose ``when`` holds wins. ``values`` maps target column to source column; None is by equal name."""
+
+    action: MergeAction
+    when: str | None = None
+    values: Mapping[str, str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTask:
+    """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key."""
+
+    source: SourceSpec
+    keys: tuple[MergeKey, ...]
+    when_matched: tuple[MergeClause, ...] = ()
+    when_not_matched: tuple[MergeClause, ...] = ()
+    sequence_by: str | None = None
+    time_zone: str = "UTC"
+    pruning: PruningStrategy = PruningStrategy.AUTO
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObservedTable:
+    """One table of an observe run with the indexes to report."""
+
+    table: TableRef
+    indexes: tuple[IndexRef, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ObserveTask:
+    """Report the state of all due tables of one Warehouse."""
+
+    tables: tuple[ObservedTable, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmTask:
+    """Find out whether ``txn`` committed; when not, fence it off by an empty snapshot."""
+
+    txn: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropTask:
+    """Drop the table (``index`` None) or one index table, with its data, if it is ours (owner property)."""
+
+    index: IndexRef | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkRef:
+    """How much a Spark run may use; ``instances`` 0 is local mode in the driver pod."""
+
+    instances: int = 0
+    executor_cores: int = 1
+    driver_cores: int = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobRequest:
+    """All that one run needs to know. Exactly the task of its ``kind`` is present (a check has none).
+
+    ``owner_kind``/``owner_name``/``owner_uid`` name the resource; ``indexes`` are all indexes of ``table``,
+    whose state the run reports at its end. ``txn`` is empty for kinds that commit by coverage or not at all.
+    """
+
+    kind: RunKind
+    run_id: str
+    attempt: int
+    warehouse: WarehouseRef
+    owner_kind: str
+    owner_name: str
+    owner_uid: str
+    txn: str = ""
+    table: TableRef | None = None
+    indexes: tuple[IndexRef, ...] = ()
+    spark: SparkRef = SparkRef()
+    table_task: TableTask | None = None
+    load: LoadTask | None = None
+    reindex: ReindexTask | None = None
+    merge: MergeTask | None = None
+    observe: ObserveTask | None = None
+    confirm: ConfirmTask | None = None
+    drop: DropTask | None = None
+    version: int = CONTRACT_VERSION
+
+    def to_json(self) -> str:
+        """The text that goes into the ConfigMap."""
+        return json.dumps(encode(self), sort_keys=True, indent=1)
+
+    @staticmethod
+    def from_json(text: str) -> JobRequest:
+        """Read a request; raises ContractViolation for another version (naming both) or an unreadable field."""
+        raw = json.loads(text)
+        version = raw.get("version") if isinstance(raw, dict) else None
+        if version != CONTRACT_VERSION:
+            raise ContractViolation(f"request has version {version}, this image reads version {CONTRACT_VERSION}")
+        return decode(JobRequest, raw)
+
+
+class RunOutcome(StrEnum):
+    """How a run ended, as its driver saw it."""
+
+    RUNNING = "Running"
+    COMMITTED = "Committed"
+    ALREADY_COMMITTED = "AlreadyCommitted"
+    CONFLICTED = "Conflicted"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    ABSENT = "Absent"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentCounts:
+    """Segments of a table by status; ``latest`` is the newest segment id (file sequence number)."""
+
+    total: int = 0
+    valid: int = 0
+    partial: int = 0
+    updated: int = 0
+    latest: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexState:
+    """How far one index covers the table's head. ``missing_segments``: the oldest 20 ids."""
+
+    uid: str
+    name: str
+    segments_total: int = 0
+    segments_synced: int = 0
+    segments_missing: int = 0
+    segments_failed: int = 0
+    missing_segments: tuple[int, ...] = ()
+    files_live: int = 0
+    files_covered: int = 0
+    rows_live: int = 0
+    rows_covered: int = 0
+    entries: int = 0
+    bytes: int = 0
+    synced_sequence_number: int = 0
+    exists: bool = False
+    degraded: Reason | None = None
+    message: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """The head of a table as a run saw it at its end. ``snapshot_id`` is a string: JSON numbers lose 64-bit ids.
+
+    ``columns``: name to Iceberg type; ``field_ids``: name to field id. ``problem`` is TableMissing, TableReplaced,
+    SchemaDrift or FormatVersionUnsupported when one of them holds.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    table_uuid: str = ""
+    owner: str = ""
+    format_version: int = 2
+    snapshot_id: str = ""
+    sequence_number: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    segments: SegmentCounts = SegmentCounts()
+    columns: Mapping[str, str] = field(default_factory=dict)
+    field_ids: Mapping[str, int] = field(default_factory=dict)
+    indexes: tuple[IndexState, ...] = ()
+    problem: Reason | None = None
+    message: str = ""
+    location: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobReport:
+    """What a run says of itself.
+
+    ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
+    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted. Reindex: segments, files, entries.
+    ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
+    ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
+    """
+
+    run_id: str
+    attempt: int
+    kind: RunKind
+    outcome: RunOutcome
+    reason: Reason
+    message: str = ""
+    snapshot_id: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    stages_ms: Mapping[str, int] = field(default_factory=dict)
+    rejected_path: str | None = None
+    progress: str | None = None
+    table_states: tuple[TableState, ...] = ()
+    version: int = CONTRACT_VERSION
+
+    def to_json(self) -> str:
+        """The full report, as for the annotation."""
+        return json.dumps(encode(self), sort_keys=True, separators=(",", ":"))
+
+    @staticmethod
+    def from_json(text: str) -> JobReport:
+        """Read a report leniently: fields that a newer driver adds are ignored. Raises ContractViolation."""
+        try:
+            raw = json.loads(text)
+        except ValueError as error:
+            raise ContractViolation(f"report is not JSON: {error}") from error
+        version = raw.get("version") if isinstance(raw, dict) else None
+        if version != CONTRACT_VERSION:
+            raise ContractViolation(f"report has version {version}, this operator reads version {CONTRACT_VERSION}")
+        return decode(JobReport, raw, strict=False)

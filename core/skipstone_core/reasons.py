@@ -1,0 +1,119 @@
+"""The one list of reasons: conditions, Events, metric labels and the reference page all use it.
+
+Every reason has one sentence of documentation; the docs table is generated from here.
+Must not hold logic: who decides for a reason is the decider's business.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """Why a condition has its status, in CamelCase as Kubernetes wants it."""
+
+    def __new__(cls, value: str, _doc: str = "") -> Reason:
+        """Make a member whose value is the reason's name and whose ``doc`` is its sentence."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        return member
+
+    def __init__(self, _value: str, doc: str = "") -> None:
+        self.doc = doc
+
+    # Specification and references
+    INVALID_SPEC = "InvalidSpec", "A field cannot be used as written; the message names it. Nothing was started."
+    WAREHOUSE_NOT_FOUND = "WarehouseNotFound", "spec.warehouseRef names no Warehouse in this namespace."
+    WAREHOUSE_NOT_READY = "WarehouseNotReady", "The Warehouse exists but its Ready condition is not True yet."
+    TABLE_NOT_FOUND = "TableNotFound", "spec.tableRef names no Table in this namespace."
+    TABLE_NOT_READY = "TableNotReady", "The Table exists but its Ready condition is not True yet."
+    RESOURCE_CONFLICT = "ResourceConflict", "An older resource already claims the same object in the catalog."
+    COLUMN_NOT_FOUND = "ColumnNotFound", "A named column is not in the table."
+    COLUMN_REPLACED = "ColumnReplaced", "An indexed column was dropped and its name given to a new column."
+    COLUMN_TYPE_UNSUPPORTED = "ColumnTypeUnsupported", "A column has a type that cannot be used here."
+    DUPLICATE_INDEX = "DuplicateIndex", "An older SecondaryIndex has the same definition on the same table."
+
+    # Warehouse
+    CHECK_PENDING = "CheckPending", "The check run of this generation has not finished."
+    CHECKED = "Checked", "Catalog and storage answered the check run."
+    CHECK_FAILED = "CheckFailed", "The check run could not use the catalog or the storage; the message says which."
+    CLAIM_NOT_FOUND = "ClaimNotFound", "spec.storage.pvc.claimName names no PersistentVolumeClaim in this namespace."
+    CATALOG_NEEDS_ONE_NODE = (
+        "CatalogNeedsOneNode",
+        "An SQLite catalog cannot be shared between nodes: claim the volume ReadWriteOnce.",
+    )
+    CATALOG_UNAVAILABLE = "CatalogUnavailable", "The catalog did not answer."
+    STORAGE_UNAVAILABLE = "StorageUnavailable", "The storage could not be written, read or listed."
+
+    # Table
+    CREATED = "Created", "The table was created by Skipstone and is up to date with its spec."
+    ADOPTED = "Adopted", "The table existed, its schema fits the spec, and it is never purged."
+    OBSERVED = "Observed", "The table is read as it is; its schema and existence belong to somebody else."
+    NOT_CREATED_HERE = "NotCreatedHere", "The table was not created by this resource, so its data is kept."
+    SCHEMA_MISMATCH = "SchemaMismatch", "The existing table or the asked change does not fit; the message says how."
+    SCHEMA_DRIFT = "SchemaDrift", "Somebody else changed the schema of a managed table."
+    TABLE_MISSING = "TableMissing", "The table is gone from the catalog; it is never created anew by itself."
+    TABLE_REPLACED = "TableReplaced", "The catalog holds another table under this identifier."
+    FORMAT_VERSION_UNSUPPORTED = "FormatVersionUnsupported", "Loads and merges write Iceberg format version 2 only."
+    DELETES_UNSUPPORTED = "DeletesUnsupported", "The table holds deletes that this run cannot apply."
+
+    # SecondaryIndex
+    SEGMENTS_IN_SYNC = "SegmentsInSync", "Every live segment of the table is covered by the index."
+    SEGMENTS_MISSING = "SegmentsMissing", "Some segments are not covered yet; queries scan those by min/max."
+    SEGMENTS_FAILED = "SegmentsFailed", "Some segments could not be indexed; the message names the first."
+    LAG_EXCEEDED = "LagExceeded", "More segments are missing than spec.maxLagSegments allows."
+    COVERAGE_BELOW_MINIMUM = "CoverageBelowMinimum", "Fewer rows are covered than spec.minCoveredPercent asks for."
+    HEALTHY = "Healthy", "Nothing keeps this index from being used."
+    NOT_BUILT = "NotBuilt", "The index has not been built yet."
+
+    # Waiting: no deadline runs
+    WAITING_FOR_TABLE = "WaitingForTable", "Another run is writing this table."
+    WAITING_FOR_TURN = "WaitingForTurn", "An older job of the same table goes first."
+    WAITING_FOR_QUOTA = "WaitingForQuota", "A ResourceQuota or spec.maxConcurrentRuns of the Warehouse is used up."
+    WAITING_FOR_WAREHOUSE = "WaitingForWarehouse", "The Warehouse is missing or not ready."
+    SUSPENDED = "Suspended", "spec.suspend is true."
+
+    # Progress
+    RUN_INTENDED = "RunIntended", "The next run is recorded and about to be launched."
+    DRIVER_PENDING = "DriverPending", "The driver pod exists and has not started."
+    DRIVER_RUNNING = "DriverRunning", "The driver is at work; the message shows how far."
+    RETRYING = "Retrying", "An attempt failed and the next one waits for its back-off."
+    CONFIRMING = "Confirming", "A confirm run looks whether the last attempt committed."
+    IDLE = "Idle", "There is nothing to do."
+    DELETING = "Deleting", "The resource is being deleted."
+
+    # Cluster waits: a deadline runs
+    IMAGE_PULL_FAILED = "ImagePullFailed", "The image of the run cannot be pulled."
+    UNSCHEDULABLE = "Unschedulable", "No node can take the driver pod."
+    CONTAINER_CONFIG_ERROR = "ContainerConfigError", "The pod names a Secret, ConfigMap or key that is missing."
+    VOLUME_UNAVAILABLE = "VolumeUnavailable", "The PersistentVolumeClaim is missing or cannot be mounted."
+    POD_REJECTED = "PodRejected", "The API server refused the driver pod; the message quotes it."
+
+    # How a run ended
+    COMMITTED = "Committed", "The run's commit is in the table."
+    ALREADY_COMMITTED = "AlreadyCommitted", "An earlier attempt's commit is in the table; nothing was done again."
+    SOURCE_ALREADY_APPLIED = "SourceAlreadyApplied", "Another job already applied the same source to this table."
+    SOURCE_NOT_FOUND = "SourceNotFound", "A path in spec.source.paths does not exist or matches no file."
+    SOURCE_UNREADABLE = "SourceUnreadable", "A source file cannot be read in the format given."
+    SOURCE_CHANGED = "SourceChanged", "A source file changed while it was read."
+    SOURCE_COLUMN_MISSING = "SourceColumnMissing", "The source lacks a column that the table or the mapping needs."
+    PATH_OUTSIDE_WAREHOUSE = "PathOutsideWarehouse", "A path leads out of the Warehouse's root."
+    BAD_RECORDS = "BadRecords", "Rows that do not fit the schema were found and spec.badRecords does not allow them."
+    DUPLICATE_SOURCE_KEYS = "DuplicateSourceKeys", "Several source rows have one key and spec.sequenceBy is not set."
+    DUPLICATE_TARGET_MATCH = "DuplicateTargetMatch", "One source row matches in a way the clauses do not allow."
+    KEY_COLUMN_MISSING = "KeyColumnMissing", "A merge key is missing in the table or in the source."
+    KEY_TYPE_MISMATCH = "KeyTypeMismatch", "A merge key has different types in the table and in the source."
+    CONFLICTED = "Conflicted", "Other writers kept changing the same files; try again."
+    ROLLED_BACK = "RolledBack", "The job's commit was rolled back in the table; it is never applied again by itself."
+    TRANSACTION_LOG_FULL = "TransactionLogFull", "The table remembers too many young transactions; try again later."
+    DRIVER_FAILED = "DriverFailed", "The driver ended without a report; the message holds its last words."
+    DRIVER_LOST = "DriverLost", "The driver pod was deleted or evicted; this does not count as an attempt."
+    OUT_OF_MEMORY = "OutOfMemory", "The driver ran out of memory."
+    BACKOFF_LIMIT_EXCEEDED = "BackoffLimitExceeded", "All attempts failed and the commit is proven absent."
+    DEADLINE_EXCEEDED = "DeadlineExceeded", "spec.activeDeadlineSeconds passed and the commit is proven absent."
+    OUTCOME_UNKNOWN = "OutcomeUnknown", "Whether the commit landed is not known yet; confirm runs keep asking."
+    ABORTED = "Aborted", "The commit is absent and fenced off: it never will be in the table."
+
+    # Deletion
+    DATA_DELETED = "DataDeleted", "The data was purged as spec.reclaimPolicy asks."
+    DATA_RETAINED = "DataRetained", "The data was kept; the message names its place."

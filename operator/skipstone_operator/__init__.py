@@ -1,0 +1,1 @@
+"""The control plane: watches resources, decides, launches runs, writes status."""

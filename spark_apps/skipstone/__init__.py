@@ -1,0 +1,1 @@
+"""The data plane: what notebooks import and what the Spark applications run."""
