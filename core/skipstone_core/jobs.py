@@ -162,7 +162,7 @@ class ColumnSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionFieldSpec:
-    """One partition field. ``transform``: identity, year, month, day, hour, bucket, truncate; ``width`` for the last two."""
+    """One partition field. ``width`` is for the transforms bucket and truncate only."""
 
     column: str
     transform: str
