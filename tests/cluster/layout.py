@@ -1,0 +1,76 @@
+"""Where the test cluster keeps its files.
+
+Used by every module here. Only paths: nothing is created or read. Everything lies under the git-ignored `.cache`
+of the checkout, apart from what many checkouts share (built programs, image layers), which is kept per user.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+SOURCES = Path(__file__).resolve().parent
+CACHE = REPOSITORY / ".cache" / "cluster"
+
+
+def find_shared_cache() -> Path:
+    """Return the per-user folder that every checkout of the project on this machine shares."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "skipstone"
+
+
+@dataclass(frozen=True)
+class StateDir:
+    """The folders of one control plane or node. `root` is absolute."""
+
+    root: Path
+
+    @property
+    def pki(self) -> Path:
+        return self.root / "pki"
+
+    @property
+    def logs(self) -> Path:
+        return self.root / "log"
+
+    @property
+    def run(self) -> Path:
+        return self.root / "run"
+
+    @property
+    def etcd(self) -> Path:
+        return self.root / "etcd"
+
+    @property
+    def containerd(self) -> Path:
+        return self.root / "containerd"
+
+    @property
+    def containerd_socket(self) -> Path:
+        return self.run / "containerd.sock"
+
+    @property
+    def kubelet(self) -> Path:
+        return self.root / "kubelet"
+
+    @property
+    def cni(self) -> Path:
+        return self.root / "cni"
+
+    @property
+    def volumes(self) -> Path:
+        return self.root / "volumes"
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.root / "kubeconfig"
+
+    @property
+    def audit_log(self) -> Path:
+        return self.logs / "audit.log"
+
+
+NODE = StateDir(CACHE)
+KUBE = StateDir(CACHE / "kube")

@@ -1,0 +1,3 @@
+module skipstone.dev/tests/cluster/tools/pause
+
+go 1.24.0
