@@ -1,0 +1,236 @@
+"""What the operator needs from the outside, as Protocols, and the answers as values.
+
+Reconcilers call these; adapters implement them, `__main__` wires them, tests bring their own.
+Answers that a decision depends on (a conflict, a refusal, an object that exists) are values; a fault of the
+network or of the API server is an exception, which the loop answers by backing off. No logic lives here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from skipstone_core.jobs import RunKind
+from skipstone_core.reasons import Reason
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, order=True)
+class Key:
+    """What one reconcile is about. Loads, merges and the table itself share the key of kind ``Table``."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Requeue:
+    """When to look at the key again: ``after`` seconds, or only when something was seen (``None``)."""
+
+    after: float | None = None
+
+    @staticmethod
+    def never() -> Requeue:
+        """Look again only when a watch or the resync says so."""
+        return Requeue(None)
+
+    @staticmethod
+    def now() -> Requeue:
+        """Look again at once: this pass wrote, and the next one decides on what it finds."""
+        return Requeue(0.0)
+
+
+@dataclass(frozen=True)
+class Created:
+    """The object was created; ``object`` is as the API server stored it."""
+
+    object: JsonObject
+
+
+@dataclass(frozen=True)
+class Exists:
+    """An object of that name is there already (409): compare its owner before taking it as ours."""
+
+
+@dataclass(frozen=True)
+class Updated:
+    """The write landed; ``object`` carries the new resourceVersion."""
+
+    object: JsonObject
+
+
+@dataclass(frozen=True)
+class Conflict:
+    """The resourceVersion (or the uid of a delete) is not the current one: read again, decide again."""
+
+
+@dataclass(frozen=True)
+class Gone:
+    """There is no such object (404)."""
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """The delete was accepted; the object may still be terminating."""
+
+
+@dataclass(frozen=True)
+class Refused:
+    """The API server said no and will say no again: 400, 403, 422, or 404 for a namespace that is gone.
+
+    ``reason`` is the Status's reason (``Forbidden``, ``Invalid``), ``causes`` the reasons of its details
+    (``NamespaceTerminating``).
+    """
+
+    status: int
+    reason: str
+    message: str
+    causes: tuple[str, ...] = ()
+
+    @property
+    def by_quota(self) -> bool:
+        """Whether a ResourceQuota is used up."""
+        return self.status == 403 and "exceeded quota" in self.message
+
+    @property
+    def namespace_terminating(self) -> bool:
+        """Whether nothing can be created any more because the namespace is going away."""
+        return self.status in (403, 404) and (
+            "NamespaceTerminating" in self.causes or "being terminated" in self.message
+        )
+
+
+CreateAnswer = Created | Exists | Refused
+UpdateAnswer = Updated | Conflict | Gone | Refused
+DeleteAnswer = Deleted | Conflict | Gone | Refused
+
+
+class KubeApi(Protocol):
+    """The API server. ``kind`` is the Kubernetes kind, for example ``Table``, ``Pod``, ``PersistentVolumeClaim``.
+
+    Reads are quorum reads (no ``resourceVersion=0``). Any other fault is raised.
+    """
+
+    async def get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
+        """The object as it is now, or None when there is none."""
+        ...
+
+    async def list(
+        self,
+        kind: str,
+        namespace: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> tuple[JsonObject, ...]:
+        """All objects in ``namespace`` with these labels; a field selector ``!=`` is written ``{"a!": "b"}``."""
+        ...
+
+    async def create(self, obj: JsonObject) -> CreateAnswer:
+        """Create ``obj``; its kind, namespace and name are in it."""
+        ...
+
+    async def replace(self, obj: JsonObject) -> UpdateAnswer:
+        """PUT ``obj`` (metadata: finalizers) with the resourceVersion in it."""
+        ...
+
+    async def replace_status(self, obj: JsonObject) -> UpdateAnswer:
+        """PUT the ``status`` of ``obj`` with the resourceVersion in it."""
+        ...
+
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str) -> DeleteAnswer:
+        """Delete in the background, only the object with this ``uid``."""
+        ...
+
+
+class Clock(Protocol):
+    """Time, as data."""
+
+    def now(self) -> datetime:
+        """The current time, in UTC, with a time zone."""
+        ...
+
+
+class EventType(StrEnum):
+    """The two types that Kubernetes knows."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EventRecord:
+    """One Event about one object. ``regarding`` has apiVersion, kind, namespace, name and uid."""
+
+    regarding: Mapping[str, str]
+    type: EventType
+    reason: Reason
+    note: str
+
+
+class Events(Protocol):
+    """Where Events go. Losing one is allowed; failing because of one is not."""
+
+    async def publish(self, record: EventRecord) -> None:
+        """Post the Event; never raises."""
+        ...
+
+
+class Meter(Protocol):
+    """What reconcilers count. Implemented by the metrics room; must not fail and must not block."""
+
+    def run_finished(self, kind: RunKind, reason: Reason, *, seconds: float) -> None:
+        """One run ended with ``reason``, ``seconds`` after its intent was written."""
+        ...
+
+    def launch_latency(self, phase: str, seconds: float) -> None:
+        """``phase`` is ``submit`` (intent to pod), ``schedule`` (pod to started) or ``run`` (started to ended)."""
+        ...
+
+    def index_lag(self, namespace: str, name: str, segments: int) -> None:
+        """How many segments the index misses now."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunDefaults:
+    """What a Warehouse leaves open: from the chart's values."""
+
+    image: str
+    service_account: str
+    image_pull_policy: str = "IfNotPresent"
+    image_pull_secrets: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """How long things may take, in seconds. Tests shorten them."""
+
+    backoff_base: float = 10.0
+    backoff_cap: float = 360.0
+    pending_deadline: float = 300.0
+    drop_deadline: float = 600.0
+    check_retry_cap: float = 300.0
+    quota_poll: float = 10.0
+    run_deadline: float = 86400.0
+    service_run_deadline: float = 600.0
+
+
+@dataclass(kw_only=True)
+class Ports:
+    """Everything a reconcile may touch."""
+
+    kube: KubeApi
+    clock: Clock
+    events: Events
+    meter: Meter
+    defaults: RunDefaults
+    timing: Timing = field(default_factory=Timing)
+    slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

@@ -1,0 +1,72 @@
+"""Steps: what a decision may ask for. At most one of them is written per reconcile.
+
+Deciders return them, `reconcilers.perform` carries them out. They hold complete objects: performing thinks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skipstone_operator.ports import EventRecord, Requeue
+
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rest:
+    """Write nothing."""
+
+    requeue: Requeue = field(default_factory=Requeue.never)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutStatus:
+    """PUT ``status`` of ``object`` with the resourceVersion it was read at; Events follow when it landed."""
+
+    object: JsonObject
+    status: Mapping[str, Any]
+    events: tuple[EventRecord, ...] = ()
+    requeue: Requeue = field(default_factory=Requeue.now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PutFinalizers:
+    """PUT ``finalizers`` of ``object`` with the resourceVersion it was read at; Events follow when it landed."""
+
+    object: JsonObject
+    finalizers: tuple[str, ...]
+    events: tuple[EventRecord, ...] = ()
+    requeue: Requeue = field(default_factory=Requeue.now)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Create:
+    """Create a ConfigMap or a Pod. ``slots``: a Pod is created only while fewer live runs of the Warehouse exist."""
+
+    object: JsonObject
+    slots: Slots | None = None
+    requeue: Requeue = field(default_factory=Requeue.now)
+
+
+@dataclass(frozen=True)
+class Slots:
+    """At most ``limit`` live driver pods labelled with ``warehouse_uid``."""
+
+    warehouse_uid: str
+    limit: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Delete:
+    """Delete this very object (by uid)."""
+
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    requeue: Requeue = field(default_factory=Requeue.now)
+
+
+Step = Rest | PutStatus | PutFinalizers | Create | Delete
