@@ -1,0 +1,1 @@
+"""The demonstration: real flights loaded, indexed, merged and verified on a cluster."""
