@@ -1,0 +1,73 @@
+# Every target that people and CI use. `make help` lists them; `make demo` and `make test` do all set-up themselves.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PYTHON_ENV := .venv/bin
+STAGE := scripts/stage
+CLUSTER ?= embedded
+export CLUSTER
+
+include tests/cluster/cluster.mk
+
+.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e demo demo-down clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
+
+setup: ## Make the Python environment from the lock file
+	@scripts/setup
+
+fmt: setup ## Format the code
+	$(PYTHON_ENV)/ruff format .
+	$(PYTHON_ENV)/ruff check --fix .
+
+lint: setup ## Style, types, import rules and size budgets
+	$(PYTHON_ENV)/ruff format --check .
+	$(PYTHON_ENV)/ruff check .
+	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_operator -p skipstone -p demo -p tests.cluster
+	$(PYTHON_ENV)/lint-imports
+	$(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture
+
+generate: setup ## Write CRDs, chart copies and reference pages from the typed models
+	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds .
+
+verify: setup ## Fail when a generated file differs from its models
+	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds --check .
+
+test: ## Everything that must pass, the cluster end-to-end tests included
+	@$(STAGE) --begin
+	@$(STAGE) "python environment" scripts/setup
+	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
+	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
+	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
+	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
+	@$(STAGE) "tests against an API server" $(MAKE) --no-print-directory test-kube
+	@$(STAGE) "tests with Spark" $(MAKE) --no-print-directory test-spark
+	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
+	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
+	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
+	@$(STAGE) --summary
+
+test-unit: setup ## Tests of rules, decisions and kernels
+	$(PYTHON_ENV)/pytest -q -n 2 tests/unit
+
+test-kube: setup cluster-tools ## Tests against a real kube-apiserver
+	$(PYTHON_ENV)/pytest -q tests/kube
+
+test-spark: setup ## Tests with real Spark, Parquet and Iceberg
+	$(PYTHON_ENV)/pytest -q tests/spark
+
+test-e2e: setup cluster ## Tests on the cluster with real pods
+	$(PYTHON_ENV)/pytest -q -x tests/e2e
+
+demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
+	@$(STAGE) --begin
+	@$(STAGE) "python environment" scripts/setup
+	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi
+	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m demo
+	@$(STAGE) --summary
+
+demo-down: ## Remove what the demonstration made
+	@$(PYTHON_ENV)/python -m demo --down
+
+clean: ## Remove build results (not the caches of tools and packages)
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache .hypothesis
