@@ -1,0 +1,1 @@
+"""Lookup indexes: definition, build, coverage, compaction and lookup. Runs and queries call it; it knows neither."""

@@ -1,0 +1,144 @@
+"""Index keys in Arrow: how a column's values are stored in an index, and literals likewise.
+
+Build, lookup and row filters all go through here, so that a value has one form only: every NaN is one value and the
+greatest, -0.0 is 0.0, integers are 64-bit, timestamps microseconds, strings order by their UTF-8 bytes.
+Must not read files. No float is ever compared as a float.
+"""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampNanoType,
+    TimestampType,
+    TimestamptzNanoType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+_CANONICAL_NAN = np.int64(0x7FF8000000000000)
+_MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
+
+#: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``.
+_STORAGE: dict[type[IcebergType], str] = {
+    BooleanType: "boolean",
+    IntegerType: "long",
+    LongType: "long",
+    FloatType: "double",
+    DoubleType: "double",
+    DateType: "date",
+    TimeType: "time",
+    TimestampType: "timestamp",
+    TimestamptzType: "timestamptz",
+    TimestampNanoType: "timestamp_ns",
+    TimestamptzNanoType: "timestamptz_ns",
+    StringType: "string",
+    UUIDType: "binary",
+    FixedType: "binary",
+    BinaryType: "binary",
+}
+_COLUMN_TYPES: dict[str, IcebergType] = {
+    "boolean": BooleanType(),
+    "long": LongType(),
+    "double": LongType(),
+    "date": DateType(),
+    "time": TimeType(),
+    "timestamp": TimestampType(),
+    "timestamptz": TimestamptzType(),
+    "timestamp_ns": LongType(),
+    "timestamptz_ns": LongType(),
+    "string": StringType(),
+    "binary": BinaryType(),
+}
+_ARROW_TYPES: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "long": pa.int64(),
+    "double": pa.int64(),
+    "date": pa.date32(),
+    "time": pa.time64("us"),
+    "timestamp": pa.timestamp("us"),
+    "timestamptz": pa.timestamp("us", tz="UTC"),
+    "timestamp_ns": pa.int64(),
+    "timestamptz_ns": pa.int64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+}
+_DECIMAL = re.compile(r"decimal\((\d+)\)")
+
+
+def storage_type(kind: IcebergType) -> str | None:
+    """How keys of an Iceberg type are stored; None when the type (struct, list, map, …) cannot be a key."""
+    if isinstance(kind, DecimalType):
+        return f"decimal({kind.scale})"
+    return _STORAGE.get(type(kind))
+
+
+def column_type(storage: str) -> IcebergType:
+    """The Iceberg type of an index table's key column."""
+    decimal = _DECIMAL.fullmatch(storage)
+    return DecimalType(38, int(decimal[1])) if decimal else _COLUMN_TYPES[storage]
+
+
+def arrow_type(storage: str) -> pa.DataType:
+    """The Arrow type of stored keys."""
+    decimal = _DECIMAL.fullmatch(storage)
+    return pa.decimal128(38, int(decimal[1])) if decimal else _ARROW_TYPES[storage]
+
+
+def stored_keys(values: pa.Array | pa.ChunkedArray, storage: str) -> pa.Array | pa.ChunkedArray:
+    """Bring column values into their stored form; nulls stay null. Raises pa.ArrowInvalid for values out of range."""
+    if isinstance(values, pa.ChunkedArray):
+        chunks = [stored_keys(chunk, storage) for chunk in values.chunks]
+        return pa.chunked_array(chunks, type=arrow_type(storage))
+    plain = _plain(values)
+    if storage == "double":
+        return ordered_floats(plain)
+    if storage in ("timestamp_ns", "timestamptz_ns"):
+        return _cast(_cast(plain, pa.timestamp("ns", tz=getattr(plain.type, "tz", None))), pa.int64())
+    return _cast(plain, arrow_type(storage))
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    if isinstance(values, pa.ExtensionArray):
+        return values.storage
+    return values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
+
+
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    return values if values.type == kind else pc.cast(values, kind)
+
+
+def ordered_floats(values: pa.Array) -> pa.Array:
+    """Map floats to int64 whose order is Spark's order of floats: -0.0 equals 0.0, NaN equals NaN and is greatest."""
+    doubles = pc.fill_null(_cast(values, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
+    bits = (doubles + 0.0).view(np.int64)
+    bits = np.where(np.isnan(doubles), _CANONICAL_NAN, bits)
+    ordered = np.where(bits < 0, bits ^ _MAGNITUDE, bits)
+    return pa.array(ordered, type=pa.int64(), mask=pc.is_null(values).to_numpy(zero_copy_only=False))
+
+
+def stored_literals(values: list[object], kind: IcebergType) -> pa.Array:
+    """Literals of a predicate (Python values of the column's Iceberg type) in the stored form of that column."""
+    storage = storage_type(kind)
+    if storage is None:
+        raise TypeError(f"no keys of type {kind}")
+    if isinstance(kind, UUIDType):
+        values = [value if isinstance(value, bytes) else value.bytes for value in values]  # type: ignore[attr-defined]
+    literal_type = pa.float64() if storage == "double" else arrow_type(storage)
+    return stored_keys(pa.array(values, type=literal_type), storage)
