@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skipstone_core.ids import canonical_hash
+from skipstone_core.snapshots import FileIdentity
 
 #: Version of the layout of index tables; part of every definition hash, so a new layout is a new index.
 LAYOUT_VERSION = 1
@@ -49,15 +50,6 @@ class IndexDefinition:
     def field_ids(self) -> tuple[int, ...]:
         """Field ids in index order."""
         return tuple(column.field_id for column in self.columns)
-
-
-@dataclass(frozen=True, slots=True)
-class FileIdentity:
-    """A data file as coverage knows it, within one table UUID."""
-
-    path: str
-    size: int
-    records: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,10 +169,14 @@ def build_unit_key(segment: int, added_snapshot_id: int) -> tuple[int, int]:
 
 @dataclass(frozen=True, slots=True)
 class SortedRun:
-    """Index files that hold entries in key order without overlap. ``level`` 0 is what a build wrote."""
+    """Index files that hold entries in key order without overlap.
+
+    ``level`` 0 is what a build wrote, a run per file; ``part`` tells runs of one commit (``sequence``) apart.
+    """
 
     level: int
     sequence: int
+    part: int
     rows: int
 
 
@@ -194,7 +190,7 @@ def plan_run_merge(runs: Iterable[SortedRun]) -> tuple[SortedRun, ...]:
     for run in runs:
         levels[run.level].append(run)
     full = [level for level, members in levels.items() if len(members) >= MERGE_FAN_IN]
-    return tuple(sorted(levels[min(full)], key=lambda run: run.sequence)) if full else ()
+    return tuple(sorted(levels[min(full)], key=lambda run: (run.sequence, run.part))) if full else ()
 
 
 def is_purge_worthwhile(stale_rows: int, all_rows: int) -> bool:

@@ -1,0 +1,171 @@
+"""What an index covers: the state of an index from its own commits, and which files of a snapshot it knows.
+
+Called by every run at its end, by reindex and by the query planner. PyIceberg and PyArrow only, no Spark.
+Must not trust an index table that was made for another table or definition.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+
+from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
+from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable, find_index, index_identifier
+from skipstone.tables.catalogs import load_table
+from skipstone.tables.filesets import FileSet
+from skipstone_core.errors import BadSpec
+from skipstone_core.indexes import synced_up_to
+from skipstone_core.jobs import MAX_LISTED_SEGMENTS, IndexRef, IndexState, TableRef, WarehouseRef
+from skipstone_core.reasons import Reason
+
+COVER_SCHEMA = pa.schema(
+    [
+        pa.field("file_id", pa.int32()),
+        pa.field("path", pa.string()),
+        pa.field("size", pa.int64()),
+        pa.field("records", pa.int64()),
+        pa.field("segment", pa.int64()),
+        pa.field("table_uuid", pa.string()),
+        pa.field("definition", pa.string()),
+    ]
+)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """Which files of one FileSet an index covers.
+
+    ``covered``: one boolean per file. ``file_ids``: the index's number of each file, -1 where not covered.
+    """
+
+    covered: npt.NDArray[np.bool_]
+    file_ids: npt.NDArray[np.int32]
+
+
+def read_covers(index: IndexTable) -> pa.Table:
+    """The cover rows of an index (COVER_SCHEMA). Raises OSError or pa.ArrowInvalid when a cover file is unreadable."""
+    parts = [_read_cover_file(index, file.path) for file in index.covers]
+    covers = pa.concat_tables([COVER_SCHEMA.empty_table(), *parts]).combine_chunks()
+    ours = pc.and_(
+        pc.equal(covers["table_uuid"], index.stored.table_uuid),
+        pc.equal(covers["definition"], index.definition.digest),
+    )
+    return covers.filter(ours)
+
+
+def _read_cover_file(index: IndexTable, path: str) -> pa.Table:
+    with index.table.io.new_input(path).open() as stream:
+        return pq.read_table(stream, columns=COVER_SCHEMA.names).cast(COVER_SCHEMA)
+
+
+def cover_files(files: FileSet, covers: pa.Table) -> Coverage:
+    """Match the files of a snapshot with cover rows by path, size and records."""
+    if covers.num_rows == 0 or len(files) == 0:
+        return Coverage(np.zeros(len(files), np.bool_), np.full(len(files), -1, np.int32))
+    row = pc.index_in(files.files["path"], value_set=covers["path"].combine_chunks())
+    known = pc.is_valid(row)
+    row = pc.fill_null(row, 0)
+    same = [pc.equal(files.files[name], pc.take(covers[name], row)) for name in ("size", "records")]
+    covered = _numpy(pc.and_(known, pc.and_(*same))).astype(np.bool_)
+    file_ids = np.where(covered, _numpy(pc.take(covers["file_id"], row)), -1).astype(np.int32)
+    return Coverage(covered, file_ids)
+
+
+def _numpy(values: pa.ChunkedArray) -> npt.NDArray[np.generic]:
+    found: npt.NDArray[np.generic] = values.to_numpy()
+    return found
+
+
+def next_file_id(index: IndexTable, covers: pa.Table) -> int:
+    """The first free file_id."""
+    greatest = pc.max(covers["file_id"]).as_py()
+    remembered = int(index.table.properties.get(NEXT_FILE_ID_PROPERTY, "0"))
+    return max(remembered, 0 if greatest is None else int(greatest) + 1)
+
+
+def index_state(
+    catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, files: FileSet, index: IndexRef
+) -> IndexState:
+    """How far ``index`` covers the snapshot of ``files``, as status shows it.
+
+    An unreadable index counts as covering nothing, with a message. Raises DependencyUnavailable for the catalog.
+    """
+    found = find_index(catalog, index_identifier(warehouse, ref, index), table_uuid=files.table_uuid)
+    table = load_table(catalog, ref)
+    if found is None:
+        return _with_problem(_counts(files, _nothing(files), index), _spec_problem(table, index))
+    try:
+        covers = read_covers(found)
+    except (OSError, pa.ArrowInvalid) as error:
+        broken = (Reason.STORAGE_UNAVAILABLE, f"the coverage of the index cannot be read: {error}")
+        return _with_problem(_counts(files, _nothing(files), index, found), broken)
+    state = _counts(files, cover_files(files, covers), index, found)
+    return _with_problem(state, definition_problem(table.schema(), found.stored))
+
+
+def _nothing(files: FileSet) -> Coverage:
+    return cover_files(files, COVER_SCHEMA.empty_table())
+
+
+def _spec_problem(table: Table, index: IndexRef) -> tuple[Reason, str] | None:
+    try:
+        define_index(table.schema(), index.columns)
+    except BadSpec as error:
+        return error.reason, str(error)
+    return None
+
+
+def _with_problem(state: IndexState, problem: tuple[Reason, str] | None) -> IndexState:
+    return state if problem is None else replace(state, degraded=problem[0], message=problem[1])
+
+
+def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTable | None = None) -> IndexState:
+    segments = segment_coverage(files, coverage)
+    missing = [segment for segment, is_synced in segments if not is_synced]
+    failed = {} if found is None else failed_segments(found)
+    shown = [(segment, failed[segment]) for segment in missing if segment in failed]
+    records = files.files["records"].to_numpy()
+    return IndexState(
+        uid=index.uid,
+        name=index.name,
+        segments_total=len(segments),
+        segments_synced=len(segments) - len(missing),
+        segments_missing=len(missing),
+        segments_failed=len(shown),
+        missing_segments=tuple(missing[:MAX_LISTED_SEGMENTS]),
+        files_live=len(files),
+        files_covered=int(coverage.covered.sum()),
+        rows_live=int(records.sum()),
+        rows_covered=int(records[coverage.covered].sum()),
+        entries=sum(file.records for file in found.entries) if found else 0,
+        bytes=sum(file.size for file in (*found.entries, *found.covers)) if found else 0,
+        synced_sequence_number=synced_up_to(segments),
+        exists=found is not None,
+        degraded=Reason.SEGMENTS_FAILED if shown else None,
+        message=f"segment {shown[0][0]}: {shown[0][1]}" if shown else "",
+    )
+
+
+def segment_coverage(files: FileSet, coverage: Coverage) -> list[tuple[int, bool]]:
+    """(segment id, all its live files covered) of every live segment, oldest first."""
+    segments, position = np.unique(files.files["segment"].to_numpy(), return_inverse=True)
+    live = np.bincount(position, minlength=len(segments))
+    covered = np.bincount(position, weights=coverage.covered, minlength=len(segments))
+    return [(int(segment), bool(n == c)) for segment, n, c in zip(segments, live, covered, strict=True)]
+
+
+def failed_segments(index: IndexTable) -> dict[int, str]:
+    """Segments that the last reindex could not enter, with the reason."""
+    try:
+        failed = json.loads(index.table.properties.get(FAILED_PROPERTY, "{}"))
+        return {int(segment): str(message) for segment, message in failed.items()}
+    except (ValueError, AttributeError):
+        return {}

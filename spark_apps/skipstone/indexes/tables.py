@@ -1,0 +1,192 @@
+"""The Iceberg table of one index: find it, make it, read what it holds from its own commits.
+
+Called by build, compaction, coverage and lookup. An index table that is gone, of another table UUID or of another
+definition counts as absent. Must not read the indexed table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.table import Table
+
+from skipstone.indexes.definition import (
+    COVER,
+    ENTRY,
+    StoredDefinition,
+    index_partition_spec,
+    index_properties,
+    index_schema,
+    key_name,
+    stored_definition,
+)
+from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone_core.ids import index_table_name
+from skipstone_core.indexes import IndexDefinition, SortedRun
+from skipstone_core.jobs import IndexRef, Management, TableRef, WarehouseRef
+
+#: Rows per row group of index files: small enough for a point lookup, large enough to compress.
+ROW_GROUP_ROWS = 64 * 1024
+#: The next free file_id; never reused, so entries that a purge left behind can never mean another file.
+NEXT_FILE_ID_PROPERTY = "skipstone.index.next-file-id"
+
+
+@dataclass(frozen=True)
+class IndexFile:
+    """A data file of an index table: its ordinal in the FileSet, kind and level of its partition."""
+
+    ordinal: int
+    path: str
+    size: int
+    records: int
+    sequence: int
+    kind: str
+    level: int
+
+
+@dataclass(frozen=True)
+class IndexTable:
+    """One snapshot of an index table."""
+
+    table: Table
+    stored: StoredDefinition
+    files: FileSet
+    entries: tuple[IndexFile, ...]
+    covers: tuple[IndexFile, ...]
+
+    @property
+    def definition(self) -> IndexDefinition:
+        """What the index is of."""
+        return self.stored.definition
+
+    @property
+    def name(self) -> str:
+        """Name of the index table."""
+        return self.table.name()[-1]
+
+    def ref(self) -> TableRef:
+        """The index table as commits take it."""
+        *namespace, name = self.table.name()
+        return TableRef(
+            namespace=".".join(namespace),
+            name=name,
+            uid=self.stored.owner_uid,
+            management=Management.MANAGED,
+            table_uuid=str(self.table.metadata.table_uuid),
+        )
+
+
+def index_identifier(warehouse: WarehouseRef, ref: TableRef, index: IndexRef) -> tuple[str, str]:
+    """Where the table of ``index`` lives in the catalog."""
+    return (warehouse.index_namespace or ref.namespace, index_table_name(ref.name, index.name, index.uid))
+
+
+def open_index(table: Table) -> IndexTable | None:
+    """Read an index table's current snapshot; None when its properties are not those of an index of this layout."""
+    stored = stored_definition(table.properties)
+    if stored is None:
+        return None
+    files = read_file_set(table)
+    found = _index_files(files)
+    return IndexTable(
+        table=table,
+        stored=stored,
+        files=files,
+        entries=tuple(file for file in found if file.kind == ENTRY),
+        covers=tuple(file for file in found if file.kind == COVER),
+    )
+
+
+def _index_files(files: FileSet) -> list[IndexFile]:
+    columns = files.files.select(["path", "size", "records", "segment"]).to_pydict()
+    rows = zip(columns["path"], columns["size"], columns["records"], columns["segment"], strict=True)
+    found = []
+    for ordinal, (path, size, records, sequence) in enumerate(rows):
+        partition = files.data_file(ordinal).partition
+        found.append(IndexFile(ordinal, path, size, records, sequence, str(partition[0]), int(partition[1])))
+    return found
+
+
+def find_index(catalog: Catalog, identifier: tuple[str, str], *, table_uuid: str) -> IndexTable | None:
+    """The index of the table ``table_uuid``, or None when it is absent or made for another table."""
+    try:
+        table = catalog.load_table(identifier)
+    except NoSuchTableError:
+        return None
+    found = open_index(table)
+    return found if found is not None and found.stored.table_uuid == table_uuid else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NewIndex:
+    """What a new index table is made from."""
+
+    identifier: tuple[str, str]
+    definition: IndexDefinition
+    names: tuple[str, ...]
+    table_uuid: str
+    owner_uid: str
+
+
+def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
+    """Create an empty index table; one that another run made meanwhile is taken when it is the same index.
+
+    A table of the same owner that was made for another table or definition is purged first: it is derived data.
+    """
+    _purge_outdated(catalog, new)
+    try:
+        catalog.create_namespace(new.identifier[:1])
+    except NamespaceAlreadyExistsError:
+        pass  # the usual case: the namespace of the indexed table
+    try:
+        table = catalog.create_table(
+            new.identifier,
+            index_schema(new.definition),
+            partition_spec=index_partition_spec(),
+            properties={**_storage_properties(new.definition), **_identity_properties(new)},
+        )
+    except TableAlreadyExistsError:
+        table = catalog.load_table(new.identifier)
+    opened = open_index(table)
+    if opened is None:
+        raise ValueError(f"{'.'.join(new.identifier)} exists and is no index table")
+    return opened
+
+
+def _identity_properties(new: NewIndex) -> dict[str, str]:
+    return index_properties(new.definition, new.names, table_uuid=new.table_uuid, owner_uid=new.owner_uid)
+
+
+def _storage_properties(definition: IndexDefinition) -> dict[str, str]:
+    keys = {f"write.metadata.metrics.column.{key_name(i)}": "truncate(64)" for i in range(len(definition.columns))}
+    return {
+        "write.metadata.metrics.default": "none",
+        "write.parquet.row-group-limit": str(ROW_GROUP_ROWS),
+        "write.parquet.compression-codec": "zstd",
+        **keys,
+    }
+
+
+def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
+    try:
+        table = catalog.load_table(new.identifier)
+    except NoSuchTableError:
+        return
+    stored = stored_definition(table.properties)
+    ours = stored is not None and stored.owner_uid == new.owner_uid
+    if ours and (stored.table_uuid, stored.definition) != (new.table_uuid, new.definition):
+        catalog.purge_table(new.identifier)
+
+
+def sorted_runs(entries: tuple[IndexFile, ...]) -> dict[SortedRun, tuple[IndexFile, ...]]:
+    """Entry files by sorted run: what a build wrote is a run per file, what a merge wrote is one run."""
+    grouped: dict[tuple[int, int, int], list[IndexFile]] = {}
+    for file in entries:
+        part = file.ordinal if file.level == 0 else 0
+        grouped.setdefault((file.level, file.sequence, part), []).append(file)
+    return {
+        SortedRun(level, sequence, part, sum(file.records for file in files)): tuple(files)
+        for (level, sequence, part), files in grouped.items()
+    }
