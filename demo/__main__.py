@@ -1,0 +1,205 @@
+"""The demonstration, step by step: `python -m demo`, as `make demo` calls it.
+
+Installs the chart, loads ten months of flights, indexes them, lets two more months arrive while an index is
+suspended, queries in between, merges a CDC feed and verifies everything with engines that are not ours.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from demo.install import SYSTEM, install_arguments, make_folder
+from demo.kube import EMBEDDED, ROOT, Kube, KubeError, condition
+from demo.manifests import claim, namespace, task_pod, volume
+
+EXAMPLES = ROOT / "examples" / "flights"
+TABLES = "flights"
+MOUNT = "/skipstone/flights"
+CLAIM = "flights-data"
+VOLUME = "skipstone-demo-flights"
+JOB_SECONDS = 900.0
+
+
+class Demo:
+    """The steps in order; each prints what a person would type and see."""
+
+    def __init__(self, kube: Kube) -> None:
+        """Remember the cluster; nothing is done yet."""
+        self.system = kube.within(SYSTEM)
+        self.tables = kube.within(TABLES)
+        self.images = kube.images
+
+    def run(self) -> None:
+        """All steps. Raises KubeError at the first that fails."""
+        if self.system.get("namespace", TABLES):
+            with step("remove an earlier demonstration"):
+                tear_down(self.system)
+        with step("install the operator with Helm, everything under Pod Security restricted"):
+            self.install()
+        with step("lay 12 monthly CSV files (336,776 flights) and a CDC feed into the claim"):
+            self.start_data()
+        with step("declare a Warehouse, a Table, ten loads and two indexes"):
+            self.declare()
+        with step("suspend one index, let November and December arrive"):
+            self.let_two_months_arrive()
+        with step("query while the index lags: 10 of 12 segments by the index, 2 by min/max"):
+            self.task("query", "python", "-m", "demo.query", MOUNT, "nyc.flights")
+        with step("resume: the index catches up"):
+            self.resume()
+        with step("merge corrections, cancellations and added flights"):
+            self.merge()
+        with step("verify with plain Spark + Iceberg against a DuckDB replay of CSV and feed"):
+            self.task("verify", "python", "-m", "demo.verify", MOUNT, "nyc.flights")
+        self.show("tbl,si,lj,mj")
+        print(f"\nAll flights are right: {self.skipped()}")
+
+    def install(self) -> None:
+        """Namespaces, storage and the chart."""
+        self.system.apply(namespace(SYSTEM), namespace(TABLES))
+        if self.system.embedded:
+            self.tables.apply(volume(VOLUME, make_folder(VOLUME), TABLES, CLAIM))
+        self.tables.apply(claim(CLAIM, volume_name=VOLUME if self.system.embedded else None))
+        self.system.run_helm(*install_arguments(self.system, (TABLES,)))
+
+    def start_data(self) -> None:
+        """The CSV files, written by a pod into the claim."""
+        self.task("data", "python", "-m", "demo.data", MOUNT)
+
+    def declare(self) -> None:
+        """Apply the manifests in one go, in any order, and watch the ten segments appear."""
+        names = ("01-warehouse", "02-table", "03-loads-january-to-october", "04-indexes")
+        self.tables.apply(*(EXAMPLES / f"{name}.yaml" for name in names))
+        self.wait("wh/flights", "Ready", 300)
+        self.wait("tbl/flights", "Ready", 300)
+        self.watch("lj", lambda: self.all_complete("loadjobs"), "ten loads complete")
+        self.watch("si", lambda: self.synced() == {"10/10"}, "both indexes cover 10 of 10 segments")
+        self.show("wh,tbl")
+
+    def let_two_months_arrive(self) -> None:
+        """Suspend `by-tailnum`; the other index goes on."""
+        self.tables.run("patch", "si", "by-tailnum", "--type", "merge", "-p", '{"spec":{"suspend":true}}')
+        self.tables.apply(EXAMPLES / "05-loads-november-december.yaml")
+        self.watch("lj", lambda: self.all_complete("loadjobs"), "loads 11 and 12 complete")
+        self.watch("si", lambda: self.synced() == {"10/12", "12/12"}, "by-tailnum lags at 10/12")
+
+    def resume(self) -> None:
+        """Lift the suspension."""
+        self.tables.run("patch", "si", "by-tailnum", "--type", "merge", "-p", '{"spec":{"suspend":false}}')
+        self.watch("si", lambda: self.synced() == {"12/12"}, "both indexes cover 12 of 12 segments")
+
+    def merge(self) -> None:
+        """Apply the feed; then both indexes follow the segments that the merge wrote."""
+        self.tables.apply(EXAMPLES / "06-merge.yaml")
+        self.watch("mj", lambda: self.all_complete("mergejobs"), "the merge completes")
+        self.watch("si", lambda: all(s.split("/")[0] == s.split("/")[-1] for s in self.synced()), "indexes in sync")
+
+    def skipped(self) -> str:
+        """What the merge did not have to touch."""
+        merge = self.tables.get("mj", "flights-corrections") or {}
+        files = merge.get("status", {}).get("files", {})
+        skipped = files["total"] - files["candidate"]
+        return f"the merge skipped {skipped} of {files['total']} files and rewrote {files['rewritten']}."
+
+    def task(self, name: str, *command: str) -> None:
+        """Run a pod of the demonstration's image to its end and print what it says."""
+        pod = f"demo-{name}"
+        self.tables.run("delete", "pod", pod, "--ignore-not-found", "--wait=true")
+        options = {"claim": CLAIM, "mount": MOUNT, "pull_policy": self.images.pull_policy}
+        self.tables.apply(task_pod(pod, self.images.demo, command, **options))
+        self.tables.wait_for(f"pod {pod} ends", lambda: self.phase(pod) in {"Succeeded", "Failed"}, seconds=JOB_SECONDS)
+        print(self.tables.run("logs", pod, "--tail=60"))
+        if self.phase(pod) != "Succeeded":
+            raise KubeError(f"pod {pod} failed")
+
+    def phase(self, pod: str) -> str:
+        """The pod's phase, empty when it is gone."""
+        return str((self.tables.get("pod", pod) or {}).get("status", {}).get("phase", ""))
+
+    def wait(self, resource: str, kind: str, seconds: int) -> None:
+        """kubectl wait for a condition."""
+        print(f"$ kubectl wait {resource} --for=condition={kind}")
+        print(self.tables.run("wait", resource, f"--for=condition={kind}", f"--timeout={seconds}s"), end="")
+
+    def all_complete(self, plural: str) -> bool:
+        """Whether every job of the kind is complete. Raises KubeError as soon as one failed."""
+        jobs = self.tables.items(plural)
+        for job in jobs:
+            if condition(job, "Failed").get("status") == "True":
+                failed = condition(job, "Failed")
+                raise KubeError(f"{job['metadata']['name']} failed: {failed['reason']}: {failed['message']}")
+        return bool(jobs) and all(condition(job, "Complete").get("status") == "True" for job in jobs)
+
+    def synced(self) -> set[str]:
+        """The SYNCED strings of both indexes."""
+        return {str(index.get("status", {}).get("synced", "")) for index in self.tables.items("secondaryindexes")}
+
+    def watch(self, kinds: str, done: Callable[[], bool], what: str) -> None:
+        """Print the kubectl table each time it changes (ages left aside) until ``done``."""
+        print(f"$ kubectl get {kinds} --watch    # until {what}", flush=True)
+        shown = ""
+
+        def look() -> bool:
+            nonlocal shown
+            table = without_age(self.tables.run("get", kinds, check=False))
+            if table != shown:
+                print(table, flush=True)
+                shown = table
+            return done()
+
+        self.tables.wait_for(what, look, seconds=JOB_SECONDS, every=2.0)
+
+    def show(self, kinds: str) -> None:
+        """Print the kubectl table once."""
+        print(f"$ kubectl get {kinds}\n{self.tables.run('get', kinds)}")
+
+
+@contextmanager
+def step(text: str) -> Iterator[None]:
+    """Print a step's headline and its time."""
+    start = time.monotonic()
+    print(f"\n--- {text}", flush=True)
+    yield
+    print(f"    ({time.monotonic() - start:.0f} s)", flush=True)
+
+
+def without_age(table: str) -> str:
+    """A kubectl table without its last column, which changes by itself."""
+    lines = table.rstrip().splitlines()
+    at = lines[0].rfind("AGE") if lines else -1
+    return "\n".join(line[:at].rstrip() if at > 0 else line for line in lines) + "\n"
+
+
+def tear_down(kube: Kube) -> None:
+    """Remove all that the demonstration made: jobs and indexes first, then the release and the namespaces."""
+    tables = kube.within(TABLES)
+    tables.run("delete", "mj,lj,si,tbl,wh", "--all", "--timeout=180s", check=False)
+    kube.within(SYSTEM).run("delete", "namespace", TABLES, "--ignore-not-found", "--timeout=180s")
+    kube.within(SYSTEM).run("delete", "pv", VOLUME, "--ignore-not-found")
+    if kube.within(SYSTEM).run("get", "namespace", SYSTEM, "--ignore-not-found"):
+        kube.within(SYSTEM).run_helm("uninstall", "skipstone", "--ignore-not-found", "--wait")
+        kube.within(SYSTEM).run("delete", "namespace", SYSTEM, "--timeout=120s")
+    if kube.embedded:
+        shutil.rmtree(EMBEDDED / "volumes" / VOLUME, ignore_errors=True)
+
+
+def main(argv: list[str]) -> int:
+    """Command line: ``python -m demo [--down]``."""
+    parser = argparse.ArgumentParser(prog="demo")
+    parser.add_argument("--down", action="store_true", help="remove what the demonstration made")
+    arguments = parser.parse_args(argv)
+    try:
+        kube = Kube.find()
+        tear_down(kube) if arguments.down else Demo(kube).run()
+    except KubeError as error:
+        print(f"demo: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,90 @@
+"""Objects that the demonstration and the end-to-end tests need around the resources: namespaces, storage, pods.
+
+Pure: dictionaries out. Everything satisfies Pod Security `restricted`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+JsonObject = dict[str, Any]
+USER = 10001
+
+
+def namespace(name: str) -> JsonObject:
+    """A namespace that enforces Pod Security `restricted`."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"pod-security.kubernetes.io/enforce": "restricted"}},
+    }
+
+
+def volume(name: str, path: str, claim_namespace: str, claim: str) -> JsonObject:
+    """A static volume on the node's ``path``, bound to one claim."""
+    return {
+        "apiVersion": "v1",
+        "kind": "PersistentVolume",
+        "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "skipstone-demo"}},
+        "spec": {
+            "capacity": {"storage": "5Gi"},
+            "accessModes": ["ReadWriteOnce"],
+            "persistentVolumeReclaimPolicy": "Retain",
+            "storageClassName": "",
+            "hostPath": {"path": path, "type": "Directory"},
+            "claimRef": {"namespace": claim_namespace, "name": claim},
+        },
+    }
+
+
+def claim(name: str, *, volume_name: str | None = None) -> JsonObject:
+    """A claim on ``volume_name``, or on the default storage class."""
+    spec: JsonObject = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
+    if volume_name:
+        spec |= {"storageClassName": "", "volumeName": volume_name}
+    return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
+
+
+def task_pod(name: str, image: str, command: Sequence[str], **options: str) -> JsonObject:
+    """A pod that runs ``command`` once with the claim ``options['claim']`` mounted at ``options['mount']``."""
+    container = {
+        "name": "task",
+        "image": image,
+        "imagePullPolicy": options.get("pull_policy", "IfNotPresent"),
+        "command": list(command),
+        "env": [{"name": "HOME", "value": "/tmp"}],
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [
+            {"name": "warehouse", "mountPath": options["mount"]},
+            {"name": "scratch", "mountPath": "/tmp"},
+            {"name": "spark", "mountPath": "/var/lib/skipstone"},
+        ],
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            "enableServiceLinks": False,
+            "securityContext": {
+                "runAsNonRoot": True,
+                "runAsUser": USER,
+                "runAsGroup": USER,
+                "fsGroup": USER,
+                "seccompProfile": {"type": "RuntimeDefault"},
+            },
+            "containers": [container],
+            "volumes": [
+                {"name": "warehouse", "persistentVolumeClaim": {"claimName": options["claim"]}},
+                {"name": "scratch", "emptyDir": {}},
+                {"name": "spark", "emptyDir": {}},
+            ],
+        },
+    }

@@ -1,0 +1,199 @@
+"""A small lake on the embedded cluster: manifests, source files and rows read back, as the end-to-end tests need them.
+
+Rows are read by a pod with plain PyIceberg or plain Spark: paths in Iceberg metadata are those of the pods.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from demo.install import make_folder
+from demo.kube import EMBEDDED, Kube, KubeError, condition
+from demo.manifests import claim, namespace, task_pod, volume
+
+JsonObject = dict[str, Any]
+API = "skipstone.dev/v1alpha1"
+CLAIM = "lake"
+PEOPLE_COLUMNS = (
+    {"name": "id", "type": "long", "required": True},
+    {"name": "name", "type": "string"},
+    {"name": "city", "type": "string"},
+    {"name": "born", "type": "date"},
+)
+READ_ROWS = """
+import json, sys
+from pyiceberg.catalog.sql import SqlCatalog
+root, table = sys.argv[1:]
+catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=root)
+rows = catalog.load_table(table).scan().to_arrow().to_pylist()
+print("ROWS " + json.dumps(rows, default=str))
+"""
+
+
+def resource(kind: str, name: str, spec: Mapping[str, Any]) -> JsonObject:
+    """One custom resource."""
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
+
+
+def warehouse(name: str = "lake", **changes: Any) -> JsonObject:
+    """A Warehouse on the claim, in local mode."""
+    spec = {
+        "catalog": {"type": "Sql"},
+        "storage": {"pvc": {"claimName": CLAIM}},
+        "spark": {"driver": {"cores": 1, "memory": "768Mi"}, "executor": {"instances": 0}},
+        "maxConcurrentRuns": 3,
+    }
+    return resource("Warehouse", name, spec | changes)
+
+
+def table(name: str = "people", **changes: Any) -> JsonObject:
+    """A managed Table `db.<name>` of people."""
+    spec = {
+        "warehouseRef": {"name": "lake"},
+        "identifier": {"namespace": "db", "name": name.replace("-", "_")},
+        "columns": list(PEOPLE_COLUMNS),
+        "primaryKey": ["id"],
+    }
+    return resource("Table", name, spec | changes)
+
+
+def index(name: str, columns: Iterable[str], table_name: str = "people", **changes: Any) -> JsonObject:
+    """A Lookup index."""
+    spec = {"tableRef": {"name": table_name}, "columns": list(columns), "type": "Lookup"}
+    return resource("SecondaryIndex", name, spec | changes)
+
+
+def load(name: str, *paths: str, table_name: str = "people", **changes: Any) -> JsonObject:
+    """A LoadJob of CSV files with a header."""
+    source = {"format": "Csv", "paths": list(paths), "options": {"header": "true"}}
+    return resource("LoadJob", name, {"tableRef": {"name": table_name}, "source": source} | changes)
+
+
+def merge(name: str, *paths: str, table_name: str = "people", **changes: Any) -> JsonObject:
+    """A MergeJob of a CSV feed with columns op and seq: delete, else update, else insert."""
+    source = {
+        "format": "Csv",
+        "paths": list(paths),
+        "options": {"header": "true"},
+        "columns": [{"name": "op", "type": "string"}, {"name": "seq", "type": "long"}],
+    }
+    spec = {
+        "tableRef": {"name": table_name},
+        "source": source,
+        "keys": [{"target": "id", "source": "id"}],
+        "sequenceBy": "seq",
+        "whenMatched": [{"when": "source.op = 'D'", "action": "Delete"}, {"action": "Update"}],
+        "whenNotMatched": [{"when": "source.op != 'D'", "action": "Insert"}],
+    }
+    return resource("MergeJob", name, spec | changes)
+
+
+def people(first: int, last: int) -> str:
+    """CSV text of people ``first`` to ``last``."""
+    cities = ("Oslo", "Lima", "Pune", "Graz", "Kyiv")
+    rows = (f"{i},person {i},{cities[i % 5]},19{i % 90 + 10}-0{i % 9 + 1}-1{i % 9}" for i in range(first, last + 1))
+    return "id,name,city,born\n" + "\n".join(rows) + "\n"
+
+
+@dataclass(frozen=True)
+class Lake:
+    """One namespace with storage, seen by a test."""
+
+    kube: Kube
+    folder: Path
+
+    @property
+    def mount(self) -> str:
+        """Where pods see the folder."""
+        return "/skipstone/lake"
+
+    def write(self, path: str, text: str | bytes) -> None:
+        """Put a source file into the Warehouse's root, readable by all."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.chmod(0o777)
+        target.write_bytes(text.encode() if isinstance(text, str) else text)
+        target.chmod(0o644)
+
+    def apply(self, *objects: JsonObject) -> None:
+        """kubectl apply."""
+        self.kube.apply(*objects)
+
+    def until(self, kind: str, name: str, done: Callable[[JsonObject], bool], *, seconds: float = 180) -> JsonObject:
+        """The resource as soon as ``done`` holds; raises KubeError with its status when it does not in time."""
+        seen: list[JsonObject] = [{}]
+
+        def look() -> bool:
+            seen[0] = self.kube.get(kind, name) or {}
+            return bool(seen[0]) and done(seen[0])
+
+        try:
+            self.kube.wait_for(f"{kind}/{name}", look, seconds=seconds)
+        except KubeError as error:
+            raise KubeError(f"{error}; status is {json.dumps(seen[0].get('status'))}") from error
+        return seen[0]
+
+    def until_condition(
+        self, kind: str, name: str, type_: str, *, status: str = "True", reason: str = "", seconds: float = 180
+    ) -> JsonObject:
+        """Wait for a condition; returns it."""
+
+        def done(found: JsonObject) -> bool:
+            now = condition(found, type_)
+            return now.get("status") == status and (not reason or now.get("reason") == reason)
+
+        return condition(self.until(kind, name, done, seconds=seconds), type_)
+
+    def until_failed(self, kind: str, name: str, *, seconds: float = 180) -> JsonObject:
+        """Wait until the job is Failed; returns the condition. Raises KubeError when it is Complete instead."""
+        found = self.until(kind, name, has_ended, seconds=seconds)
+        if condition(found, "Complete").get("status") == "True":
+            raise KubeError(f"{kind}/{name} completed: {json.dumps(found['status'])}")
+        return condition(found, "Failed")
+
+    def until_complete(self, kind: str, name: str, *, seconds: float = 240) -> JsonObject:
+        """Wait until the job is Complete; returns the resource. Raises KubeError when it failed."""
+        found = self.until(kind, name, has_ended, seconds=seconds)
+        if condition(found, "Failed").get("status") == "True":
+            raise KubeError(f"{kind}/{name} failed: {json.dumps(found['status'])}")
+        return found
+
+    def run_pod(self, name: str, *command: str, seconds: float = 180) -> str:
+        """Run a pod of the demonstration's image to its end; returns its log. Raises KubeError when it fails."""
+        images = self.kube.images
+        options = {"claim": CLAIM, "mount": self.mount, "pull_policy": images.pull_policy}
+        self.kube.run("delete", "pod", name, "--ignore-not-found", "--wait=true")
+        self.kube.apply(task_pod(name, images.demo, command, **options))
+        pod = self.until(
+            "pod", name, lambda p: p.get("status", {}).get("phase") in {"Succeeded", "Failed"}, seconds=seconds
+        )
+        log = self.kube.run("logs", name)
+        if pod["status"]["phase"] != "Succeeded":
+            raise KubeError(f"pod {name} failed: {log[-2000:]}")
+        return log
+
+    def rows(self, name: str = "people") -> list[JsonObject]:
+        """All rows of `db.<name>` as plain PyIceberg reads them, by id."""
+        log = self.run_pod("read-rows", "python", "-c", READ_ROWS, self.mount, f"db.{name}")
+        line = next(line for line in log.splitlines() if line.startswith("ROWS "))
+        found: list[JsonObject] = json.loads(line.removeprefix("ROWS "))
+        return sorted(found, key=lambda row: row["id"])
+
+
+def has_ended(job: JsonObject) -> bool:
+    """Whether a job is Complete or Failed."""
+    return "True" in {condition(job, "Complete").get("status"), condition(job, "Failed").get("status")}
+
+
+def make_lake(kube: Kube, name: str) -> Lake:
+    """The namespace ``name`` (restricted) with a volume and a claim."""
+    inside = kube.within(name)
+    folder = make_folder(f"e2e-{name}")
+    kube.apply(namespace(name))
+    kube.apply(volume(f"e2e-{name}", folder, name, CLAIM))
+    inside.apply(claim(CLAIM, volume_name=f"e2e-{name}"))
+    return Lake(inside, EMBEDDED / "volumes" / f"e2e-{name}")
