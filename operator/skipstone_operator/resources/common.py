@@ -1,0 +1,146 @@
+"""Parts that several kinds share: references, conditions, runs, metadata.
+
+Imported by every kind of this room and by reconcilers. Must not hold behaviour.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated
+
+from skipstone_core.jobs import RunKind
+
+from skipstone_operator.resources.markers import Doc, name_text, time_text
+
+#: Longest name of any resource of ours; longer ones are refused at apply.
+MAX_RESOURCE_NAME = 63
+
+DNS_SUBDOMAIN = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
+
+
+class ReclaimPolicy(StrEnum):
+    """What happens to the data when the resource is deleted."""
+
+    RETAIN = "Retain"
+    DELETE = "Delete"
+
+
+class ConditionStatus(StrEnum):
+    """Status of a condition."""
+
+    TRUE = "True"
+    FALSE = "False"
+    UNKNOWN = "Unknown"
+
+
+class RunResult(StrEnum):
+    """How an ended run is judged."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    UNKNOWN = "Unknown"
+    LOST = "Lost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class LocalRef:
+    """A resource of the same namespace by name."""
+
+    name: Annotated[
+        str,
+        Doc("Name of the resource, in the same namespace.", min_length=1, max_length=253, pattern=DNS_SUBDOMAIN),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition:
+    """One observation, as metav1.Condition."""
+
+    type: Annotated[str, name_text("What is observed, such as Ready or Complete.", max_length=63)]
+    status: Annotated[ConditionStatus, Doc("Whether it holds: True, False or Unknown.")]
+    reason: Annotated[str, name_text("Why, in one CamelCase word of the reasons reference.", max_length=128)]
+    message: Annotated[str, Doc("One sentence for people.", max_length=4096)] = ""
+    last_transition_time: Annotated[str, time_text("When the status last flipped.")]
+    observed_generation: Annotated[int, Doc("The metadata.generation that was judged.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CurrentRun:
+    """The run that is intended or at work; written before its pod exists."""
+
+    id: Annotated[str, name_text("Name of the run; its pod is <id>-driver.", max_length=63)]
+    kind: Annotated[RunKind, Doc("What the run does.")]
+    attempt: Annotated[int, Doc("Number of the attempt, from 1.", minimum=1)] = 1
+    inputs_hash: Annotated[str, Doc("Hash over the inputs of the run.", max_length=64)] = ""
+    txn: Annotated[str, Doc("Transaction id that the commit will carry; empty without commit.", max_length=128)] = ""
+    generation: Annotated[int, Doc("The metadata.generation that the run serves.", minimum=0)] = 0
+    start_time: Annotated[str, time_text("When the run was intended.")]
+    launch_time: Annotated[str | None, time_text("When the pod was created.")] = None
+    running_time: Annotated[str | None, time_text("When the driver container started.")] = None
+    progress: Annotated[str, Doc("How far the driver says it is.", max_length=1024)] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastRun:
+    """The run that ended last."""
+
+    id: Annotated[str, name_text("Name of the run.", max_length=63)]
+    kind: Annotated[RunKind, Doc("What the run did.")]
+    attempt: Annotated[int, Doc("Number of the attempt, from 1.", minimum=1)] = 1
+    result: Annotated[RunResult, Doc("How it ended.")]
+    reason: Annotated[str, Doc("Why, in one word of the reasons reference.", max_length=128)] = ""
+    message: Annotated[str, Doc("What the driver said, shortened.", max_length=4096)] = ""
+    inputs_hash: Annotated[str, Doc("Hash over the inputs of the run.", max_length=64)] = ""
+    generation: Annotated[int, Doc("The metadata.generation that the run served.", minimum=0)] = 0
+    snapshot_id: Annotated[str, Doc("Snapshot that it committed; 0 when nothing changed.", max_length=32)] = ""
+    start_time: Annotated[str | None, time_text("When the run was intended.")] = None
+    completion_time: Annotated[str | None, time_text("When its end was seen.")] = None
+    counts: Annotated[
+        Mapping[str, int],
+        Doc("Numbers that the driver reported, by name.", max_properties=32, item=Doc("One number.")),
+    ] = field(default_factory=dict)
+    stages_ms: Annotated[
+        Mapping[str, int],
+        Doc("Milliseconds spent, by stage of the run.", max_properties=32, item=Doc("Milliseconds.")),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmState:
+    """Confirm runs that look whether an attempt of unknown outcome committed."""
+
+    attempts: Annotated[int, Doc("Confirm runs started so far.", minimum=0)] = 0
+    reason: Annotated[str, Doc("The reason of Failed should the commit prove absent.", max_length=128)] = ""
+    message: Annotated[str, Doc("The message of Failed should the commit prove absent.", max_length=4096)] = ""
+    since: Annotated[str | None, time_text("When the first confirm run was asked for.")] = None
+    next_time: Annotated[str | None, time_text("Not before this the next confirm run starts.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OwnerReference:
+    """An owner as Kubernetes writes it."""
+
+    kind: str
+    name: str
+    uid: str
+    api_version: str = ""
+    controller: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Metadata:
+    """The part of ObjectMeta that we read."""
+
+    name: str
+    namespace: str = ""
+    uid: str = ""
+    resource_version: str = ""
+    generation: int = 0
+    creation_timestamp: str = ""
+    deletion_timestamp: str | None = None
+    finalizers: tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    owner_references: tuple[OwnerReference, ...] = ()

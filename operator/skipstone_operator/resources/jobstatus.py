@@ -1,0 +1,37 @@
+"""The status that LoadJob and MergeJob share.
+
+Imported by the two job kinds and by their reconciler. Data only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun
+from skipstone_operator.resources.markers import Doc, time_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobStatus:
+    """What is known of a job, whatever it does."""
+
+    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Doc("Complete, Failed and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
+    ] = ()
+    reason: Annotated[str, Doc("Reason of the condition that tells most now.", max_length=128)] = ""
+    start_time: Annotated[str | None, time_text("When the first attempt was intended; waits before do not count.")] = (
+        None
+    )
+    completion_time: Annotated[str | None, time_text("When the job became Complete or Failed.")] = None
+    duration: Annotated[str, Doc("Time from the first attempt to the end, such as 1m12s.", max_length=32)] = ""
+    snapshot_id: Annotated[str, Doc("Snapshot that the job committed; 0 when nothing changed.", max_length=32)] = ""
+    current_run: Annotated[CurrentRun | None, Doc("The attempt that is intended or at work.")] = None
+    last_run: Annotated[LastRun | None, Doc("The attempt that ended last.")] = None
+    attempts: Annotated[int, Doc("Number of the newest attempt.", minimum=0)] = 0
+    failed_attempts: Annotated[int, Doc("Attempts that failed and count against backoffLimit.", minimum=0)] = 0
+    lost_attempts: Annotated[int, Doc("Attempts lost to the cluster, which do not count.", minimum=0)] = 0
+    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
+    confirm: Annotated[ConfirmState | None, Doc("Confirm runs for an attempt of unknown outcome.")] = None

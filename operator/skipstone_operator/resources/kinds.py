@@ -1,0 +1,125 @@
+"""The kinds by name, and how an object of the API becomes a typed resource.
+
+Called by reconcilers, the watch and the CRD generator. Must not judge a spec: ``checks`` does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from skipstone_core.codec import decode
+from skipstone_core.errors import ContractViolation
+
+from skipstone_operator.resources.common import Metadata
+from skipstone_operator.resources.loadjob import LoadJobSpec, LoadJobStatus
+from skipstone_operator.resources.mergejob import MergeJobSpec, MergeJobStatus
+from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec, SecondaryIndexStatus
+from skipstone_operator.resources.table import TableSpec, TableStatus
+from skipstone_operator.resources.warehouse import WarehouseSpec, WarehouseStatus
+
+GROUP = "skipstone.dev"
+VERSION = "v1alpha1"
+API_VERSION = f"{GROUP}/{VERSION}"
+CATEGORY = "skipstone"
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind(Generic[S, T]):
+    """One kind: its names and its types."""
+
+    name: str
+    plural: str
+    singular: str
+    short_name: str
+    text: str
+    spec: type[S]
+    status: type[T]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[S, T]):
+    """One object of the API."""
+
+    kind: str
+    metadata: Metadata
+    spec: S
+    status: T
+
+
+WAREHOUSE = Kind(
+    name="Warehouse",
+    plural="warehouses",
+    singular="warehouse",
+    short_name="wh",
+    text="Where tables live and how Spark runs.",
+    spec=WarehouseSpec,
+    status=WarehouseStatus,
+)
+TABLE = Kind(
+    name="Table",
+    plural="tables",
+    singular="table",
+    short_name="tbl",
+    text="An Iceberg table that Skipstone creates and evolves, or one that it watches.",
+    spec=TableSpec,
+    status=TableStatus,
+)
+SECONDARY_INDEX = Kind(
+    name="SecondaryIndex",
+    plural="secondaryindexes",
+    singular="secondaryindex",
+    short_name="si",
+    text="A lookup index on a Table, kept in sync segment by segment.",
+    spec=SecondaryIndexSpec,
+    status=SecondaryIndexStatus,
+)
+LOAD_JOB = Kind(
+    name="LoadJob",
+    plural="loadjobs",
+    singular="loadjob",
+    short_name="lj",
+    text="Appends files to a Table as one segment, at most once.",
+    spec=LoadJobSpec,
+    status=LoadJobStatus,
+)
+MERGE_JOB = Kind(
+    name="MergeJob",
+    plural="mergejobs",
+    singular="mergejob",
+    short_name="mj",
+    text="Applies a feed of changes to a Table, at most once.",
+    spec=MergeJobSpec,
+    status=MergeJobStatus,
+)
+
+KINDS: Mapping[str, Kind[Any, Any]] = {
+    kind.name: kind for kind in (WAREHOUSE, TABLE, SECONDARY_INDEX, LOAD_JOB, MERGE_JOB)
+}
+
+
+def parse_as(kind: Kind[S, T], raw: Mapping[str, Any]) -> Resource[S, T]:
+    """The typed resource of an API object of ``kind``; unknown fields are ignored.
+
+    Raises ContractViolation naming the path of a field that is missing or of a wrong type.
+    """
+    if raw.get("kind", kind.name) != kind.name:
+        raise ContractViolation(f"kind: expected {kind.name}, got {raw.get('kind')!r}")
+    return Resource(
+        kind=kind.name,
+        metadata=decode(Metadata, raw.get("metadata") or {}, path="metadata", strict=False),
+        spec=decode(kind.spec, raw.get("spec") or {}, path="spec", strict=False),
+        status=decode(kind.status, raw.get("status") or {}, path="status", strict=False),
+    )
+
+
+def parse(raw: Mapping[str, Any]) -> Resource[Any, Any]:
+    """The typed resource of an API object by its ``kind``; raises ContractViolation for a kind that is not ours."""
+    kind = KINDS.get(str(raw.get("kind")))
+    if kind is None:
+        raise ContractViolation(f"kind: {raw.get('kind')!r} is none of {', '.join(KINDS)}")
+    return parse_as(kind, raw)

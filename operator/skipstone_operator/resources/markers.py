@@ -1,0 +1,81 @@
+"""What a field says about itself besides its type: its text, its bounds and its rules.
+
+Used inside ``Annotated[...]`` by the kinds of this room and read by ``openapi``.
+Must not know any kind: only OpenAPI and CEL words live here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One CEL rule: ``message`` is a sentence that names the field and the way out.
+
+    ``field_path`` (such as ``.columns``) is relative to the object that carries the rule.
+    ``message_expression`` is CEL that computes a better message; ``message`` stays the fallback.
+    """
+
+    rule: str
+    message: str
+    field_path: str = ""
+    message_expression: str = ""
+    optional_old_self: bool = False
+
+
+@dataclass(frozen=True)
+class Doc:
+    """Description and bounds of one field. ``item`` describes list items or map values.
+
+    ``schema`` replaces the generated schema (the text is still added); ``rules`` sit on the field itself.
+    ``list_key`` makes a list of objects a list-map.
+    """
+
+    text: str
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    minimum: int | None = None
+    maximum: int | None = None
+    min_items: int | None = None
+    max_items: int | None = None
+    max_properties: int | None = None
+    format: str | None = None
+    list_key: str | None = None
+    item: Doc | None = None
+    rules: tuple[Rule, ...] = ()
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def time_text(text: str) -> Doc:
+    """A point in time as RFC 3339 text in UTC."""
+    return Doc(text, format="date-time")
+
+
+def name_text(text: str, *, max_length: int = 255) -> Doc:
+    """A name that may not be empty."""
+    return Doc(text, min_length=1, max_length=max_length)
+
+
+def frozen_required(field_name: str) -> Rule:
+    """A rule for the parent: required ``field_name`` never changes after creation."""
+    return Rule(
+        rule=f"self.{field_name} == oldSelf.{field_name}",
+        message=f"{field_name} cannot be changed after creation: create another resource instead",
+        field_path=f".{field_name}",
+    )
+
+
+def frozen_optional(field_name: str) -> Rule:
+    """A rule for the parent: optional ``field_name`` is never added, changed or removed after creation."""
+    return Rule(
+        rule=(
+            f"has(self.{field_name}) == has(oldSelf.{field_name}) && "
+            f"(!has(self.{field_name}) || self.{field_name} == oldSelf.{field_name})"
+        ),
+        message=f"{field_name} cannot be added, changed or removed after creation: create another resource instead",
+        field_path=f".{field_name}",
+    )

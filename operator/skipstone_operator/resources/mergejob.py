@@ -1,0 +1,201 @@
+"""The MergeJob: applies a feed of changes to a Table, at most once, and skips files that no key can touch.
+
+Imported by reconcilers, manifests and the CRD generator. Data only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from skipstone_core.jobs import PruningStrategy
+
+from skipstone_operator.resources import limits
+from skipstone_operator.resources.common import LocalRef
+from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.resources.markers import Doc, Rule, frozen_optional, frozen_required, name_text
+from skipstone_operator.resources.source import RunFields, Source
+
+
+class MatchedAction(StrEnum):
+    """What a clause of whenMatched does."""
+
+    UPDATE = "Update"
+    DELETE = "Delete"
+
+
+class NotMatchedAction(StrEnum):
+    """What a clause of whenNotMatched does."""
+
+    INSERT = "Insert"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeKeyPair:
+    """A pair of columns that must be equal."""
+
+    target: Annotated[str, name_text("Column of the table.")]
+    source: Annotated[str, name_text("Column of the source.")]
+
+
+def _when(text: str) -> Doc:
+    return Doc(text, min_length=1, max_length=limits.MAX_PREDICATE)
+
+
+def _assignments(text: str) -> Doc:
+    return Doc(
+        text,
+        max_properties=limits.MAX_COLUMNS,
+        item=Doc("Source column.", min_length=1, max_length=limits.MAX_NAME),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MatchedClause:
+    """What happens to a target row that a source row matches."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!has(self.set) || self.action == 'Update'",
+            message="whenMatched[].set is for the action Update only: remove it",
+            field_path=".set",
+        ),
+    )
+
+    when: Annotated[
+        str | None, _when("Predicate over source.x and target.y that must hold; always holds when absent.")
+    ] = None
+    action: Annotated[MatchedAction, Doc("Update or Delete.")]
+    set: Annotated[
+        Mapping[str, str] | None,
+        _assignments("Target column to source column; all columns of equal name when absent."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotMatchedClause:
+    """What happens to a source row that matches no target row."""
+
+    when: Annotated[str | None, _when("Predicate over source.x that must hold; always holds when absent.")] = None
+    action: Annotated[NotMatchedAction, Doc("Insert.")] = NotMatchedAction.INSERT
+    values: Annotated[
+        Mapping[str, str] | None,
+        _assignments("Target column to source column; all columns of equal name when absent."),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pruning:
+    """How files are skipped."""
+
+    strategy: Annotated[
+        PruningStrategy,
+        Doc("Auto takes every stage that pays, MinMax compares bounds only, None reads every file."),
+    ] = PruningStrategy.AUTO
+
+
+def _reachable(name: str) -> Rule:
+    return Rule(
+        rule=(
+            f"!has(self.{name}) || self.{name}.filter(c, !has(c.when)).size() == 0 || "
+            f"(self.{name}.filter(c, !has(c.when)).size() == 1 && !has(self.{name}[self.{name}.size() - 1].when))"
+        ),
+        message=f"{name} has a clause without 'when' before another one, which could never apply: put it last",
+        field_path=f".{name}",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeJobSpec(RunFields):
+    """Which changes to apply to which table."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *(frozen_required(name) for name in ("tableRef", "source", "keys")),
+        *(frozen_optional(name) for name in ("sequenceBy", "whenMatched", "whenNotMatched", "timeZone", "pruning")),
+        Rule(
+            rule="(has(self.whenMatched) && self.whenMatched.size() > 0) || "
+            "(has(self.whenNotMatched) && self.whenNotMatched.size() > 0)",
+            message="whenMatched or whenNotMatched must have at least one clause: without any the merge does nothing",
+            field_path=".whenMatched",
+        ),
+        _reachable("whenMatched"),
+        _reachable("whenNotMatched"),
+    )
+
+    table_ref: Annotated[LocalRef, Doc("The Table that is changed. Never changes.")]
+    source: Annotated[Source, Doc("The changes. Never changes.")]
+    keys: Annotated[
+        tuple[MergeKeyPair, ...],
+        Doc(
+            "Pairs of columns that must be equal for a match. Never changes.",
+            min_items=1,
+            max_items=limits.MAX_KEYS,
+            list_key="target",
+            item=Doc("One pair."),
+        ),
+    ]
+    sequence_by: Annotated[
+        str | None,
+        name_text(
+            "Source column whose greatest value wins among changes of one key; without it such changes are an "
+            "error. Never changes."
+        ),
+    ] = None
+    when_matched: Annotated[
+        tuple[MatchedClause, ...],
+        Doc(
+            "Clauses for matched rows; the first that holds wins. Never changes.",
+            max_items=limits.MAX_CLAUSES,
+            item=Doc("One clause."),
+        ),
+    ] = ()
+    when_not_matched: Annotated[
+        tuple[NotMatchedClause, ...],
+        Doc(
+            "Clauses for source rows without match; the first that holds wins. Never changes.",
+            max_items=limits.MAX_CLAUSES,
+            item=Doc("One clause."),
+        ),
+    ] = ()
+    time_zone: Annotated[
+        str,
+        Doc(
+            "Time zone of timestamps without offset, such as Europe/Berlin. Never changes.",
+            min_length=1,
+            max_length=64,
+            pattern="^[A-Za-z0-9_+:/-]+$",
+        ),
+    ] = "UTC"
+    pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileFunnel:
+    """Data files of the table along the funnel."""
+
+    total: Annotated[int, Doc("Live data files.", minimum=0)] = 0
+    candidate: Annotated[int, Doc("Files that may hold a source key.", minimum=0)] = 0
+    touched: Annotated[int, Doc("Files that hold one.", minimum=0)] = 0
+    rewritten: Annotated[int, Doc("Files that were written anew.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeRows:
+    """Rows of a merge."""
+
+    source: Annotated[int, Doc("Changes in the source.", minimum=0)] = 0
+    matched: Annotated[int, Doc("Target rows that matched.", minimum=0)] = 0
+    updated: Annotated[int, Doc("Target rows that were updated.", minimum=0)] = 0
+    deleted: Annotated[int, Doc("Target rows that were deleted.", minimum=0)] = 0
+    inserted: Annotated[int, Doc("Rows that were inserted.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeJobStatus(JobStatus):
+    """What is known of a merge."""
+
+    files: Annotated[FileFunnel | None, Doc("Data files along the funnel.")] = None
+    rows: Annotated[MergeRows | None, Doc("Rows by what happened to them.")] = None
+    pruned: Annotated[str, Doc("Files that were not read, of all, such as 388/400.", max_length=64)] = ""

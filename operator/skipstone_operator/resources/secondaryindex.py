@@ -1,0 +1,132 @@
+"""The SecondaryIndex: a lookup index on a Table, kept in sync segment by segment.
+
+Imported by reconcilers, manifests and the CRD generator. Data only.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from skipstone_operator.resources import limits
+from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy
+from skipstone_operator.resources.markers import Doc, Rule, frozen_required, name_text, time_text
+
+
+class IndexType(StrEnum):
+    """The index types with an engine."""
+
+    LOOKUP = "Lookup"
+
+
+class Maintenance(StrEnum):
+    """When a reindex starts."""
+
+    AUTO = "Auto"
+    MANUAL = "Manual"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondaryIndexSpec:
+    """What the index should be."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        frozen_required("tableRef"),
+        frozen_required("columns"),
+        frozen_required("type"),
+    )
+
+    table_ref: Annotated[LocalRef, Doc("The Table that is indexed. Never changes.")]
+    columns: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Indexed columns in index order. Never changes.",
+            min_items=1,
+            max_items=limits.MAX_KEYS,
+            item=name_text("One column."),
+            rules=(
+                Rule(
+                    rule="self.all(k, self.exists_one(o, o == k))",
+                    message="columns names a column twice: name each column once",
+                ),
+            ),
+        ),
+    ]
+    type: Annotated[IndexType, Doc("Kind of index; Lookup finds rows by value. Never changes.")] = IndexType.LOOKUP
+    maintenance: Annotated[
+        Maintenance,
+        Doc(
+            "Auto: reindex as soon as segments are missing. Manual: only when the annotation skipstone.dev/reindex "
+            "gets a new value."
+        ),
+    ] = Maintenance.AUTO
+    suspend: Annotated[bool, Doc("Start no reindex while true; queries go on and stay right.")] = False
+    reclaim_policy: Annotated[ReclaimPolicy, Doc("What happens to the index table when this resource is deleted.")] = (
+        ReclaimPolicy.DELETE
+    )
+    max_lag_segments: Annotated[
+        int | None, Doc("Ready turns False when more segments than this are missing.", minimum=0, maximum=1_000_000)
+    ] = None
+    min_covered_percent: Annotated[
+        int | None, Doc("Ready turns False when fewer percent of the rows are covered.", minimum=0, maximum=100)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexSegments:
+    """Segments of the table, as the index sees them."""
+
+    total: Annotated[int, Doc("Live segments of the table.", minimum=0)] = 0
+    synced: Annotated[int, Doc("Segments whose live files are all covered.", minimum=0)] = 0
+    missing: Annotated[int, Doc("Segments with a live file that is not covered.", minimum=0)] = 0
+    failed: Annotated[int, Doc("Segments that could not be indexed.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """How much of something is covered."""
+
+    live: Annotated[int, Doc("How much is live in the table.", minimum=0)] = 0
+    covered: Annotated[int, Doc("How much of that the index covers.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecondaryIndexStatus:
+    """How far the index covers the table."""
+
+    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Doc("Ready, Synced, Progressing and Degraded.", max_items=16, list_key="type", item=Doc("One condition.")),
+    ] = ()
+    column_list: Annotated[str, Doc("Indexed columns, joined by commas.", max_length=8448)] = ""
+    table_uuid: Annotated[str, Doc("UUID of the indexed Iceberg table.", max_length=64)] = ""
+    table_sequence_number: Annotated[int, Doc("Sequence number of the table's head last seen.", minimum=0)] = 0
+    synced_sequence_number: Annotated[int, Doc("Sequence number up to which the index covers all.", minimum=0)] = 0
+    observed_time: Annotated[str | None, time_text("When a run last read the heads of table and index.")] = None
+    last_sync_time: Annotated[str | None, time_text("When a reindex last committed.")] = None
+    segments: Annotated[IndexSegments, Doc("Segments by coverage.")] = IndexSegments()
+    files: Annotated[Coverage, Doc("Data files by coverage.")] = Coverage()
+    rows: Annotated[Coverage, Doc("Rows by coverage.")] = Coverage()
+    missing_segments: Annotated[
+        tuple[int, ...], Doc("The oldest 20 segments that are not covered.", max_items=20, item=Doc("Segment id."))
+    ] = ()
+    synced: Annotated[str, Doc("Synced segments of all, such as 3/5.", max_length=64)] = ""
+    missing: Annotated[str, Doc("Ids of missing segments, such as 1,4.", max_length=256)] = ""
+    covered: Annotated[str, Doc("Share of rows covered, such as 98 %.", max_length=16)] = ""
+    exists: Annotated[bool, Doc("Whether the index table exists.")] = False
+    entries: Annotated[int, Doc("Entries of the index.", minimum=0)] = 0
+    bytes: Annotated[int, Doc("Bytes of the index.", minimum=0)] = 0
+    degraded: Annotated[str, Doc("Why a run found the index unusable; empty when healthy.", max_length=128)] = ""
+    degraded_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
+    observed_reindex: Annotated[
+        str, Doc("Value of the annotation skipstone.dev/reindex last acted upon, shortened.", max_length=256)
+    ] = ""
+    current_run: Annotated[CurrentRun | None, Doc("The reindex or drop at work.")] = None
+    last_run: Annotated[LastRun | None, Doc("The reindex that ended last.")] = None
+    failed_attempts: Annotated[int, Doc("Failed attempts in a row.", minimum=0)] = 0
+    failed_inputs_hash: Annotated[
+        str, Doc("Inputs that failed for good; tried again when they change.", max_length=64)
+    ] = ""
+    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None

@@ -1,0 +1,145 @@
+"""The source of a LoadJob or MergeJob and the run fields that both share.
+
+Imported by the two job kinds. Must not read a source: that is the data plane's business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar
+
+from skipstone_core.jobs import DuplicatesPolicy, SourceFormat
+
+from skipstone_operator.resources import limits
+from skipstone_operator.resources.markers import Doc, Rule, name_text
+
+PATH_RULES = (
+    Rule(
+        rule="self.all(p, !p.startsWith('/') && !p.contains('://') && !p.contains('\\\\'))",
+        message="source.paths must be relative to the root of the Warehouse: write 'landing/a.csv', without a "
+        "leading '/', a scheme or a backslash",
+    ),
+    Rule(
+        rule="self.all(p, !p.matches('(^|/)[.][.](/|$)'))",
+        message="source.paths may not contain '..': name files below the root of the Warehouse",
+    ),
+    Rule(
+        rule="self.all(p, !p.matches('^([.]/)*[.]skipstone(/|$)'))",
+        message="source.paths may not lead into '.skipstone', which holds the records of runs: use another folder",
+    ),
+)
+
+OPTION_RULES = (
+    Rule(
+        rule="self.all(k, k in " + str(list(limits.SOURCE_OPTIONS)) + ")",
+        message="source.options accepts only " + ", ".join(limits.SOURCE_OPTIONS) + ": remove the others",
+    ),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceColumn:
+    """The type of one source column."""
+
+    name: Annotated[str, name_text("Name of the column in the source, exactly as written there.")]
+    type: Annotated[
+        str,
+        Doc(f"Iceberg type name: {limits.COLUMN_TYPE_HELP}.", max_length=32, pattern=limits.COLUMN_TYPE),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnSource:
+    """Which source column feeds a table column."""
+
+    column: Annotated[str, name_text("Column of the table.")]
+    from_: Annotated[str, name_text("Column of the source.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Files to read, all of one format."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="!has(self.columns) || self.columns.size() == 0 || self.format in ['Csv', 'Json']",
+            message="source.columns is for the formats Csv and Json only: Parquet and Orc files carry their own types",
+            field_path=".columns",
+        ),
+        Rule(
+            rule="!has(self.options) || self.options.size() == 0 || self.format in ['Csv', 'Json']",
+            message="source.options is for the formats Csv and Json only: remove it for Parquet and Orc",
+            field_path=".options",
+        ),
+    )
+
+    format: Annotated[SourceFormat, Doc("Format of the files: Csv, Json (one object a line), Parquet or Orc.")]
+    paths: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Files, folders or glob patterns, relative to the root of the Warehouse.",
+            min_items=1,
+            max_items=limits.MAX_PATHS,
+            item=Doc("One path.", min_length=1, max_length=limits.MAX_PATH),
+            rules=PATH_RULES,
+        ),
+    ]
+    options: Annotated[
+        Mapping[str, str],
+        Doc(
+            "How to read Csv and Json: " + ", ".join(limits.SOURCE_OPTIONS) + ".",
+            max_properties=16,
+            item=Doc("Value of the option, as text.", max_length=256),
+            rules=OPTION_RULES,
+        ),
+    ] = field(default_factory=dict)
+    columns: Annotated[
+        tuple[SourceColumn, ...],
+        Doc(
+            "Types of Csv and Json columns that the table does not declare; others are read as string.",
+            max_items=limits.MAX_COLUMNS,
+            list_key="name",
+            item=Doc("One source column."),
+        ),
+    ] = ()
+    mapping: Annotated[
+        tuple[ColumnSource, ...],
+        Doc(
+            "Which source column feeds which table column; columns not listed map by equal name.",
+            max_items=limits.MAX_COLUMNS,
+            list_key="column",
+            item=Doc("One pair."),
+        ),
+    ] = ()
+    duplicates: Annotated[
+        DuplicatesPolicy,
+        Doc("Refuse fails a job whose very files another job already applied to the table; Allow applies them again."),
+    ] = DuplicatesPolicy.REFUSE
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunFields:
+    """The fields of a job that may change after its creation."""
+
+    suspend: Annotated[
+        bool, Doc("Start no run while true; a run at work is stopped and started again later without a lost attempt.")
+    ] = False
+    backoff_limit: Annotated[int, Doc("How many failed attempts are followed by another.", minimum=0, maximum=100)] = 3
+    active_deadline_seconds: Annotated[
+        int | None,
+        Doc(
+            "Seconds from the first attempt after which the job fails; no limit when absent.",
+            minimum=1,
+            maximum=31_536_000,
+        ),
+    ] = None
+    ttl_seconds_after_finished: Annotated[
+        int | None,
+        Doc(
+            "Seconds after its end at which the resource is removed; kept for ever when absent. Do not set it on "
+            "resources that a GitOps tool applies: it would create the job again.",
+            minimum=0,
+            maximum=315_360_000,
+        ),
+    ] = None

@@ -1,0 +1,330 @@
+"""The Table: an Iceberg table that Skipstone creates and evolves, or one that it watches.
+
+Imported by reconcilers, manifests and the CRD generator. Data only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from skipstone_core.jobs import Management
+
+from skipstone_operator.resources import limits
+from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun, LocalRef, ReclaimPolicy
+from skipstone_operator.resources.markers import Doc, Rule, frozen_required, name_text, time_text
+
+IDENTIFIER_PART = "^[A-Za-z0-9_-]+$"
+
+
+class Transform(StrEnum):
+    """Partition transforms of Iceberg."""
+
+    IDENTITY = "Identity"
+    YEAR = "Year"
+    MONTH = "Month"
+    DAY = "Day"
+    HOUR = "Hour"
+    BUCKET = "Bucket"
+    TRUNCATE = "Truncate"
+
+
+class SortDirection(StrEnum):
+    """Direction of a sort field."""
+
+    ASCENDING = "Ascending"
+    DESCENDING = "Descending"
+
+
+class NullOrder(StrEnum):
+    """Where nulls go in a sort order."""
+
+    FIRST = "First"
+    LAST = "Last"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Identifier:
+    """Where the table is in the catalog."""
+
+    namespace: Annotated[
+        str, Doc("Catalog namespace of the table.", min_length=1, max_length=128, pattern=IDENTIFIER_PART)
+    ]
+    name: Annotated[
+        str,
+        Doc(
+            "Name of the table in the catalog.",
+            min_length=1,
+            max_length=128,
+            pattern=IDENTIFIER_PART,
+            rules=(
+                Rule(
+                    rule="!self.contains('__si_')",
+                    message="identifier.name may not contain '__si_', which marks index tables: choose another name",
+                ),
+            ),
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """One column of the table."""
+
+    name: Annotated[str, name_text("Name of the column.")]
+    type: Annotated[
+        str,
+        Doc(
+            f"Iceberg type name: {limits.COLUMN_TYPE_HELP}.",
+            min_length=1,
+            max_length=32,
+            rules=(
+                Rule(
+                    rule=f"self.matches(r'{limits.COLUMN_TYPE}')",
+                    message=f"columns[].type must be one of {limits.COLUMN_TYPE_HELP}: nested types are not supported",
+                ),
+            ),
+        ),
+    ]
+    required: Annotated[bool, Doc("Whether the column refuses nulls.")] = False
+    doc: Annotated[str, Doc("Comment on the column, kept in the table.", max_length=1024)] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionField:
+    """One field of the partition spec."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="has(self.width) == (self.transform in ['Bucket', 'Truncate'])",
+            message="partitioning[].width is needed for the transforms Bucket and Truncate and not allowed for others",
+            field_path=".width",
+        ),
+    )
+
+    column: Annotated[str, name_text("Column that the field is made from.")]
+    transform: Annotated[Transform, Doc("How values become partitions.")] = Transform.IDENTITY
+    width: Annotated[
+        int | None, Doc("Number of buckets, or length to truncate to.", minimum=1, maximum=2_147_483_647)
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class SortField:
+    """One field of the sort order."""
+
+    column: Annotated[str, name_text("Column to sort by.")]
+    direction: Annotated[SortDirection, Doc("Ascending or Descending.")] = SortDirection.ASCENDING
+    nulls: Annotated[
+        NullOrder | None, Doc("Where nulls go; first when ascending and last when descending if absent.")
+    ] = None
+
+
+def _known_columns(name: str, each: str) -> Rule:
+    return Rule(
+        rule=(
+            f"!has(self.{name}) || !has(self.columns) || self.columns.size() == 0 || "
+            f"self.{name}.all(f, self.columns.exists(c, c.name == {each}))"
+        ),
+        message=f"{name} names a column that spec.columns does not list: add the column or correct the name",
+        field_path=f".{name}",
+    )
+
+
+def _only_managed(name: str) -> Rule:
+    return Rule(
+        rule=f"self.management != 'Observed' || !has(self.{name}) || self.{name}.size() == 0",
+        message=f"{name} is not allowed with management Observed, which never changes the table: remove it",
+        field_path=f".{name}",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableSpec:
+    """What the table should be."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        frozen_required("warehouseRef"),
+        frozen_required("identifier"),
+        Rule(
+            rule="self.management != 'Managed' || (has(self.columns) && self.columns.size() > 0)",
+            message="columns must list at least one column for management Managed: add columns or set management to "
+            "Observed",
+            field_path=".columns",
+        ),
+        *(_only_managed(name) for name in ("columns", "primaryKey", "partitioning", "sortOrder", "properties")),
+        Rule(
+            rule="self.management != 'Observed' || self.reclaimPolicy == 'Retain'",
+            message="reclaimPolicy Delete is not allowed with management Observed, whose data belongs to somebody "
+            "else: use Retain",
+            field_path=".reclaimPolicy",
+        ),
+        _known_columns("primaryKey", "f"),
+        _known_columns("partitioning", "f.column"),
+        _known_columns("sortOrder", "f.column"),
+        Rule(
+            rule="!has(self.primaryKey) || !has(self.columns) || self.columns.size() == 0 || "
+            "self.columns.all(c, !(c.name in self.primaryKey) || c.required)",
+            message="primaryKey columns must be declared with required: true, since Iceberg allows no null in them",
+            field_path=".primaryKey",
+        ),
+        Rule(
+            rule="!has(self.refreshIntervalSeconds) || self.refreshIntervalSeconds == 0 || "
+            "self.refreshIntervalSeconds >= 30",
+            message="refreshIntervalSeconds must be 0 (off) or at least 30",
+            field_path=".refreshIntervalSeconds",
+        ),
+    )
+
+    warehouse_ref: Annotated[LocalRef, Doc("The Warehouse that the table lives in. Never changes.")]
+    identifier: Annotated[Identifier, Doc("Where the table is in the catalog. Never changes.")]
+    columns: Annotated[
+        tuple[Column, ...],
+        Doc(
+            "Columns of a Managed table; new ones are added and safe widenings applied, other changes are refused.",
+            max_items=limits.MAX_COLUMNS,
+            list_key="name",
+            item=Doc("One column."),
+        ),
+    ] = ()
+    primary_key: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Columns that identify a row.",
+            max_items=limits.MAX_KEYS,
+            item=name_text("One column."),
+            rules=(
+                Rule(
+                    rule="self.all(k, self.exists_one(o, o == k))",
+                    message="primaryKey names a column twice: name each column once",
+                ),
+            ),
+        ),
+    ] = ()
+    partitioning: Annotated[
+        tuple[PartitionField, ...],
+        Doc(
+            "How rows are laid out in partitions; none when empty.",
+            max_items=limits.MAX_KEYS,
+            item=Doc("One partition field."),
+        ),
+    ] = ()
+    sort_order: Annotated[
+        tuple[SortField, ...],
+        Doc("How rows are sorted inside data files.", max_items=limits.MAX_KEYS, item=Doc("One sort field.")),
+    ] = ()
+    properties: Annotated[
+        Mapping[str, str],
+        Doc(
+            "Iceberg table properties from a list of allowed ones; the resources reference names them.",
+            max_properties=limits.MAX_MAP,
+            item=Doc("Value of the property, as text.", max_length=limits.MAX_VALUE),
+            rules=(
+                Rule(
+                    rule="self.all(k, k in "
+                    + str(list(limits.TABLE_PROPERTIES))
+                    + " || "
+                    + " || ".join(f"k.startsWith('{prefix}')" for prefix in limits.TABLE_PROPERTY_PREFIXES)
+                    + ")",
+                    message="properties accepts only the Iceberg properties that the resources reference lists "
+                    "(commit.retry.* is never one): remove the others",
+                ),
+            ),
+        ),
+    ] = field(default_factory=dict)
+    management: Annotated[
+        Management,
+        Doc("Managed: Skipstone creates and evolves the table. Observed: its schema and existence belong to others."),
+    ] = Management.MANAGED
+    reclaim_policy: Annotated[
+        ReclaimPolicy,
+        Doc("What happens to the data when this resource is deleted; a table not created here is always kept."),
+    ] = ReclaimPolicy.RETAIN
+    refresh_interval_seconds: Annotated[
+        int | None,
+        Doc(
+            "Seconds after which the table is looked at again when nothing was heard of it; 0 is never. 0 for Managed "
+            "and 300 for Observed when absent.",
+            minimum=0,
+            maximum=31_536_000,
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Segments:
+    """Segments of the table by status."""
+
+    total: Annotated[int, Doc("Segments with a live data file.", minimum=0)] = 0
+    valid: Annotated[int, Doc("Segments as they were written.", minimum=0)] = 0
+    partial: Annotated[int, Doc("Segments whose load rejected rows.", minimum=0)] = 0
+    updated: Annotated[int, Doc("Segments with deletes or rewritten files.", minimum=0)] = 0
+    latest: Annotated[int | None, Doc("Id of the newest segment.", minimum=0)] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexTally:
+    """How many indexes the table has."""
+
+    total: Annotated[int, Doc("SecondaryIndexes that name the table.", minimum=0)] = 0
+    in_sync: Annotated[int, Doc("Those that cover every live segment.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Writer:
+    """Who may write the table now."""
+
+    kind: Annotated[str, name_text("Kind of the resource that writes.", max_length=63)]
+    name: Annotated[str, name_text("Name of the resource that writes.", max_length=253)]
+    uid: Annotated[str, name_text("Uid of the resource that writes.", max_length=64)]
+    run: Annotated[str, Doc("Its run.", max_length=63)] = ""
+    since: Annotated[str | None, time_text("When it became the writer.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableStatus:
+    """What is known of the table."""
+
+    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Doc("Ready and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
+    ] = ()
+    table_uuid: Annotated[str, Doc("UUID of the Iceberg table; set once.", max_length=64)] = ""
+    location: Annotated[str, Doc("Where the data is.", max_length=2048)] = ""
+    format_version: Annotated[int, Doc("Format version of the Iceberg table; 0 when not known.", minimum=0)] = 0
+    owned: Annotated[bool, Doc("Whether this resource created the table, so that it may purge it.")] = False
+    field_ids: Annotated[
+        Mapping[str, int],
+        Doc("Iceberg field id of each column.", max_properties=2 * limits.MAX_COLUMNS, item=Doc("Field id.")),
+    ] = field(default_factory=dict)
+    column_types: Annotated[
+        Mapping[str, str],
+        Doc(
+            "Iceberg type of each column.",
+            max_properties=2 * limits.MAX_COLUMNS,
+            item=Doc("Type name.", max_length=4096),
+        ),
+    ] = field(default_factory=dict)
+    snapshot_id: Annotated[str, Doc("Current snapshot, as text since JSON numbers lose digits.", max_length=32)] = ""
+    sequence_number: Annotated[int, Doc("Sequence number of the current snapshot.", minimum=0)] = 0
+    observed_time: Annotated[str | None, time_text("When a run last read the table's head.")] = None
+    rows: Annotated[int, Doc("Rows in live data files.", minimum=0)] = 0
+    files: Annotated[int, Doc("Live data files.", minimum=0)] = 0
+    bytes: Annotated[int, Doc("Bytes of live data files.", minimum=0)] = 0
+    segments: Annotated[Segments, Doc("Segments by status.")] = Segments()
+    indexes: Annotated[IndexTally, Doc("Indexes of the table.")] = IndexTally()
+    indexes_in_sync: Annotated[str, Doc("Indexes in sync of all, such as 2/3.", max_length=32)] = ""
+    writer: Annotated[Writer | None, Doc("Who may write the table now; nobody when absent.")] = None
+    current_run: Annotated[CurrentRun | None, Doc("The table change or drop at work.")] = None
+    last_run: Annotated[LastRun | None, Doc("The table change that ended last.")] = None
+    applied_generation: Annotated[int, Doc("The generation whose spec is in the table.", minimum=0)] = 0
+    applied_hash: Annotated[str, Doc("Hash over the inputs of the last applied change.", max_length=64)] = ""
+    failed_attempts: Annotated[int, Doc("Failed attempts in a row.", minimum=0)] = 0
+    failed_inputs_hash: Annotated[
+        str, Doc("Inputs that failed for good; tried again when they change.", max_length=64)
+    ] = ""
+    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
+    confirm: Annotated[ConfirmState | None, Doc("Confirm runs for an attempt of unknown outcome.")] = None

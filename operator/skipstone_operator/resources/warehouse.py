@@ -1,0 +1,256 @@
+"""The Warehouse: where tables live and how Spark runs. Written by admins.
+
+Imported by reconcilers, manifests and the CRD generator. Data only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar
+
+from skipstone_core.jobs import CatalogType
+
+from skipstone_operator.resources import limits
+from skipstone_operator.resources.common import DNS_SUBDOMAIN, Condition, CurrentRun, LastRun
+from skipstone_operator.resources.markers import Doc, Rule, time_text
+from skipstone_operator.resources.podtemplate import POD_TEMPLATE_SCHEMA
+
+MEMORY = "^[1-9][0-9]{0,8}[kKmMgGtT]$"
+ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Catalog:
+    """How to open the Iceberg catalog."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="self.type != 'Rest' || (has(self.uri) && self.uri.matches('^https?://[^/]'))",
+            message="catalog.uri of a Rest catalog must be its http:// or https:// address",
+            field_path=".uri",
+        ),
+        Rule(
+            rule="self.type != 'Sql' || !has(self.uri) || self.uri == '' || "
+            "self.uri.matches('^(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)')",
+            message="catalog.uri of an Sql catalog must begin with postgresql:// or sqlite:////skipstone/<warehouse>/, "
+            "or be left out for SQLite in the Warehouse itself",
+            field_path=".uri",
+        ),
+        Rule(
+            rule="!has(self.uri) || !self.uri.matches('://[^/]*:[^/]*@')",
+            message="catalog.uri may not contain a password: put it into the Secret of spec.credentialsSecretRef",
+            field_path=".uri",
+        ),
+        Rule(
+            rule="!has(self.uri) || !self.uri.matches('(^|/)[.][.](/|$)')",
+            message="catalog.uri may not contain '..': write the path as it is",
+            field_path=".uri",
+        ),
+    )
+
+    type: Annotated[CatalogType, Doc("Sql (SQLite or PostgreSQL) or Rest.")]
+    name: Annotated[
+        str,
+        Doc(
+            "Name of the catalog; Sql catalogs keep their tables under it, so it never changes.",
+            min_length=1,
+            max_length=63,
+            pattern="^[A-Za-z_][A-Za-z0-9_-]*$",
+        ),
+    ] = "skipstone"
+    uri: Annotated[
+        str,
+        Doc("Address of the catalog; empty for Sql means SQLite in a file of the Warehouse.", max_length=1024),
+    ] = ""
+    properties: Annotated[
+        Mapping[str, str],
+        Doc(
+            "Further settings of the catalog client: " + ", ".join(limits.CATALOG_PROPERTIES) + ".",
+            max_properties=16,
+            item=Doc("Value of the setting, as text.", max_length=limits.MAX_VALUE),
+            rules=(
+                Rule(
+                    rule="self.all(k, k in " + str(list(limits.CATALOG_PROPERTIES)) + ")",
+                    message="catalog.properties accepts only "
+                    + ", ".join(limits.CATALOG_PROPERTIES)
+                    + ": remove the others; credentials belong into spec.credentialsSecretRef",
+                ),
+            ),
+        ),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimRef:
+    """A PersistentVolumeClaim of the same namespace."""
+
+    claim_name: Annotated[
+        str,
+        Doc(
+            "Name of the PersistentVolumeClaim, in the same namespace; it is mounted at /skipstone/<warehouse>.",
+            min_length=1,
+            max_length=253,
+            pattern=DNS_SUBDOMAIN,
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """Where data files live."""
+
+    pvc: Annotated[ClaimRef, Doc("The volume that holds tables, sources and the records of runs.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretKeysRef:
+    """Keys of a Secret that app pods get as environment variables."""
+
+    name: Annotated[
+        str, Doc("Name of the Secret, in the same namespace.", min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
+    ]
+    keys: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Keys of the Secret; each becomes an environment variable of the same name in the pods of runs.",
+            min_items=1,
+            max_items=limits.MAX_KEYS,
+            item=Doc(
+                "One key, such as SKIPSTONE_CATALOG_PASSWORD.", min_length=1, max_length=253, pattern=ENVIRONMENT_KEY
+            ),
+            rules=(
+                Rule(
+                    rule="self.all(k, k.startsWith('SKIPSTONE_CATALOG_') || k.startsWith('AWS_'))",
+                    message="credentialsSecretRef.keys must begin with SKIPSTONE_CATALOG_ or AWS_: rename the keys of "
+                    "the Secret",
+                ),
+            ),
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverSize:
+    """How much the driver may use."""
+
+    cores: Annotated[int, Doc("Cores of the driver.", minimum=1, maximum=256)] = 1
+    memory: Annotated[str, Doc("Memory of the driver's JVM, such as 1g or 512m.", max_length=12, pattern=MEMORY)] = "1g"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutorSize:
+    """How many executors, and how much each may use."""
+
+    instances: Annotated[
+        int, Doc("Number of executor pods; 0 runs everything in the driver pod.", minimum=0, maximum=10_000)
+    ] = 0
+    cores: Annotated[int, Doc("Cores of one executor.", minimum=1, maximum=256)] = 1
+    memory: Annotated[str, Doc("Memory of one executor's JVM, such as 2g or 512m.", max_length=12, pattern=MEMORY)] = (
+        "1g"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SparkSettings:
+    """How Spark runs for this Warehouse."""
+
+    image: Annotated[
+        str | None,
+        Doc("Image of driver and executors; the image of the chart when absent.", min_length=1, max_length=512),
+    ] = None
+    service_account_name: Annotated[
+        str | None,
+        Doc(
+            "ServiceAccount of the pods of runs; that of the chart when absent.",
+            min_length=1,
+            max_length=253,
+            pattern=DNS_SUBDOMAIN,
+        ),
+    ] = None
+    driver: Annotated[DriverSize, Doc("Size of the driver.")] = DriverSize()
+    executor: Annotated[ExecutorSize, Doc("Number and size of the executors.")] = ExecutorSize()
+    conf: Annotated[
+        Mapping[str, str],
+        Doc(
+            "Spark settings from a list of allowed ones; the resources reference names them.",
+            max_properties=limits.MAX_MAP,
+            item=Doc("Value of the setting, as text.", max_length=limits.MAX_VALUE),
+            rules=(
+                Rule(
+                    rule="self.all(k, k in " + str(list(limits.SPARK_CONF)) + ")",
+                    message="spark.conf accepts only the settings that the resources reference lists: remove the "
+                    "others",
+                ),
+            ),
+        ),
+    ] = field(default_factory=dict)
+    pod_template: Annotated[
+        Mapping[str, Any],
+        Doc(
+            "A pod template that is laid under driver and executor pods: labels, annotations, node selection, "
+            "tolerations, affinity, scratch volumes, resources. No other account, host path, Secret or privilege.",
+            schema=POD_TEMPLATE_SCHEMA,
+        ),
+    ] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarehouseSpec:
+    """Where tables live and how Spark runs."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            rule="self.catalog.name == oldSelf.catalog.name",
+            message="catalog.name cannot be changed after creation, since tables are kept under it: create another "
+            "Warehouse instead",
+            field_path=".catalog.name",
+        ),
+    )
+
+    catalog: Annotated[Catalog, Doc("The Iceberg catalog.")]
+    storage: Annotated[Storage, Doc("The storage that the tables of this Warehouse live on.")]
+    credentials_secret_ref: Annotated[
+        SecretKeysRef | None,
+        Doc("Keys of a Secret that the pods of runs get as environment; the operator never reads them."),
+    ] = None
+    spark: Annotated[SparkSettings, Doc("How Spark runs.")] = SparkSettings()
+    max_concurrent_runs: Annotated[
+        int, Doc("How many runs of this Warehouse may be at work at once.", minimum=1, maximum=1000)
+    ] = 2
+    index_namespace: Annotated[
+        str | None,
+        Doc(
+            "Catalog namespace for index tables of tables in namespaces that we may not write to; the table's own "
+            "namespace when absent.",
+            min_length=1,
+            max_length=128,
+            pattern="^[A-Za-z0-9_-]+$",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarehouseStatus:
+    """What is known of a Warehouse."""
+
+    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Doc("Ready and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
+    ] = ()
+    catalog: Annotated[str, Doc("Type of the catalog, and SQLite or PostgreSQL.", max_length=255)] = ""
+    storage: Annotated[str, Doc("Kind and name of the storage.", max_length=255)] = ""
+    tables: Annotated[int, Doc("Number of Tables that name this Warehouse.", minimum=0)] = 0
+    effective_image: Annotated[str, Doc("The image that runs use.", max_length=512)] = ""
+    check_time: Annotated[str | None, time_text("When the last check run ended.")] = None
+    checked_generation: Annotated[int, Doc("The generation that the last check run judged.", minimum=0)] = 0
+    checked_hash: Annotated[str, Doc("Hash over the inputs of the last check run.", max_length=64)] = ""
+    current_run: Annotated[CurrentRun | None, Doc("The check run at work.")] = None
+    last_run: Annotated[LastRun | None, Doc("The check run that ended last.")] = None
+    observe_run: Annotated[CurrentRun | None, Doc("The observe run at work.")] = None
+    last_observe_run: Annotated[LastRun | None, Doc("The observe run that ended last.")] = None
+    failed_attempts: Annotated[int, Doc("Failed check runs in a row.", minimum=0)] = 0
+    failed_observes: Annotated[int, Doc("Failed observe runs in a row.", minimum=0)] = 0
+    retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
+    observe_retry_time: Annotated[str | None, time_text("Not before this the next observe run starts.")] = None
