@@ -32,9 +32,13 @@ class Key:
 
 @dataclass(frozen=True)
 class Requeue:
-    """When to look at the key again: ``after`` seconds, or only when something was seen (``None``)."""
+    """When to look at the key again: ``after`` seconds, or only when something was seen (``None``).
+
+    ``also`` names keys that this write concerns too; putting them into the queue saves the wait for the resync.
+    """
 
     after: float | None = None
+    also: tuple[Key, ...] = ()
 
     @staticmethod
     def never() -> Requeue:
@@ -225,7 +229,7 @@ class Timing:
 
 @dataclass(kw_only=True)
 class Ports:
-    """Everything a reconcile may touch."""
+    """Everything a reconcile may touch. ``namespaces`` are the watched ones; one empty name means all."""
 
     kube: KubeApi
     clock: Clock
@@ -233,4 +237,5 @@ class Ports:
     meter: Meter
     defaults: RunDefaults
     timing: Timing = field(default_factory=Timing)
+    namespaces: tuple[str, ...] = ("",)
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

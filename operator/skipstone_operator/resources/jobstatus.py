@@ -22,6 +22,7 @@ class JobStatus:
         Doc("Complete, Failed and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
     ] = ()
     reason: Annotated[str, Doc("Reason of the condition that tells most now.", max_length=128)] = ""
+    table_uid: Annotated[str, Doc("Uid of the Table that the first attempt was for.", max_length=64)] = ""
     start_time: Annotated[str | None, time_text("When the first attempt was intended; waits before do not count.")] = (
         None
     )

@@ -72,6 +72,7 @@ SPARK_CONF = (
     "spark.io.compression.codec",
     "spark.kubernetes.allocation.batch.delay",
     "spark.kubernetes.allocation.batch.size",
+    "spark.kubernetes.driver.request.cores",
     "spark.kubernetes.executor.limit.cores",
     "spark.kubernetes.executor.request.cores",
     "spark.locality.wait",

@@ -101,6 +101,10 @@ class SecondaryIndexStatus:
         Doc("Ready, Synced, Progressing and Degraded.", max_items=16, list_key="type", item=Doc("One condition.")),
     ] = ()
     column_list: Annotated[str, Doc("Indexed columns, joined by commas.", max_length=8448)] = ""
+    warehouse: Annotated[str, Doc("Name of the Warehouse that the index lives in.", max_length=253)] = ""
+    table_namespace: Annotated[str, Doc("Catalog namespace of the indexed table.", max_length=128)] = ""
+    table_name: Annotated[str, Doc("Name of the indexed table in the catalog.", max_length=128)] = ""
+    table_uid: Annotated[str, Doc("Uid of the Table.", max_length=64)] = ""
     table_uuid: Annotated[str, Doc("UUID of the indexed Iceberg table.", max_length=64)] = ""
     table_sequence_number: Annotated[int, Doc("Sequence number of the table's head last seen.", minimum=0)] = 0
     synced_sequence_number: Annotated[int, Doc("Sequence number up to which the index covers all.", minimum=0)] = 0

@@ -308,6 +308,8 @@ class TableStatus:
             item=Doc("Type name.", max_length=4096),
         ),
     ] = field(default_factory=dict)
+    problem: Annotated[str, Doc("What a run found wrong with the table; empty when nothing.", max_length=128)] = ""
+    problem_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
     snapshot_id: Annotated[str, Doc("Current snapshot, as text since JSON numbers lose digits.", max_length=32)] = ""
     sequence_number: Annotated[int, Doc("Sequence number of the current snapshot.", minimum=0)] = 0
     observed_time: Annotated[str | None, time_text("When a run last read the table's head.")] = None
