@@ -1,0 +1,22 @@
+"""Manifests of one run: a ConfigMap and a Pod, as plain dicts.
+
+Reconcilers call ``build_run``; everything here is pure: no API, clock, randomness or logging.
+"""
+
+from __future__ import annotations
+
+from skipstone_operator.manifests.labels import conf_map_name, driver_pod_name, run_labels
+from skipstone_operator.manifests.run import Owner, RunManifest, build_run
+from skipstone_operator.manifests.spark import check_conf
+from skipstone_operator.manifests.templates import check_pod_template
+
+__all__ = [
+    "Owner",
+    "RunManifest",
+    "build_run",
+    "check_conf",
+    "check_pod_template",
+    "conf_map_name",
+    "driver_pod_name",
+    "run_labels",
+]
