@@ -80,9 +80,7 @@ class CurrentRun:
     launch_time: Annotated[str | None, time_text("When the pod was created.")] = None
     running_time: Annotated[str | None, time_text("When the driver container started.")] = None
     progress: Annotated[str, Doc("How far the driver says it is.", max_length=1024)] = ""
-    stop_reason: Annotated[
-        str, Doc("Why the driver is being stopped; empty while it may go on.", max_length=128)
-    ] = ""
+    stop_reason: Annotated[str, Doc("Why the driver is being stopped; empty while it may go on.", max_length=128)] = ""
     stop_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""
 
 

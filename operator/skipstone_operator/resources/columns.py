@@ -1,0 +1,91 @@
+"""What ``kubectl get`` shows for each kind.
+
+Read by ``crds`` only. Composed columns read status strings that reconcilers compute.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrinterColumn:
+    """One column; ``wide`` ones appear with ``-o wide`` only."""
+
+    name: str
+    path: str
+    type: str = "string"
+    text: str
+    wide: bool = False
+
+
+def _condition(name: str, kind: str, part: str, text: str, *, wide: bool = False) -> PrinterColumn:
+    path = f'.status.conditions[?(@.type=="{kind}")].{part}'
+    return PrinterColumn(name=name, path=path, text=text, wide=wide)
+
+
+AGE = PrinterColumn(name="Age", path=".metadata.creationTimestamp", type="date", text="Time since creation.")
+READY = _condition("Ready", "Ready", "status", "Whether the resource can be used.")
+COMPLETE = _condition("Complete", "Complete", "status", "Whether the job's commit is in the table.")
+JOB_TABLE = PrinterColumn(name="Table", path=".spec.tableRef.name", text="The Table.")
+DURATION = PrinterColumn(name="Duration", path=".status.duration", text="Time from first attempt to end.")
+
+
+def _count(name: str, path: str, text: str) -> PrinterColumn:
+    return PrinterColumn(name=name, path=path, type="integer", text=text)
+
+
+def _string(name: str, path: str, text: str, *, wide: bool = False) -> PrinterColumn:
+    return PrinterColumn(name=name, path=path, text=text, wide=wide)
+
+
+PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
+    "Warehouse": (
+        _string("Catalog", ".status.catalog", "The catalog."),
+        _string("Storage", ".status.storage", "The storage."),
+        READY,
+        _count("Tables", ".status.tables", "Tables that name this Warehouse."),
+        AGE,
+    ),
+    "Table": (
+        READY,
+        _count("Rows", ".status.rows", "Rows in live data files."),
+        _count("Files", ".status.files", "Live data files."),
+        _count("Segments", ".status.segments.total", "Live segments."),
+        _string("Indexes", ".status.indexesInSync", "Indexes in sync of all."),
+        _string("Snapshot", ".status.snapshotId", "Current snapshot.", wide=True),
+        _condition("Status", "Ready", "message", "What Ready says.", wide=True),
+        AGE,
+    ),
+    "SecondaryIndex": (
+        JOB_TABLE,
+        _string("Columns", ".status.columnList", "Indexed columns."),
+        _string("Synced", ".status.synced", "Synced segments of all."),
+        _string("Missing", ".status.missing", "Ids of segments that are not covered."),
+        _string("Covered", ".status.covered", "Share of rows covered.", wide=True),
+        READY,
+        PrinterColumn(name="LastSync", path=".status.lastSyncTime", type="date", text="Time since the last reindex."),
+        AGE,
+    ),
+    "LoadJob": (
+        JOB_TABLE,
+        COMPLETE,
+        _count("Segment", ".status.segment", "Segment that the load made."),
+        _count("Rows", ".status.rowsLoaded", "Rows loaded."),
+        _count("Rejected", ".status.rowsRejected", "Rows rejected."),
+        _string("Reason", ".status.reason", "Why the job is where it is.", wide=True),
+        DURATION,
+        AGE,
+    ),
+    "MergeJob": (
+        JOB_TABLE,
+        COMPLETE,
+        _string("Pruned", ".status.pruned", "Files not read, of all."),
+        _count("Updated", ".status.rows.updated", "Rows updated."),
+        _count("Deleted", ".status.rows.deleted", "Rows deleted."),
+        _count("Inserted", ".status.rows.inserted", "Rows inserted."),
+        DURATION,
+        AGE,
+    ),
+}

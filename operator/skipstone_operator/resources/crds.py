@@ -1,0 +1,152 @@
+"""Write the CustomResourceDefinitions and the field reference, or check that the committed ones are current.
+
+``python -m skipstone_operator.resources.crds [--check] DIR`` with DIR = the folder ``crds``; the chart's copies and
+the reference page are found beside it. Generated files are never edited by hand.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from skipstone_operator.resources.columns import PRINTER_COLUMNS, PrinterColumn
+from skipstone_operator.resources.common import MAX_RESOURCE_NAME
+from skipstone_operator.resources.fieldreference import reference_page
+from skipstone_operator.resources.kinds import CATEGORY, GROUP, KINDS, VERSION, Kind
+from skipstone_operator.resources.markers import Doc, Rule
+from skipstone_operator.resources.openapi import Schema, object_schema, rule_schema
+
+#: The API server keeps CRDs in etcd and kubectl keeps them in an annotation: stay far below both limits.
+MAX_BYTES = 100_000
+HEADER = "# Generated from the typed resources by `make crds`. Do not edit.\n"
+
+NAME_RULE = Rule(
+    rule=f"self.metadata.name.size() <= {MAX_RESOURCE_NAME}",
+    message=f"metadata.name may have at most {MAX_RESOURCE_NAME} characters, since it becomes a label and a folder: "
+    "choose a shorter one",
+    field_path=".metadata.name",
+)
+
+
+def crd(kind: Kind[Any, Any]) -> Schema:
+    """The CustomResourceDefinition of ``kind``."""
+    names = {
+        "kind": kind.name,
+        "listKind": f"{kind.name}List",
+        "plural": kind.plural,
+        "singular": kind.singular,
+        "shortNames": [kind.short_name],
+        "categories": [CATEGORY],
+    }
+    return {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{kind.plural}.{GROUP}"},
+        "spec": {"group": GROUP, "names": names, "scope": "Namespaced", "versions": [_version(kind)]},
+    }
+
+
+def _version(kind: Kind[Any, Any]) -> Schema:
+    return {
+        "name": VERSION,
+        "served": True,
+        "storage": True,
+        "subresources": {"status": {}},
+        "additionalPrinterColumns": [_column(column) for column in PRINTER_COLUMNS[kind.name]],
+        "schema": {"openAPIV3Schema": root_schema(kind)},
+    }
+
+
+def root_schema(kind: Kind[Any, Any]) -> Schema:
+    """The schema of a whole object of ``kind``."""
+    return {
+        "description": kind.text,
+        "type": "object",
+        "required": ["spec"],
+        "properties": {
+            "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
+            "kind": {"type": "string", "description": f"{kind.name}."},
+            "metadata": {
+                "type": "object",
+                "description": "Name, namespace, labels and annotations.",
+                "properties": {"name": {"type": "string", "description": "Name of the resource.", "maxLength": 253}},
+            },
+            "spec": object_schema(kind.spec, Doc("What is wanted."), defaults=True),
+            "status": object_schema(kind.status, Doc("What is known. Written by the operator."), defaults=False),
+        },
+        "x-kubernetes-validations": [rule_schema(NAME_RULE)],
+    }
+
+
+def _column(column: PrinterColumn) -> Schema:
+    found: Schema = {
+        "name": column.name,
+        "type": column.type,
+        "jsonPath": column.path,
+        "description": column.text,
+    }
+    return {**found, "priority": 1} if column.wide else found
+
+
+def to_yaml(value: Schema) -> str:
+    """The text of one manifest, stable between runs."""
+    return HEADER + yaml.safe_dump(value, sort_keys=False, width=120, default_flow_style=False)
+
+
+def chart_template(manifest: str) -> str:
+    """The chart's copy of a CRD: switched by ``crds.enabled`` and kept on uninstall."""
+    marked = manifest.replace("\nmetadata:\n", "\nmetadata:\n  annotations:\n    helm.sh/resource-policy: keep\n", 1)
+    escaped = marked.replace("{{", '{{ "{{" }}')
+    return f"{{{{- if .Values.crds.enabled }}}}\n{escaped}{{{{- end }}}}\n"
+
+
+def generated_files(folder: Path) -> Mapping[Path, str]:
+    """Every generated file and its text; ``folder`` is the folder of the CRDs in the repository."""
+    manifests = {kind.plural: to_yaml(crd(kind)) for kind in KINDS.values()}
+    templates = folder.parent / "charts" / "skipstone" / "templates" / "crds"
+    return {
+        **{folder / f"{plural}.yaml": text for plural, text in manifests.items()},
+        **{templates / f"{plural}.yaml": chart_template(text) for plural, text in manifests.items()},
+        folder.parent / "docs" / "reference" / "resources.md": reference_page(
+            {name: root_schema(kind) for name, kind in KINDS.items()}
+        ),
+    }
+
+
+def outdated(files: Mapping[Path, str]) -> list[Path]:
+    """Files that are missing or differ from what would be generated."""
+    return [path for path, text in files.items() if not path.exists() or path.read_text() != text]
+
+
+def write(files: Mapping[Path, str]) -> None:
+    """Write every file; raises ValueError when one outgrew its limit."""
+    for path, text in files.items():
+        if path.suffix == ".yaml" and len(text.encode()) >= MAX_BYTES:
+            raise ValueError(f"{path.name} has {len(text.encode())} bytes, the limit is {MAX_BYTES}")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Entry point; 1 when ``--check`` found a file that is not current."""
+    parser = argparse.ArgumentParser(description="Write or check the generated CRDs and the field reference.")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail when a file is not current")
+    parser.add_argument("folder", type=Path, help="the folder crds of the repository")
+    options = parser.parse_args(arguments)
+    files = generated_files(options.folder.resolve())
+    if not options.check:
+        write(files)
+        return 0
+    stale = outdated(files)
+    for path in stale:
+        sys.stderr.write(f"{path} is not current: run `make crds`\n")
+    return 1 if stale else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
