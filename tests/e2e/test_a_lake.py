@@ -1,0 +1,146 @@
+"""What a user sees of a working lake: columns, waits, rows, and that everything ran restricted."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from demo.install import SYSTEM
+from demo.kube import Kube, condition
+from tests.e2e.lake import Lake, load, merge, people
+
+COLUMNS = {
+    "wh": ["NAME", "CATALOG", "STORAGE", "READY", "TABLES", "AGE"],
+    "tbl": ["NAME", "READY", "ROWS", "FILES", "SEGMENTS", "INDEXES", "AGE"],
+    "si": ["NAME", "TABLE", "COLUMNS", "SYNCED", "MISSING", "READY", "LASTSYNC", "AGE"],
+    "lj": ["NAME", "TABLE", "COMPLETE", "SEGMENT", "ROWS", "REJECTED", "DURATION", "AGE"],
+    "mj": ["NAME", "TABLE", "COMPLETE", "PRUNED", "UPDATED", "DELETED", "INSERTED", "DURATION", "AGE"],
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_kubectl_get_shows_the_promised_columns(main: Lake, kind: str) -> None:
+    header = main.kube.run("get", kind).splitlines()[0].split()
+    assert header == COLUMNS[kind]
+
+
+def test_columns_hold_live_values(main: Lake) -> None:
+    rows = {
+        line.split()[0]: line.split()
+        for line in main.kube.run("get", "tbl,si,lj,mj", "--no-headers").splitlines()
+        if line
+    }
+    assert rows["table.skipstone.dev/people"][1:3] == ["True", "200"]
+    assert rows["secondaryindex.skipstone.dev/by-city"][1:3] == ["people", "city"]
+    assert re.fullmatch(r"(\d+)/\1", rows["secondaryindex.skipstone.dev/by-city"][3])
+    assert rows["loadjob.skipstone.dev/one"][1:3] == ["people", "True"]
+    assert rows["loadjob.skipstone.dev/one"][4] == "100"
+    assert rows["mergejob.skipstone.dev/corrections"][4:7] == ["1", "1", "1"]
+
+
+@pytest.mark.parametrize(
+    ("resource", "kind"),
+    [
+        ("wh/lake", "Ready"),
+        ("tbl/people", "Ready"),
+        ("si/by-city", "Ready"),
+        ("lj/one", "Complete"),
+        ("mj/corrections", "Complete"),
+    ],
+)
+def test_kubectl_wait_works_on_each_kind(main: Lake, resource: str, kind: str) -> None:
+    assert "condition met" in main.kube.run("wait", resource, f"--for=condition={kind}", "--timeout=60s")
+
+
+def test_rows_are_those_of_loads_and_merge(main: Lake) -> None:
+    rows = {row["id"]: row for row in main.rows()}
+    assert sorted(rows) == [*(i for i in range(1, 201) if i != 8), 300]
+    assert rows[7]["name"] == "renamed"
+    assert rows[9]["name"] == "person 9"
+    assert rows[300]["city"] == "Bonn"
+
+
+def test_the_merge_did_not_read_the_other_segment(main: Lake) -> None:
+    files = (main.kube.get("mj", "corrections") or {})["status"]["files"]
+    assert files["candidate"] < files["total"]
+    assert files["rewritten"] <= files["candidate"]
+
+
+def test_driver_pods_ran_in_a_restricted_namespace(main: Lake) -> None:
+    enforced = (main.kube.get("namespace", main.kube.namespace) or {})["metadata"]["labels"]
+    assert enforced["pod-security.kubernetes.io/enforce"] == "restricted"
+    assert main.kube.items("pods", "spark-role=driver") != []
+    system = (main.kube.get("namespace", SYSTEM) or {})["metadata"]["labels"]
+    assert system["pod-security.kubernetes.io/enforce"] == "restricted"
+
+
+def test_the_operator_image_holds_no_data_plane(main: Lake, kube: Kube) -> None:
+    code = (
+        "import importlib.util as u; print([m for m in ('pyspark', 'pyarrow', 'pyiceberg', 'kopf') if u.find_spec(m)])"
+    )
+    said = kube.within(SYSTEM).run("exec", "deploy/skipstone", "--", "python", "-c", code)
+    assert said.strip() == "['kopf']"
+
+
+def test_the_same_source_under_another_name_is_refused(main: Lake) -> None:
+    main.apply(load("one-again", "in/1.csv"))
+    assert main.until_failed("lj", "one-again")["reason"] == "SourceAlreadyApplied"
+
+
+def test_a_job_deleted_and_applied_again_does_not_load_twice(main: Lake) -> None:
+    main.kube.run("delete", "lj", "two", "--wait=true")
+    main.apply(load("two", "in/2.csv"))
+    assert main.until_failed("lj", "two")["reason"] == "SourceAlreadyApplied"
+
+
+def test_a_deleted_driver_pod_is_replaced_and_rows_come_once(main: Lake) -> None:
+    main.write("in/3.csv", people(401, 450))
+    main.apply(load("three", "in/3.csv"))
+    main.kube.wait_for("a driver of three", lambda: bool(driver_of(main, "lj", "three")), seconds=120, every=0.2)
+    main.kube.run("delete", "pod", driver_of(main, "lj", "three"), "--now")
+    main.until_complete("lj", "three", seconds=300)
+    ids = [row["id"] for row in main.rows()]
+    assert sorted(set(ids)) == sorted(ids)
+    assert set(range(401, 451)) <= set(ids)
+
+
+def driver_of(lake: Lake, kind: str, name: str) -> str:
+    """The name of the job's live driver pod, or an empty string."""
+    uid = (lake.kube.get(kind, name) or {}).get("metadata", {}).get("uid", "")
+    pods = lake.kube.items("pods", f"skipstone.dev/owner-uid={uid},spark-role=driver")
+    return next((p["metadata"]["name"] for p in pods if p["status"].get("phase") in {"Pending", "Running"}), "")
+
+
+def test_suspend_stops_a_running_load_and_resume_finishes_it(main: Lake) -> None:
+    main.write("in/4.csv", people(501, 550))
+    main.apply(load("four", "in/4.csv"))
+    main.kube.wait_for("a driver of four", lambda: bool(driver_of(main, "lj", "four")), seconds=120, every=0.2)
+    main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":true}}')
+    main.until_condition("lj", "four", "Progressing", status="False", reason="Suspended")
+    main.kube.wait_for("no driver of four", lambda: not driver_of(main, "lj", "four"), seconds=120)
+    main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":false}}')
+    assert main.until_complete("lj", "four", seconds=300)["status"]["rowsLoaded"] == 50
+
+
+def test_an_edited_status_heals(main: Lake) -> None:
+    before = (main.kube.get("tbl", "people") or {})["status"]["rows"]
+    main.kube.run(
+        "patch", "tbl", "people", "--subresource=status", "--type=merge", "-p", '{"status":{"conditions":[]}}'
+    )
+    main.until_condition("tbl", "people", "Ready")
+    assert (main.kube.get("tbl", "people") or {})["status"]["rows"] == before
+
+
+def test_an_added_column_is_applied(main: Lake) -> None:
+    add = '[{"op":"add","path":"/spec/columns/-","value":{"name":"note","type":"string"}}]'
+    main.kube.run("patch", "tbl", "people", "--type=json", "-p", add)
+    found = main.until("tbl", "people", lambda t: "note" in t.get("status", {}).get("fieldIds", {}), seconds=180)
+    assert condition(found, "Ready")["status"] == "True"
+
+
+def test_a_merge_with_only_unknown_keys_to_delete_is_complete_and_changes_nothing(main: Lake) -> None:
+    main.write("feeds/2.csv", "op,seq,id,name,city,born\nD,1,99999,,,\n")
+    main.apply(merge("nothing", "feeds/2.csv"))
+    status = main.until_complete("mj", "nothing")["status"]
+    assert status["rows"]["deleted"] == 0

@@ -1,0 +1,153 @@
+"""Wrong input on a real cluster: a clear reason, nothing lost, everything else goes on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.e2e.lake import Lake, index, load, merge, people, table, warehouse
+
+DROP_TABLE = """
+import sys
+from pyiceberg.catalog.sql import SqlCatalog
+root, table = sys.argv[1:]
+SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=root).drop_table(table)
+"""
+REPLACE_TABLE = """
+import sys
+from pyiceberg.catalog.sql import SqlCatalog
+root, table = sys.argv[1:]
+catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=root)
+schema = catalog.load_table(table).schema()
+catalog.drop_table(table)
+catalog.create_table(table, schema)
+"""
+FEED = "op,seq,id,name,city,born\n"
+JsonObject = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """A job that must fail with ``reason`` and whose message names ``names``."""
+
+    manifest: JsonObject
+    reason: str
+    names: str
+    file: tuple[str, str | bytes] | None = None
+
+
+CASES = {
+    "missing source": Wrong(load("missing-source", "in/nowhere.csv"), "SourceNotFound", "in/nowhere.csv"),
+    "malformed rows": Wrong(
+        load("malformed", "in/bad.csv"), "BadRecords", "bad.csv", ("in/bad.csv", "id,name,city,born\nx,y,z,notadate\n")
+    ),
+    "unreadable file": Wrong(
+        load("unreadable", "in/no.parquet", source={"format": "Parquet", "paths": ["in/no.parquet"]}),
+        "SourceUnreadable",
+        "no.parquet",
+        ("in/no.parquet", b"this is no parquet file at all"),
+    ),
+    "missing column": Wrong(
+        load("no-id", "in/noid.csv"), "SourceColumnMissing", "id", ("in/noid.csv", "name,city\nan,b\n")
+    ),
+    "merge key missing in the table": Wrong(
+        merge("no-key", "feeds/a.csv", keys=[{"target": "nope", "source": "id"}]),
+        "KeyColumnMissing",
+        "nope",
+        ("feeds/a.csv", FEED + "U,1,1,a,b,2000-01-01\n"),
+    ),
+    "duplicate source keys": Wrong(
+        {
+            **merge("twice", "feeds/b.csv"),
+            "spec": {k: v for k, v in merge("", "feeds/b.csv")["spec"].items() if k != "sequenceBy"},
+        },
+        "DuplicateSourceKeys",
+        "1",
+        ("feeds/b.csv", FEED + "U,1,1,a,b,2000-01-01\nU,2,1,c,d,2000-01-01\n"),
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def wrong(lakes: dict[str, Lake]) -> Lake:
+    """A lake with one good load and every wrong job applied at once."""
+    lake = lakes["e2e-wrong"]
+    lake.write("in/good.csv", people(1, 20))
+    lake.apply(warehouse(), table(), load("good", "in/good.csv"))
+    lake.until_complete("lj", "good", seconds=300)
+    for case in CASES.values():
+        if case.file:
+            lake.write(*case.file)
+        lake.apply(case.manifest)
+    return lake
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_a_wrong_job_fails_with_a_sentence(wrong: Lake, case: Wrong) -> None:
+    manifest = case.manifest
+    failed = wrong.until_failed(manifest["kind"], manifest["metadata"]["name"], seconds=300)
+    assert failed["reason"] == case.reason
+    assert case.names in failed["message"]
+
+
+def test_nothing_was_lost_by_them(wrong: Lake) -> None:
+    assert [row["id"] for row in wrong.rows()] == list(range(1, 21))
+
+
+def test_an_index_on_a_missing_column_is_not_built(wrong: Lake) -> None:
+    wrong.apply(index("by-nothing", ["nothing"]))
+    found = wrong.until_condition("si", "by-nothing", "Ready", status="False", reason="ColumnNotFound")
+    assert "nothing" in found["message"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "reason", "names"),
+    [
+        ("no-claim", {"storage": {"pvc": {"claimName": "absent"}}}, "ClaimNotFound", "absent"),
+        ("no-image", {"spark": {"image": "localhost/absent:1"}}, "ImagePullFailed", "absent"),
+        (
+            "no-secret",
+            {"credentialsSecretRef": {"name": "absent", "keys": ["TOKEN"]}},
+            "ContainerConfigError",
+            "absent",
+        ),
+    ],
+)
+def test_a_warehouse_that_names_what_is_not_there(
+    wrong: Lake, name: str, change: JsonObject, reason: str, names: str
+) -> None:
+    wrong.apply(warehouse(name, **change))
+
+    def explained(found: JsonObject) -> bool:
+        conditions = found.get("status", {}).get("conditions", [])
+        return any(c["reason"] == reason and names in c["message"] for c in conditions)
+
+    wrong.until("wh", name, explained, seconds=120)
+    wrong.kube.run("delete", "wh", name, "--wait=true", "--timeout=60s")
+
+
+def test_a_job_waits_for_a_missing_table_and_then_runs(wrong: Lake) -> None:
+    wrong.write("in/late.csv", people(1, 3))
+    wrong.apply(load("early", "in/late.csv", table_name="late"))
+    wrong.until_condition("lj", "early", "Progressing", status="False", reason="TableNotFound")
+    wrong.apply(table("late"))
+    assert wrong.until_complete("lj", "early")["status"]["rowsLoaded"] == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "reason"), [("dropped", DROP_TABLE, "TableMissing"), ("replaced", REPLACE_TABLE, "TableReplaced")]
+)
+def test_a_table_changed_behind_our_back_is_noticed(wrong: Lake, name: str, code: str, reason: str) -> None:
+    wrong.apply(table(name, refreshIntervalSeconds=30))
+    wrong.until_condition("tbl", name, "Ready")
+    wrong.run_pod("meddle", "python", "-c", code, wrong.mount, f"db.{name}")
+    wrong.until_condition("tbl", name, "Ready", status="False", reason=reason, seconds=180)
+
+
+def test_deleting_resources_in_any_state_ends_clean(wrong: Lake) -> None:
+    wrong.write("in/running.csv", people(900, 950))
+    wrong.apply(load("running", "in/running.csv"))
+    wrong.kube.run("delete", "lj,mj,si,tbl,wh", "--all", "--timeout=180s")
+    wrong.kube.wait_for("no driver pod is left", lambda: not wrong.kube.items("pods", "spark-role=driver"), seconds=120)
