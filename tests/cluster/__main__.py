@@ -9,11 +9,17 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 
-from tests.cluster.controlplane import find_control_plane, start_control_plane
+from tests.cluster import residue
+from tests.cluster.context import find_context
+from tests.cluster.controlplane import ControlPlane, find_control_plane, start_control_plane
 from tests.cluster.errors import ClusterError
-from tests.cluster.layout import KUBE
+from tests.cluster.images import build_images, release_storage
+from tests.cluster.layout import KUBE, NODE
+from tests.cluster.node import BRIDGE, reset_node, start_node, start_runtime, stop_node
 from tests.cluster.shell import stage
 from tests.cluster.tools import ALL, CONTROL_PLANE, build_tools
+from tests.cluster.transfer import import_images
+from tests.cluster.volumes import create_volume, delete_volume
 
 Command = Callable[[argparse.Namespace], None]
 
@@ -39,28 +45,95 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     simple: list[tuple[str, str, Command]] = [
         ("tools", "build every program", build_every_tool),
+        ("images", "build every image and give it to the cluster if that runs", refresh_images),
         ("kube-up", "start a Kubernetes API without a node", kube_up),
         ("kube-down", "stop it", kube_down),
+        ("up", "start the cluster, with its images", up),
+        ("down", "stop the cluster and leave nothing running, mounted or configured", down),
+        ("reset", "stop the cluster and forget its objects and volumes", reset),
+        ("check-clean", "fail if a stopped cluster left anything on the machine", check_clean),
     ]
     for name, text, function in simple:
         commands.add_parser(name, help=text, description=text).set_defaults(command=function)
+    _add_volume_commands(commands)
+    context = commands.add_parser("context", help="print shell assignments of KUBECONFIG and KUBECTL to use")
+    context.add_argument("which", choices=("local", "current"), help="the project's own cluster, or yours")
+    context.set_defaults(command=print_context)
     return parser
+
+
+def _add_volume_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    make = commands.add_parser("volume", help="create a PersistentVolume in a folder of this machine")
+    make.add_argument("name")
+    make.add_argument("--size", default="20Gi", help="what the volume says it holds (default 20Gi)")
+    make.add_argument("--empty", action="store_true", help="remove what the folder holds")
+    make.set_defaults(command=make_volume)
+    drop = commands.add_parser("volume-delete", help="delete a PersistentVolume and its folder")
+    drop.add_argument("name")
+    drop.set_defaults(command=drop_volume)
 
 
 def build_every_tool(_: argparse.Namespace) -> None:
     build_tools(ALL)
 
 
+def refresh_images(_: argparse.Namespace) -> None:
+    tags = build_images()
+    if residue.is_runtime_up(NODE):
+        import_images(NODE, tags)
+    release_storage()
+
+
 def kube_up(_: argparse.Namespace) -> None:
     build_tools(CONTROL_PLANE)
     with stage("start the Kubernetes API"):
         plane = start_control_plane(KUBE.root, die_with_parent=False)
-    print(f"ready: KUBECONFIG={plane.kubeconfig_admin} ({plane.url})")
+    _say_ready(plane)
 
 
 def kube_down(_: argparse.Namespace) -> None:
     with stage("stop the Kubernetes API"):
         find_control_plane(KUBE.root).stop()
+
+
+def up(_: argparse.Namespace) -> None:
+    start_runtime(NODE)
+    import_images(NODE, build_images())
+    release_storage()
+    _say_ready(start_node(NODE))
+
+
+def down(_: argparse.Namespace) -> None:
+    stop_node(NODE)
+    check_clean(_)
+
+
+def reset(_: argparse.Namespace) -> None:
+    down(_)
+    reset_node(NODE)
+
+
+def check_clean(_: argparse.Namespace) -> None:
+    left = residue.list_all(NODE, BRIDGE)
+    if left:
+        raise ClusterError(f"the cluster left {'; '.join(left)}: run 'make cluster-down'")
+    print("nothing of the cluster is left: no process, mount, interface, table, control group or link")
+
+
+def make_volume(chosen: argparse.Namespace) -> None:
+    print(create_volume(find_control_plane(NODE.root), chosen.name, size=chosen.size, empty=chosen.empty))
+
+
+def drop_volume(chosen: argparse.Namespace) -> None:
+    delete_volume(find_control_plane(NODE.root), chosen.name)
+
+
+def print_context(chosen: argparse.Namespace) -> None:
+    print(find_context(chosen.which).render_shell())
+
+
+def _say_ready(plane: ControlPlane) -> None:
+    print(f"ready: export KUBECONFIG={plane.kubeconfig_admin} ({plane.url})")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
 CACHE = REPOSITORY / ".cache" / "cluster"
+KUBE_ROOT = REPOSITORY / ".cache" / "kube"
 
 
 def find_shared_cache() -> Path:
@@ -73,4 +74,4 @@ class StateDir:
 
 
 NODE = StateDir(CACHE)
-KUBE = StateDir(CACHE / "kube")
+KUBE = StateDir(KUBE_ROOT)

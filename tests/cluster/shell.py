@@ -15,6 +15,8 @@ from pathlib import Path
 
 from tests.cluster.errors import ClusterError
 
+Words = Sequence[str | Path]
+
 
 @contextmanager
 def stage(title: str) -> Iterator[None]:
@@ -46,7 +48,7 @@ def _finish(ticker: threading.Thread, done: threading.Event, line: str) -> None:
 
 
 def run(
-    command: Sequence[str | Path],
+    command: Words,
     *,
     cwd: Path | None = None,
     env: Mapping[str, str] | None = None,
@@ -66,7 +68,7 @@ def run(
     return done.stdout
 
 
-def succeeds(command: Sequence[str | Path]) -> bool:
+def succeeds(command: Words) -> bool:
     """Return whether `command` exits with 0. Its output is dropped."""
     words = [str(word) for word in command]
     quiet = subprocess.DEVNULL
@@ -74,7 +76,7 @@ def succeeds(command: Sequence[str | Path]) -> bool:
 
 
 def run_logged(
-    command: Sequence[str | Path], log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
+    command: Words, log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
 ) -> None:
     """Run a long command with its output in `log`. Raises ClusterError that names the log."""
     words = [str(word) for word in command]

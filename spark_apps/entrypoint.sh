@@ -1,0 +1,27 @@
+#!/bin/bash
+# What a container of the data plane runs. Spark starts its executor pods with the single argument
+# "executor" and passes everything else in the environment; any other argument list is a command.
+set -euo pipefail
+
+if [ "${1:-}" != executor ]; then
+  exec "$@"
+fi
+
+options=()
+for ((index = 0; ; index++)); do
+  name="SPARK_JAVA_OPT_$index"
+  [ -n "${!name+set}" ] || break
+  options+=("${!name}")
+done
+
+exec "$JAVA_HOME/bin/java" "${options[@]}" \
+  "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
+  -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/conf:$SPARK_HOME/jars/*" \
+  org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+  --driver-url "$SPARK_DRIVER_URL" \
+  --executor-id "$SPARK_EXECUTOR_ID" \
+  --cores "$SPARK_EXECUTOR_CORES" \
+  --app-id "$SPARK_APPLICATION_ID" \
+  --hostname "$SPARK_EXECUTOR_POD_IP" \
+  --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" \
+  --podName "$SPARK_EXECUTOR_POD_NAME"

@@ -1,0 +1,171 @@
+"""Build the project's images from their Dockerfiles and hand them to containerd, without a registry.
+
+Called by the command line. buildah keeps its layers per user, so that checkouts share them; an image is tagged with a
+digest of everything that goes into it, and is built only when no image has that tag. Inside the cluster every image is
+called localhost/<name>:dev.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.cluster.errors import ClusterError
+from tests.cluster.layout import CACHE, REPOSITORY, SOURCES, find_shared_cache
+from tests.cluster.prerequisites import IMAGE_PACKAGES, NODE_GIB, check_disk, check_root, install_packages
+from tests.cluster.shell import run, run_logged, stage, succeeds
+from tests.cluster.tools import build_tools
+
+SUITE = "bookworm"
+BASE = f"localhost/debian:{SUITE}-slim"
+LOG = CACHE / "log" / "images.log"
+HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
+HOST_JAVA_CA = Path("/etc/ssl/certs/java/cacerts")
+MANIFESTS = ("pyproject.toml", "uv.lock", "core/pyproject.toml", "operator/pyproject.toml", "spark_apps/pyproject.toml")
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image: its name, its Dockerfile, and the paths below the repository that it is built from."""
+
+    name: str
+    dockerfile: str
+    inputs: tuple[str, ...]
+    parent: str | None = None
+
+
+IMAGES = (
+    Image("skipstone-pause", "tests/cluster/images/pause.Dockerfile", ()),
+    Image("skipstone-operator", "operator/Dockerfile", (*MANIFESTS, "core/skipstone_core", "operator/skipstone_operator")),
+    Image("skipstone-spark", "spark_apps/Dockerfile", (*MANIFESTS, "core/skipstone_core", "spark_apps")),
+    Image("skipstone-demo", "tests/cluster/images/demo.Dockerfile", MANIFESTS, "skipstone-spark"),
+)
+
+
+def build_images() -> dict[str, str]:
+    """Return the tag of each image by its name, building those whose inputs changed."""
+    check_root()
+    install_packages(IMAGE_PACKAGES, CACHE / "log" / "apt.log")
+    pause = build_tools(["pause"])["pause"]
+    _build_base()
+    tags: dict[str, str] = {}
+    for image in IMAGES:
+        tags[image.name] = _build(image, tags, pause)
+    return tags
+
+
+def buildah(*arguments: str | Path) -> list[str | Path]:
+    """Return a buildah command on the project's own storage."""
+    shared = find_shared_cache()
+    return ["buildah", "--root", shared / "images", "--runroot", shared / "images-run", *arguments]
+
+
+def _build(image: Image, tags: dict[str, str], pause: Path) -> str:
+    context = _stage_context(image, pause)
+    parent = tags[image.parent] if image.parent else BASE
+    tag = f"localhost/{image.name}:{_digest(image, context, parent)}"
+    if _exists(tag):
+        return tag
+    check_disk(find_shared_cache(), NODE_GIB)
+    arguments = {"UV_CACHE_DIR": "/var/cache/uv", "SPARK_IMAGE": parent}
+    volumes = {_uv_cache(): "/var/cache/uv"}
+    if HOST_CA.exists():
+        volumes[HOST_CA] = "/run/host/ca.crt:ro"
+        arguments |= {"SSL_CERT_FILE": "/run/host/ca.crt", "PIP_CERT": "/run/host/ca.crt"}
+    if HOST_JAVA_CA.exists():
+        volumes[HOST_JAVA_CA] = "/run/host/cacerts:ro"
+        arguments["JAVA_TOOL_OPTIONS"] = "-Djavax.net.ssl.trustStore=/run/host/cacerts"
+    options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
+    options += [f"--volume={source}:{target}" for source, target in volumes.items()]
+    build = ["build", "--layers", "--pull=never", "--isolation=chroot", "--format=oci", *options]
+    with stage(f"build image {image.name}"):
+        run_logged(buildah(*build, "--file", REPOSITORY / image.dockerfile, "--tag", tag, context), LOG)
+    return tag
+
+
+def _exists(tag: str) -> bool:
+    return succeeds(buildah("inspect", "--type", "image", tag))
+
+
+def _uv_cache() -> Path:
+    cache = Path(os.environ.get("UV_CACHE_DIR") or Path.home() / ".cache" / "uv")
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def _stage_context(image: Image, pause: Path) -> Path:
+    """Copy the inputs of `image` to a folder of their own, with equal times, so that equal inputs hit the cache."""
+    context = CACHE / "context" / image.name
+    shutil.rmtree(context, ignore_errors=True)
+    context.mkdir(parents=True)
+    if image.name == "skipstone-pause":
+        shutil.copy(pause, context / "pause")
+    for path in _list_files(image.inputs):
+        target = context / path.relative_to(REPOSITORY)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(path, target)
+    for path in [context, *context.rglob("*")]:
+        os.utime(path, (0, 0))
+    return context
+
+
+def _list_files(inputs: Iterable[str]) -> list[Path]:
+    roots = [REPOSITORY / name for name in inputs]
+    missing = [str(root) for root in roots if not root.exists()]
+    if missing:
+        raise ClusterError(f"{missing[0]} is missing, an image is built from it: restore it from git")
+    found = {path for root in roots for path in ([root] if root.is_file() else root.rglob("*"))}
+    return sorted(path for path in found if path.is_file() and "__pycache__" not in path.parts)
+
+
+def _digest(image: Image, context: Path, parent: str) -> str:
+    digest = hashlib.sha256(parent.encode() + (REPOSITORY / image.dockerfile).read_bytes())
+    for path in sorted(path for path in context.rglob("*") if path.is_file()):
+        digest.update(f"{path.relative_to(context)} {path.stat().st_mode} {path.stat().st_size}\n".encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def _build_base() -> None:
+    """Make the Debian image that the Dockerfiles start from, with the mirrors that this machine's apt uses."""
+    if _exists(BASE):
+        return
+    check_disk(find_shared_cache(), NODE_GIB)
+    root = CACHE / "base"
+    shutil.rmtree(root, ignore_errors=True)
+    mirrors = _read_mirrors()
+    with stage(f"make the base image of Debian {SUITE} (about 1 min)"):
+        run_logged(["debootstrap", "--variant=minbase", SUITE, root, mirrors[0].split()[0]], LOG)
+        (root / "etc/apt/sources.list").write_text("".join(f"deb {mirror}\n" for mirror in mirrors))
+        run(["chroot", root, "apt-get", "clean"])
+        shutil.rmtree(root / "var/lib/apt/lists")
+        _commit_base(root)
+    shutil.rmtree(root)
+
+
+def _commit_base(root: Path) -> None:
+    container = run(buildah("from", "scratch")).strip()
+    run(buildah("copy", "--quiet", container, f"{root}/", "/"))
+    path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+    run(buildah("config", "--env", path, "--cmd", "bash", container))
+    run(buildah("commit", "--quiet", "--rm", container, BASE))
+
+
+def _read_mirrors() -> list[str]:
+    """Return 'address suite component' of each source of the suite that this machine's apt knows, the main one first."""
+    layout = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
+    listed = run(["apt-get", "indextargets", "--format", layout, "Created-By: Packages"]).splitlines()
+    fitting = [line for line in dict.fromkeys(listed) if line.split()[1].startswith(SUITE)]
+    fitting.sort(key=lambda line: line.split()[1] != SUITE)
+    if not fitting or fitting[0].split()[1] != SUITE:
+        raise ClusterError(f"apt knows no mirror of Debian {SUITE}: add one to apt's sources and run 'apt-get update'")
+    return fitting
+
+
+def release_storage() -> None:
+    """Undo the mount that buildah keeps on its storage; a build of another checkout that uses it keeps it."""
+    succeeds(["umount", find_shared_cache() / "images" / "overlay"])

