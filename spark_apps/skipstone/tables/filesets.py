@@ -7,11 +7,21 @@ Must not keep one Python object per file and column: 100,000 files are normal.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.types import DoubleType, FloatType, IcebergType
 from skipstone_core.snapshots import Pinned
+
+from skipstone.tables.arrow import arrow_type_of
+from skipstone.tables.bounds import decode_bounds, map_values, trusted
+from skipstone.tables.deletes import Delete, DeleteIndex
+from skipstone.tables.manifests import DataManifest, live_entries, read_data_manifest, to_data_file
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
 #: ``file_id``: ordinal within this FileSet.
@@ -47,39 +57,140 @@ class ColumnBounds:
 class FileSet:
     """All live data files of one snapshot; ordinals (``file_id``) are valid within this object only."""
 
-    pinned: Pinned
-    snapshot_id: int | None
-    sequence_number: int
-    table_uuid: str
-    #: One row per live data file, see FILES_SCHEMA.
-    files: pa.Table
+    def __init__(
+        self, pinned: Pinned, snapshot: Snapshot | None, schema: Schema, content: tuple[list[DataManifest], DeleteIndex]
+    ) -> None:
+        """Made by ``read_file_set``; ``schema`` is the one bounds are typed in."""
+        self.pinned = pinned
+        self.schema = schema
+        self.snapshot_id = snapshot.snapshot_id if snapshot else None
+        self.sequence_number = (snapshot.sequence_number or 0) if snapshot else 0
+        self.table_uuid = pinned.table_uuid
+        self._manifests, self._deletes = content
+        self._starts = np.cumsum([0, *(manifest.entries.num_rows for manifest in self._manifests)])
 
     def __len__(self) -> int:
         """Number of live data files."""
-        return int(self.files.num_rows)
+        return int(self._starts[-1])
+
+    @cached_property
+    def files(self) -> pa.Table:
+        """One row per live data file, see FILES_SCHEMA."""
+        names = FILES_SCHEMA.names[1:]
+        found = pa.concat_tables(
+            [FILES_SCHEMA.remove(0).empty_table()]
+            + [pa.Table.from_batches([m.entries]).select(names).cast(FILES_SCHEMA.remove(0)) for m in self._manifests]
+        )
+        ids = pa.array(np.arange(len(self), dtype=np.int32))
+        return found.add_column(0, FILES_SCHEMA.field(0), ids).combine_chunks()
 
     def bounds(self, field_id: int) -> ColumnBounds:
-        """Bounds of the column ``field_id`` of the pinned schema; untrusted ones are null."""
-        raise NotImplementedError(field_id)
+        """Bounds of the column ``field_id`` of the pinned schema; untrusted ones are null.
+
+        Raises KeyError when the pinned schema has no such primitive column.
+        """
+        kind = self._type_of(field_id)
+        counts = [self._statistic(name, field_id) for name in ("null_counts", "nan_counts", "value_counts")]
+        raw = [decode_bounds(self._statistic(name, field_id), kind, arrow_type_of(kind)) for name in ("lower", "upper")]
+        has_nan = isinstance(kind, FloatType | DoubleType)
+        lower, upper = trusted(raw[0], raw[1], counts[1] if has_nan else None)
+        return ColumnBounds(lower, upper, *counts)
 
     def data_file(self, ordinal: int) -> DataFile:
         """The PyIceberg data file with spec id and statistics, as commits and readers take it."""
-        raise NotImplementedError(ordinal)
+        return to_data_file(*self._locate(ordinal))
 
     def deletes(self, ordinal: int) -> tuple[DataFile, ...]:
         """Delete files (position, deletion vector, equality) that apply to the file."""
-        raise NotImplementedError(ordinal)
+        return tuple(delete.file for delete in self.applying_deletes(ordinal))
+
+    def applying_deletes(self, ordinal: int) -> list[Delete]:
+        """Like ``deletes`` with kind, sequence and snapshot of each."""
+        if not self._deletes:
+            return []
+        manifest, row = self._locate(ordinal)
+        path, sequence = (manifest.entries.column(name)[row].as_py() for name in ("path", "data_sequence"))
+        return self._deletes.applying(path, (manifest.spec_id, manifest.partition(row)), sequence)
 
     def has_deletes(self, ordinal: int) -> bool:
         """Whether any delete file applies to the file."""
-        return bool(self.deletes(ordinal))
+        return bool(self.applying_deletes(ordinal))
+
+    @property
+    def delete_files(self) -> list[Delete]:
+        """Every live delete file of the snapshot."""
+        return self._deletes.all()
+
+    def partition(self, ordinal: int) -> tuple[object, ...]:
+        """The file's partition tuple in Iceberg's internal values, in the order of its spec."""
+        manifest, row = self._locate(ordinal)
+        return manifest.partition(row)
+
+    def _type_of(self, field_id: int) -> IcebergType:
+        try:
+            return self.schema.find_field(field_id).field_type
+        except ValueError:
+            raise KeyError(field_id) from None
+
+    def _statistic(self, name: str, field_id: int) -> pa.Array:
+        value_type = pa.binary() if name in ("lower", "upper") else pa.int64()
+        found = [map_values(manifest.entries.column(name), field_id) for manifest in self._manifests]
+        return pa.concat_arrays([pa.nulls(0, value_type), *found])
+
+    def _locate(self, ordinal: int) -> tuple[DataManifest, int]:
+        if not 0 <= ordinal < len(self):
+            raise IndexError(ordinal)
+        at = int(np.searchsorted(self._starts, ordinal, side="right")) - 1
+        return self._manifests[at], ordinal - int(self._starts[at])
 
 
 def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
-    """Read the manifests of ``snapshot_id`` (None: the current snapshot; no snapshot at all gives an empty set)."""
-    raise NotImplementedError(table, snapshot_id)
+    """Read the manifests of ``snapshot_id`` (None: the current snapshot; no snapshot at all gives an empty set).
+
+    Bounds are typed by the schema of that snapshot. Raises KeyError for a snapshot the table does not have.
+    """
+    snapshot = _snapshot(table, snapshot_id)
+    schema = _schema_at(table, snapshot, current=snapshot_id is None)
+    manifests: list[DataManifest] = []
+    deletes = DeleteIndex()
+    for manifest in snapshot.manifests(table.io) if snapshot else ():
+        if manifest.content == ManifestContent.DELETES:
+            spec = table.specs()[manifest.partition_spec_id]
+            for entry in live_entries(manifest, table.io):
+                deletes.add(entry, spec)
+        else:
+            manifests.append(read_data_manifest(manifest, table.io))
+    pinned = Pinned(
+        table_uuid=str(table.metadata.table_uuid),
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        schema_id=schema.schema_id,
+        spec_id=table.spec().spec_id,
+    )
+    return FileSet(pinned, snapshot, schema, (manifests, deletes))
 
 
 def pin_table(table: Table) -> Pinned:
     """What a run that plans on the current state of ``table`` must find unchanged, or validate, when it commits."""
-    raise NotImplementedError(table)
+    snapshot = table.current_snapshot()
+    return Pinned(
+        table_uuid=str(table.metadata.table_uuid),
+        snapshot_id=snapshot.snapshot_id if snapshot else None,
+        schema_id=table.schema().schema_id,
+        spec_id=table.spec().spec_id,
+    )
+
+
+def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
+    if snapshot_id is None:
+        return table.current_snapshot()
+    found = table.snapshot_by_id(snapshot_id)
+    if found is None:
+        raise KeyError(snapshot_id)
+    return found
+
+
+def _schema_at(table: Table, snapshot: Snapshot | None, *, current: bool) -> Schema:
+    """A run on the head reads in the table's schema (it may be newer than the last snapshot); else the snapshot's."""
+    if current or snapshot is None or snapshot.schema_id is None:
+        return table.schema()
+    return table.schemas()[snapshot.schema_id]

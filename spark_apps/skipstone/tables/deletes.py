@@ -1,0 +1,90 @@
+"""Which delete files apply to which data file of one snapshot.
+
+Used by FileSet only. Errs towards applying: a delete that might apply is named, never dropped.
+Must not read delete files themselves.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.partitioning import PartitionSpec
+from skipstone_core.snapshots import DeleteKind, is_delete_newer
+
+#: Iceberg's reserved field id of the data file path in position deletes.
+PATH_FIELD_ID = 2147483546
+Scope = tuple[int, tuple[Any, ...]]
+
+
+@dataclass(frozen=True)
+class Delete:
+    """One live delete file."""
+
+    file: DataFile
+    kind: DeleteKind
+    sequence: int
+    added_snapshot_id: int
+
+    def may_touch(self, path: str) -> bool:
+        """Whether a position delete may name rows of ``path``; an equality delete always may."""
+        if self.kind is DeleteKind.EQUALITY:
+            return True
+        if referenced := referenced_path(self.file):
+            return referenced == path
+        lower = (self.file.lower_bounds or {}).get(PATH_FIELD_ID)
+        upper = (self.file.upper_bounds or {}).get(PATH_FIELD_ID)
+        text = path.encode()
+        return (lower is None or lower <= text) and (upper is None or text <= upper)
+
+
+@dataclass
+class DeleteIndex:
+    """Delete files by where they apply: everywhere (equality deletes of an unpartitioned spec) or in one partition."""
+
+    everywhere: list[Delete] = field(default_factory=list)
+    by_scope: dict[Scope, list[Delete]] = field(default_factory=lambda: defaultdict(list))
+
+    def __bool__(self) -> bool:
+        """Whether there is any delete at all."""
+        return bool(self.everywhere or self.by_scope)
+
+    def all(self) -> list[Delete]:
+        """Every live delete file."""
+        return [*self.everywhere, *(delete for scoped in self.by_scope.values() for delete in scoped)]
+
+    def applying(self, path: str, scope: Scope, data_sequence: int) -> list[Delete]:
+        """The deletes that may apply to the data file ``path`` in ``scope``."""
+        return [
+            delete
+            for delete in (*self.everywhere, *self.by_scope.get(scope, ()))
+            if is_delete_newer(delete.kind, data_sequence=data_sequence, delete_sequence=delete.sequence)
+            and delete.may_touch(path)
+        ]
+
+    def add(self, entry: ManifestEntry, spec: PartitionSpec) -> None:
+        """Take one entry of a delete manifest."""
+        file = entry.data_file
+        kind = DeleteKind.EQUALITY if file.content == DataFileContent.EQUALITY_DELETES else DeleteKind.POSITION
+        delete = Delete(file, kind, entry.sequence_number or 0, entry.snapshot_id or 0)
+        if kind is DeleteKind.EQUALITY and spec.is_unpartitioned():
+            self.everywhere.append(delete)
+        else:
+            self.by_scope[(file.spec_id, tuple(file.partition))].append(delete)
+
+
+def referenced_path(file: DataFile) -> str | None:
+    """The one data file that all deletes of ``file`` are for, when the manifest says so."""
+    return _optional(file, 17)
+
+
+def vector_range(file: DataFile) -> tuple[int, int] | None:
+    """Offset and length in bytes of a deletion vector within its Puffin file."""
+    offset, length = _optional(file, 18), _optional(file, 19)
+    return (offset, length) if offset is not None and length is not None else None
+
+
+def _optional(file: DataFile, position: int) -> Any:
+    return file._data[position] if len(file._data) > position else None
