@@ -1,0 +1,116 @@
+"""A kubelet without containers: moves driver pods through their phases while a process does the driver's real work.
+
+It also watches what must never happen: two live drivers of one owner. Talks to the API server directly, not through
+the proxy, as an administrator. Every loop ends when it is cancelled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+
+JsonObject = dict[str, Any]
+MANAGED = "app.kubernetes.io/managed-by=skipstone-operator"
+REPORT = "skipstone.dev/report"
+TERMINAL = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True)
+class Driven:
+    """What a driver left behind."""
+
+    exit_code: int
+    message: str
+    annotation: str
+
+
+Drive = Callable[[str, str], Driven]
+
+
+@dataclass
+class SimulatedKubelet:
+    """Drives the pods of one namespace; ``drive(request, root)`` runs in ``pool``."""
+
+    upstream: str
+    tls: ssl.SSLContext
+    namespace: str
+    pool: Executor
+    drive: Drive
+    root: str
+    violations: list[str] = field(default_factory=list)
+    driven: list[str] = field(default_factory=list)
+    _known: set[str] = field(default_factory=set)
+    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def run(self) -> None:
+        """Look for new pods five times a second until cancelled."""
+        async with aiohttp.ClientSession(self.upstream) as self._session:
+            while True:
+                await self._look()
+                await asyncio.sleep(0.2)
+
+    async def _look(self) -> None:
+        pods = (await self._call("GET", f"{self._pods}?labelSelector={MANAGED}"))["items"]
+        self._judge(pods)
+        for pod in pods:
+            if pod["metadata"]["uid"] not in self._known:
+                self._known.add(pod["metadata"]["uid"])
+                task = asyncio.create_task(self._drive_pod(pod))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+
+    def _judge(self, pods: list[JsonObject]) -> None:
+        live: dict[str, str] = {}
+        for pod in pods:
+            if pod["status"].get("phase") in TERMINAL:
+                continue
+            owner = pod["metadata"]["labels"]["skipstone.dev/owner-uid"]
+            if owner in live:
+                self.violations.append(f"two live drivers: {live[owner]} and {pod['metadata']['name']}")
+            live[owner] = pod["metadata"]["name"]
+
+    async def _drive_pod(self, pod: JsonObject) -> None:
+        name = pod["metadata"]["name"]
+        start = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+        await self._status(name, "Running", {"running": {"startedAt": start}})
+        config = next(v["configMap"]["name"] for v in pod["spec"]["volumes"] if "configMap" in v)
+        path = f"/api/v1/namespaces/{self.namespace}/configmaps/{config}"
+        request = (await self._call("GET", path))["data"]["request.json"]
+        left = await asyncio.get_running_loop().run_in_executor(self.pool, self.drive, request, self.root)
+        self.driven.append(name)
+        annotation = {"metadata": {"annotations": {REPORT: left.annotation}}}
+        await self._call("PATCH", f"{self._pods}/{name}", annotation)
+        end = {"exitCode": left.exit_code, "message": left.message, "startedAt": start, "finishedAt": start}
+        phase = "Failed" if left.exit_code else "Succeeded"
+        await self._status(
+            name, phase, {"terminated": {**end, "reason": "Completed" if not left.exit_code else "Error"}}
+        )
+
+    @property
+    def _pods(self) -> str:
+        return f"/api/v1/namespaces/{self.namespace}/pods"
+
+    async def _status(self, name: str, phase: str, state: JsonObject) -> None:
+        container = {"name": "spark-kubernetes-driver", "image": "i", "imageID": "", "restartCount": 0, "state": state}
+        status = {
+            "phase": phase,
+            "podIP": "127.0.0.1",
+            "containerStatuses": [{**container, "ready": phase == "Running"}],
+        }
+        await self._call("PATCH", f"{self._pods}/{name}/status", {"status": status})
+
+    async def _call(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
+        headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
+        async with self._session.request(method, path, json=body, headers=headers, ssl=self.tls) as answer:
+            if answer.status == 404 and method == "PATCH":
+                return {}
+            answer.raise_for_status()
+            found: JsonObject = await answer.json()
+            return found

@@ -1,0 +1,119 @@
+"""A plain HTTP proxy in front of the API server that can break the operator at its n-th write.
+
+The operator under test talks to it without TLS or credentials; the proxy adds those of an administrator and, when
+asked, impersonates the operator's service account so that its Role is what counts. Loopback only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import aiohttp
+from aiohttp import web
+
+WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
+HOP_HEADERS = frozenset(
+    {"host", "connection", "transfer-encoding", "content-length", "content-encoding", "accept-encoding"}
+)
+
+
+class Moment(StrEnum):
+    """When the operator dies, seen from one write."""
+
+    BEFORE = "before"
+    LOST = "response lost"
+    AFTER = "after"
+
+
+@dataclass
+class Write:
+    """One counted write."""
+
+    method: str
+    path: str
+
+
+@dataclass
+class FaultProxy:
+    """Forwards everything; kills by calling ``kill`` at write number ``at`` (from 1) of those it counts.
+
+    Writes of Leases and Events are not counted: nothing is decided by them.
+    """
+
+    upstream: str
+    tls: ssl.SSLContext
+    impersonate: str = ""
+    kill: Callable[[], None] = lambda: None
+    at: int = 0
+    moment: Moment = Moment.BEFORE
+    writes: list[Write] = field(default_factory=list)
+    fired: asyncio.Event = field(default_factory=asyncio.Event)
+    port: int = 0
+
+    async def start(self) -> None:
+        """Listen on a free port of the loopback address."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
+        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        app = web.Application(client_max_size=8 * 1024 * 1024)
+        app.router.add_route("*", "/{path:.*}", self._forward)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", 0)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+
+    async def stop(self) -> None:
+        """Close all connections."""
+        await self._runner.cleanup()
+        await self._session.close()
+
+    def arm(self, at: int, moment: Moment, kill: Callable[[], None]) -> None:
+        """Forget the writes so far and break at write number ``at`` (0: never)."""
+        self.writes.clear()
+        self.fired.clear()
+        self.at, self.moment, self.kill = at, moment, kill
+
+    def _counts(self, request: web.Request) -> bool:
+        if request.method not in WRITING or "/leases" in request.path or "/events" in request.path:
+            return False
+        self.writes.append(Write(request.method, request.path))
+        return len(self.writes) == self.at and not self.fired.is_set()
+
+    async def _forward(self, request: web.Request) -> web.StreamResponse:
+        breaks = self._counts(request)
+        if breaks and self.moment is Moment.BEFORE:
+            self._break()
+            raise web.HTTPBadGateway
+        headers = {k: v for k, v in request.headers.items() if k.lower() not in HOP_HEADERS | {"authorization"}}
+        if self.impersonate:
+            headers["Impersonate-User"] = self.impersonate
+        body = await request.read()
+        url = self.upstream + request.raw_path
+        async with self._session.request(request.method, url, headers=headers, data=body, ssl=self.tls) as answer:
+            if breaks and self.moment is Moment.LOST:
+                await answer.read()
+                self._break()
+                raise web.HTTPBadGateway
+            response = await self._answer(request, answer)
+        if breaks:
+            self._break()
+        return response
+
+    async def _answer(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        headers = {k: v for k, v in answer.headers.items() if k.lower() not in HOP_HEADERS}
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        with suppress(ConnectionResetError, aiohttp.ClientConnectionError):
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
+            await response.write_eof()
+        return response
+
+    def _break(self) -> None:
+        self.kill()
+        self.fired.set()
