@@ -20,6 +20,12 @@ MAX_RESOURCE_NAME = 63
 DNS_SUBDOMAIN = "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$"
 
 
+def object_name(text: str, field_name: str) -> Doc:
+    """The name of a Kubernetes object."""
+    wrong = f"{field_name} must be a Kubernetes name: lower-case letters, digits, '-' and '.', such as 'orders-2026'"
+    return Doc(text, min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, help=wrong)
+
+
 class ReclaimPolicy(StrEnum):
     """What happens to the data when the resource is deleted."""
 
@@ -50,7 +56,7 @@ class LocalRef:
 
     name: Annotated[
         str,
-        Doc("Name of the resource, in the same namespace.", min_length=1, max_length=253, pattern=DNS_SUBDOMAIN),
+        object_name("Name of the resource, in the same namespace.", "name"),
     ]
 
 

@@ -71,11 +71,7 @@ def root_schema(kind: Kind[Any, Any]) -> Schema:
         "properties": {
             "apiVersion": {"type": "string", "description": f"{GROUP}/{VERSION}."},
             "kind": {"type": "string", "description": f"{kind.name}."},
-            "metadata": {
-                "type": "object",
-                "description": "Name, namespace, labels and annotations.",
-                "properties": {"name": {"type": "string", "description": "Name of the resource.", "maxLength": 253}},
-            },
+            "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
             "spec": object_schema(kind.spec, Doc("What is wanted."), defaults=True),
             "status": object_schema(kind.status, Doc("What is known. Written by the operator."), defaults=False),
         },

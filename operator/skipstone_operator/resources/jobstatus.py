@@ -23,9 +23,10 @@ class JobStatus:
     ] = ()
     reason: Annotated[str, Doc("Reason of the condition that tells most now.", max_length=128)] = ""
     table_uid: Annotated[str, Doc("Uid of the Table that the first attempt was for.", max_length=64)] = ""
-    start_time: Annotated[str | None, time_text("When the first attempt was intended; waits before do not count.")] = (
-        None
-    )
+    launched: Annotated[bool, Doc("Whether a driver pod ever existed, so that a commit is possible.")] = False
+    start_time: Annotated[
+        str | None, time_text("When the first driver pod was seen; waits before and while suspended do not count.")
+    ] = None
     completion_time: Annotated[str | None, time_text("When the job became Complete or Failed.")] = None
     duration: Annotated[str, Doc("Time from the first attempt to the end, such as 1m12s.", max_length=32)] = ""
     snapshot_id: Annotated[str, Doc("Snapshot that the job committed; 0 when nothing changed.", max_length=32)] = ""

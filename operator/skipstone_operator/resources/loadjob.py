@@ -13,7 +13,7 @@ from skipstone_core.jobs import BadRecordPolicy
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.markers import Doc, Rule, frozen_optional, frozen_required
-from skipstone_operator.resources.source import RunFields, Source
+from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,15 +51,7 @@ class LoadJobSpec(RunFields):
     table_ref: Annotated[LocalRef, Doc("The Table that is loaded into. Never changes.")]
     source: Annotated[Source, Doc("What is loaded. Never changes.")]
     bad_records: Annotated[BadRecords, Doc("What happens to rows that do not fit. Never changes.")] = BadRecords()
-    time_zone: Annotated[
-        str,
-        Doc(
-            "Time zone of timestamps without offset, such as Europe/Berlin. Never changes.",
-            min_length=1,
-            max_length=64,
-            pattern="^[A-Za-z0-9_+:/-]+$",
-        ),
-    ] = "UTC"
+    time_zone: Annotated[str, TIME_ZONE] = "UTC"
 
 
 @dataclass(frozen=True, kw_only=True)

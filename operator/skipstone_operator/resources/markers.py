@@ -6,7 +6,7 @@ Must not know any kind: only OpenAPI and CEL words live here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,13 +31,15 @@ class Doc:
     """Description and bounds of one field. ``item`` describes list items or map values.
 
     ``schema`` replaces the generated schema (the text is still added); ``rules`` sit on the field itself.
-    ``list_key`` makes a list of objects a list-map.
+    ``list_key`` makes a list of objects a list-map. ``help`` is the sentence that refuses what
+    ``pattern`` does not fit.
     """
 
     text: str
     min_length: int | None = None
     max_length: int | None = None
     pattern: str | None = None
+    help: str | None = None
     minimum: int | None = None
     maximum: int | None = None
     min_items: int | None = None
@@ -48,6 +50,30 @@ class Doc:
     item: Doc | None = None
     rules: tuple[Rule, ...] = ()
     schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+def pattern_rule(pattern: str, message: str) -> Rule:
+    """A rule for a string: it fits ``pattern``, or ``message`` is shown in place of the pattern."""
+    return Rule(rule=f"self.matches(r'{pattern}')", message=message)
+
+
+def allowed_keys(field_name: str, names: Sequence[str], *, prefixes: Sequence[str] = (), hint: str = "") -> Rule:
+    """A rule for a map: only ``names`` and keys that begin with one of ``prefixes`` may occur."""
+    known = " || ".join((f"k in {list(names)}", *(f"k.startsWith('{prefix}')" for prefix in prefixes)))
+    rest = hint or f"it accepts {', '.join(names)}"
+    return Rule(
+        rule=f"self.all(k, {known})",
+        message=f"{field_name} has a key that is not allowed: {rest}",
+        message_expression=f'"{field_name} does not accept \'" + self.filter(k, !({known}))[0] + "\': {rest}"',
+    )
+
+
+def distinct(field_name: str) -> Rule:
+    """A rule for a list of strings: no item occurs twice."""
+    return Rule(
+        rule="self.all(k, self.exists_one(o, o == k))",
+        message=f"{field_name} names a column twice: name each column once",
+    )
 
 
 def time_text(text: str) -> Doc:

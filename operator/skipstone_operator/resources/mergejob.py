@@ -16,7 +16,7 @@ from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.markers import Doc, Rule, frozen_optional, frozen_required, name_text
-from skipstone_operator.resources.source import RunFields, Source
+from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
 
 
 class MatchedAction(StrEnum):
@@ -159,15 +159,7 @@ class MergeJobSpec(RunFields):
             item=Doc("One clause."),
         ),
     ] = ()
-    time_zone: Annotated[
-        str,
-        Doc(
-            "Time zone of timestamps without offset, such as Europe/Berlin. Never changes.",
-            min_length=1,
-            max_length=64,
-            pattern="^[A-Za-z0-9_+:/-]+$",
-        ),
-    ] = "UTC"
+    time_zone: Annotated[str, TIME_ZONE] = "UTC"
     pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
 
 

@@ -14,14 +14,13 @@ from typing import Annotated, Any, Union
 
 from skipstone_core.codec import camel, encode
 
-from skipstone_operator.resources.markers import Doc, Rule
+from skipstone_operator.resources.markers import Doc, Rule, pattern_rule
 
 Schema = dict[str, Any]
 
 _BOUNDS = {
     "min_length": "minLength",
     "max_length": "maxLength",
-    "pattern": "pattern",
     "minimum": "minimum",
     "maximum": "maximum",
     "min_items": "minItems",
@@ -107,7 +106,10 @@ def _list_type(doc: Doc) -> Schema:
 
 def _described(schema: Schema, doc: Doc, own: tuple[Rule, ...] = ()) -> Schema:
     bounds = {word: getattr(doc, name) for name, word in _BOUNDS.items() if getattr(doc, name) is not None}
-    rules = [rule_schema(rule) for rule in (*own, *doc.rules)]
+    if doc.pattern and doc.help is None:
+        bounds["pattern"] = doc.pattern
+    pattern = (pattern_rule(doc.pattern, doc.help),) if doc.pattern and doc.help else ()
+    rules = [rule_schema(rule) for rule in (*own, *pattern, *doc.rules)]
     found = {"description": doc.text, **schema, **bounds}
     if rules:
         found["x-kubernetes-validations"] = rules

@@ -11,7 +11,7 @@ from typing import Annotated, ClassVar
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy
-from skipstone_operator.resources.markers import Doc, Rule, frozen_required, name_text, time_text
+from skipstone_operator.resources.markers import Doc, Rule, distinct, frozen_required, name_text, time_text
 
 
 class IndexType(StrEnum):
@@ -45,12 +45,7 @@ class SecondaryIndexSpec:
             min_items=1,
             max_items=limits.MAX_KEYS,
             item=name_text("One column."),
-            rules=(
-                Rule(
-                    rule="self.all(k, self.exists_one(o, o == k))",
-                    message="columns names a column twice: name each column once",
-                ),
-            ),
+            rules=(distinct("columns"),),
         ),
     ]
     type: Annotated[IndexType, Doc("Kind of index; Lookup finds rows by value. Never changes.")] = IndexType.LOOKUP

@@ -12,7 +12,7 @@ from typing import Annotated, ClassVar
 from skipstone_core.jobs import DuplicatesPolicy, SourceFormat
 
 from skipstone_operator.resources import limits
-from skipstone_operator.resources.markers import Doc, Rule, name_text
+from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, name_text
 
 PATH_RULES = (
     Rule(
@@ -30,11 +30,12 @@ PATH_RULES = (
     ),
 )
 
-OPTION_RULES = (
-    Rule(
-        rule="self.all(k, k in " + str(list(limits.SOURCE_OPTIONS)) + ")",
-        message="source.options accepts only " + ", ".join(limits.SOURCE_OPTIONS) + ": remove the others",
-    ),
+TIME_ZONE = Doc(
+    "Time zone of timestamps without offset, such as Europe/Berlin. Never changes.",
+    min_length=1,
+    max_length=64,
+    pattern="^[A-Za-z0-9_+:/-]+$",
+    help="timeZone must be the name of a time zone, such as UTC or Europe/Berlin",
 )
 
 
@@ -45,7 +46,12 @@ class SourceColumn:
     name: Annotated[str, name_text("Name of the column in the source, exactly as written there.")]
     type: Annotated[
         str,
-        Doc(f"Iceberg type name: {limits.COLUMN_TYPE_HELP}.", max_length=32, pattern=limits.COLUMN_TYPE),
+        Doc(
+            f"Iceberg type name: {limits.COLUMN_TYPE_HELP}.",
+            max_length=32,
+            pattern=limits.COLUMN_TYPE,
+            help=f"source.columns[].type must be one of {limits.COLUMN_TYPE_HELP}",
+        ),
     ]
 
 
@@ -91,7 +97,7 @@ class Source:
             "How to read Csv and Json: " + ", ".join(limits.SOURCE_OPTIONS) + ".",
             max_properties=16,
             item=Doc("Value of the option, as text.", max_length=256),
-            rules=OPTION_RULES,
+            rules=(allowed_keys("source.options", limits.SOURCE_OPTIONS),),
         ),
     ] = field(default_factory=dict)
     columns: Annotated[

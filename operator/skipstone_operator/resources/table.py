@@ -14,9 +14,18 @@ from skipstone_core.jobs import Management
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun, LocalRef, ReclaimPolicy
-from skipstone_operator.resources.markers import Doc, Rule, frozen_required, name_text, time_text
+from skipstone_operator.resources.markers import (
+    Doc,
+    Rule,
+    allowed_keys,
+    distinct,
+    frozen_required,
+    name_text,
+    time_text,
+)
 
 IDENTIFIER_PART = "^[A-Za-z0-9_-]+$"
+PART_HELP = "identifier.{} may hold letters, digits, '_' and '-' only: write one level, without dots"
 
 
 class Transform(StrEnum):
@@ -50,7 +59,14 @@ class Identifier:
     """Where the table is in the catalog."""
 
     namespace: Annotated[
-        str, Doc("Catalog namespace of the table.", min_length=1, max_length=128, pattern=IDENTIFIER_PART)
+        str,
+        Doc(
+            "Catalog namespace of the table.",
+            min_length=1,
+            max_length=128,
+            pattern=IDENTIFIER_PART,
+            help=PART_HELP.format("namespace"),
+        ),
     ]
     name: Annotated[
         str,
@@ -59,6 +75,7 @@ class Identifier:
             min_length=1,
             max_length=128,
             pattern=IDENTIFIER_PART,
+            help=PART_HELP.format("name"),
             rules=(
                 Rule(
                     rule="!self.contains('__si_')",
@@ -80,12 +97,8 @@ class Column:
             f"Iceberg type name: {limits.COLUMN_TYPE_HELP}.",
             min_length=1,
             max_length=32,
-            rules=(
-                Rule(
-                    rule=f"self.matches(r'{limits.COLUMN_TYPE}')",
-                    message=f"columns[].type must be one of {limits.COLUMN_TYPE_HELP}: nested types are not supported",
-                ),
-            ),
+            pattern=limits.COLUMN_TYPE,
+            help=f"columns[].type must be one of {limits.COLUMN_TYPE_HELP}: nested types are not supported",
         ),
     ]
     required: Annotated[bool, Doc("Whether the column refuses nulls.")] = False
@@ -195,12 +208,7 @@ class TableSpec:
             "Columns that identify a row.",
             max_items=limits.MAX_KEYS,
             item=name_text("One column."),
-            rules=(
-                Rule(
-                    rule="self.all(k, self.exists_one(o, o == k))",
-                    message="primaryKey names a column twice: name each column once",
-                ),
-            ),
+            rules=(distinct("primaryKey"),),
         ),
     ] = ()
     partitioning: Annotated[
@@ -222,14 +230,11 @@ class TableSpec:
             max_properties=limits.MAX_MAP,
             item=Doc("Value of the property, as text.", max_length=limits.MAX_VALUE),
             rules=(
-                Rule(
-                    rule="self.all(k, k in "
-                    + str(list(limits.TABLE_PROPERTIES))
-                    + " || "
-                    + " || ".join(f"k.startsWith('{prefix}')" for prefix in limits.TABLE_PROPERTY_PREFIXES)
-                    + ")",
-                    message="properties accepts only the Iceberg properties that the resources reference lists "
-                    "(commit.retry.* is never one): remove the others",
+                allowed_keys(
+                    "properties",
+                    limits.TABLE_PROPERTIES,
+                    prefixes=limits.TABLE_PROPERTY_PREFIXES,
+                    hint="use the Iceberg properties that the resources reference lists (commit.retry.* is never one)",
                 ),
             ),
         ),

@@ -12,11 +12,12 @@ from typing import Annotated, Any, ClassVar
 from skipstone_core.jobs import CatalogType
 
 from skipstone_operator.resources import limits
-from skipstone_operator.resources.common import DNS_SUBDOMAIN, Condition, CurrentRun, LastRun
-from skipstone_operator.resources.markers import Doc, Rule, time_text
+from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, object_name
+from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, time_text
 from skipstone_operator.resources.podtemplate import POD_TEMPLATE_SCHEMA
 
 MEMORY = "^[1-9][0-9]{0,8}[kKmMgGtT]$"
+MEMORY_HELP = "memory must be a whole number with a unit k, m, g or t, such as 512m or 2g"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -57,6 +58,7 @@ class Catalog:
             min_length=1,
             max_length=63,
             pattern="^[A-Za-z_][A-Za-z0-9_-]*$",
+            help="catalog.name must begin with a letter and hold letters, digits, '_' and '-' only",
         ),
     ] = "skipstone"
     uri: Annotated[
@@ -70,11 +72,10 @@ class Catalog:
             max_properties=16,
             item=Doc("Value of the setting, as text.", max_length=limits.MAX_VALUE),
             rules=(
-                Rule(
-                    rule="self.all(k, k in " + str(list(limits.CATALOG_PROPERTIES)) + ")",
-                    message="catalog.properties accepts only "
-                    + ", ".join(limits.CATALOG_PROPERTIES)
-                    + ": remove the others; credentials belong into spec.credentialsSecretRef",
+                allowed_keys(
+                    "catalog.properties",
+                    limits.CATALOG_PROPERTIES,
+                    hint=f"use {', '.join(limits.CATALOG_PROPERTIES)}; credentials belong into credentialsSecretRef",
                 ),
             ),
         ),
@@ -87,11 +88,9 @@ class ClaimRef:
 
     claim_name: Annotated[
         str,
-        Doc(
+        object_name(
             "Name of the PersistentVolumeClaim, in the same namespace; it is mounted at /skipstone/<warehouse>.",
-            min_length=1,
-            max_length=253,
-            pattern=DNS_SUBDOMAIN,
+            "claimName",
         ),
     ]
 
@@ -107,9 +106,7 @@ class Storage:
 class SecretKeysRef:
     """Keys of a Secret that app pods get as environment variables."""
 
-    name: Annotated[
-        str, Doc("Name of the Secret, in the same namespace.", min_length=1, max_length=253, pattern=DNS_SUBDOMAIN)
-    ]
+    name: Annotated[str, object_name("Name of the Secret, in the same namespace.", "credentialsSecretRef.name")]
     keys: Annotated[
         tuple[str, ...],
         Doc(
@@ -117,7 +114,11 @@ class SecretKeysRef:
             min_items=1,
             max_items=limits.MAX_KEYS,
             item=Doc(
-                "One key, such as SKIPSTONE_CATALOG_PASSWORD.", min_length=1, max_length=253, pattern=ENVIRONMENT_KEY
+                "One key, such as SKIPSTONE_CATALOG_PASSWORD.",
+                min_length=1,
+                max_length=253,
+                pattern=ENVIRONMENT_KEY,
+                help="credentialsSecretRef.keys must be names of environment variables: letters, digits and '_'",
             ),
             rules=(
                 Rule(
@@ -135,7 +136,9 @@ class DriverSize:
     """How much the driver may use."""
 
     cores: Annotated[int, Doc("Cores of the driver.", minimum=1, maximum=256)] = 1
-    memory: Annotated[str, Doc("Memory of the driver's JVM, such as 1g or 512m.", max_length=12, pattern=MEMORY)] = "1g"
+    memory: Annotated[
+        str, Doc("Memory of the driver's JVM, such as 1g or 512m.", max_length=12, pattern=MEMORY, help=MEMORY_HELP)
+    ] = "1g"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,9 +149,9 @@ class ExecutorSize:
         int, Doc("Number of executor pods; 0 runs everything in the driver pod.", minimum=0, maximum=10_000)
     ] = 0
     cores: Annotated[int, Doc("Cores of one executor.", minimum=1, maximum=256)] = 1
-    memory: Annotated[str, Doc("Memory of one executor's JVM, such as 2g or 512m.", max_length=12, pattern=MEMORY)] = (
-        "1g"
-    )
+    memory: Annotated[
+        str, Doc("Memory of one executor's JVM, such as 2g or 512m.", max_length=12, pattern=MEMORY, help=MEMORY_HELP)
+    ] = "1g"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,12 +164,7 @@ class SparkSettings:
     ] = None
     service_account_name: Annotated[
         str | None,
-        Doc(
-            "ServiceAccount of the pods of runs; that of the chart when absent.",
-            min_length=1,
-            max_length=253,
-            pattern=DNS_SUBDOMAIN,
-        ),
+        object_name("ServiceAccount of the pods of runs; that of the chart when absent.", "serviceAccountName"),
     ] = None
     driver: Annotated[DriverSize, Doc("Size of the driver.")] = DriverSize()
     executor: Annotated[ExecutorSize, Doc("Number and size of the executors.")] = ExecutorSize()
@@ -177,10 +175,8 @@ class SparkSettings:
             max_properties=limits.MAX_MAP,
             item=Doc("Value of the setting, as text.", max_length=limits.MAX_VALUE),
             rules=(
-                Rule(
-                    rule="self.all(k, k in " + str(list(limits.SPARK_CONF)) + ")",
-                    message="spark.conf accepts only the settings that the resources reference lists: remove the "
-                    "others",
+                allowed_keys(
+                    "spark.conf", limits.SPARK_CONF, hint="use the settings that the resources reference lists"
                 ),
             ),
         ),
@@ -226,6 +222,7 @@ class WarehouseSpec:
             min_length=1,
             max_length=128,
             pattern="^[A-Za-z0-9_-]+$",
+            help="indexNamespace may hold letters, digits, '_' and '-' only: write one level, without dots",
         ),
     ] = None
 
