@@ -21,6 +21,8 @@ _EPOCH_DAY = date(1970, 1, 1)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _SIGN = 1 << 63
+_DIGITS_IN_64_BITS = 18
+_MAX_DIGITS = 38
 _NAN_BITS = 0x7FF8000000000000
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
@@ -58,23 +60,34 @@ _FAMILIES = {
 
 @dataclass(frozen=True)
 class KeyType:
-    """How values of one column compare. ``scale`` counts for decimals only: values are compared at this scale."""
+    """How values of one column compare.
+
+    For decimals only: ``digits`` before and ``scale`` after the point, at which both sides are compared exactly.
+    """
 
     family: KeyFamily
     scale: int = 0
+    digits: int = 0
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether unscaled decimals may need more than 64 bits."""
+        return self.scale + self.digits > _DIGITS_IN_64_BITS
 
     def common(self, other: KeyType) -> KeyType | None:
         """The type in which values of both compare exactly, None when they do not compare."""
-        if self.family is not other.family:
+        both = KeyType(self.family, max(self.scale, other.scale), max(self.digits, other.digits))
+        if self.family is not other.family or both.scale + both.digits > _MAX_DIGITS:
             return None
-        return KeyType(self.family, max(self.scale, other.scale))
+        return both
 
 
 def key_type(iceberg_type: str) -> KeyType | None:
     """The key type of an Iceberg type name such as ``long`` or ``decimal(9,2)``; None for nested types."""
     name = iceberg_type.strip().lower()
     if decimal := _DECIMAL.fullmatch(name):
-        return KeyType(KeyFamily.DECIMAL, int(decimal.group(2)))
+        precision, scale = int(decimal.group(1)), int(decimal.group(2))
+        return KeyType(KeyFamily.DECIMAL, scale, precision - scale)
     if name.startswith("fixed["):
         return KeyType(KeyFamily.BINARY)
     family = _FAMILIES.get(name)

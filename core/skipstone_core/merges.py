@@ -57,6 +57,7 @@ class MergePlan:
     when_not_matched: tuple[BoundClause, ...]
     sequence_by: str | None
     source_columns: tuple[str, ...]
+    target_columns: tuple[str, ...]
     time_zone: str = "UTC"
 
 
@@ -117,6 +118,7 @@ def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Colum
         when_not_matched=unmatched,
         sequence_by=task.sequence_by,
         source_columns=used,
+        target_columns=tuple(column.name for column in target),
         time_zone=task.time_zone,
     )
 

@@ -1,0 +1,203 @@
+"""The source of a merge, materialised once: sorted by key, one row per key, in immutable Parquet slices.
+
+Called inside Spark tasks when the source is read and again by every task that merges files.
+A slice holds its rows with keys first, in key order, then the rows with a null in some key. Must not know the target.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from cachetools import LRUCache
+from skipstone_core.errors import BadData
+from skipstone_core.keys import KeyType
+from skipstone_core.merges import BoundKey, MergePlan
+from skipstone_core.reasons import Reason
+
+from skipstone.rewrite.canonical import canonical, null_rows
+
+ROW_GROUP_ROWS = 64 * 1024
+_CACHE_BYTES = 128 * 1024 * 1024
+_CHUNK = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangeSlice:
+    """One materialised file. ``rows`` in all, the first ``keyed`` of them have a key; ``read`` came from the source.
+
+    ``base``: number of the slice's first row among the rows of all slices. ``checksum``: sha256 of the file.
+    """
+
+    path: str
+    rows: int
+    keyed: int
+    read: int
+    size: int
+    checksum: str
+    base: int = 0
+
+
+@dataclass(frozen=True)
+class SlicePart:
+    """Rows [start, stop) of slice number ``slice``."""
+
+    slice: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True)
+class SortRule:
+    """In which order of ``keys`` a slice is sorted, and by what column's type the last change is told."""
+
+    keys: tuple[BoundKey, ...]
+    sequence: str | None
+    types: Mapping[str, KeyType]
+
+
+def sort_rule(plan: MergePlan, types: Mapping[str, KeyType]) -> SortRule:
+    """The rule of ``plan``; ``types`` are the key types of all source columns that have one."""
+    return SortRule(plan.keys, plan.sequence_by, types)
+
+
+def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
+    """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming a key."""
+    table, keyed = last_changes(changes, rule)
+    pq.write_table(table, path, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
+    size = Path(path).stat().st_size
+    return ChangeSlice(
+        path=path, rows=table.num_rows, keyed=keyed, read=changes.num_rows, size=size, checksum=checksum(path)
+    )
+
+
+def last_changes(changes: pa.Table, rule: SortRule) -> tuple[pa.Table, int]:
+    """The last row of each key in key order, then all rows without a key; and how many have a key.
+
+    Equal sequence values are told apart by the rows' content, so the result does not depend on the order of rows.
+    Raises BadData when a key occurs twice and no sequence tells which row is the last.
+    """
+    nulls = null_rows(_canonical_keys(changes, rule.keys))
+    keyless = changes.filter(pa.array(nulls))
+    keyed = changes.filter(pa.array(~nulls)) if nulls.any() else changes
+    order = _sort_columns(keyed, rule)
+    keyed = keyed.take(
+        pc.sort_indices(order, sort_keys=[(name, "ascending", "at_start") for name in order.column_names])
+    )
+    superseded = _same_as_next(_canonical_keys(keyed, rule.keys))
+    if superseded.any():
+        if rule.sequence is None:
+            raise _duplicate(keyed, rule.keys, int(np.flatnonzero(superseded)[0]))
+        keyed = keyed.filter(pa.array(~superseded))
+    return pa.concat_tables([keyed, keyless]), keyed.num_rows
+
+
+def checksum(path: str) -> str:
+    """The sha256 of a file."""
+    digest = hashlib.sha256()
+    with Path(path).open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def verify_slices(slices: Iterable[ChangeSlice]) -> None:
+    """Raise BadData (SOURCE_CHANGED) when a materialised file is not the one that was written."""
+    for one in slices:
+        path = Path(one.path)
+        if not path.exists() or path.stat().st_size != one.size or checksum(one.path) != one.checksum:
+            raise BadData(Reason.SOURCE_CHANGED, f"the materialised source {one.path} changed while it was merged")
+
+
+class ChangeReader:
+    """Reads parts of slices with a bounded cache of row groups. One per task."""
+
+    def __init__(self, slices: Sequence[ChangeSlice], columns: Sequence[str]) -> None:
+        """``columns``: the source columns that are read."""
+        self._slices = slices
+        self._columns = list(columns)
+        self._open: dict[int, pq.ParquetFile] = {}
+        self._cache: LRUCache[tuple[int, int], pa.Table] = LRUCache(_CACHE_BYTES, getsizeof=_table_bytes)
+
+    def read(self, parts: Iterable[SlicePart]) -> pa.Table:
+        """The rows of ``parts``, one after the other, each column in one chunk."""
+        tables = [self._rows(part) for part in parts]
+        return pa.concat_tables(tables).combine_chunks()
+
+    def _rows(self, part: SlicePart) -> pa.Table:
+        first, last = part.start // ROW_GROUP_ROWS, max(part.start, part.stop - 1) // ROW_GROUP_ROWS
+        table = pa.concat_tables([self._group(part.slice, group) for group in range(first, last + 1)])
+        return table.slice(part.start - first * ROW_GROUP_ROWS, part.stop - part.start)
+
+    def _group(self, number: int, group: int) -> pa.Table:
+        if (number, group) in self._cache:
+            return self._cache[number, group]
+        table = self._file(number).read_row_group(group, columns=self._columns)
+        if table.nbytes < _CACHE_BYTES:
+            self._cache[number, group] = table
+        return table
+
+    def _file(self, number: int) -> pq.ParquetFile:
+        if number not in self._open:
+            self._open[number] = pq.ParquetFile(self._slices[number].path)
+        return self._open[number]
+
+
+def read_keys(one: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Array]:
+    """Canonical key columns of the rows of a slice that have a key, in the order of ``keys``."""
+    table = pq.ParquetFile(one.path).read(columns=[key.source for key in keys])
+    return _canonical_keys(table.slice(0, one.keyed), keys)
+
+
+def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:
+    """Canonical key columns of source rows, in the order of ``keys``."""
+    return _canonical_keys(changes, keys)
+
+
+def _canonical_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:
+    return [canonical(changes.column(key.source), key.type) for key in keys]
+
+
+def _sort_columns(changes: pa.Table, rule: SortRule) -> pa.Table:
+    """Keys, then the sequence, then the content, all canonical."""
+    named: dict[str, Any] = {f"key{i}": column for i, column in enumerate(_canonical_keys(changes, rule.keys))}
+    if rule.sequence is None:
+        return pa.table(named)
+    names = [rule.sequence, *sorted(set(changes.column_names) - {rule.sequence})]
+    for i, name in enumerate(names):
+        named[f"content{i}"] = _content(changes.column(name), rule.types.get(name))
+    return pa.table(named)
+
+
+def _content(column: pa.ChunkedArray, kind: KeyType | None) -> pa.Array:
+    if kind is not None:
+        return canonical(column, kind)
+    return pa.array([repr(value) for value in column.to_pylist()], type=pa.string())
+
+
+def _same_as_next(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
+    """Which rows have the key of the row after them; keys are sorted."""
+    rows = len(keys[0])
+    same = np.zeros(rows, dtype=bool)
+    if rows > 1:
+        pairs = [pc.equal(key.slice(0, rows - 1), key.slice(1)).to_numpy(zero_copy_only=False) for key in keys]
+        same[:-1] = np.logical_and.reduce(pairs)
+    return same
+
+
+def _duplicate(changes: pa.Table, keys: Sequence[BoundKey], row: int) -> BadData:
+    shown = ", ".join(f"{key.source} = {changes.column(key.source)[row].as_py()!r}" for key in keys)
+    message = f"several source rows have the key {shown}: name the column that orders them in spec.sequenceBy"
+    return BadData(Reason.DUPLICATE_SOURCE_KEYS, message, field="spec.source")
+
+
+def _table_bytes(table: pa.Table) -> int:
+    return int(table.nbytes)

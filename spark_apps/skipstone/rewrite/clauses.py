@@ -1,0 +1,129 @@
+"""Applies the clauses of a merge to Arrow batches: which clause takes a row, and what the row becomes.
+
+Called by the merge kernel per batch and by the insert step. Must not read or write files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from skipstone_core.errors import BadData
+from skipstone_core.jobs import MergeAction
+from skipstone_core.merges import BoundClause
+from skipstone_core.reasons import Reason
+
+from skipstone.rewrite.canonical import Int64s
+from skipstone.rewrite.predicates import evaluate_predicate
+
+Choice = npt.NDArray[np.int8]
+#: No clause takes the row: it stays as it is.
+NO_CLAUSE = -1
+
+
+@dataclass(frozen=True)
+class MatchedBatch:
+    """Target rows with their source rows: row ``match[i]`` of ``source`` belongs to row i when ``choice[i]`` >= 0."""
+
+    target: pa.RecordBatch
+    source: pa.Table
+    match: Int64s
+    choice: Choice
+
+
+def choose_clauses(clauses: Sequence[BoundClause], columns: Mapping[str, pa.Array], rows: int) -> Choice:
+    """The first clause whose ``when`` is true for each row, NO_CLAUSE when none is."""
+    choice = np.full(rows, NO_CLAUSE, dtype=np.int8)
+    for number, clause in enumerate(clauses):
+        open_rows = choice == NO_CLAUSE
+        if clause.when is not None:
+            true = pc.fill_null(evaluate_predicate(clause.when, columns, rows), fill_value=False)
+            open_rows &= true.to_numpy(zero_copy_only=False)
+        choice[open_rows] = number
+    return choice
+
+
+def source_columns(source: pa.Table, rows: Int64s | None = None) -> dict[str, pa.Array]:
+    """Columns for predicates, keyed ``source.x``; ``rows`` picks rows, None takes all."""
+    picked = source if rows is None else source.take(pa.array(rows))
+    return {f"source.{name}": _chunk(picked.column(name)) for name in picked.column_names}
+
+
+def target_columns(target: pa.RecordBatch | pa.Table) -> dict[str, pa.Array]:
+    """Columns for predicates, keyed ``target.x``."""
+    return {f"target.{name}": _chunk(target.column(name)) for name in target.schema.names}
+
+
+def apply_clauses(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> pa.RecordBatch:
+    """The batch after updates and deletes. Raises BadData when a source value does not fit the target column."""
+    columns = dict(zip(batch.target.schema.names, batch.target.columns, strict=True))
+    for number, clause in enumerate(clauses):
+        rows = np.flatnonzero(batch.choice == number)
+        if clause.action is MergeAction.UPDATE and len(rows):
+            _update(columns, clause, batch, rows)
+    updated = pa.RecordBatch.from_arrays(list(columns.values()), schema=_nullable(batch.target.schema))
+    gone = [n for n, clause in enumerate(clauses) if clause.action is MergeAction.DELETE]
+    deleted = np.isin(batch.choice, gone)
+    return updated.filter(pa.array(~deleted)) if deleted.any() else updated
+
+
+def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> pa.RecordBatch:
+    """Source rows as target rows under ``schema``; columns that nothing feeds are null."""
+    rows = source.num_rows
+    arrays = [
+        fitted(source.column(clause.values[field.name]), field)
+        if field.name in clause.values
+        else pa.nulls(rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
+
+
+def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
+    """Values in the type of ``field``. Raises BadData naming the column when one does not fit."""
+    array = _chunk(values)
+    if array.type == field.type:
+        return array
+    try:
+        return pc.cast(array, field.type)
+    except pa.ArrowInvalid as error:
+        message = f"a source value does not fit column {field.name!r} ({field.type}): {error}"
+        raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
+
+
+def _update(columns: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
+    taken = pa.array(batch.match[rows])
+    for name, origin in clause.values.items():
+        values = fitted(batch.source.column(origin).take(taken), batch.target.schema.field(name))
+        columns[name] = _replaced(columns[name], rows, values)
+
+
+def _replaced(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:
+    if pa.types.is_nested(column.type) or isinstance(column, pa.ExtensionArray):
+        take = np.arange(len(column))
+        take[rows] = np.arange(len(column), len(column) + len(rows))
+        return pa.concat_arrays([column, values]).take(pa.array(take))
+    mask = np.zeros(len(column), dtype=bool)
+    mask[rows] = True
+    return pc.replace_with_mask(column, pa.array(mask), values)
+
+
+def _chunk(values: pa.Array | pa.ChunkedArray) -> pa.Array:
+    if not isinstance(values, pa.ChunkedArray):
+        return values
+    return (
+        values.chunk(0)
+        if values.num_chunks == 1
+        else pa.concat_arrays(values.chunks)
+        if values.num_chunks
+        else pa.array([], values.type)
+    )
+
+
+def _nullable(schema: pa.Schema) -> pa.Schema:
+    """Nulls are judged by the writer, which names the required column."""
+    return pa.schema([field.with_nullable(nullable=True) for field in schema], metadata=schema.metadata)

@@ -1,0 +1,97 @@
+"""The exact join of a merge: which source row, if any, each target row matches.
+
+Called by the merge kernel per file and by the commit guard. Keys come in canonical form; a null matches nothing.
+Must not read files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from skipstone.rewrite.canonical import Int64s, int64s, null_rows
+
+#: What ``match`` says of a target row that no source row matches.
+UNMATCHED = -1
+
+
+@dataclass(frozen=True)
+class _Step:
+    """One key column: its distinct values and, after the first column, the distinct pairs with the code before."""
+
+    values: Int64s | pa.Array
+    pairs: Int64s | None
+
+    @property
+    def width(self) -> int:
+        return len(self.values)
+
+
+class KeyMatcher:
+    """Finds source rows by key. Built once per source slice, used for every batch of a file.
+
+    Columns are joined one by one through dense codes (never more codes than source rows), so a composite key needs no
+    concatenated bytes and nothing can collide.
+    """
+
+    def __init__(self, columns: Sequence[pa.Array]) -> None:
+        """``columns``: canonical key columns of the source, no nulls, no key twice (the caller has seen to both)."""
+        self._steps: list[_Step] = []
+        codes: Int64s | None = None
+        for column in columns:
+            values, index = _distinct(column)
+            if codes is None:
+                self._steps.append(_Step(values, None))
+                codes = index
+                continue
+            pairs, codes = np.unique(codes * len(values) + index, return_inverse=True)
+            self._steps.append(_Step(values, pairs))
+        self._rows = np.empty(len(columns[0]), dtype=np.int64)
+        self._rows[codes] = np.arange(len(columns[0]))
+
+    def match(self, columns: Sequence[pa.Array]) -> Int64s:
+        """The source row of each target row, UNMATCHED where there is none."""
+        if not len(self._rows):
+            return np.full(len(columns[0]), UNMATCHED, dtype=np.int64)
+        codes = _lookup(columns[0], self._steps[0].values)
+        for column, step in zip(columns[1:], self._steps[1:], strict=True):
+            codes = _join(codes, _lookup(column, step.values), step)
+        return np.where(codes >= 0, self._rows[codes], UNMATCHED)
+
+
+def _join(codes: Int64s, index: Int64s, step: _Step) -> Int64s:
+    if step.pairs is None:
+        raise ValueError("the first key column has no pairs")
+    found = _find(step.pairs, codes * step.width + index)
+    return np.where((codes >= 0) & (index >= 0), found, UNMATCHED)
+
+
+def _distinct(column: pa.Array) -> tuple[Int64s | pa.Array, Int64s]:
+    """Distinct values of a column and the position of each row's value among them."""
+    if pa.types.is_int64(column.type):
+        numbers = int64s(column)
+        if bool((numbers[1:] > numbers[:-1]).all()):
+            return numbers, np.arange(len(numbers))
+        values, index = np.unique(numbers, return_inverse=True)
+        return values, index.astype(np.int64, copy=False)
+    encoded = column.dictionary_encode()
+    return encoded.dictionary, encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+
+
+def _lookup(column: pa.Array, values: Int64s | pa.Array) -> Int64s:
+    if isinstance(values, np.ndarray):
+        found = _find(values, int64s(column))
+        return np.where(null_rows([column]), UNMATCHED, found) if column.null_count else found
+    index = pc.index_in(column, value_set=values, skip_nulls=True)
+    return np.asarray(pc.fill_null(index, UNMATCHED).to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def _find(ordered: Int64s, wanted: Int64s) -> Int64s:
+    """Position of each wanted number in ``ordered`` (not empty), UNMATCHED where it is not there."""
+    position = np.searchsorted(ordered, wanted)
+    position[position == len(ordered)] = 0
+    return np.where(ordered[position] == wanted, position, UNMATCHED)

@@ -1,0 +1,243 @@
+"""The merge kernel: one data file against its slice of the source, at Arrow speed, without a shuffle.
+
+Called inside Spark tasks, one task per core with many files each. Key columns are read first; a file without a match
+is not rewritten. Must not commit and must not know how files were chosen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from skipstone_core.jobs import MergeAction
+from skipstone_core.merges import BoundClause, MergePlan
+
+from skipstone.rewrite.canonical import Int64s, canonical
+from skipstone.rewrite.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
+from skipstone.rewrite.clauses import (
+    NO_CLAUSE,
+    Choice,
+    MatchedBatch,
+    apply_clauses,
+    choose_clauses,
+    inserted_rows,
+    source_columns,
+    target_columns,
+)
+from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
+from skipstone.rewrite.reader import DataFileDescription, read_data_file
+from skipstone.rewrite.writer import DataFileWriter, WriteSpec
+
+
+@dataclass(frozen=True)
+class FileWork:
+    """One candidate file with the parts of the source that its key range can hold."""
+
+    file: DataFileDescription
+    parts: tuple[SlicePart, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeWork:
+    """What one task does. Picklable; all ``slices`` are named, only the parts of its files are read."""
+
+    plan: MergePlan
+    write: WriteSpec
+    slices: tuple[ChangeSlice, ...]
+    files: tuple[FileWork, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FileResult:
+    """What became of one file. ``matched_source``: numbers (over all slices) of the source rows that it matched."""
+
+    file_id: int
+    rows_matched: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    rewritten: bool = False
+    matched_source: bytes = b""
+
+    @property
+    def touched(self) -> bool:
+        """Whether some row of the file has a source row."""
+        return self.rows_matched > 0
+
+    def source_rows(self) -> Int64s:
+        """``matched_source`` as numbers, ascending, each once."""
+        return np.frombuffer(self.matched_source, dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class WorkResult:
+    """What one task did; ``written`` are rows for ``to_data_files``."""
+
+    files: tuple[FileResult, ...] = ()
+    written: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class InsertWork:
+    """Source rows that matched nowhere: row numbers within each slice."""
+
+    plan: MergePlan
+    write: WriteSpec
+    slices: tuple[ChangeSlice, ...]
+    rows: tuple[tuple[int, bytes], ...]
+
+
+@dataclass
+class _Merger:
+    """One task's state."""
+
+    work: MergeWork
+    task_id: str
+    reader: ChangeReader = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reader = ChangeReader(self.work.slices, self.work.plan.source_columns)
+
+
+def merge_files(work: MergeWork, task_id: str) -> WorkResult:
+    """Merge the files of ``work`` one after the other. ``task_id`` differs between tasks and attempts.
+
+    Raises BadData when a source value does not fit or a required column would become null.
+    """
+    merger = _Merger(work, task_id)
+    results: list[FileResult] = []
+    written: list[bytes] = []
+    for number, one in enumerate(work.files):
+        result, rows = _merge_file(merger, one, number)
+        results.append(result)
+        written.extend(rows)
+    return WorkResult(tuple(results), tuple(written))
+
+
+def write_inserts(work: InsertWork, task_id: str) -> tuple[int, tuple[bytes, ...]]:
+    """Write the rows that an insert clause takes; how many, and rows for ``to_data_files``."""
+    reader = ChangeReader(work.slices, work.plan.source_columns)
+    writer = DataFileWriter(work.write, task_id)
+    inserted = 0
+    for number, picked in work.rows:
+        rows = np.frombuffer(picked, dtype=np.int64)
+        for source in _picked_rows(reader, work.slices[number], number, rows):
+            for batch in _inserts(source, work.plan.when_not_matched, writer.arrow_schema):
+                writer.write(batch)
+                inserted += batch.num_rows
+    return inserted, tuple(file.to_row() for file in writer.close())
+
+
+def count_inserts(plan: MergePlan) -> bool:
+    """Whether the plan inserts at all."""
+    return bool(plan.when_not_matched)
+
+
+def _merge_file(merger: _Merger, one: FileWork, number: int) -> tuple[FileResult, list[bytes]]:
+    plan = merger.work.plan
+    source = merger.reader.read(one.parts)
+    match = _match_keys(one.file, plan, source)
+    hits = np.flatnonzero(match != UNMATCHED)
+    if not len(hits):
+        return FileResult(file_id=one.file.file_id), []
+    choice = _choose(one.file, plan, source, match)
+    result = _result(one, merger.work.slices, match, choice, plan)
+    if not result.rewritten or result.rows_deleted == len(match):
+        return result, []
+    writer = DataFileWriter(merger.work.write, f"{merger.task_id}-{number}")
+    for batch in _rewritten(one.file, plan, source, match, choice):
+        writer.write(batch)
+    return result, [file.to_row() for file in writer.close()]
+
+
+def _match_keys(file: DataFileDescription, plan: MergePlan, source: pa.Table) -> Int64s:
+    """The source row (within ``source``) of each live row of the file."""
+    matcher = KeyMatcher(source_keys(source, plan.keys))
+    names = [key.target for key in plan.keys]
+    found = [
+        matcher.match([canonical(batch.column(key.target), key.type) for key in plan.keys])
+        for batch in read_data_file(file, names)
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _choose(file: DataFileDescription, plan: MergePlan, source: pa.Table, match: Int64s) -> Choice:
+    """The clause of each live row; reads only the target columns that some ``when`` names."""
+    choice = np.full(len(match), NO_CLAUSE, dtype=np.int8)
+    named = {
+        column.name
+        for clause in plan.when_matched
+        if clause.when
+        for column in clause.when.columns
+        if column.side == "target"
+    }
+    if not named:
+        hits = np.flatnonzero(match != UNMATCHED)
+        choice[hits] = choose_clauses(plan.when_matched, source_columns(source, match[hits]), len(hits))
+        return choice
+    for start, batch in _numbered(read_data_file(file, sorted(named))):
+        hits = np.flatnonzero(match[start : start + batch.num_rows] != UNMATCHED)
+        if len(hits):
+            picked = batch.take(pa.array(hits))
+            columns = source_columns(source, match[start + hits]) | target_columns(picked)
+            choice[start + hits] = choose_clauses(plan.when_matched, columns, len(hits))
+    return choice
+
+
+def _result(one: FileWork, slices: Sequence[ChangeSlice], match: Int64s, choice: Choice, plan: MergePlan) -> FileResult:
+    actions = [clause.action for clause in plan.when_matched]
+    by_clause = np.bincount(choice[choice != NO_CLAUSE], minlength=len(actions))
+    counts = {
+        action: sum(int(n) for n, a in zip(by_clause, actions, strict=False) if a is action) for action in actions
+    }
+    updated, deleted = counts.get(MergeAction.UPDATE, 0), counts.get(MergeAction.DELETE, 0)
+    return FileResult(
+        file_id=one.file.file_id,
+        rows_matched=int(np.count_nonzero(match != UNMATCHED)),
+        rows_updated=updated,
+        rows_deleted=deleted,
+        rewritten=updated + deleted > 0,
+        matched_source=_source_numbers(one.parts, slices, match).tobytes(),
+    )
+
+
+def _source_numbers(parts: Sequence[SlicePart], slices: Sequence[ChangeSlice], match: Int64s) -> Int64s:
+    numbers = np.concatenate([slices[p.slice].base + np.arange(p.start, p.stop, dtype=np.int64) for p in parts])
+    return np.asarray(numbers[np.unique(match[match != UNMATCHED])], dtype=np.int64)
+
+
+def _rewritten(
+    file: DataFileDescription, plan: MergePlan, source: pa.Table, match: Int64s, choice: Choice
+) -> Iterator[pa.RecordBatch]:
+    for start, batch in _numbered(read_data_file(file, plan.target_columns)):
+        stop = start + batch.num_rows
+        if not (choice[start:stop] != NO_CLAUSE).any():
+            yield batch
+            continue
+        yield apply_clauses(MatchedBatch(batch, source, match[start:stop], choice[start:stop]), plan.when_matched)
+
+
+def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    start = 0
+    for batch in batches:
+        yield start, batch
+        start += batch.num_rows
+
+
+def _picked_rows(reader: ChangeReader, one: ChangeSlice, number: int, rows: Int64s) -> Iterator[pa.Table]:
+    """The picked rows of a slice, one bounded part at a time."""
+    step = 64 * 1024
+    for start in range(0, one.rows, step):
+        stop = min(one.rows, start + step)
+        here = rows[(rows >= start) & (rows < stop)] - start
+        if len(here):
+            yield reader.read([SlicePart(number, start, stop)]).take(pa.array(here))
+
+
+def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    choice = choose_clauses(clauses, source_columns(source), source.num_rows)
+    for number, clause in enumerate(clauses):
+        rows = np.flatnonzero(choice == number)
+        if len(rows):
+            yield inserted_rows(source.take(pa.array(rows)), clause, schema)
