@@ -29,9 +29,11 @@ lint: setup ## Style, types, import rules and size budgets
 
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds .
+	$(PYTHON_ENV)/python scripts/reference.py
 
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds --check .
+	$(PYTHON_ENV)/python scripts/reference.py --check
 
 test: ## Everything that must pass, the cluster end-to-end tests included
 	@$(STAGE) --begin
