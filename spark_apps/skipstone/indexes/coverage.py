@@ -15,16 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
-
-from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
-from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable, find_index, index_identifier
-from skipstone.tables.catalogs import load_table
-from skipstone.tables.filesets import FileSet
+from pyiceberg.schema import Schema
 from skipstone_core.errors import BadSpec
 from skipstone_core.indexes import synced_up_to
 from skipstone_core.jobs import MAX_LISTED_SEGMENTS, IndexRef, IndexState, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
+
+from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
+from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable, find_index, index_identifier
+from skipstone.tables.filesets import FileSet
 
 COVER_SCHEMA = pa.schema(
     [
@@ -94,30 +93,29 @@ def next_file_id(index: IndexTable, covers: pa.Table) -> int:
 def index_state(
     catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, files: FileSet, index: IndexRef
 ) -> IndexState:
-    """How far ``index`` covers the snapshot of ``files``, as status shows it.
+    """How far ``index`` covers the snapshot of ``files``, the head of ``ref``, as status shows it.
 
-    An unreadable index counts as covering nothing, with a message. Raises DependencyUnavailable for the catalog.
+    An unreadable index counts as covering nothing, with a message. Raises what the catalog raises.
     """
     found = find_index(catalog, index_identifier(warehouse, ref, index), table_uuid=files.table_uuid)
-    table = load_table(catalog, ref)
     if found is None:
-        return _with_problem(_counts(files, _nothing(files), index), _spec_problem(table, index))
+        return _with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index))
     try:
         covers = read_covers(found)
     except (OSError, pa.ArrowInvalid) as error:
         broken = (Reason.STORAGE_UNAVAILABLE, f"the coverage of the index cannot be read: {error}")
         return _with_problem(_counts(files, _nothing(files), index, found), broken)
     state = _counts(files, cover_files(files, covers), index, found)
-    return _with_problem(state, definition_problem(table.schema(), found.stored))
+    return _with_problem(state, definition_problem(files.schema, found.stored))
 
 
 def _nothing(files: FileSet) -> Coverage:
     return cover_files(files, COVER_SCHEMA.empty_table())
 
 
-def _spec_problem(table: Table, index: IndexRef) -> tuple[Reason, str] | None:
+def _spec_problem(schema: Schema, index: IndexRef) -> tuple[Reason, str] | None:
     try:
-        define_index(table.schema(), index.columns)
+        define_index(schema, index.columns)
     except BadSpec as error:
         return error.reason, str(error)
     return None

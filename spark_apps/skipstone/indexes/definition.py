@@ -15,12 +15,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
-
-from skipstone.indexes.keys import column_type, storage_type
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_DEFINITION_PROPERTY, INDEX_TABLE_UUID_PROPERTY, INDEX_UID_PROPERTY
 from skipstone_core.indexes import MAX_INDEX_COLUMNS, IndexColumn, IndexDefinition
 from skipstone_core.reasons import Reason
+
+from skipstone.indexes.keys import column_type, storage_type
 
 ENTRY = "entry"
 COVER = "cover"
@@ -155,10 +155,16 @@ def definition_problem(schema: Schema, stored: StoredDefinition) -> tuple[Reason
     for column, name in zip(stored.definition.columns, stored.names, strict=True):
         namesake = by_name.get(name)
         if namesake is not None and namesake.field_id != column.field_id:
-            return Reason.COLUMN_REPLACED, f"column {name!r} was replaced by a new column; delete the index and create it again"
+            return (
+                Reason.COLUMN_REPLACED,
+                f"column {name!r} was replaced by a new column; delete the index and create it again",
+            )
         field = by_id.get(column.field_id)
         if field is None:
             return Reason.COLUMN_NOT_FOUND, f"column {name!r} was dropped from the table; delete the index"
         if storage_type(field.field_type) != column.storage_type:
-            return Reason.COLUMN_TYPE_UNSUPPORTED, f"column {name!r} changed its type to {field.field_type}; delete the index and create it again"
+            return (
+                Reason.COLUMN_TYPE_UNSUPPORTED,
+                f"column {name!r} changed its type to {field.field_type}; delete the index and create it again",
+            )
     return None

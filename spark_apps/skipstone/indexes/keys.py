@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import (
@@ -32,8 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-_CANONICAL_NAN = np.int64(0x7FF8000000000000)
-_MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
+from skipstone.rewrite.canonical import ordered_floats
 
 #: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``.
 _STORAGE: dict[type[IcebergType], str] = {
@@ -122,15 +120,6 @@ def _plain(values: pa.Array) -> pa.Array:
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else pc.cast(values, kind)
-
-
-def ordered_floats(values: pa.Array) -> pa.Array:
-    """Map floats to int64 whose order is Spark's order of floats: -0.0 equals 0.0, NaN equals NaN and is greatest."""
-    doubles = pc.fill_null(_cast(values, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
-    bits = (doubles + 0.0).view(np.int64)
-    bits = np.where(np.isnan(doubles), _CANONICAL_NAN, bits)
-    ordered = np.where(bits < 0, bits ^ _MAGNITUDE, bits)
-    return pa.array(ordered, type=pa.int64(), mask=pc.is_null(values).to_numpy(zero_copy_only=False))
 
 
 def stored_literals(values: list[object], kind: IcebergType) -> pa.Array:

@@ -11,6 +11,11 @@ from dataclasses import dataclass
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.ids import index_table_name
+from skipstone_core.indexes import IndexDefinition, SortedRun
+from skipstone_core.jobs import IndexRef, Management, TableRef, WarehouseRef
+from skipstone_core.reasons import Reason
 
 from skipstone.indexes.definition import (
     COVER,
@@ -23,9 +28,6 @@ from skipstone.indexes.definition import (
     stored_definition,
 )
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone_core.ids import index_table_name
-from skipstone_core.indexes import IndexDefinition, SortedRun
-from skipstone_core.jobs import IndexRef, Management, TableRef, WarehouseRef
 
 #: Rows per row group of index files: small enough for a point lookup, large enough to compress.
 ROW_GROUP_ROWS = 64 * 1024
@@ -66,11 +68,16 @@ class IndexTable:
         """Name of the index table."""
         return self.table.name()[-1]
 
+    @property
+    def identifier(self) -> tuple[str, str]:
+        """Namespace and name of the index table."""
+        return _identifier(self.table)
+
     def ref(self) -> TableRef:
         """The index table as commits take it."""
-        *namespace, name = self.table.name()
+        namespace, name = self.identifier
         return TableRef(
-            namespace=".".join(namespace),
+            namespace=namespace,
             name=name,
             uid=self.stored.owner_uid,
             management=Management.MANAGED,
@@ -104,8 +111,8 @@ def _index_files(files: FileSet) -> list[IndexFile]:
     rows = zip(columns["path"], columns["size"], columns["records"], columns["segment"], strict=True)
     found = []
     for ordinal, (path, size, records, sequence) in enumerate(rows):
-        partition = files.data_file(ordinal).partition
-        found.append(IndexFile(ordinal, path, size, records, sequence, str(partition[0]), int(partition[1])))
+        kind, level = files.partition(ordinal)
+        found.append(IndexFile(ordinal, path, size, records, sequence, str(kind), int(str(level))))
     return found
 
 
@@ -117,6 +124,19 @@ def find_index(catalog: Catalog, identifier: tuple[str, str], *, table_uuid: str
         return None
     found = open_index(table)
     return found if found is not None and found.stored.table_uuid == table_uuid else None
+
+
+def reopen_index(catalog: Catalog, index: IndexTable) -> IndexTable:
+    """The index's newest snapshot. Raises DependencyUnavailable when the index table is gone."""
+    found = find_index(catalog, index.identifier, table_uuid=index.stored.table_uuid)
+    if found is None:
+        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, f"the index table {index.name} was dropped meanwhile")
+    return found
+
+
+def _identifier(table: Table) -> tuple[str, str]:
+    *namespace, name = table.name()
+    return (".".join(namespace), name)
 
 
 @dataclass(frozen=True, kw_only=True)

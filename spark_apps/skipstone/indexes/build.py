@@ -1,0 +1,195 @@
+"""Builds an index: the missing files of one segment become entries and cover rows in one commit.
+
+Called by the reindex run, segment by segment, so that a run that is killed keeps every finished segment. What a
+commit covers is decided by the index table alone: files that another run covered meanwhile are not entered twice.
+Must not change the indexed table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.indexes import LiveFile, plan_builds
+from skipstone_core.snapshots import FileIdentity
+
+from skipstone.indexes.coverage import COVER_SCHEMA, Coverage
+from skipstone.indexes.definition import COVER
+from skipstone.indexes.distribute import parallelism, run_tasks
+from skipstone.indexes.entries import (
+    BUFFER_BYTES,
+    BuildTask,
+    EntrySource,
+    KeyColumn,
+    SkippedFile,
+    TaskResult,
+    build_entries,
+    with_partition,
+)
+from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
+from skipstone.rewrite.reader import describe_files
+from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.tables.commits import CommitHooks, TableCommit, commit_table, discard_files
+from skipstone.tables.filesets import FileSet, pin_table
+
+#: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
+ROWS_PER_TASK = 500_000
+
+
+@dataclass(frozen=True)
+class MissingUnit:
+    """Files of one segment to enter in one commit, as ordinals of the FileSet."""
+
+    segment: int
+    ordinals: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSite:
+    """Where a build reads and writes. ``files`` is the pinned snapshot of ``table``."""
+
+    spark: SparkSession
+    catalog: Catalog
+    table: Table
+    files: FileSet
+    run_id: str
+    buffer_bytes: int = BUFFER_BYTES
+    hooks: CommitHooks | None = None
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """How the build of one unit ended. ``outcome`` None: no file of it could be entered, nothing was committed."""
+
+    unit: MissingUnit
+    outcome: Outcome | None
+    files: int
+    entries: int
+    skipped: tuple[SkippedFile, ...]
+
+
+def plan_units(files: FileSet, coverage: Coverage) -> tuple[MissingUnit, ...]:
+    """The missing files of a snapshot in units of one commit each, oldest segment first."""
+    live = _live_files(files, np.flatnonzero(~coverage.covered))
+    ordinal_of = {file.identity: ordinal for ordinal, file in live.items()}
+    units = plan_builds(live.values(), (), None)
+    return tuple(MissingUnit(unit.segment, tuple(ordinal_of[one] for one in unit.files)) for unit in units)
+
+
+def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, LiveFile]:
+    rows = files.files.take(pa.array(ordinals)).to_pylist()
+    return {
+        row["file_id"]: LiveFile(
+            FileIdentity(row["path"], row["size"], row["records"]), row["segment"], row["added_snapshot_id"]
+        )
+        for row in rows
+    }
+
+
+def build_unit(site: BuildSite, index: IndexTable, unit: MissingUnit, first_file_id: int) -> UnitResult:
+    """Enter one unit into ``index`` with file ids from ``first_file_id`` on.
+
+    Raises what Spark raises when a task fails; then nothing was committed. The index's head must be ``index.table``.
+    """
+    sources = _sources(site, unit, first_file_id)
+    results = run_tasks(site.spark, build_entries, _tasks(site, index, sources))
+    skipped = tuple(one for result in results for one in result.skipped)
+    lost = {one.file_id for one in skipped}
+    entered = [source for source in sources if source.file_id not in lost]
+    if not entered:
+        _discard(index, results)
+        return UnitResult(unit, None, 0, 0, skipped)
+    outcome = _commit(site, index, results, (unit, entered))
+    entries = sum(written.records for result in results for written in result.written)
+    return UnitResult(unit, outcome, len(entered), entries, skipped)
+
+
+def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> list[EntrySource]:
+    described = describe_files(site.table, site.files, unit.ordinals)
+    return [EntrySource(first_file_id + i, replace(file, deletes=())) for i, file in enumerate(described)]
+
+
+def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
+    names = {field.field_id: field.name for field in site.table.schema().fields}
+    keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
+    spec = write_spec(index.table, site.run_id)
+    rows = sum(source.file.records for source in sources)
+    count = min(parallelism(site.spark), 1 + rows // ROWS_PER_TASK)
+    return [BuildTask(tuple(part), keys, spec, site.buffer_bytes) for part in balanced(sources, count) if part]
+
+
+def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySource]]:
+    """Deal sources out so that the parts have about as many rows; within a part the order is kept."""
+    parts: list[list[EntrySource]] = [[] for _ in range(count)]
+    rows = [0] * count
+    for source in sorted(sources, key=lambda one: -one.file.records):
+        least = rows.index(min(rows))
+        parts[least].append(source)
+        rows[least] += source.file.records
+    return [sorted(part, key=lambda one: one.file_id) for part in parts]
+
+
+def _commit(
+    site: BuildSite, index: IndexTable, results: Sequence[TaskResult], entered: tuple[MissingUnit, list[EntrySource]]
+) -> Outcome:
+    unit, sources = entered
+    covers = write_covers(index, cover_rows(index, unit.segment, sources), site.run_id)
+    added = (*_entry_files(index, results), *covers)
+    change = TableCommit(
+        pinned=pin_table(index.table),
+        added=added,
+        summary={"skipstone.run": site.run_id, "skipstone.segment": str(unit.segment)},
+        properties={NEXT_FILE_ID_PROPERTY: str(max(source.file_id for source in sources) + 1)},
+        guard=nobody_else_entered,
+    )
+    outcome = commit_table(site.catalog, index.ref(), change, site.hooks)
+    if isinstance(outcome, Conflicted):
+        discard_files(index.table, added)
+    return outcome
+
+
+def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:
+    """Guard of index commits: file ids and coverage were planned on a head without these files."""
+    return "another run of this index entered files meanwhile" if added else None
+
+
+def _entry_files(index: IndexTable, results: Sequence[TaskResult]) -> list[DataFile]:
+    return to_data_files([written.to_row() for result in results for written in result.written], index.table)
+
+
+def _discard(index: IndexTable, results: Sequence[TaskResult]) -> None:
+    discard_files(index.table, tuple(_entry_files(index, results)))
+
+
+def cover_rows(index: IndexTable, segment: int, sources: Sequence[EntrySource]) -> pa.Table:
+    """Cover rows (COVER_SCHEMA) of the files entered."""
+    count = len(sources)
+    return pa.table(
+        {
+            "file_id": [source.file_id for source in sources],
+            "path": [source.file.path for source in sources],
+            "size": [source.file.size for source in sources],
+            "records": [source.file.records for source in sources],
+            "segment": [segment] * count,
+            "table_uuid": [index.stored.table_uuid] * count,
+            "definition": [index.definition.digest] * count,
+        },
+        schema=COVER_SCHEMA,
+    )
+
+
+def write_covers(index: IndexTable, covers: pa.Table, run_id: str, level: int = 0) -> list[DataFile]:
+    """Write cover rows as one file of the index table."""
+    if covers.num_rows == 0:
+        return []
+    writer = DataFileWriter(write_spec(index.table, run_id), f"cover-{covers['file_id'][0].as_py()}-{level}")
+    writer.write(with_partition(covers, COVER, level))
+    return to_data_files([written.to_row() for written in writer.close()], index.table)

@@ -1,0 +1,171 @@
+"""Merges the sorted runs of an index, eight to one, so that a lookup opens few files however many loads there were.
+
+Called by the reindex run after its builds. A merge is one commit that swaps files; entries and coverage stay the same
+but for files that no snapshot of the indexed table holds any more. Bounded memory: ranges of keys, one at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import DataFile
+from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
+
+from skipstone.indexes.build import BuildSite, write_covers
+from skipstone.indexes.coverage import read_covers
+from skipstone.indexes.definition import key_name
+from skipstone.indexes.distribute import run_tasks
+from skipstone.indexes.entries import BUFFER_BYTES, EntrySorter, TaskResult, entry_schema
+from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
+from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
+from skipstone.tables.commits import TableCommit, commit_table, discard_files
+from skipstone.tables.filesets import pin_table
+
+#: Rows of one merged file; also what one merge task sorts at once.
+ROWS_PER_RANGE = 2_000_000
+
+
+@dataclass(frozen=True)
+class KeyRange:
+    """Entries whose first key is in [lower, upper); None is open. The range without lower holds the null keys."""
+
+    lower: object | None
+    upper: object | None
+
+    def expression(self, storage: pa.DataType) -> pc.Expression | None:
+        """The range as an Arrow filter on the first key; None for everything."""
+        first = pc.field(key_name(0))
+        if self.lower is None and self.upper is None:
+            return None
+        if self.upper is None:
+            return first >= pa.scalar(self.lower, storage)
+        below = first < pa.scalar(self.upper, storage)
+        return first.is_null() | below if self.lower is None else below & (first >= pa.scalar(self.lower, storage))
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Merge the entries of ``paths`` in one key range, without those of ``dropped`` file ids."""
+
+    paths: tuple[str, ...]
+    storages: tuple[str, ...]
+    range: KeyRange
+    dropped: frozenset[int]
+    level: int
+    io: FileIO
+    spec: WriteSpec
+    buffer_bytes: int = BUFFER_BYTES
+
+
+def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -> Outcome | None:
+    """Merge the lowest level with enough runs, and cover files likewise; None when nothing is due.
+
+    ``dropped``: file ids of files that no retained snapshot of the indexed table holds; when there are any, the whole
+    index is merged without them.
+    """
+    merged, covers = _due(index, dropped)
+    if not merged and not covers:
+        return None
+    added = (*_merge_entries(site, index, merged, dropped), *_merge_covers(site, index, covers, dropped))
+    removed = tuple(index.files.data_file(file.ordinal) for file in (*merged, *covers))
+    summary = {"skipstone.run": site.run_id, "skipstone.merge": str(len(removed))}
+    change = TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
+    outcome = commit_table(site.catalog, index.ref(), change, site.hooks)
+    if isinstance(outcome, Conflicted):
+        discard_files(index.table, added)
+    return outcome
+
+
+def is_merge_due(index: IndexTable, dropped: frozenset[int]) -> bool:
+    """Whether ``compact_index`` would do anything."""
+    return any(_due(index, dropped))
+
+
+def _due(index: IndexTable, dropped: frozenset[int]) -> tuple[tuple[IndexFile, ...], tuple[IndexFile, ...]]:
+    """Entry files and cover files to merge now."""
+    if dropped:
+        return index.entries, index.covers
+    runs = sorted_runs(index.entries)
+    entries = tuple(file for run in plan_run_merge(runs) for file in runs[run])
+    return entries, index.covers if len(index.covers) >= MERGE_FAN_IN else ()
+
+
+def _merge_covers(
+    site: BuildSite, index: IndexTable, covers: Sequence[IndexFile], dropped: frozenset[int]
+) -> list[DataFile]:
+    if not covers:
+        return []
+    rows = read_covers(index)
+    keep = pc.invert(pc.is_in(rows["file_id"], value_set=pa.array(sorted(dropped), pa.int32())))
+    return write_covers(index, rows.filter(keep), site.run_id, level=max(file.level for file in covers) + 1)
+
+
+def _merge_entries(
+    site: BuildSite, index: IndexTable, files: Sequence[IndexFile], dropped: frozenset[int]
+) -> list[DataFile]:
+    if not files:
+        return []
+    storages = tuple(column.storage_type for column in index.definition.columns)
+    paths = tuple(file.path for file in files)
+    level = max(file.level for file in files) + 1
+    io, spec = index.table.io, write_spec(index.table, site.run_id)
+    tasks = [
+        MergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
+        for one in key_ranges(index.table.io, paths)
+    ]
+    results = run_tasks(site.spark, merge_entries, tasks)
+    return to_data_files([written.to_row() for result in results for written in result.written], index.table)
+
+
+def merge_entries(task: MergeTask, task_id: str) -> TaskResult:
+    """The kernel of a merge: read one key range of all files, sort, write."""
+    sorter = EntrySorter(task.spec, task_id, level=task.level, buffer_bytes=task.buffer_bytes)
+    schema = entry_schema(task.storages)
+    keep = pc.invert(pc.field("file_id").isin(pa.array(sorted(task.dropped), pa.int32())))
+    limits = task.range.expression(schema.field(0).type)
+    for path in task.paths:
+        for batch in scan_entries(task.io, path, schema, keep if limits is None else limits & keep):
+            sorter.add(batch)
+    return TaskResult(sorter.close())
+
+
+def scan_entries(io: FileIO, path: str, schema: pa.Schema, condition: pc.Expression) -> Iterator[pa.RecordBatch]:
+    """Entries of one index file that pass ``condition``; row groups are pruned by their statistics."""
+    with io.new_input(path).open() as stream:
+        fragment = ds.ParquetFileFormat().make_fragment(stream)
+        scanner = fragment.scanner(schema=schema, filter=condition, use_threads=False)
+        yield from (batch for batch in scanner.to_batches() if batch.num_rows)
+
+
+def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:
+    """Cut the keys of all files into ranges of about ROWS_PER_RANGE entries, by the statistics of row groups."""
+    minima = [one for path in paths for one in _row_group_minima(io, path)]
+    groups = sorted(minima, key=lambda one: one[0])  # type: ignore[arg-type,return-value]
+    cuts: list[object] = []
+    filled = 0
+    for least, rows in groups:
+        if filled >= ROWS_PER_RANGE and (not cuts or least != cuts[-1]):
+            cuts.append(least)
+            filled = 0
+        filled += rows
+    edges = [None, *cuts, None]
+    return [KeyRange(lower, upper) for lower, upper in zip(edges[:-1], edges[1:], strict=True)]
+
+
+def _row_group_minima(io: FileIO, path: str) -> Iterator[tuple[object, int]]:
+    """(least first key, rows) of each row group; groups of nulls only, or without statistics, cannot be cut at."""
+    with io.new_input(path).open() as stream:
+        metadata = pq.read_metadata(stream)
+    column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == key_name(0))
+    for number in range(metadata.num_row_groups):
+        group = metadata.row_group(number)
+        statistics = group.column(column).statistics
+        if statistics is not None and statistics.has_min_max:
+            yield statistics.min, group.num_rows

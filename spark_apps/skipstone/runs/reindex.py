@@ -1,0 +1,266 @@
+"""The reindex run: bring one index in sync, segment by segment, then merge its files when there are many.
+
+Called by ``spark_apps/reindex.py`` through ``run_app``. Every finished segment is committed at once, so whatever ends
+a run early, the next one goes on where it stopped. Starts a JVM only when there is something to build.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+
+from py4j.protocol import Py4JError
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from pyspark.errors import PySparkException
+from skipstone_core.commits import Committed, Conflicted, Unknown
+from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
+from skipstone_core.jobs import IndexRef, JobReport, JobRequest, RunOutcome, TableRef
+from skipstone_core.reasons import Reason
+
+from skipstone.indexes.build import BuildSite, MissingUnit, UnitResult, build_unit, plan_units
+from skipstone.indexes.compaction import compact_index, is_merge_due
+from skipstone.indexes.coverage import cover_files, failed_segments, next_file_id, read_covers
+from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
+from skipstone.indexes.staleness import stale_file_ids
+from skipstone.indexes.tables import (
+    IndexTable,
+    NewIndex,
+    create_index,
+    find_index,
+    index_identifier,
+    reopen_index,
+)
+from skipstone.runs.report import Reporter
+from skipstone.runs.states import report_state
+from skipstone.session import spark_session
+from skipstone.tables.catalogs import load_table, open_catalog
+from skipstone.tables.filesets import FileSet, read_file_set
+
+#: A merge of one level may fill the next one; more rounds than levels exist are a defect.
+MAX_MERGE_ROUNDS = 16
+MAX_PLANS = 5
+MAX_FAILURES_REMEMBERED = 50
+MAX_FAILURE_TEXT = 300
+
+
+@dataclass
+class _Progress:
+    """What this run has done so far."""
+
+    segments: int = 0
+    files: int = 0
+    entries: int = 0
+    failed: dict[int, str] = field(default_factory=dict)
+    retryable: bool = False
+    snapshot_id: int = 0
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What a run works on, pinned."""
+
+    request: JobRequest
+    reporter: Reporter
+    catalog: Catalog
+    ref: TableRef
+    index: IndexRef
+    table: Table
+    files: FileSet
+
+
+def run_reindex(request: JobRequest, reporter: Reporter) -> JobReport:
+    """Cover the missing segments of ``request.reindex.index``; the report counts segments, files and entries.
+
+    Raises BadSpec for columns that cannot be indexed or were replaced, DependencyUnavailable when a segment failed
+    for a reason that may pass. Segments that cannot be indexed at all are reported, the others are covered.
+    """
+    work = _pin(request, reporter)
+    progress = _Progress()
+    with reporter.stage("build"):
+        index = _build_all(work, _open(work), progress)
+    with reporter.stage("merge"):
+        index = _merge_runs(work, index, progress)
+    _remember_failures(index, progress.failed)
+    return _report(work, progress)
+
+
+def _pin(request: JobRequest, reporter: Reporter) -> _Work:
+    if request.table is None or request.reindex is None:
+        raise BadSpec(Reason.INVALID_SPEC, "a reindex run needs a table and an index", field="request.reindex")
+    catalog = open_catalog(request.warehouse)
+    table = load_table(catalog, request.table)
+    with reporter.stage("snapshot"):
+        files = read_file_set(table)
+    return _Work(request, reporter, catalog, request.table, request.reindex.index, table, files)
+
+
+def _open(work: _Work) -> IndexTable:
+    """The index table, made when absent. A definition that no longer fits the table ends the run."""
+    identifier = index_identifier(work.request.warehouse, work.ref, work.index)
+    uuid = work.files.table_uuid
+    found = find_index(work.catalog, identifier, table_uuid=uuid)
+    if found is not None:
+        if problem := definition_problem(work.table.schema(), found.stored):
+            raise BadSpec(problem[0], problem[1], field="spec.columns")
+        return found
+    definition = define_index(work.table.schema(), work.index.columns)
+    new = NewIndex(
+        identifier=identifier,
+        definition=definition,
+        names=work.index.columns,
+        table_uuid=uuid,
+        owner_uid=work.index.uid,
+    )
+    return create_index(work.catalog, new)
+
+
+def _site(work: _Work) -> BuildSite:
+    return BuildSite(
+        spark=spark_session(work.request),
+        catalog=work.catalog,
+        table=work.table,
+        files=work.files,
+        run_id=work.request.run_id,
+    )
+
+
+def _build_all(work: _Work, index: IndexTable, progress: _Progress) -> IndexTable:
+    """Build what is missing; plan again when another run changed the index."""
+    for _ in range(MAX_PLANS):
+        units = _plan(work, index, progress)
+        if not units:
+            return index
+        undisturbed = _build_units(work, index, units, progress)
+        index = reopen_index(work.catalog, index)
+        if undisturbed:
+            return index
+    raise DependencyUnavailable(Reason.CONFLICTED, "another run of this index keeps committing; try again later")
+
+
+def _plan(work: _Work, index: IndexTable, progress: _Progress) -> list[MissingUnit]:
+    coverage = cover_files(work.files, read_covers(index))
+    units = [unit for unit in plan_units(work.files, coverage) if unit.segment not in progress.failed]
+    limit = work.request.reindex.max_segments if work.request.reindex else None
+    return units if limit is None else units[: max(0, limit - progress.segments)]
+
+
+def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progress: _Progress) -> bool:
+    """Build and commit unit by unit; False as soon as the index's head is not the one this run made."""
+    site = _site(work)
+    next_id = next_file_id(index, read_covers(index))
+    for number, unit in enumerate(units):
+        work.reporter.progress(f"segment {unit.segment}, {number + 1} of {len(units)}", _counts(progress))
+        try:
+            result = build_unit(site, index, unit, next_id)
+        except (PySparkException, Py4JError, OSError) as error:
+            _fail(progress, unit.segment, f"the build failed: {_first_line(error)}", retryable=True)
+            continue
+        _take(work, result, progress)
+        next_id += len(unit.ordinals)
+        index = replace(index, table=work.catalog.load_table(index.identifier))
+        if not is_ours(result, index):
+            return False
+    return True
+
+
+def is_ours(result: UnitResult, index: IndexTable) -> bool:
+    """Whether the index's head is still the commit of ``result``."""
+    match result.outcome:
+        case None:
+            return True
+        case Committed(snapshot_id=snapshot_id):
+            return index.table.metadata.current_snapshot_id == snapshot_id
+        case _:
+            return False
+
+
+def _take(work: _Work, result: UnitResult, progress: _Progress) -> None:
+    segment = result.unit.segment
+    match result.outcome:
+        case Committed(snapshot_id=snapshot_id):
+            progress.snapshot_id = snapshot_id
+            progress.segments += 1
+            progress.files += result.files
+            progress.entries += result.entries
+        case Conflicted(reason=reason, message=message) if reason is not Reason.CONFLICTED:
+            _fail(progress, segment, message, retryable=True)
+        case Unknown(message=message):
+            raise OutcomeUnknown(f"segment {segment}: {message}")
+        case _:
+            pass  # planned again on the new head, or nothing of the unit could be entered
+    for skipped in result.skipped:
+        if not skipped.vanished or _is_live(work, skipped.path):
+            gone = "is missing in the storage" if skipped.vanished else f"cannot be indexed: {skipped.message}"
+            _fail(progress, segment, f"file {skipped.path} {gone}", retryable=False)
+
+
+def _is_live(work: _Work, path: str) -> bool:
+    """Whether the table's head still holds a file; one that a rewrite removed meanwhile is stale, not a failure."""
+    head = read_file_set(load_table(work.catalog, work.ref))
+    return path in set(head.files["path"].to_pylist())
+
+
+def _fail(progress: _Progress, segment: int, message: str, *, retryable: bool) -> None:
+    progress.failed.setdefault(segment, message[:MAX_FAILURE_TEXT])
+    progress.retryable = progress.retryable or retryable
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def _merge_runs(work: _Work, index: IndexTable, progress: _Progress) -> IndexTable:
+    """Merge until no level is full. A merge that another run overtook is left to the next run."""
+    for _ in range(MAX_MERGE_ROUNDS):
+        dropped = stale_file_ids(work.table, work.files, index, read_covers(index))
+        if not is_merge_due(index, dropped):
+            break
+        work.reporter.progress("merging index files", _counts(progress))
+        outcome = compact_index(_site(work), index, dropped)
+        if isinstance(outcome, Unknown):
+            raise OutcomeUnknown(f"merge of index files: {outcome.message}")
+        if not isinstance(outcome, Committed):
+            break
+        index = reopen_index(work.catalog, index)
+    return index
+
+
+def _remember_failures(index: IndexTable, failed: dict[int, str]) -> None:
+    """Failures of this run replace the older ones, so that status shows what is wrong now."""
+    if failed == failed_segments(index):
+        return
+    kept = dict(sorted(failed.items())[:MAX_FAILURES_REMEMBERED])
+    with index.table.transaction() as change:
+        change.set_properties({FAILED_PROPERTY: json.dumps(kept)})
+
+
+def _counts(progress: _Progress) -> dict[str, int]:
+    return {"segments": progress.segments, "files": progress.files, "entries": progress.entries}
+
+
+def _report(work: _Work, progress: _Progress) -> JobReport:
+    state = report_state(work.catalog, work.request.warehouse, work.ref, _indexes(work))
+    base = work.reporter.base()
+    if progress.retryable:
+        raise DependencyUnavailable(Reason.SEGMENTS_FAILED, _failure_text(progress))
+    return replace(
+        base,
+        outcome=RunOutcome.COMMITTED,
+        reason=Reason.SEGMENTS_FAILED if progress.failed else Reason.COMMITTED,
+        message=_failure_text(progress) if progress.failed else "",
+        snapshot_id=str(progress.snapshot_id),
+        counts=_counts(progress),
+        table_states=(state,),
+    )
+
+
+def _indexes(work: _Work) -> tuple[IndexRef, ...]:
+    named = {index.uid for index in work.request.indexes}
+    return work.request.indexes if work.index.uid in named else (*work.request.indexes, work.index)
+
+
+def _failure_text(progress: _Progress) -> str:
+    first = min(progress.failed)
+    others = f" (and {len(progress.failed) - 1} other segments)" if len(progress.failed) > 1 else ""
+    return f"segment {first}: {progress.failed[first]}{others}"
