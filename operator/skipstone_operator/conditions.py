@@ -1,0 +1,157 @@
+"""Conditions: how new judgements are laid over old ones, and which of them are worth an Event.
+
+Called by reconcilers when they build a status. Pure: the time comes in, nothing goes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.ports import EventType
+from skipstone_operator.resources.common import Condition, ConditionStatus
+
+MAX_MESSAGE = 1024
+
+READY = "Ready"
+PROGRESSING = "Progressing"
+COMPLETE = "Complete"
+FAILED = "Failed"
+SYNCED = "Synced"
+DEGRADED = "Degraded"
+
+#: Statuses that are bad news, by type of condition.
+_BAD = {
+    READY: ConditionStatus.FALSE,
+    SYNCED: None,
+    COMPLETE: None,
+    FAILED: ConditionStatus.TRUE,
+    DEGRADED: ConditionStatus.TRUE,
+    PROGRESSING: None,
+}
+#: Reasons of Progressing that a user should look at.
+_WORRYING = frozenset(
+    {
+        Reason.IMAGE_PULL_FAILED,
+        Reason.UNSCHEDULABLE,
+        Reason.CONTAINER_CONFIG_ERROR,
+        Reason.VOLUME_UNAVAILABLE,
+        Reason.POD_REJECTED,
+        Reason.RETRYING,
+        Reason.OUTCOME_UNKNOWN,
+        Reason.RESOURCE_CONFLICT,
+        Reason.INVALID_SPEC,
+    }
+)
+#: Reasons of Ready=False that every resource passes through on its way up.
+_ORDINARY = frozenset({Reason.CHECK_PENDING, Reason.RUN_INTENDED, Reason.NOT_BUILT, Reason.DELETING})
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """One condition as it should be now."""
+
+    type: str
+    status: ConditionStatus
+    reason: Reason
+    message: str = ""
+
+
+def holds(type_: str, reason: Reason, message: str = "") -> Judgement:
+    """The condition is True."""
+    return Judgement(type_, ConditionStatus.TRUE, reason, message)
+
+
+def fails(type_: str, reason: Reason, message: str = "") -> Judgement:
+    """The condition is False."""
+    return Judgement(type_, ConditionStatus.FALSE, reason, message)
+
+
+def unknown(type_: str, reason: Reason, message: str = "") -> Judgement:
+    """Whether the condition holds is not known."""
+    return Judgement(type_, ConditionStatus.UNKNOWN, reason, message)
+
+
+def format_time(moment: datetime) -> str:
+    """A point in time as Kubernetes writes it: UTC, whole seconds."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def shorten(message: str, limit: int = MAX_MESSAGE) -> str:
+    """``message`` in at most ``limit`` characters."""
+    return message if len(message) <= limit else message[: limit - 1] + "…"
+
+
+def merge_conditions(
+    old: Sequence[Condition], new: Iterable[Judgement], *, generation: int, now: datetime
+) -> tuple[Condition, ...]:
+    """Lay ``new`` over ``old``: ``lastTransitionTime`` moves only where the status flips; others stay as they are."""
+    before = {condition.type: condition for condition in old}
+    merged = {
+        judgement.type: _merge_one(before.get(judgement.type), judgement, generation, format_time(now))
+        for judgement in new
+    }
+    kept = [merged.pop(condition.type, condition) for condition in old]
+    return (*kept, *merged.values())
+
+
+def _merge_one(old: Condition | None, new: Judgement, generation: int, now: str) -> Condition:
+    flipped = old is None or old.status is not new.status
+    return Condition(
+        type=new.type,
+        status=new.status,
+        reason=new.reason.value,
+        message=shorten(new.message),
+        last_transition_time=now if flipped or old is None else old.last_transition_time,
+        observed_generation=generation,
+    )
+
+
+def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
+    """The condition of this type."""
+    return next((condition for condition in conditions if condition.type == type_), None)
+
+
+def is_true(conditions: Iterable[Condition], type_: str) -> bool:
+    """Whether the condition of this type is there and True."""
+    found = find(conditions, type_)
+    return found is not None and found.status is ConditionStatus.TRUE
+
+
+@dataclass(frozen=True)
+class Transition:
+    """A change of status or reason that people should hear of."""
+
+    type: EventType
+    reason: Reason
+    message: str
+
+
+def find_transitions(old: Sequence[Condition], new: Sequence[Condition]) -> tuple[Transition, ...]:
+    """What changed from ``old`` to ``new`` in status or reason, each reason once."""
+    before = {condition.type: (condition.status, condition.reason) for condition in old}
+    changed = [c for c in new if before.get(c.type) != (c.status, c.reason) and _is_news(c, before.get(c.type))]
+    by_reason = {condition.reason: condition for condition in reversed(changed)}
+    return tuple(
+        Transition(_severity(condition), Reason(condition.reason), condition.message or Reason(condition.reason).doc)
+        for condition in reversed(by_reason.values())
+    )
+
+
+def _is_news(condition: Condition, before: tuple[ConditionStatus, str] | None) -> bool:
+    # A job's Complete and Failed repeat the reason of Progressing until one of them becomes True.
+    if condition.type in (COMPLETE, FAILED):
+        return condition.status is ConditionStatus.TRUE
+    if before is None and condition.type in (PROGRESSING, DEGRADED):
+        return condition.reason not in (Reason.IDLE, Reason.HEALTHY)
+    return True
+
+
+def _severity(condition: Condition) -> EventType:
+    reason = Reason(condition.reason)
+    bad = condition.status is _BAD.get(condition.type) and reason not in _ORDINARY
+    worrying = condition.type == PROGRESSING and reason in _WORRYING
+    return EventType.WARNING if bad or worrying else EventType.NORMAL

@@ -1,0 +1,22 @@
+"""Labels by which the operator finds the children of its resources.
+
+Manifests put them on, worlds read them off, reconcilers and the watch select by them. Names only.
+"""
+
+from __future__ import annotations
+
+DOMAIN = "skipstone.dev"
+MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
+MANAGED_BY = "skipstone-operator"
+OPERATION_LABEL = f"{DOMAIN}/operation"
+RUN_ID_LABEL = f"{DOMAIN}/run-id"
+OWNER_KIND_LABEL = f"{DOMAIN}/owner-kind"
+OWNER_UID_LABEL = f"{DOMAIN}/owner-uid"
+TABLE_UID_LABEL = f"{DOMAIN}/table-uid"
+WAREHOUSE_UID_LABEL = f"{DOMAIN}/warehouse-uid"
+ROLE_LABEL = "spark-role"
+APP_SELECTOR_LABEL = "spark-app-selector"
+DRIVER_ROLE = "driver"
+EXECUTOR_ROLE = "executor"
+DRIVER_CONTAINER = "spark-kubernetes-driver"
+FINALIZER = f"{DOMAIN}/reclaim"

@@ -1,0 +1,183 @@
+"""What a driver pod says about its run: facts read out of a Pod object.
+
+Reconcilers gather Pods, ``read_pod`` makes facts of them, ``verdicts`` judge them. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from skipstone_core.errors import ContractViolation
+from skipstone_core.ids import REPORT_ANNOTATION
+from skipstone_core.jobs import JobReport, RunOutcome
+from skipstone_core.reasons import Reason
+
+from skipstone_operator import labels
+from skipstone_operator.worlds.times import parse_time
+
+JsonObject = Mapping[str, Any]
+
+_IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
+_CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
+#: Reasons of a failed pod that tell of the cluster, not of the run.
+_DISRUPTED = frozenset(
+    {
+        "Evicted",
+        "NodeLost",
+        "Shutdown",
+        "NodeShutdown",
+        "Terminated",
+        "Preempting",
+        "UnexpectedAdmissionError",
+        "NodeAffinity",
+        "OutOfcpu",
+        "OutOfmemory",
+        "OutOfpods",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Why a pod has not started, and whether a deadline runs for it."""
+
+    reason: Reason
+    message: str
+    bounded: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class PodFacts:
+    """One driver or executor pod. ``exit_code`` is that of the driver container, None while it has not ended.
+
+    ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found.
+    """
+
+    name: str
+    namespace: str
+    uid: str
+    run_id: str
+    operation: str
+    owner_uid: str
+    created: datetime | None
+    started: datetime | None = None
+    ended: datetime | None = None
+    deleting: bool = False
+    terminal: bool = False
+    exit_code: int | None = None
+    end_reason: str = ""
+    disrupted: bool = False
+    deadline_passed: bool = False
+    waits: Wait | None = None
+    report: JobReport | None = None
+    states: JobReport | None = None
+    progress: str = ""
+    text: str = ""
+
+    @property
+    def live(self) -> bool:
+        """Whether the run may still be at work."""
+        return not self.terminal
+
+    @property
+    def attempt(self) -> int:
+        """The number at the end of the run's name."""
+        tail = self.run_id.rpartition("-")[2]
+        return int(tail) if tail.isdigit() else 0
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the driver container ended with exit code 0."""
+        return self.exit_code == 0
+
+
+def read_pod(pod: JsonObject) -> PodFacts:
+    """The facts of a Pod as the API server gave it."""
+    metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
+    found = metadata.get("labels") or {}
+    state = _driver_state(status)
+    ended = state.get("terminated") or {}
+    running = state.get("running") or ended
+    phase = status.get("phase", "Pending")
+    run_id = found.get(labels.RUN_ID_LABEL, "")
+    started = parse_time(running.get("startedAt"))
+    text = ended.get("message") or ""
+    spoken = _parse_report((metadata.get("annotations") or {}).get(REPORT_ANNOTATION), run_id)
+    final = spoken if spoken is not None and spoken.outcome is not RunOutcome.RUNNING else None
+    terminal = bool(ended) or phase in ("Succeeded", "Failed")
+    return PodFacts(
+        name=metadata.get("name", ""),
+        namespace=metadata.get("namespace", ""),
+        uid=metadata.get("uid", ""),
+        run_id=run_id,
+        operation=found.get(labels.OPERATION_LABEL, ""),
+        owner_uid=found.get(labels.OWNER_UID_LABEL, ""),
+        created=parse_time(metadata.get("creationTimestamp")),
+        started=started,
+        ended=parse_time(ended.get("finishedAt")),
+        deleting=bool(metadata.get("deletionTimestamp")),
+        terminal=terminal,
+        exit_code=ended.get("exitCode"),
+        end_reason=ended.get("reason") or status.get("reason") or "",
+        disrupted=_is_disrupted(status),
+        deadline_passed=status.get("reason") == "DeadlineExceeded",
+        waits=None if terminal or started else find_wait(status),
+        report=_parse_report(text, run_id) or final,
+        states=final,
+        progress=(spoken.progress or "") if spoken is not None and final is None else "",
+        text=text or status.get("message") or "",
+    )
+
+
+def _driver_state(status: JsonObject) -> Mapping[str, Any]:
+    for container in status.get("containerStatuses") or ():
+        if container.get("name") == labels.DRIVER_CONTAINER:
+            return container.get("state") or {}
+    return {}
+
+
+def _parse_report(text: str | None, run_id: str) -> JobReport | None:
+    # The termination message may hold log lines instead of a report, and any user may edit an annotation.
+    if not text or not text.startswith("{"):
+        return None
+    try:
+        report = JobReport.from_json(text)
+    except ContractViolation:
+        return None
+    return report if report.run_id == run_id else None
+
+
+def _is_disrupted(status: JsonObject) -> bool:
+    targeted = any(
+        c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ()
+    )
+    return targeted or status.get("reason") in _DISRUPTED
+
+
+def find_wait(status: JsonObject) -> Wait:
+    """What a pod that has not started waits for."""
+    waiting = _driver_state(status).get("waiting") or {}
+    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    if reason in _IMAGE:
+        return Wait(Reason.IMAGE_PULL_FAILED, message or f"the image cannot be pulled: {reason}")
+    if reason in _CONFIG:
+        return Wait(Reason.CONTAINER_CONFIG_ERROR, message or f"the container cannot be made: {reason}")
+    return _scheduling_wait({c.get("type"): c for c in status.get("conditions") or ()})
+
+
+def _scheduling_wait(conditions: Mapping[str, JsonObject]) -> Wait:
+    scheduled = conditions.get("PodScheduled") or {}
+    if scheduled.get("status") == "False":
+        message = scheduled.get("message", "no node can take the pod")
+        volume = "persistentvolume" in message.lower()
+        return Wait(Reason.VOLUME_UNAVAILABLE if volume else Reason.UNSCHEDULABLE, message)
+    mounted = conditions.get("PodReadyToStartContainers") or {}
+    if scheduled.get("status") == "True" and mounted.get("status") == "True":
+        # Volumes are mounted and the sandbox stands: only the pull of a large image is left, which may take its time.
+        return Wait(Reason.DRIVER_PENDING, "the image is being pulled", bounded=False)
+    if scheduled.get("status") == "True":
+        return Wait(Reason.DRIVER_PENDING, "the node is preparing the volumes of the driver pod")
+    return Wait(Reason.DRIVER_PENDING, "the driver pod waits for the scheduler")

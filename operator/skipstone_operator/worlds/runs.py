@@ -1,0 +1,175 @@
+"""One run of one owner as it stands, and the verdict on a run that ended.
+
+The launch protocol of reconcilers asks ``judge_run`` what to do next about ``status.currentRun``. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import assert_never
+
+from skipstone_core.jobs import EXIT_BAD_DATA, EXIT_BAD_SPEC, JobReport, RunOutcome
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.worlds.pods import PodFacts
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfFacts:
+    """One ConfigMap of a run."""
+
+    name: str
+    namespace: str
+    uid: str
+    run_id: str
+    owner_uid: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunWorld:
+    """``status.currentRun`` and the children that bear its name. ``executors``: those of this run still there."""
+
+    current: CurrentRun
+    owner_uid: str
+    pod: PodFacts | None = None
+    conf: ConfFacts | None = None
+    executors: tuple[PodFacts, ...] = ()
+
+
+class Ending(StrEnum):
+    """How a run ended, for the operator."""
+
+    SUCCEEDED = "Succeeded"
+    REFUSED = "Refused"
+    ABSENT = "Absent"
+    UNKNOWN = "Unknown"
+    LOST = "Lost"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The end of one run. ``report`` is None when the driver left none that can be read."""
+
+    ending: Ending
+    reason: Reason
+    message: str
+    report: JobReport | None = None
+
+
+@dataclass(frozen=True)
+class NotLaunched:
+    """The intent is written; the pod was never seen."""
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """A child bears the run's name and belongs to somebody else."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Live:
+    """The pod exists and has not ended. ``overdue`` names the wait whose deadline passed."""
+
+    pod: PodFacts
+    reason: Reason
+    message: str
+    overdue: bool = False
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The driver container ended, or the pod was seen before and is gone."""
+
+    verdict: Verdict
+    pod: PodFacts | None
+
+
+RunState = NotLaunched | Foreign | Live | Ended
+
+
+def judge_run(run: RunWorld, *, now: datetime, pending_deadline: float) -> RunState:
+    """How the current run stands."""
+    if (foreign := _find_foreign(run)) is not None:
+        return Foreign(foreign)
+    if run.pod is None:
+        return NotLaunched() if run.current.launch_time is None else Ended(judge_missing(run.current), None)
+    if run.pod.terminal:
+        return Ended(judge_pod(run.pod, run.current), run.pod)
+    return _judge_live(run.pod, now, pending_deadline)
+
+
+def _find_foreign(run: RunWorld) -> str | None:
+    if run.pod is not None and (run.pod.owner_uid != run.owner_uid or run.pod.run_id != run.current.id):
+        return f"Pod {run.pod.name}"
+    if run.conf is not None and (run.conf.owner_uid != run.owner_uid or run.conf.run_id != run.current.id):
+        return f"ConfigMap {run.conf.name}"
+    return None
+
+
+def _judge_live(pod: PodFacts, now: datetime, pending_deadline: float) -> Live:
+    if pod.waits is None:
+        return Live(pod, Reason.DRIVER_RUNNING, pod.progress or "the driver is at work")
+    waited = (now - pod.created).total_seconds() if pod.created else 0.0
+    return Live(pod, pod.waits.reason, pod.waits.message, overdue=pod.waits.bounded and waited >= pending_deadline)
+
+
+def judge_missing(current: CurrentRun) -> Verdict:
+    """The verdict on a pod that was there and is gone."""
+    return _without_report(current, Reason.DRIVER_LOST, f"pod of run {current.id} was deleted", lost=True)
+
+
+def judge_pod(pod: PodFacts, current: CurrentRun) -> Verdict:
+    """The verdict on a pod whose driver ended: its report counts; without one nothing is known."""
+    if pod.report is not None:
+        return judge_report(pod, pod.report, current)
+    return _judge_silent(pod, current)
+
+
+def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdict:
+    """What the report says, where it may be believed."""
+    said = Verdict(ending=Ending.UNKNOWN, reason=report.reason, message=report.message, report=report)
+    match report.outcome:
+        case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED:
+            return Verdict(ending=Ending.SUCCEEDED, reason=report.reason, message=report.message, report=report)
+        case RunOutcome.ABSENT:
+            return Verdict(ending=Ending.ABSENT, reason=report.reason, message=report.message, report=report)
+        case RunOutcome.FAILED if pod.exit_code in (EXIT_BAD_SPEC, EXIT_BAD_DATA):
+            return Verdict(ending=Ending.REFUSED, reason=report.reason, message=report.message, report=report)
+        case RunOutcome.RUNNING:
+            return _judge_silent(pod, current)
+        case RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN:
+            return said
+        case _:
+            assert_never(report.outcome)
+
+
+def _judge_silent(pod: PodFacts, current: CurrentRun) -> Verdict:
+    if pod.deadline_passed:
+        return _without_report(current, Reason.DEADLINE_EXCEEDED, "the driver pod ran into its deadline", lost=False)
+    if pod.deleting or pod.disrupted:
+        why = pod.text or pod.end_reason or "the pod was deleted"
+        return _without_report(current, Reason.DRIVER_LOST, f"driver pod {pod.name} was lost: {why}", lost=True)
+    if pod.end_reason == "OOMKilled":
+        message = "the driver was killed for want of memory: raise spec.spark.driver.memory of the Warehouse"
+        return _without_report(current, Reason.OUT_OF_MEMORY, message, lost=False)
+    last = pod.text.strip().splitlines()[-1:] or ["no message"]
+    message = f"the driver ended with exit code {pod.exit_code} and without a report; its last words: {last[0]}"
+    return _without_report(current, Reason.DRIVER_FAILED, message, lost=False)
+
+
+#: Stops that are nobody's fault: the attempt does not count.
+_UNCOUNTED = frozenset({Reason.SUSPENDED, Reason.DELETING, Reason.TABLE_NOT_FOUND})
+
+
+def _without_report(current: CurrentRun, reason: Reason, message: str, *, lost: bool) -> Verdict:
+    # Once we decided to stop a driver, how its pod went says nothing more: the reason of the stop does.
+    if current.stop_reason:
+        stop = Reason(current.stop_reason)
+        ending = Ending.LOST if stop in _UNCOUNTED else Ending.UNKNOWN
+        return Verdict(ending=ending, reason=stop, message=current.stop_message)
+    return Verdict(ending=Ending.LOST if lost else Ending.UNKNOWN, reason=reason, message=message)

@@ -1,0 +1,208 @@
+"""An object of ours both as the API gave it and as typed values, and the place its runs happen in.
+
+Gathered by reconcilers, judged by deciders. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from skipstone_core.errors import ContractViolation
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import READY, is_true
+from skipstone_operator.ports import Key, RunDefaults, Timing
+from skipstone_operator.resources.common import Metadata, ReclaimPolicy
+from skipstone_operator.resources.kinds import API_VERSION, Kind, Resource, parse_as
+from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec, SecondaryIndexStatus
+from skipstone_operator.resources.table import TableSpec, TableStatus
+from skipstone_operator.resources.warehouse import WarehouseSpec, WarehouseStatus
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import ConfFacts
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Subject(Generic[S, T]):
+    """One object: ``raw`` to write it back, ``resource`` to judge it."""
+
+    raw: Mapping[str, Any]
+    resource: Resource[S, T]
+
+    @property
+    def meta(self) -> Metadata:
+        """Its metadata."""
+        return self.resource.metadata
+
+    @property
+    def spec(self) -> S:
+        """Its typed spec."""
+        return self.resource.spec
+
+    @property
+    def status(self) -> T:
+        """Its typed status."""
+        return self.resource.status
+
+    @property
+    def kind(self) -> str:
+        """Its kind."""
+        return self.resource.kind
+
+    @property
+    def key(self) -> Key:
+        """The key under its own kind."""
+        return Key(self.kind, self.meta.namespace, self.meta.name)
+
+    @property
+    def deleting(self) -> bool:
+        """Whether its deletion was asked for."""
+        return self.meta.deletion_timestamp is not None
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """What orders objects: the older first, then by name."""
+        return (self.meta.creation_timestamp, self.meta.name)
+
+    @property
+    def reference(self) -> dict[str, str]:
+        """How Events refer to it."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": self.kind,
+            "namespace": self.meta.namespace,
+            "name": self.meta.name,
+            "uid": self.meta.uid,
+        }
+
+
+TableSubject = Subject[TableSpec, TableStatus]
+WarehouseSubject = Subject[WarehouseSpec, WarehouseStatus]
+IndexSubject = Subject[SecondaryIndexSpec, SecondaryIndexStatus]
+
+
+def read_subject(kind: Kind[S, T], raw: Mapping[str, Any]) -> Subject[S, T]:
+    """Parse ``raw``. A status that users made unreadable counts as empty: it is rebuilt from what is seen.
+
+    Raises ContractViolation for a spec that the CRD would not have let in.
+    """
+    try:
+        return Subject(raw, parse_as(kind, raw))
+    except ContractViolation:
+        return Subject(raw, parse_as(kind, {**raw, "status": {}}))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that stands in the way, in one sentence."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True)
+class ClaimFacts:
+    """A PersistentVolumeClaim: its access modes, as granted or else as asked for."""
+
+    name: str
+    access_modes: tuple[str, ...]
+
+    @property
+    def one_node(self) -> bool:
+        """Whether all pods must be on one node."""
+        return not {"ReadWriteMany"} & set(self.access_modes)
+
+    @property
+    def one_pod(self) -> bool:
+        """Whether only one pod may use the claim at a time."""
+        return self.access_modes == ("ReadWriteOncePod",)
+
+
+def read_claim(raw: Mapping[str, Any]) -> ClaimFacts:
+    """The facts of a PersistentVolumeClaim."""
+    granted = (raw.get("status") or {}).get("accessModes") or (raw.get("spec") or {}).get("accessModes") or ()
+    return ClaimFacts(raw["metadata"]["name"], tuple(granted))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """The same for every decision of one reconcile: the time, what the chart says, how long things may take."""
+
+    now: datetime
+    defaults: RunDefaults
+    timing: Timing = field(default_factory=Timing)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """Where the runs of a table happen: the table with its indexes, and its Warehouse with the claim."""
+
+    table: TableSubject | None = None
+    warehouse: WarehouseSubject | None = None
+    claim: ClaimFacts | None = None
+    indexes: tuple[IndexSubject, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Children:
+    """Driver pods and ConfigMaps of one owner."""
+
+    pods: tuple[PodFacts, ...] = ()
+    confs: tuple[ConfFacts, ...] = ()
+
+
+def read_conf(raw: Mapping[str, Any], run_label: str, owner_label: str) -> ConfFacts:
+    """The facts of a run's ConfigMap."""
+    metadata = raw["metadata"]
+    found = metadata.get("labels") or {}
+    return ConfFacts(
+        name=metadata["name"],
+        namespace=metadata.get("namespace", ""),
+        uid=metadata.get("uid", ""),
+        run_id=found.get(run_label, ""),
+        owner_uid=found.get(owner_label, ""),
+    )
+
+
+def warehouse_ready(warehouse: WarehouseSubject) -> bool:
+    """Whether runs may use the Warehouse: checked at its present generation, and staying."""
+    judged = warehouse.status.observed_generation == warehouse.meta.generation
+    return judged and is_true(warehouse.status.conditions, READY)
+
+
+def find_warehouse_finding(name: str, warehouse: WarehouseSubject | None) -> Finding | None:
+    """Why the Warehouse of this name cannot be used now."""
+    if warehouse is None:
+        return Finding(Reason.WAREHOUSE_NOT_FOUND, f"spec.warehouseRef: there is no Warehouse {name!r} here; create it")
+    if warehouse_ready(warehouse):
+        return None
+    return Finding(Reason.WAREHOUSE_NOT_READY, f"Warehouse {name!r} is not ready: see its conditions")
+
+
+def find_table_finding(name: str, table: TableSubject | None) -> Finding | None:
+    """Why the Table of this name cannot be used by jobs and indexes now."""
+    if table is None:
+        return Finding(Reason.TABLE_NOT_FOUND, f"spec.tableRef: there is no Table {name!r} here; create it")
+    if table.deleting:
+        return Finding(Reason.TABLE_NOT_FOUND, f"spec.tableRef: Table {name!r} is being deleted")
+    if table_ready(table):
+        return None
+    return Finding(Reason.TABLE_NOT_READY, f"Table {name!r} is not ready: see its conditions")
+
+
+def table_ready(table: TableSubject) -> bool:
+    """Whether the Table's present generation is what the catalog holds."""
+    condition = next((c for c in table.status.conditions if c.type == READY), None)
+    current = condition is not None and condition.observed_generation == table.meta.generation
+    return current and is_true(table.status.conditions, READY)
+
+
+def deletes_data(subject: TableSubject | IndexSubject) -> bool:
+    """Whether the data goes with the resource."""
+    return subject.spec.reclaim_policy is ReclaimPolicy.DELETE
+

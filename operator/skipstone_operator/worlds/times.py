@@ -1,0 +1,51 @@
+"""Points in time as Kubernetes writes them, and spans for people.
+
+Used by worlds and reconcilers. Reads no clock.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+
+def parse_time(text: str | None) -> datetime | None:
+    """The point in time that ``text`` names; None for no or unreadable text, which users may write into a status."""
+    if not text:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def seconds_since(text: str | None, now: datetime) -> float | None:
+    """Seconds from ``text`` to ``now``, or None when ``text`` names no time."""
+    moment = parse_time(text)
+    return None if moment is None else (now - moment).total_seconds()
+
+
+def seconds_until(text: str | None, now: datetime) -> float:
+    """Seconds from ``now`` to ``text``; 0 when it is past or names no time."""
+    moment = parse_time(text)
+    return 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
+
+
+def add_seconds(now: datetime, seconds: float) -> datetime:
+    """``now`` plus ``seconds``."""
+    return now + timedelta(seconds=seconds)
+
+
+def backoff(failures: int, *, base: float, cap: float) -> float:
+    """Seconds to wait after the ``failures``-th failure in a row: doubling from ``base`` up to ``cap``."""
+    return 0.0 if failures <= 0 else min(cap, base * 2.0 ** min(failures - 1, 30))
+
+
+def format_span(seconds: float) -> str:
+    """A span as people say it: ``42s``, ``1m12s``, ``2h05m``."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
