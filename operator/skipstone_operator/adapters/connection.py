@@ -1,0 +1,163 @@
+"""One connection to the API server: configuration, credentials, one request at a time.
+
+Used by the other adapters. Sends each request once: whoever asked decides whether to ask again, because a lost answer
+to a POST may have created something.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from kubernetes.aio import config
+from kubernetes.aio.client import ApiClient, Configuration
+from skipstone_core.errors import SkipstoneError
+
+REQUEST_SECONDS = 30.0
+CONNECTIONS = 32
+USER_AGENT = "skipstone-operator"
+SERVICE_ACCOUNT_TOKEN = Path("/var/run/secrets/kubernetes.io/serviceaccount/token")
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+
+
+class ApiFault(ConnectionError):
+    """The API server did not answer as it should: network, timeout, 401, 429, 5xx. Trying again later may help."""
+
+
+class NoCluster(SkipstoneError):
+    """There is no configuration for an API server."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer of the API server: HTTP status and JSON body (an empty object when there was none)."""
+
+    status: int
+    body: dict[str, Any]
+
+    @property
+    def ok(self) -> bool:
+        """Whether the request was carried out."""
+        return 200 <= self.status < 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """How to reach the API server, for clients other than ours. ``token`` is without its scheme."""
+
+    server: str
+    ca_path: str | None
+    insecure: bool
+    token: str | None
+    certificate_path: str | None
+    key_path: str | None
+
+
+@dataclass
+class Connection:
+    """Requests to one API server. Made by ``connect``; ``close`` when done."""
+
+    client: ApiClient
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: Mapping[str, Any] | None = None,
+        content_type: str = JSON,
+    ) -> Answer:
+        """Send one request and read its answer. Raises ApiFault, after at most 30 seconds."""
+        try:
+            async with asyncio.timeout(REQUEST_SECONDS):
+                answer = await self._send(method, path, query=query, body=body, content_type=content_type)
+        except (aiohttp.ClientError, OSError) as error:
+            raise ApiFault(f"{method} {path}: {error or type(error).__name__}") from error
+        if answer.status == 401:
+            await _configure(self.client.configuration)
+        if answer.status in (401, 429) or answer.status >= 500:
+            raise ApiFault(f"{method} {path}: {answer.status} {answer.body.get('message', '')}".rstrip())
+        return answer
+
+    async def _send(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None,
+        body: Mapping[str, Any] | None,
+        content_type: str,
+    ) -> Answer:
+        url, headers = await self._prepared(method, path, query, content_type)
+        response = await self.client.rest_client.request(
+            method, url, headers=headers, body=body, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+        )
+        return Answer(response.status, _as_object(await response.read()))
+
+    async def _prepared(
+        self, method: str, path: str, query: Mapping[str, str] | None, content_type: str
+    ) -> tuple[str, dict[str, str]]:
+        pairs: Sequence[tuple[str, str]] = list((query or {}).items())
+        prepared = await self.client.param_serialize(
+            method,
+            path,
+            query_params=pairs,
+            header_params={"Accept": JSON, "Content-Type": content_type},
+            auth_settings=["BearerToken"],
+        )
+        return prepared[1], prepared[2]
+
+    async def credentials(self) -> Credentials:
+        """The configuration as it is now; reads a rotated token anew."""
+        configuration = self.client.configuration
+        key = await configuration.get_api_key_with_prefix("BearerToken")
+        return Credentials(
+            server=configuration.host,
+            ca_path=configuration.ssl_ca_cert,
+            insecure=not configuration.verify_ssl,
+            token=key.partition(" ")[2].strip() if key else None,
+            certificate_path=configuration.cert_file,
+            key_path=configuration.key_file,
+        )
+
+    async def close(self) -> None:
+        """Close the sockets."""
+        await self.client.close()
+
+
+async def connect() -> Connection:
+    """A connection by $KUBECONFIG, by the pod's service account, or by ~/.kube/config. Raises NoCluster."""
+    configuration = Configuration()
+    configuration.connection_pool_maxsize = CONNECTIONS
+    await _configure(configuration)
+    client = ApiClient(configuration)
+    client.user_agent = USER_AGENT
+    return Connection(client)
+
+
+async def _configure(configuration: Configuration) -> None:
+    try:
+        if SERVICE_ACCOUNT_TOKEN.is_file() and not os.environ.get("KUBECONFIG"):
+            config.load_incluster_config(client_configuration=configuration)
+        else:
+            await config.load_kube_config(
+                config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration, persist_config=False
+            )
+    except (config.ConfigException, TypeError, OSError) as error:
+        raise NoCluster(f"no API server is configured: set KUBECONFIG or run in a pod ({error})") from error
+
+
+def _as_object(data: bytes) -> dict[str, Any]:
+    try:
+        found = json.loads(data or b"{}")
+    except ValueError:
+        return {"message": data[:1024].decode(errors="replace")}
+    return found if isinstance(found, dict) else {"message": str(found)[:1024]}

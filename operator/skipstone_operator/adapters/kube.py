@@ -1,0 +1,178 @@
+"""The API server as reconcilers see it: implements ``ports.KubeApi``.
+
+A verdict of the API server (exists, conflict, gone, refused) is a value; everything else is ApiFault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from skipstone_core.errors import SkipstoneError
+
+from skipstone_operator.adapters.connection import Answer, ApiFault, Connection
+from skipstone_operator.ports import (
+    Conflict,
+    CreateAnswer,
+    Created,
+    DeleteAnswer,
+    Deleted,
+    Exists,
+    Gone,
+    JsonObject,
+    Refused,
+    UpdateAnswer,
+    Updated,
+)
+from skipstone_operator.resources.kinds import API_VERSION, KINDS
+
+PAGE = 500
+MAX_MESSAGE = 2048
+#: apiVersion and plural of every kind that the operator touches.
+RESOURCES: Mapping[str, tuple[str, str]] = {
+    **{kind.name: (API_VERSION, kind.plural) for kind in KINDS.values()},
+    "Pod": ("v1", "pods"),
+    "ConfigMap": ("v1", "configmaps"),
+    "PersistentVolumeClaim": ("v1", "persistentvolumeclaims"),
+    "Lease": ("coordination.k8s.io/v1", "leases"),
+    "Event": ("events.k8s.io/v1", "events"),
+}
+
+
+class Unprepared(SkipstoneError):
+    """The cluster lacks what the operator needs; the text says what to do."""
+
+
+def path_of(kind: str, namespace: str, name: str = "", subresource: str = "") -> str:
+    """The path of a collection, of an object or of its subresource."""
+    api_version, plural = RESOURCES[kind]
+    root = "api" if "/" not in api_version else "apis"
+    return "/".join(filter(None, (f"/{root}/{api_version}/namespaces/{namespace}/{plural}", name, subresource)))
+
+
+@dataclass(frozen=True)
+class KubeClient:
+    """Implements ``ports.KubeApi`` on one connection."""
+
+    connection: Connection
+
+    async def get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
+        """The object as it is now, or None. Raises ApiFault."""
+        answer = await self.connection.request("GET", path_of(kind, namespace, name))
+        return None if answer.status == 404 else _read(answer, f"GET {kind} {namespace}/{name}")
+
+    async def list(
+        self,
+        kind: str,
+        namespace: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> tuple[JsonObject, ...]:
+        """All objects with these labels and fields, read from etcd in pages. Raises ApiFault."""
+        query = {"limit": str(PAGE)}
+        if labels:
+            query["labelSelector"] = _selector(labels)
+        if fields:
+            query["fieldSelector"] = _selector(fields)
+        found: list[JsonObject] = []
+        while True:
+            answer = await self.connection.request("GET", path_of(kind, namespace), query=query)
+            page = _read(answer, f"LIST {kind} {namespace}")
+            found.extend(_items(kind, page))
+            if not (more := page.get("metadata", {}).get("continue")):
+                return tuple(found)
+            query["continue"] = more
+
+    async def create(self, obj: JsonObject) -> CreateAnswer:
+        """POST once. Raises ApiFault; the object may then exist or not."""
+        kind, metadata = obj["kind"], obj["metadata"]
+        answer = await self.connection.request("POST", path_of(kind, metadata["namespace"]), body=obj)
+        if answer.ok:
+            return Created(answer.body)
+        if answer.status == 409 and answer.body.get("reason") == "AlreadyExists":
+            return Exists()
+        if answer.status == 409:
+            raise ApiFault(f"POST {kind} {metadata['namespace']}/{metadata['name']}: {answer.body.get('message')}")
+        return _refused(answer)
+
+    async def replace(self, obj: JsonObject) -> UpdateAnswer:
+        """PUT the object with the resourceVersion in it. Raises ApiFault."""
+        return await self._put(obj, "")
+
+    async def replace_status(self, obj: JsonObject) -> UpdateAnswer:
+        """PUT the object's status with the resourceVersion in it. Raises ApiFault."""
+        return await self._put(obj, "status")
+
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str) -> DeleteAnswer:
+        """DELETE in the background, only the object with this uid. Raises ApiFault."""
+        options = {
+            "apiVersion": "v1",
+            "kind": "DeleteOptions",
+            "preconditions": {"uid": uid},
+            "propagationPolicy": "Background",
+        }
+        answer = await self.connection.request("DELETE", path_of(kind, namespace, name), body=options)
+        if answer.ok:
+            return Deleted()
+        return _write_verdict(answer)
+
+    async def _put(self, obj: JsonObject, subresource: str) -> UpdateAnswer:
+        metadata = obj["metadata"]
+        path = path_of(obj["kind"], metadata["namespace"], metadata["name"], subresource)
+        answer = await self.connection.request("PUT", path, body=obj)
+        return Updated(answer.body) if answer.ok else _write_verdict(answer)
+
+    async def check_resources(self) -> None:
+        """Raise Unprepared when a kind of ours is not served: the watch would wait for it in silence."""
+        answer = await self.connection.request("GET", f"/apis/{API_VERSION}")
+        served = {resource.get("name") for resource in answer.body.get("resources", ())}
+        missing = sorted(kind.plural for kind in KINDS.values() if kind.plural not in served)
+        if missing:
+            raise Unprepared(
+                f"the API server does not serve {', '.join(missing)} of {API_VERSION}: apply the CRDs first "
+                "(kubectl apply --server-side -f crds/)"
+            )
+
+    async def check_access(self, namespace: str) -> None:
+        """Raise Unprepared when the operator may not list its own kinds in ``namespace``."""
+        for kind in KINDS.values():
+            answer = await self.connection.request("GET", path_of(kind.name, namespace), query={"limit": "1"})
+            if answer.status == 403:
+                raise Unprepared(
+                    f"namespace {namespace}: the operator may not list {kind.plural}; add the namespace to the "
+                    f"chart's list of watched namespaces, or bind its Role there ({answer.body.get('message', '')})"
+                )
+            _read(answer, f"LIST {kind.name} {namespace}")
+
+
+def _read(answer: Answer, what: str) -> JsonObject:
+    if not answer.ok:
+        raise ApiFault(f"{what}: {answer.status} {answer.body.get('message', '')}".rstrip())
+    return answer.body
+
+
+def _items(kind: str, page: JsonObject) -> Iterator[JsonObject]:
+    # Items of a list carry neither apiVersion nor kind; with them they look as a GET shows them.
+    for item in page.get("items", ()):
+        yield {"apiVersion": RESOURCES[kind][0], "kind": kind, **item}
+
+
+def _selector(pairs: Mapping[str, str]) -> str:
+    return ",".join(f"{key}={value}" for key, value in pairs.items())
+
+
+def _write_verdict(answer: Answer) -> Conflict | Gone | Refused:
+    if answer.status == 409:
+        return Conflict()
+    return Gone() if answer.status == 404 else _refused(answer)
+
+
+def _refused(answer: Answer) -> Refused:
+    causes = answer.body.get("details", {}).get("causes") or ()
+    return Refused(
+        status=answer.status,
+        reason=str(answer.body.get("reason", "")),
+        message=str(answer.body.get("message", ""))[:MAX_MESSAGE],
+        causes=tuple(str(cause.get("reason", "")) for cause in causes),
+    )

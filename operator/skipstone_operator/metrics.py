@@ -1,0 +1,140 @@
+"""Prometheus metrics: queue, reconciles, runs, index lag, launch latency.
+
+Implements the meters that runtime and reconcilers call; served on /metrics by ``__main__``.
+Every series of a bounded label set exists from the start at zero, so rates are right from the first scrape.
+"""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from skipstone_core.jobs import RunKind
+from skipstone_core.reasons import Reason
+
+PREFIX = "skipstone"
+LAUNCH_PHASES = ("submit", "schedule", "run")
+RECONCILE_RESULTS = ("done", "failed")
+#: Why a run can end; runs by other reasons appear when they happen.
+RUN_REASONS = (
+    Reason.COMMITTED,
+    Reason.ALREADY_COMMITTED,
+    Reason.INVALID_SPEC,
+    Reason.SOURCE_ALREADY_APPLIED,
+    Reason.SOURCE_NOT_FOUND,
+    Reason.SOURCE_UNREADABLE,
+    Reason.BAD_RECORDS,
+    Reason.CONFLICTED,
+    Reason.DRIVER_FAILED,
+    Reason.DRIVER_LOST,
+    Reason.OUT_OF_MEMORY,
+    Reason.OUTCOME_UNKNOWN,
+    Reason.ABORTED,
+)
+SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+LONG = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
+
+
+class Metrics:
+    """All meters of the operator on one registry. Methods neither fail nor block."""
+
+    def __init__(self, kinds: tuple[str, ...], registry: CollectorRegistry | None = None) -> None:
+        """``kinds`` are the kinds of reconcile keys, for series that exist from the start."""
+        self.registry = registry or CollectorRegistry()
+        self._queue_metrics()
+        self._run_metrics()
+        self._set_to_zero(kinds)
+
+    def _queue_metrics(self) -> None:
+        self._depth = Gauge(
+            f"{PREFIX}_queue_depth", "Keys that are ready and wait for a worker.", registry=self.registry
+        )
+        self._latency = Histogram(
+            f"{PREFIX}_queue_latency_seconds",
+            "Time a key was ready before a worker took it.",
+            buckets=SHORT,
+            registry=self.registry,
+        )
+        self._reconcile = Histogram(
+            f"{PREFIX}_reconcile_seconds",
+            "Duration of one reconcile.",
+            ("kind", "result"),
+            buckets=SHORT,
+            registry=self.registry,
+        )
+        self._stale = Gauge(
+            f"{PREFIX}_watch_stale_objects",
+            "Objects whose last change the watch had not delivered in time, in the last resync.",
+            registry=self.registry,
+        )
+
+    def _run_metrics(self) -> None:
+        self._runs = Counter(
+            f"{PREFIX}_runs_total", "Runs that ended, by kind and reason.", ("kind", "reason"), registry=self.registry
+        )
+        self._run_seconds = Histogram(
+            f"{PREFIX}_run_seconds",
+            "Time from a run's intent to its end.",
+            ("kind",),
+            buckets=LONG,
+            registry=self.registry,
+        )
+        self._launch = Histogram(
+            f"{PREFIX}_launch_latency_seconds",
+            "Time of a run by phase: submit (intent to pod), schedule (pod to started), run (started to ended).",
+            ("phase",),
+            buckets=LONG,
+            registry=self.registry,
+        )
+        self._lag = Gauge(
+            f"{PREFIX}_index_lag_segments",
+            "Segments that an index misses.",
+            ("namespace", "index"),
+            registry=self.registry,
+        )
+
+    def _set_to_zero(self, kinds: tuple[str, ...]) -> None:
+        for kind in RunKind:
+            self._run_seconds.labels(kind.value)
+            for reason in RUN_REASONS:
+                self._runs.labels(kind.value, reason.value)
+        for phase in LAUNCH_PHASES:
+            self._launch.labels(phase)
+        for name in kinds:
+            for result in RECONCILE_RESULTS:
+                self._reconcile.labels(name, result)
+
+    def queue_depth(self, keys: int) -> None:
+        """Keys that are ready and wait for a worker."""
+        self._depth.set(keys)
+
+    def queue_latency(self, seconds: float) -> None:
+        """How long one key was ready before a worker took it."""
+        self._latency.observe(seconds)
+
+    def reconcile_time(self, kind: str, result: str, seconds: float) -> None:
+        """One reconcile ended; ``result`` is ``done`` or ``failed``."""
+        self._reconcile.labels(kind, result).observe(seconds)
+
+    def watch_stale(self, objects: int) -> None:
+        """Objects whose last change the watch had not delivered in time."""
+        self._stale.set(objects)
+
+    def run_finished(self, kind: RunKind, reason: Reason, *, seconds: float) -> None:
+        """One run ended with ``reason``, ``seconds`` after its intent was written."""
+        self._runs.labels(kind.value, reason.value).inc()
+        self._run_seconds.labels(kind.value).observe(seconds)
+
+    def launch_latency(self, phase: str, seconds: float) -> None:
+        """``phase`` is ``submit``, ``schedule`` or ``run``."""
+        self._launch.labels(phase).observe(seconds)
+
+    def index_lag(self, namespace: str, name: str, segments: int) -> None:
+        """How many segments the index misses now."""
+        self._lag.labels(namespace, name).set(segments)
+
+    def index_gone(self, namespace: str, name: str) -> None:
+        """The index was deleted: its series ends."""
+        self._lag.remove_by_labels({"namespace": namespace, "index": name})
+
+    def serve(self, port: int, address: str = "0.0.0.0") -> None:
+        """Serve /metrics from a thread of its own until the process ends. Raises OSError when the port is taken."""
+        start_http_server(port, addr=address, registry=self.registry)
