@@ -6,9 +6,12 @@ Must not know catalogs or files: only states, records and the rule of which reco
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from skipstone_core.errors import ContractViolation
+from skipstone_core.ids import TXN_PROPERTY_PREFIX
 from skipstone_core.reasons import Reason
 
 MAX_RECORD_BYTES = 512
@@ -21,7 +24,8 @@ class TxnRecord:
     """What a table remembers of one transaction, enough to rebuild the report of its run.
 
     ``time_ms``: milliseconds since 1970 of the commit. ``snapshot_id``: of the commit. ``counts``: as in JobReport.
-    ``source_digest``: identity of the applied source, None when the run had none.
+    ``source_digest``: identity of the applied source, None when the run had none. ``is_empty``: nothing changed.
+    ``is_aborted``: the transaction is fenced off and never committed.
     """
 
     time_ms: int
@@ -29,6 +33,8 @@ class TxnRecord:
     counts: Mapping[str, int] = field(default_factory=dict)
     rejected_path: str | None = None
     source_digest: str | None = None
+    is_empty: bool = False
+    is_aborted: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,3 +98,59 @@ class Aborted:
 
 
 TxnState = Absent | Present | RolledBack | Aborted
+
+
+def txn_property(txn: str) -> str:
+    """The table property that remembers ``txn``."""
+    return TXN_PROPERTY_PREFIX + txn
+
+
+def encode_record(record: TxnRecord) -> str:
+    """Compact JSON of at most 512 bytes; what is too long to keep gives way: zero counts, then the rejected path."""
+    short = replace(record, counts={name: value for name, value in record.counts.items() if value})
+    for candidate in (record, short, replace(short, rejected_path=None)):
+        text = json.dumps(_short_keys(candidate), separators=(",", ":"), ensure_ascii=False)
+        if len(text.encode()) <= MAX_RECORD_BYTES:
+            return text
+    raise ContractViolation(f"a transaction record is longer than {MAX_RECORD_BYTES} bytes: {text}")
+
+
+def decode_record(text: str) -> TxnRecord:
+    """Read what ``encode_record`` wrote. Raises ContractViolation when it is something else."""
+    try:
+        raw = json.loads(text)
+        return TxnRecord(
+            time_ms=int(raw["t"]),
+            snapshot_id=int(raw.get("s", 0)),
+            counts={str(name): int(value) for name, value in raw.get("c", {}).items()},
+            rejected_path=raw.get("r"),
+            source_digest=raw.get("d"),
+            is_empty=bool(raw.get("e")),
+            is_aborted=bool(raw.get("a")),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ContractViolation(f"a transaction record cannot be read: {error}") from error
+
+
+def plan_forgetting(records: Mapping[str, TxnRecord], now_ms: int) -> tuple[str, ...] | None:
+    """Which properties to drop so that one more record fits; None when all that are in the way are too young."""
+    surplus = len(records) + 1 - MAX_RECORDS
+    if surplus <= 0:
+        return ()
+    oldest = sorted(records, key=lambda name: (records[name].time_ms, name))[:surplus]
+    if any(now_ms - records[name].time_ms < YOUNG_MS for name in oldest):
+        return None
+    return tuple(oldest)
+
+
+def _short_keys(record: TxnRecord) -> dict[str, object]:
+    values: dict[str, object] = {
+        "t": record.time_ms,
+        "s": str(record.snapshot_id) if record.snapshot_id else None,
+        "c": dict(record.counts) or None,
+        "r": record.rejected_path,
+        "d": record.source_digest,
+        "e": 1 if record.is_empty else None,
+        "a": 1 if record.is_aborted else None,
+    }
+    return {key: value for key, value in values.items() if value is not None}

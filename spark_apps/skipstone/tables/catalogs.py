@@ -6,9 +6,41 @@ Must not create or change tables.
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import (
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
 from pyiceberg.table import Table
-from skipstone_core.jobs import TableRef, WarehouseRef
+from requests import RequestException
+from skipstone_core.errors import BadSpec, DependencyUnavailable
+from skipstone_core.jobs import CatalogRef, CatalogType, TableRef, WarehouseRef
+from skipstone_core.reasons import Reason
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
+PASSWORD_VARIABLE = "SKIPSTONE_CATALOG_PASSWORD"
+CREDENTIAL_VARIABLE = "SKIPSTONE_CATALOG_CREDENTIAL"
+TOKEN_VARIABLE = "SKIPSTONE_CATALOG_TOKEN"
+SQLITE_FILE = "catalog.db"
+#: How long a writer waits for SQLite's lock before it gives up.
+SQLITE_BUSY_SECONDS = "60"
+CONNECT_SECONDS = "10"
+#: The format version that loads and merges write.
+WRITABLE_FORMAT = 2
+_URI_FIELD = "spec.catalog.uri"
 
 
 def open_catalog(warehouse: WarehouseRef) -> Catalog:
@@ -17,7 +49,11 @@ def open_catalog(warehouse: WarehouseRef) -> Catalog:
     Raises BadSpec for a uri or property that cannot work, DependencyUnavailable (CATALOG_UNAVAILABLE) when the
     catalog does not answer.
     """
-    raise NotImplementedError(warehouse)
+    reference = warehouse.catalog
+    with catalog_answers(reference.name):
+        if reference.type is CatalogType.REST:
+            return _open_rest(reference, os.environ)
+        return _open_sql(warehouse, os.environ)
 
 
 def load_table(catalog: Catalog, ref: TableRef) -> Table:
@@ -26,9 +62,108 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
     Raises BadSpec with TABLE_MISSING when the catalog has no such table, TABLE_REPLACED when its UUID is not
     ``ref.table_uuid``; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer.
     """
-    raise NotImplementedError(catalog, ref)
+    name = f"{ref.namespace}.{ref.name}"
+    with catalog_answers(catalog.name):
+        try:
+            table = catalog.load_table(ref.identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            raise BadSpec(Reason.TABLE_MISSING, f"The catalog {catalog.name!r} holds no table {name}.") from None
+        except FileNotFoundError as error:
+            message = f"The catalog {catalog.name!r} names a metadata file of {name} that is gone: {error}."
+            raise BadSpec(Reason.TABLE_MISSING, message) from error
+    if ref.table_uuid and str(table.metadata.table_uuid) != ref.table_uuid:
+        raise BadSpec(
+            Reason.TABLE_REPLACED,
+            f"{name} is another table now (UUID {table.metadata.table_uuid}, expected {ref.table_uuid}); "
+            f"restore the old one or delete and re-create the Table resource.",
+        )
+    return table
 
 
 def require_writable(table: Table) -> None:
     """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless loads and merges can write this table (format version 2)."""
-    raise NotImplementedError(table)
+    version = table.metadata.format_version
+    if version != WRITABLE_FORMAT:
+        raise BadSpec(
+            Reason.FORMAT_VERSION_UNSUPPORTED,
+            f"{'.'.join(table.name())} has Iceberg format version {version}; loads and merges write version "
+            f"{WRITABLE_FORMAT} only.",
+        )
+
+
+@contextmanager
+def catalog_answers(name: str) -> Iterator[None]:
+    """Turn what catalogs raise when they are away or refuse us into DependencyUnavailable."""
+    try:
+        yield
+    except (UnauthorizedError, ForbiddenError, OAuthError) as error:
+        message = f"The catalog {name!r} refused the credentials of spec.credentialsSecretRef: {_first_line(error)}"
+        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
+    except (SQLAlchemyError, RESTError, RequestException, OSError) as error:
+        message = f"The catalog {name!r} did not answer: {_first_line(error)}"
+        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
+
+
+def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
+    """Where a table that we create lives: under the root, by namespace and name."""
+    return f"file://{warehouse.root}/{ref.namespace}/{ref.name}"
+
+
+def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catalog:
+    url = sql_url(warehouse, environment)
+    return SqlCatalog(
+        warehouse.catalog.name,
+        **dict(warehouse.catalog.properties),
+        uri=url.render_as_string(hide_password=False),
+        warehouse=f"file://{warehouse.root}",
+        pool_pre_ping="true",
+    )
+
+
+def _open_rest(reference: CatalogRef, environment: Mapping[str, str]) -> Catalog:
+    if not reference.uri.startswith(("http://", "https://")):
+        raise BadSpec(Reason.INVALID_SPEC, "a Rest catalog needs an http or https address.", field=_URI_FIELD)
+    secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
+    given = {key: value for key, value in secrets.items() if value}
+    return RestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
+
+
+def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
+    """The SQLAlchemy URL of an Sql catalog, with credentials from ``environment``.
+
+    Raises BadSpec (INVALID_SPEC, PATH_OUTSIDE_WAREHOUSE).
+    """
+    text = warehouse.catalog.uri or f"sqlite:///{warehouse.root}/{SQLITE_FILE}"
+    try:
+        url = make_url(text)
+        backend = url.get_dialect().name
+    except (ArgumentError, NoSuchModuleError):
+        raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no SQLAlchemy URL.", field=_URI_FIELD) from None
+    if url.password:
+        raise BadSpec(
+            Reason.INVALID_SPEC, f"put the password into the Secret as {PASSWORD_VARIABLE}.", field=_URI_FIELD
+        )
+    if backend == "sqlite":
+        return _sqlite_url(url, Path(warehouse.root))
+    if backend == "postgresql":
+        return _postgres_url(url, environment)
+    raise BadSpec(Reason.INVALID_SPEC, f"{backend} is not supported; use sqlite or postgresql.", field=_URI_FIELD)
+
+
+def _sqlite_url(url: URL, root: Path) -> URL:
+    if not url.database or url.database == ":memory:":
+        raise BadSpec(Reason.INVALID_SPEC, "an SQLite catalog needs a file below the root.", field=_URI_FIELD)
+    if not Path(url.database).resolve().is_relative_to(root.resolve()):
+        message = f"the SQLite file {url.database} is not below the Warehouse's root {root}."
+        raise BadSpec(Reason.PATH_OUTSIDE_WAREHOUSE, message, field=_URI_FIELD)
+    return url.update_query_dict({"timeout": SQLITE_BUSY_SECONDS})
+
+
+def _postgres_url(url: URL, environment: Mapping[str, str]) -> URL:
+    user = environment.get(USER_VARIABLE) or url.username
+    with_login = url.set(username=user, password=environment.get(PASSWORD_VARIABLE) or None)
+    return with_login.update_query_dict({"connect_timeout": CONNECT_SECONDS})
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

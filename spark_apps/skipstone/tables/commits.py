@@ -1,89 +1,165 @@
 """One atomic table change, committed at most once per transaction id.
 
-Called by every run that writes. Owns the loop: look for the transaction, validate, swap, read back.
-Must not retry blindly and must not delete files: who planned the change discards its files, on Conflicted only.
+Called by every run that writes. Decides on each fresh head: is the transaction there, is the plan still right?
+Must not delete data files: who planned the change discards its files, on Conflicted only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from skipstone_core.commits import Outcome, TxnRecord, TxnState
+from skipstone_core.commits import (
+    Aborted,
+    Absent,
+    AlreadyCommitted,
+    Committed,
+    Conflicted,
+    Outcome,
+    Present,
+    RolledBack,
+    TxnRecord,
+    TxnState,
+    Unknown,
+    encode_record,
+    plan_forgetting,
+    txn_property,
+)
+from skipstone_core.errors import BadSpec
+from skipstone_core.ids import PARTIAL_PROPERTY, TXN_SUMMARY, aborted_txn
 from skipstone_core.jobs import TableRef
-from skipstone_core.snapshots import Pinned
+from skipstone_core.reasons import Reason
 
-#: Given the head's table and the data files added since the plan: a sentence when the plan is void, else None.
-Guard = Callable[[Table, tuple[DataFile, ...]], str | None]
+from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable
+from skipstone.tables.changes import Guard, TableCommit
+from skipstone.tables.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Staged, stage, swap_until_known
+from skipstone.tables.txns import find_digest, find_txn, is_ancestor, txn_records
+from skipstone.tables.validation import find_conflict
 
-
-@dataclass(frozen=True, kw_only=True)
-class TableCommit:
-    """A change planned on ``pinned``: add and remove data files, set properties, remember ``txn``.
-
-    ``txn`` empty: nothing is remembered and nothing is fenced (index commits, idempotent by coverage).
-    ``record`` goes into the property of the transaction; its time and snapshot id are filled in by the commit.
-    ``guard`` None: data added by others since the plan never voids it (appends).
-    """
-
-    pinned: Pinned
-    added: tuple[DataFile, ...] = ()
-    removed: tuple[DataFile, ...] = ()
-    txn: str = ""
-    record: TxnRecord | None = None
-    summary: Mapping[str, str] = field(default_factory=dict)
-    properties: Mapping[str, str] = field(default_factory=dict)
-    guard: Guard | None = None
+__all__ = [
+    "CommitHooks",
+    "CommitPorts",
+    "Guard",
+    "NoHooks",
+    "TableCommit",
+    "abort_txn",
+    "commit_table",
+    "discard_files",
+    "find_digest",
+    "find_txn",
+]
 
 
-class CommitHooks(Protocol):
-    """Where tests hold or break a commit; production uses the one that does nothing."""
-
-    def before_swap(self, table: Table) -> None:
-        """Called when the change is validated, before the catalog is asked to swap."""
-
-    def after_swap(self, table: Table) -> None:
-        """Called after the catalog swapped, before the answer is believed."""
-
-
-class NoHooks:
-    """Does nothing."""
-
-    def before_swap(self, table: Table) -> None:
-        """Do nothing."""
-
-    def after_swap(self, table: Table) -> None:
-        """Do nothing."""
-
-
-def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, hooks: CommitHooks | None = None) -> Outcome:
+def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: CommitPorts | None = None) -> Outcome:
     """Commit ``change`` to the table ``ref``; races come back as values.
 
-    Conflicted carries CONFLICTED (plan again), ROLLED_BACK, ABORTED, TABLE_REPLACED, TABLE_MISSING or
-    TRANSACTION_LOG_FULL (do not). Raises nothing for what a catalog does; bugs only.
+    Conflicted carries CONFLICTED (plan again), or what planning again cannot mend: ROLLED_BACK, ABORTED,
+    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, TRANSACTION_LOG_FULL.
+    Raises DependencyUnavailable when the catalog does not answer before anything was sent, OSError when the storage
+    cannot take manifests.
     """
-    raise NotImplementedError(catalog, ref, change, hooks)
+    used = ports or CommitPorts()
+    return swap_until_known(catalog, ref, lambda table, tried: _prepare(table, tried, change, used), used)
 
 
-def find_txn(table: Table, txn: str) -> TxnState:
-    """What ``table`` (freshly loaded) knows of ``txn``."""
-    raise NotImplementedError(table, txn)
+def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | None = None) -> TxnState | None:
+    """Fence ``txn`` off by an empty snapshot unless the table knows it; the state found or made.
 
-
-def find_digest(table: Table, digest: str) -> str | None:
-    """The transaction id that applied a source of this digest and was not rolled back, or None."""
-    raise NotImplementedError(table, digest)
-
-
-def abort_txn(catalog: Catalog, ref: TableRef, txn: str, hooks: CommitHooks | None = None) -> TxnState | None:
-    """Fence ``txn`` off by an empty snapshot unless it is there; the state found or made, None when not known."""
-    raise NotImplementedError(catalog, ref, txn, hooks)
+    None when that is not known. A table of a format that we never write needs no fence. Raises as commit_table does.
+    """
+    used = ports or CommitPorts()
+    table = load_table(catalog, ref)
+    if table.metadata.format_version > WRITABLE_FORMAT and isinstance(find_txn(table, txn), Absent):
+        return Aborted(0)
+    outcome = swap_until_known(catalog, ref, lambda head, tried: _prepare_abort(head, tried, txn, used), used)
+    if isinstance(outcome, Unknown):
+        return None
+    state = find_txn(load_table(catalog, ref), txn)
+    return None if isinstance(state, Absent) else state
 
 
 def discard_files(table: Table, added: tuple[DataFile, ...]) -> None:
     """Delete files that a Conflicted change wrote. Never call it for any other outcome."""
-    raise NotImplementedError(table, added)
+    for file in added:
+        table.io.delete(file.file_path)
+
+
+def _prepare(table: Table, tried: frozenset[int], change: TableCommit, ports: CommitPorts) -> Outcome | Staged:
+    return _settled(table, tried, change) or _refused(table, change) or _staged(table, change, ports)
+
+
+def _settled(table: Table, tried: frozenset[int], change: TableCommit) -> Outcome | None:
+    """The outcome when this transaction is already decided on the head of ``table``."""
+    ours = next((snapshot_id for snapshot_id in tried if is_ancestor(table, snapshot_id)), None)
+    state = find_txn(table, change.txn) if change.txn else Absent()
+    match state:
+        case Absent() if ours is not None:
+            return Committed(ours, change.record or TxnRecord(time_ms=0, snapshot_id=ours))
+        case Present(record, snapshot_id) if snapshot_id in tried:
+            return Committed(snapshot_id, record)
+        case Present(record):
+            return AlreadyCommitted(record)
+        case RolledBack():
+            message = "The commit of this job was rolled back in the table; create a new job to apply it again."
+            return Conflicted(Reason.ROLLED_BACK, message)
+        case Aborted():
+            return Conflicted(Reason.ABORTED, "This job was given up and fenced off before its commit arrived.")
+    return None
+
+
+def _refused(table: Table, change: TableCommit) -> Conflicted | None:
+    try:
+        require_writable(table)
+    except BadSpec as error:
+        return Conflicted(error.reason, str(error))
+    digest = change.record.source_digest if change.record else None
+    if change.unique_source and digest and (other := find_digest(table, digest)):
+        message = f"The job with uid {other} already applied the same source; set source.duplicates to Allow."
+        return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+    return find_conflict(table, change.pinned, change.removed, change.guard)
+
+
+def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | Conflicted:
+    now = ports.now_ms()
+    forgotten = plan_forgetting(txn_records(table), now) if change.txn else ()
+    if forgotten is None:
+        message = "The table remembers 500 transactions younger than 30 days; try again later."
+        return Conflicted(Reason.TRANSACTION_LOG_FULL, message)
+    summary = {**change.summary, **({TXN_SUMMARY: change.txn} if change.txn else {})}
+    try:
+        staged = stage(table, Parts(added=change.added, removed=change.removed, summary=summary))
+    except ValidationException as error:
+        return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
+    staged.set_properties(_properties(table, change, staged.snapshot_id, now), forgotten)
+    return staged
+
+
+def _properties(table: Table, change: TableCommit, snapshot_id: int, now_ms: int) -> dict[str, str]:
+    found = dict(change.properties)
+    if change.txn:
+        base = change.record or TxnRecord(time_ms=now_ms)
+        record = replace(base, time_ms=now_ms, snapshot_id=snapshot_id, is_empty=change.is_empty)
+        found[txn_property(change.txn)] = encode_record(record)
+    if change.is_partial and not change.is_empty:
+        segment = table.metadata.next_sequence_number()
+        known = [text for text in table.properties.get(PARTIAL_PROPERTY, "").split(",") if text]
+        found[PARTIAL_PROPERTY] = ",".join([*known, str(segment)])
+    return found
+
+
+def _prepare_abort(table: Table, tried: frozenset[int], txn: str, ports: CommitPorts) -> Outcome | Staged:
+    state = find_txn(table, txn)
+    if isinstance(state, Aborted) and state.snapshot_id in tried:
+        return Committed(state.snapshot_id, TxnRecord(time_ms=0, is_aborted=True))
+    if isinstance(state, Present):
+        return AlreadyCommitted(state.record)
+    if not isinstance(state, Absent):
+        return Conflicted(Reason.ABORTED, "The transaction is already decided.")
+    now = ports.now_ms()
+    staged = stage(table, Parts(summary={TXN_SUMMARY: aborted_txn(txn)}))
+    record = TxnRecord(time_ms=now, snapshot_id=staged.snapshot_id, is_aborted=True)
+    staged.set_properties({txn_property(txn): encode_record(record)}, plan_forgetting(txn_records(table), now) or ())
+    return staged

@@ -14,6 +14,8 @@ from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from skipstone_core.snapshots import DeleteKind, is_delete_newer
 
+from skipstone.tables.manifests import partition_tuple
+
 #: Iceberg's reserved field id of the data file path in position deletes.
 PATH_FIELD_ID = 2147483546
 Scope = tuple[int, tuple[Any, ...]]
@@ -72,12 +74,13 @@ class DeleteIndex:
         if kind is DeleteKind.EQUALITY and spec.is_unpartitioned():
             self.everywhere.append(delete)
         else:
-            self.by_scope[(file.spec_id, tuple(file.partition))].append(delete)
+            self.by_scope[(file.spec_id, partition_tuple(file))].append(delete)
 
 
 def referenced_path(file: DataFile) -> str | None:
     """The one data file that all deletes of ``file`` are for, when the manifest says so."""
-    return _optional(file, 17)
+    path: str | None = _optional(file, 17)
+    return path
 
 
 def vector_range(file: DataFile) -> tuple[int, int] | None:

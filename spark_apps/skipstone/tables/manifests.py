@@ -108,12 +108,17 @@ def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:
     partitions: dict[tuple[Any, ...], int] = {}
     columns: list[list[Any]] = [[] for _ in ENTRY_SCHEMA]
     for entry in entries:
-        key = tuple(entry.data_file.partition)
+        key = partition_tuple(entry.data_file)
         ordinal = partitions.setdefault(key, len(partitions))
         for column, value in zip(columns, _row(entry, ordinal), strict=True):
             column.append(value)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, ENTRY_SCHEMA, strict=True)]
     return DataManifest(spec_id, pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA), tuple(partitions))
+
+
+def partition_tuple(file: DataFile) -> tuple[Any, ...]:
+    """The partition of ``file`` as a hashable tuple of Iceberg's internal values."""
+    return tuple(file.partition[position] for position in range(len(file.partition)))
 
 
 def _row(entry: ManifestEntry, partition: int) -> tuple[Any, ...]:

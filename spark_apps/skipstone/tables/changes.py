@@ -1,0 +1,43 @@
+"""What a run asks a commit to do. Plain data; knows neither catalogs nor how a commit is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.commits import TxnRecord
+from skipstone_core.snapshots import Pinned
+
+#: Given the head's table and the data files added since the plan: a clause (no full stop) that says why the plan is
+#: void, or None.
+Guard = Callable[[Table, tuple[DataFile, ...]], str | None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableCommit:
+    """A change planned on ``pinned``: add and remove data files, set properties, remember ``txn``.
+
+    ``txn`` empty: nothing is remembered and nothing is fenced (index commits, idempotent by coverage).
+    ``record`` goes into the property of the transaction; its time, snapshot id and emptiness are filled in.
+    ``guard`` None: data added by others since the plan never voids it (appends).
+    ``unique_source``: refuse when another transaction applied ``record.source_digest`` (SOURCE_ALREADY_APPLIED).
+    ``is_partial``: the new segment is remembered as partial (rows of its source were left out).
+    """
+
+    pinned: Pinned
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[DataFile, ...] = ()
+    txn: str = ""
+    record: TxnRecord | None = None
+    summary: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict)
+    guard: Guard | None = None
+    unique_source: bool = False
+    is_partial: bool = False
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it changes no row."""
+        return not self.added and not self.removed

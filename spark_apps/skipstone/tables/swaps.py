@@ -1,0 +1,199 @@
+"""One atomic swap of a table's metadata, tried in bounded rounds until it is known to be in or out.
+
+Used by ``commits`` only. Knows nothing of transactions: what to do with a head is the caller's ``prepare``.
+Must not use PyIceberg's own retries: they re-apply a change without looking who committed in between.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from skipstone_core.commits import Conflicted, Outcome, Unknown
+from skipstone_core.errors import BadSpec, DependencyUnavailable
+from skipstone_core.jobs import TableRef
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.catalogs import load_table
+
+ROUNDS = 12
+READ_BACKS = 4
+
+
+class CommitHooks(Protocol):
+    """Where tests hold or break a commit; production uses the one that does nothing."""
+
+    def before_swap(self, table: Table) -> None:
+        """Called when the change is validated and staged, before the catalog is asked to swap."""
+
+    def after_swap(self, table: Table) -> None:
+        """Called after the catalog swapped, before the answer is believed."""
+
+
+class NoHooks:
+    """Does nothing."""
+
+    def before_swap(self, table: Table) -> None:
+        """Do nothing."""
+
+    def after_swap(self, table: Table) -> None:
+        """Do nothing."""
+
+
+def wall_clock_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def jittered_pause(attempt: int) -> None:
+    """Wait 50 ms to 3.2 s, longer with each attempt and never in step with others."""
+    time.sleep(0.05 * 2 ** min(attempt, 6) * random.uniform(0.5, 1.0))
+
+
+@dataclass(frozen=True)
+class CommitPorts:
+    """The outside world of a commit, for tests to replace."""
+
+    hooks: CommitHooks = field(default_factory=NoHooks)
+    now_ms: Callable[[], int] = wall_clock_ms
+    pause: Callable[[int], None] = jittered_pause
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parts:
+    """What goes into one swap."""
+
+    added: tuple[DataFile, ...] = ()
+    removed: tuple[DataFile, ...] = ()
+    summary: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A swap that is written but for the catalog's pointer."""
+
+    table: Table
+    transaction: Transaction
+    producer: _SnapshotProducer  # type: ignore[type-arg]
+
+    @property
+    def snapshot_id(self) -> int:
+        """The id that the new snapshot will have: by it our commit is told from everybody else's."""
+        return self.producer.snapshot_id
+
+    def set_properties(self, updates: Mapping[str, str], removals: tuple[str, ...] = ()) -> None:
+        """Set and remove table properties in the same swap."""
+        if updates:
+            self.transaction.set_properties(dict(updates))
+        if removals:
+            self.transaction.remove_properties(*removals)
+
+    def swap(self, catalog: Catalog) -> None:
+        """Ask the catalog, once, to replace exactly the metadata this was staged on."""
+        metadata = self.table.metadata
+        shape = (
+            AssertTableUUID(uuid=metadata.table_uuid),
+            AssertCurrentSchemaId(**{"current-schema-id": metadata.current_schema_id}),
+            AssertDefaultSpecId(**{"default-spec-id": metadata.default_spec_id}),
+        )
+        kinds = {type(requirement) for requirement in shape}
+        staged = tuple(r for r in self.transaction._requirements if type(r) not in kinds)
+        response = catalog.commit_table(self.table, staged + shape, self.transaction._updates)
+        catalog._delete_old_metadata(self.table.io, metadata, response.metadata)
+
+    def discard(self) -> None:
+        """Delete the manifests of a swap that is proven not to have happened."""
+        self.producer._clean_all_uncommitted()
+
+
+def stage(table: Table, parts: Parts) -> Staged:
+    """Write manifests for ``parts`` on the head of ``table``; a change without files is an empty snapshot.
+
+    Raises ValidationException when a removed file is not in the head, OSError when the storage fails.
+    """
+    transaction = table.transaction()
+    update = transaction.update_snapshot(snapshot_properties=dict(parts.summary))
+    producer: _SnapshotProducer = update.overwrite() if parts.removed else update.fast_append()  # type: ignore[type-arg]
+    for file in parts.added:
+        producer.append_data_file(file)
+    for file in parts.removed:
+        producer.delete_data_file(file)
+    producer.commit()
+    return Staged(table, transaction, producer)
+
+
+#: Given the fresh head and the snapshot ids we tried before: the outcome, or what to swap now.
+Prepare = Callable[[Table, frozenset[int]], Outcome | Staged]
+
+
+def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: CommitPorts) -> Outcome:
+    """Load, prepare, swap; again while others were faster. Every exception of a swap is followed by a fresh look.
+
+    Raises DependencyUnavailable only while nothing was sent: afterwards an unreadable catalog is Unknown.
+    """
+    tried: set[int] = set()
+    doubt = ""
+    for attempt in range(ROUNDS):
+        table = _fresh_table(catalog, ref, ports, sent=bool(tried))
+        if not isinstance(table, Table):
+            return table
+        step = prepare(table, frozenset(tried))
+        if not isinstance(step, Staged):
+            return step
+        tried.add(step.snapshot_id)
+        failure = _swap_once(catalog, step, ports)
+        if failure is not None:
+            doubt = failure or doubt
+            ports.pause(attempt)
+    return _last_look(catalog, ref, prepare, (ports, frozenset(tried), doubt))
+
+
+def _swap_once(catalog: Catalog, staged: Staged, ports: CommitPorts) -> str | None:
+    """Try one swap. None: it went through; empty: the catalog said no; else why nobody knows."""
+    try:
+        ports.hooks.before_swap(staged.table)
+        staged.swap(catalog)
+        ports.hooks.after_swap(staged.table)
+    except CommitFailedException:
+        return ""
+    except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says next counts
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _fresh_table(catalog: Catalog, ref: TableRef, ports: CommitPorts, *, sent: bool) -> Table | Outcome:
+    for attempt in range(READ_BACKS):
+        try:
+            return load_table(catalog, ref)
+        except BadSpec as error:
+            return Conflicted(error.reason, str(error))
+        except DependencyUnavailable as error:
+            last = error
+            ports.pause(attempt + 2)
+    if not sent:
+        raise last
+    return Unknown(f"The commit was sent and the table cannot be read back: {last}")
+
+
+def _last_look(
+    catalog: Catalog, ref: TableRef, prepare: Prepare, state: tuple[CommitPorts, frozenset[int], str]
+) -> Outcome:
+    ports, tried, doubt = state
+    table = _fresh_table(catalog, ref, ports, sent=True)
+    step = prepare(table, tried) if isinstance(table, Table) else table
+    if not isinstance(step, Staged):
+        return step
+    step.discard()
+    if doubt:
+        return Unknown(f"The last commit may still land: {doubt}")
+    message = f"Other writers of {ref.namespace}.{ref.name} were faster {ROUNDS} times; try again."
+    return Conflicted(Reason.CONFLICTED, message)
