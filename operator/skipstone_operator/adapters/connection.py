@@ -19,6 +19,8 @@ from kubernetes.aio import config
 from kubernetes.aio.client import ApiClient, Configuration
 from skipstone_core.errors import SkipstoneError
 
+from skipstone_operator.credentials import Credentials
+
 REQUEST_SECONDS = 30.0
 CONNECTIONS = 32
 USER_AGENT = "skipstone-operator"
@@ -46,18 +48,6 @@ class Answer:
     def ok(self) -> bool:
         """Whether the request was carried out."""
         return 200 <= self.status < 300
-
-
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """How to reach the API server, for clients other than ours. ``token`` is without its scheme."""
-
-    server: str
-    ca_path: str | None
-    insecure: bool
-    token: str | None
-    certificate_path: str | None
-    key_path: str | None
 
 
 @dataclass
@@ -97,7 +87,7 @@ class Connection:
         content_type: str,
     ) -> Answer:
         url, headers = await self._prepared(method, path, query, content_type)
-        response = await self.client.rest_client.request(
+        response = await self.client.rest_client.request(  # type: ignore[no-untyped-call]
             method, url, headers=headers, body=body, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         )
         return Answer(response.status, _as_object(await response.read()))
@@ -130,7 +120,7 @@ class Connection:
 
     async def close(self) -> None:
         """Close the sockets."""
-        await self.client.close()
+        await self.client.close()  # type: ignore[no-untyped-call]
 
 
 async def connect() -> Connection:
@@ -146,9 +136,9 @@ async def connect() -> Connection:
 async def _configure(configuration: Configuration) -> None:
     try:
         if SERVICE_ACCOUNT_TOKEN.is_file() and not os.environ.get("KUBECONFIG"):
-            config.load_incluster_config(client_configuration=configuration)
+            config.load_incluster_config(client_configuration=configuration)  # type: ignore[no-untyped-call]
         else:
-            await config.load_kube_config(
+            await config.load_kube_config(  # type: ignore[no-untyped-call]
                 config_file=os.environ.get("KUBECONFIG"), client_configuration=configuration, persist_config=False
             )
     except (config.ConfigException, TypeError, OSError) as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
@@ -81,19 +81,23 @@ class ResyncTiming:
 class Resync(Generic[S]):
     """Lists all objects and enqueues what they concern.
 
-    ``list_all`` answers every object as (identity, version); ``enqueue`` puts the keys of the identities in.
+    ``list_all`` answers every object as (identity, version); ``enqueue`` takes all that were listed, ``forget`` those
+    that the watch knew and the list does not. ``listed_at`` is when the last LIST succeeded.
     """
 
     list_all: Callable[[], Awaitable[Mapping[S, str]]]
-    enqueue: Callable[[Sequence[S]], None]
+    enqueue: Callable[[Collection[S]], None]
+    forget: Callable[[Collection[S]], None]
     deliveries: Deliveries[S]
     meter: ResyncMeter
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     timing: ResyncTiming = ResyncTiming()
+    listed_at: float = 0.0
     _late_rounds: int = 0
 
     async def run(self) -> None:
         """Go round for ever. Raises WatchStalled when the watch is deaf; faults of a LIST skip the round."""
+        self.listed_at = self.deliveries.time()
         while True:
             await self.sleep(self.timing.interval - self.timing.patience)
             await self.round()
@@ -107,7 +111,9 @@ class Resync(Generic[S]):
             logger.warning("resync could not list: %s", error or type(error).__name__)
             await self.sleep(self.timing.patience)
             return
-        self.enqueue([*listed, *self.deliveries.vanished(listed, since)])
+        self.listed_at = since
+        self.enqueue(listed)
+        self.forget(self.deliveries.vanished(listed, since))
         suspects = self.deliveries.missing(listed, since)
         await self.sleep(self.timing.patience)
         self._judge(self.deliveries.missing({identity: listed[identity] for identity in suspects}, since))

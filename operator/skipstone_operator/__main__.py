@@ -1,0 +1,233 @@
+"""``python -m skipstone_operator``: builds the parts, takes the Lease, runs until told to stop.
+
+The only module that knows every room. Exit codes: 0 told to stop, 1 anything else; the cluster then starts us anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import sys
+import threading
+from collections.abc import Awaitable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skipstone_core.errors import SkipstoneError
+
+from skipstone_operator import logs
+from skipstone_operator.adapters.clock import SystemClock
+from skipstone_operator.adapters.connection import Connection, connect
+from skipstone_operator.adapters.events import KubeEvents
+from skipstone_operator.adapters.kube import KubeClient
+from skipstone_operator.adapters.leases import KubeLeaseStore
+from skipstone_operator.manifests.labels import DRIVER_SELECTOR
+from skipstone_operator.metrics import Metrics
+from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
+from skipstone_operator.reconcilers import reconcile
+from skipstone_operator.resources.kinds import KINDS
+from skipstone_operator.routing import KEY_KINDS, Router, identity_of
+from skipstone_operator.runtime.lease import Lease, LeaseLost
+from skipstone_operator.runtime.loop import ReconcileLoop
+from skipstone_operator.runtime.queue import WorkQueue
+from skipstone_operator.runtime.resync import Deliveries, Resync, WatchStalled
+from skipstone_operator.settings import Settings, load_settings
+from skipstone_operator.watch import Watch, run_watch
+
+EXIT_STOPPED = 0
+EXIT_FAILED = 1
+#: How long reconciles at work get to end after SIGTERM; less than the grace period of the pod.
+DRAIN_SECONDS = 10.0
+#: How long a failed operator gets to close its connections before it ends hard.
+END_SECONDS = 10.0
+#: Without a successful LIST for this long the operator counts as dead.
+MAX_RESYNC_AGE = 300.0
+logger = logging.getLogger("skipstone_operator")
+
+
+def main(environment: Mapping[str, str]) -> int:
+    """Run the operator; the exit code."""
+    logs.set_up("info")
+    try:
+        settings = load_settings(environment)
+        logs.set_up(settings.log_level)
+        asyncio.run(run(settings))
+    except* (SkipstoneError, OSError, LeaseLost, WatchStalled) as group:
+        for error in leaves(group):
+            logger.error("ending: %s", error)
+        return EXIT_FAILED
+    return EXIT_STOPPED
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The errors inside, whatever the nesting."""
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found.extend(leaves(error) if isinstance(error, BaseExceptionGroup) else [error])
+    return found
+
+
+async def run(settings: Settings) -> None:
+    """Check the cluster, take the Lease, work until SIGTERM."""
+    connection = await connect()
+    try:
+        kube = KubeClient(connection)
+        await kube.check_resources()
+        for namespace in settings.namespaces:
+            await kube.check_access(namespace)
+        await build_operator(settings, connection, kube).work()
+    finally:
+        await connection.close()
+
+
+def build_operator(settings: Settings, connection: Connection, kube: KubeClient) -> Operator:
+    """All parts, wired. Called inside the running event loop."""
+    loop = asyncio.get_running_loop()
+    identity = settings.identity or f"{socket.gethostname()}-{os.getpid()}"
+    clock, metrics = SystemClock(), Metrics(KEY_KINDS)
+    defaults = RunDefaults(
+        image=settings.spark_image,
+        service_account=settings.service_account,
+        image_pull_policy=settings.image_pull_policy,
+        image_pull_secrets=settings.image_pull_secrets,
+    )
+    return Operator(
+        settings=settings,
+        connection=connection,
+        ports=Ports(
+            kube=kube,
+            clock=clock,
+            events=KubeEvents(connection, clock, identity),
+            meter=metrics,
+            defaults=defaults,
+        ),
+        metrics=metrics,
+        lease=Lease(
+            store=KubeLeaseStore(kube, settings.operator_namespace, settings.lease_name),
+            identity=identity,
+            now=clock.now,
+            time=loop.time,
+        ),
+        queue=WorkQueue(timer=loop, lane=lambda key: key.namespace, meter=metrics),
+        router=Router(),
+        deliveries=Deliveries(loop.time),
+    )
+
+
+@dataclass(kw_only=True)
+class Operator:
+    """The running operator."""
+
+    settings: Settings
+    connection: Connection
+    ports: Ports
+    metrics: Metrics
+    lease: Lease
+    queue: WorkQueue[Key]
+    router: Router
+    deliveries: Deliveries[Key]
+
+    def __post_init__(self) -> None:
+        """Build the parts that call back into this one."""
+        self._loop = ReconcileLoop(
+            queue=self.queue,
+            reconcile=self._reconcile,
+            kind_of=lambda key: key.kind,
+            meter=self.metrics,
+            workers=self.settings.workers,
+        )
+        self._resync = Resync(
+            list_all=self._list_all,
+            enqueue=self._enqueue,
+            forget=self._forget,
+            deliveries=self.deliveries,
+            meter=self.metrics,
+        )
+
+    async def work(self) -> None:
+        """Hold the Lease and reconcile until SIGTERM. Raises LeaseLost, WatchStalled or what ends the watch."""
+        self.metrics.serve(self.settings.metrics_port)
+        await self.lease.acquire()
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._work_in(group)
+        finally:
+            self.queue.close()
+            await self.lease.release()
+
+    async def _work_in(self, group: asyncio.TaskGroup) -> None:
+        workers = group.create_task(self._loop.run(), name="loop")
+        guards = [
+            group.create_task(self._ending_on_failure(self.lease.keep()), name="lease"),
+            group.create_task(self._ending_on_failure(self._resync.run()), name="resync"),
+        ]
+        # kopf ends every task that is born after it: let ours be born first.
+        await asyncio.sleep(0)
+        watch = Watch(
+            changed=self._changed, removed=self._removed, credentials=self.connection.credentials, problem=self.problem
+        )
+        await self._ending_on_failure(run_watch(watch, self.settings.namespaces, self.settings.probe_port))
+        logger.info("stopping: reconciles at work get %g s to end", DRAIN_SECONDS)
+        self.queue.close()
+        await asyncio.wait([workers], timeout=DRAIN_SECONDS)
+        for task in (workers, *guards):
+            task.cancel()
+
+    async def _ending_on_failure(self, vital: Awaitable[None]) -> None:
+        """Run a part without which nothing may be written: when it fails, no key is given out any more."""
+        try:
+            await vital
+        except Exception:
+            self.queue.close()
+            end = threading.Timer(END_SECONDS, os._exit, (EXIT_FAILED,))
+            end.daemon = True
+            end.start()
+            raise
+
+    def problem(self) -> str | None:
+        """Why the operator is not healthy, or None."""
+        if not self.lease.is_held:
+            return "the lease is not held"
+        age = self.deliveries.time() - self._resync.listed_at
+        return f"no resync for {age:.0f} s" if age > MAX_RESYNC_AGE else None
+
+    async def _reconcile(self, key: Key) -> Requeue:
+        return await reconcile(key, self.ports)
+
+    def _changed(self, obj: Mapping[str, Any]) -> None:
+        identity = identity_of(obj)
+        self.deliveries.seen(identity, obj["metadata"]["resourceVersion"])
+        for key in self.router.changed(obj):
+            self.queue.put(key)
+
+    def _removed(self, obj: Mapping[str, Any]) -> None:
+        identity = identity_of(obj)
+        self.deliveries.gone(identity)
+        self._forget([identity])
+
+    def _forget(self, identities: Collection[Key]) -> None:
+        for identity in identities:
+            if identity.kind == "SecondaryIndex":
+                self.metrics.index_gone(identity.namespace, identity.name)
+            for key in self.router.removed(identity):
+                self.queue.put(key)
+
+    async def _list_all(self) -> Mapping[Key, str]:
+        found: dict[Key, str] = {}
+        for namespace in self.settings.namespaces:
+            for kind in (*KINDS, "Pod"):
+                labels = DRIVER_SELECTOR if kind == "Pod" else None
+                for obj in await self.ports.kube.list(kind, namespace, labels=labels):
+                    self.router.changed(obj)
+                    found[identity_of(obj)] = obj["metadata"]["resourceVersion"]
+        return found
+
+    def _enqueue(self, identities: Collection[Key]) -> None:
+        for key in {self.router.key_of(identity) for identity in identities} - {None}:
+            self.queue.put(key)
+
+
+if __name__ == "__main__":
+    sys.exit(main(os.environ))

@@ -1,0 +1,107 @@
+"""The watch: kopf turns changes of the cluster into calls, these put keys into the queue.
+
+Wired by ``__main__``. Handlers decide nothing, write nothing and cannot fail; kopf keeps no state of ours, sets no
+finalizer and posts no Event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import kopf
+
+from skipstone_operator.credentials import Credentials
+from skipstone_operator.manifests.labels import DRIVER_SELECTOR
+from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
+
+#: A service account's token is replaced well before it ends; so are the credentials that kopf holds.
+CREDENTIALS_LIFETIME = timedelta(minutes=10)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watch:
+    """What the handlers call. ``problem`` answers a sentence when the operator is not healthy."""
+
+    changed: Callable[[Mapping[str, Any]], None]
+    removed: Callable[[Mapping[str, Any]], None]
+    credentials: Callable[[], Awaitable[Credentials]]
+    problem: Callable[[], str | None]
+
+
+async def run_watch(watch: Watch, namespaces: tuple[str, ...], probe_port: int) -> None:
+    """Watch until SIGTERM (returns). Raises when a watch stream cannot be kept up."""
+    await kopf.operator(
+        registry=build_registry(watch),
+        settings=kopf.OperatorSettings(),
+        namespaces=namespaces,
+        standalone=True,
+        liveness_endpoint=f"http://0.0.0.0:{probe_port}/healthz",
+    )
+
+
+def build_registry(watch: Watch) -> kopf.OperatorRegistry:
+    """All handlers, in a registry of their own."""
+    registry = kopf.OperatorRegistry()
+    kopf.on.startup(id="configure", registry=registry)(configure)
+    _add_login(registry, watch)
+    _add_probe(registry, watch)
+    _add_events(registry, watch)
+    return registry
+
+
+async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
+    """Settings by which a stalled or refused watch ends the process instead of serving nothing in silence."""
+    settings.peering.standalone = True
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.watching.inactivity_timeout = 70
+    settings.watching.server_timeout = 290
+    settings.watching.client_timeout = 300
+    settings.watching.connect_timeout = 10
+    settings.watching.label_selectors["", "v1", "pods"] = ",".join(f"{k}={v}" for k, v in DRIVER_SELECTOR.items())
+    settings.networking.connect_timeout = 5
+    settings.networking.request_timeout = 30
+    settings.networking.error_backoffs = [1, 2, 3, 5, 8, 13, 21, 30, 30, 30, 30, 30]
+    settings.networking.enforce_retry_after = True
+    settings.queueing.worker_limit = None
+    settings.queueing.exit_timeout = 2
+    settings.execution.max_workers = 8
+    settings.process.ultimate_exiting_timeout = 25
+    settings.persistence.finalizer = f"{GROUP}/unused"
+    settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix=GROUP)
+
+
+def _add_login(registry: kopf.OperatorRegistry, watch: Watch) -> None:
+    @kopf.on.login(id="login", registry=registry)
+    async def login(**_: Any) -> kopf.ConnectionInfo:
+        found = await watch.credentials()
+        return kopf.ConnectionInfo(
+            server=found.server,
+            ca_path=found.ca_path,
+            insecure=found.insecure,
+            token=found.token,
+            certificate_path=found.certificate_path,
+            private_key_path=found.key_path,
+            expiration=datetime.now(UTC) + CREDENTIALS_LIFETIME if found.token else None,
+        )
+
+
+def _add_probe(registry: kopf.OperatorRegistry, watch: Watch) -> None:
+    @kopf.on.probe(id="operator", registry=registry, errors=kopf.ErrorsMode.PERMANENT)
+    async def healthy(**_: Any) -> str:
+        if problem := watch.problem():
+            raise kopf.PermanentError(problem)
+        return "ok"
+
+
+def _add_events(registry: kopf.OperatorRegistry, watch: Watch) -> None:
+    async def seen(event: Mapping[str, Any], **_: Any) -> None:
+        deliver = watch.removed if event["type"] == "DELETED" else watch.changed
+        deliver(event["object"])
+
+    for kind in KINDS.values():
+        kopf.on.event(GROUP, VERSION, kind.plural, id=f"{kind.singular}-seen", registry=registry)(seen)
+    kopf.on.event("", "v1", "pods", id="driver-seen", registry=registry)(seen)
