@@ -102,8 +102,8 @@ class Staged:
         metadata = self.table.metadata
         shape = (
             AssertTableUUID(uuid=metadata.table_uuid),
-            AssertCurrentSchemaId(**{"current-schema-id": metadata.current_schema_id}),
-            AssertDefaultSpecId(**{"default-spec-id": metadata.default_spec_id}),
+            AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),  # type: ignore[call-arg]
+            AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),  # type: ignore[call-arg]
         )
         kinds = {type(requirement) for requirement in shape}
         staged = tuple(r for r in self.transaction._requirements if type(r) not in kinds)
