@@ -37,7 +37,7 @@ from skipstone.indexes.entries import (
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
-from skipstone.tables.commits import CommitHooks, TableCommit, commit_table, discard_files
+from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import FileSet, pin_table
 
 #: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
@@ -62,7 +62,6 @@ class BuildSite:
     files: FileSet
     run_id: str
     buffer_bytes: int = BUFFER_BYTES
-    hooks: CommitHooks | None = None
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _commit(
         properties={NEXT_FILE_ID_PROPERTY: str(max(source.file_id for source in sources) + 1)},
         guard=nobody_else_entered,
     )
-    outcome = commit_table(site.catalog, index.ref(), change, site.hooks)
+    outcome = commit_table(site.catalog, index.ref(), change)
     if isinstance(outcome, Conflicted):
         discard_files(index.table, added)
     return outcome

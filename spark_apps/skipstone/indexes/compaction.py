@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
@@ -23,6 +23,7 @@ from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.distribute import run_tasks
 from skipstone.indexes.entries import BUFFER_BYTES, EntrySorter, TaskResult, entry_schema
+from skipstone.indexes.scans import scan_entries
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
@@ -77,7 +78,7 @@ def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -
     removed = tuple(index.files.data_file(file.ordinal) for file in (*merged, *covers))
     summary = {"skipstone.run": site.run_id, "skipstone.merge": str(len(removed))}
     change = TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
-    outcome = commit_table(site.catalog, index.ref(), change, site.hooks)
+    outcome = commit_table(site.catalog, index.ref(), change)
     if isinstance(outcome, Conflicted):
         discard_files(index.table, added)
     return outcome
@@ -130,18 +131,11 @@ def merge_entries(task: MergeTask, task_id: str) -> TaskResult:
     schema = entry_schema(task.storages)
     keep = pc.invert(pc.field("file_id").isin(pa.array(sorted(task.dropped), pa.int32())))
     limits = task.range.expression(schema.field(0).type)
+    condition = keep if limits is None else limits & keep
     for path in task.paths:
-        for batch in scan_entries(task.io, path, schema, keep if limits is None else limits & keep):
+        for batch in scan_entries((task.io, path), schema, condition, schema.names):
             sorter.add(batch)
     return TaskResult(sorter.close())
-
-
-def scan_entries(io: FileIO, path: str, schema: pa.Schema, condition: pc.Expression) -> Iterator[pa.RecordBatch]:
-    """Entries of one index file that pass ``condition``; row groups are pruned by their statistics."""
-    with io.new_input(path).open() as stream:
-        fragment = ds.ParquetFileFormat().make_fragment(stream)
-        scanner = fragment.scanner(schema=schema, filter=condition, use_threads=False)
-        yield from (batch for batch in scanner.to_batches() if batch.num_rows)
 
 
 def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:
@@ -156,7 +150,7 @@ def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:
             filled = 0
         filled += rows
     edges = [None, *cuts, None]
-    return [KeyRange(lower, upper) for lower, upper in zip(edges[:-1], edges[1:], strict=True)]
+    return [KeyRange(lower, upper) for lower, upper in pairwise(edges)]
 
 
 def _row_group_minima(io: FileIO, path: str) -> Iterator[tuple[object, int]]:

@@ -35,6 +35,7 @@ from skipstone.indexes.keys import arrow_type, storage_type, stored_literals
 
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _WIDE = Context(prec=80)
+_NO_ROW = pc.scalar(bool(0))
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
 
@@ -272,7 +273,7 @@ def index_expression(test: Test, keys: Mapping[int, tuple[str, str]]) -> pc.Expr
             known = [arm for arm in arms if arm is not None]
             return _folded(known, conjunction=False) if len(known) == len(arms) else None
         case Never():
-            return pc.scalar(False)
+            return _NO_ROW
         case Maybe():
             return None
 

@@ -6,6 +6,7 @@ definition counts as absent. Must not read the indexed table.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -156,10 +157,8 @@ def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
     A table of the same owner that was made for another table or definition is purged first: it is derived data.
     """
     _purge_outdated(catalog, new)
-    try:
+    with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(new.identifier[:1])
-    except NamespaceAlreadyExistsError:
-        pass  # the usual case: the namespace of the indexed table
     try:
         table = catalog.create_table(
             new.identifier,
@@ -195,8 +194,9 @@ def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
     except NoSuchTableError:
         return
     stored = stored_definition(table.properties)
-    ours = stored is not None and stored.owner_uid == new.owner_uid
-    if ours and (stored.table_uuid, stored.definition) != (new.table_uuid, new.definition):
+    if stored is None or stored.owner_uid != new.owner_uid:
+        return
+    if (stored.table_uuid, stored.definition) != (new.table_uuid, new.definition):
         catalog.purge_table(new.identifier)
 
 
