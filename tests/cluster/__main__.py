@@ -6,6 +6,7 @@ Thin: it parses, calls the module that knows, and turns a ClusterError into one 
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 
@@ -13,10 +14,11 @@ from tests.cluster import residue
 from tests.cluster.context import find_context
 from tests.cluster.controlplane import ControlPlane, find_control_plane, start_control_plane
 from tests.cluster.errors import ClusterError
-from tests.cluster.images import build_images, release_storage
-from tests.cluster.layout import KUBE, NODE
+from tests.cluster.images import build_images
+from tests.cluster.layout import KUBE, NODE, find_shared_cache
 from tests.cluster.node import BRIDGE, reset_node, start_node, start_runtime, stop_node
 from tests.cluster.shell import stage
+from tests.cluster.smoke import run_smoke
 from tests.cluster.tools import ALL, CONTROL_PLANE, build_tools
 from tests.cluster.transfer import import_images
 from tests.cluster.volumes import create_volume, delete_volume
@@ -51,6 +53,8 @@ def build_parser() -> argparse.ArgumentParser:
         ("up", "start the cluster, with its images", up),
         ("down", "stop the cluster and leave nothing running, mounted or configured", down),
         ("reset", "stop the cluster and forget its objects and volumes", reset),
+        ("smoke", "run a Spark driver with one executor on the cluster", smoke),
+        ("purge", "stop the cluster and remove everything it built, for all checkouts of this user", purge),
         ("check-clean", "fail if a stopped cluster left anything on the machine", check_clean),
     ]
     for name, text, function in simple:
@@ -81,7 +85,6 @@ def refresh_images(_: argparse.Namespace) -> None:
     tags = build_images()
     if residue.is_runtime_up(NODE):
         import_images(NODE, tags)
-    release_storage()
 
 
 def kube_up(_: argparse.Namespace) -> None:
@@ -99,7 +102,6 @@ def kube_down(_: argparse.Namespace) -> None:
 def up(_: argparse.Namespace) -> None:
     start_runtime(NODE)
     import_images(NODE, build_images())
-    release_storage()
     _say_ready(start_node(NODE))
 
 
@@ -111,6 +113,19 @@ def down(_: argparse.Namespace) -> None:
 def reset(_: argparse.Namespace) -> None:
     down(_)
     reset_node(NODE)
+
+
+def smoke(_: argparse.Namespace) -> None:
+    with stage("run a Spark driver with one executor"):
+        said = run_smoke(find_control_plane(NODE.root))
+    print(said)
+
+
+def purge(_: argparse.Namespace) -> None:
+    down(_)
+    with stage("remove what was built"):
+        shutil.rmtree(NODE.root)
+        shutil.rmtree(find_shared_cache(), ignore_errors=True)
 
 
 def check_clean(_: argparse.Namespace) -> None:

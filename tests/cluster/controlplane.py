@@ -136,7 +136,9 @@ def find_control_plane(root: Path) -> ControlPlane:
     state = StateDir(root.resolve())
     endpoints = _read_endpoints(state)
     if endpoints is None or not is_running(state, "kube-apiserver"):
-        raise ClusterError(f"no control plane runs with its state in {state.root}: run 'make kube-up' or 'make cluster'")
+        raise ClusterError(
+            f"no control plane runs with its state in {state.root}: run 'make kube-up' or 'make cluster'"
+        )
     return ControlPlane(state, endpoints)
 
 
@@ -194,7 +196,7 @@ def wait_until_ready(plane: ControlPlane) -> None:
 
 def _controllers_work(plane: ControlPlane) -> bool:
     # The first thing that the controllers do for anybody: the default service account.
-    kubectl = [find_tool("kubectl"), "--kubeconfig", plane.kubeconfig_admin]
+    kubectl: list[str | Path] = [find_tool("kubectl"), "--kubeconfig", plane.kubeconfig_admin]
     return succeeds([*kubectl, "get", "serviceaccount", "default", "--namespace", "default"])
 
 

@@ -7,21 +7,24 @@ called localhost/<name>:dev.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
-from tests.cluster.layout import CACHE, REPOSITORY, SOURCES, find_shared_cache
+from tests.cluster.layout import CACHE, REPOSITORY, find_shared_cache
 from tests.cluster.prerequisites import IMAGE_PACKAGES, NODE_GIB, check_disk, check_root, install_packages
-from tests.cluster.shell import run, run_logged, stage, succeeds
+from tests.cluster.shell import Words, run, run_logged, stage, succeeds
 from tests.cluster.tools import build_tools
 
 SUITE = "bookworm"
 BASE = f"localhost/debian:{SUITE}-slim"
+STORAGE = find_shared_cache() / "images"
 LOG = CACHE / "log" / "images.log"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 HOST_JAVA_CA = Path("/etc/ssl/certs/java/cacerts")
@@ -40,7 +43,9 @@ class Image:
 
 IMAGES = (
     Image("skipstone-pause", "tests/cluster/images/pause.Dockerfile", ()),
-    Image("skipstone-operator", "operator/Dockerfile", (*MANIFESTS, "core/skipstone_core", "operator/skipstone_operator")),
+    Image(
+        "skipstone-operator", "operator/Dockerfile", (*MANIFESTS, "core/skipstone_core", "operator/skipstone_operator")
+    ),
     Image("skipstone-spark", "spark_apps/Dockerfile", (*MANIFESTS, "core/skipstone_core", "spark_apps")),
     Image("skipstone-demo", "tests/cluster/images/demo.Dockerfile", MANIFESTS, "skipstone-spark"),
 )
@@ -51,17 +56,38 @@ def build_images() -> dict[str, str]:
     check_root()
     install_packages(IMAGE_PACKAGES, CACHE / "log" / "apt.log")
     pause = build_tools(["pause"])["pause"]
-    _build_base()
-    tags: dict[str, str] = {}
-    for image in IMAGES:
-        tags[image.name] = _build(image, tags, pause)
-    return tags
+    with _only_builder():
+        _build_base()
+        tags: dict[str, str] = {}
+        for image in IMAGES:
+            tags[image.name] = _build(image, tags, pause)
+        return tags
 
 
-def buildah(*arguments: str | Path) -> list[str | Path]:
+@contextmanager
+def _only_builder() -> Iterator[None]:
+    """Keep the storage from other checkouts' builds, and leave no container and no mount of it behind."""
+    STORAGE.mkdir(parents=True, exist_ok=True)
+    with (STORAGE.parent / ".images.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            succeeds(buildah("rm", "--all"))
+            release_storage()
+
+
+def release_storage() -> None:
+    """Undo the mounts that buildah leaves on its storage."""
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    points = [line.split()[1] for line in lines]
+    for point in reversed([point for point in points if point.startswith(f"{STORAGE}/")]):
+        succeeds(["umount", point])
+
+
+def buildah(*arguments: str | Path) -> Words:
     """Return a buildah command on the project's own storage."""
-    shared = find_shared_cache()
-    return ["buildah", "--root", shared / "images", "--runroot", shared / "images-run", *arguments]
+    return ["buildah", "--root", STORAGE, "--runroot", STORAGE.with_name("images-run"), *arguments]
 
 
 def _build(image: Image, tags: dict[str, str], pause: Path) -> str:
@@ -70,21 +96,30 @@ def _build(image: Image, tags: dict[str, str], pause: Path) -> str:
     tag = f"localhost/{image.name}:{_digest(image, context, parent)}"
     if _exists(tag):
         return tag
-    check_disk(find_shared_cache(), NODE_GIB)
-    arguments = {"UV_CACHE_DIR": "/var/cache/uv", "SPARK_IMAGE": parent}
-    volumes = {_uv_cache(): "/var/cache/uv"}
-    if HOST_CA.exists():
-        volumes[HOST_CA] = "/run/host/ca.crt:ro"
-        arguments |= {"SSL_CERT_FILE": "/run/host/ca.crt", "PIP_CERT": "/run/host/ca.crt"}
-    if HOST_JAVA_CA.exists():
-        volumes[HOST_JAVA_CA] = "/run/host/cacerts:ro"
-        arguments["JAVA_TOOL_OPTIONS"] = "-Djavax.net.ssl.trustStore=/run/host/cacerts"
-    options = [f"--build-arg={name}={value}" for name, value in arguments.items()]
-    options += [f"--volume={source}:{target}" for source, target in volumes.items()]
-    build = ["build", "--layers", "--pull=never", "--isolation=chroot", "--format=oci", *options]
+    check_disk(STORAGE, NODE_GIB)
+    options = ["--layers", "--pull=never", "--isolation=chroot", "--format=oci", *_host_options()]
+    if image.parent:
+        options.append(f"--build-arg=SPARK_IMAGE={parent}")
     with stage(f"build image {image.name}"):
-        run_logged(buildah(*build, "--file", REPOSITORY / image.dockerfile, "--tag", tag, context), LOG)
+        run_logged(buildah("build", *options, "--file", REPOSITORY / image.dockerfile, "--tag", tag, context), LOG)
     return tag
+
+
+def _host_options() -> list[str]:
+    """Return what lets a build on this machine use the machine's own package cache and certificates."""
+    options = ["--build-arg=UV_CACHE_DIR=/var/cache/uv", f"--volume={_uv_cache()}:/var/cache/uv"]
+    if HOST_CA.exists():
+        bundle = "/run/host/ca.crt"
+        options += [
+            f"--volume={HOST_CA}:{bundle}:ro",
+            f"--build-arg=SSL_CERT_FILE={bundle}",
+            f"--build-arg=PIP_CERT={bundle}",
+        ]
+    if HOST_JAVA_CA.exists():
+        store = "/run/host/cacerts"
+        options += [f"--volume={HOST_JAVA_CA}:{store}:ro"]
+        options += [f"--build-arg=JAVA_TOOL_OPTIONS=-Djavax.net.ssl.trustStore={store}"]
+    return options
 
 
 def _exists(tag: str) -> bool:
@@ -134,7 +169,7 @@ def _build_base() -> None:
     """Make the Debian image that the Dockerfiles start from, with the mirrors that this machine's apt uses."""
     if _exists(BASE):
         return
-    check_disk(find_shared_cache(), NODE_GIB)
+    check_disk(STORAGE, NODE_GIB)
     root = CACHE / "base"
     shutil.rmtree(root, ignore_errors=True)
     mirrors = _read_mirrors()
@@ -156,7 +191,7 @@ def _commit_base(root: Path) -> None:
 
 
 def _read_mirrors() -> list[str]:
-    """Return 'address suite component' of each source of the suite that this machine's apt knows, the main one first."""
+    """Return 'address suite component' of each source of the suite that apt knows here, the main one first."""
     layout = "$(REPO_URI) $(RELEASE) $(COMPONENT)"
     listed = run(["apt-get", "indextargets", "--format", layout, "Created-By: Packages"]).splitlines()
     fitting = [line for line in dict.fromkeys(listed) if line.split()[1].startswith(SUITE)]
@@ -164,8 +199,3 @@ def _read_mirrors() -> list[str]:
     if not fitting or fitting[0].split()[1] != SUITE:
         raise ClusterError(f"apt knows no mirror of Debian {SUITE}: add one to apt's sources and run 'apt-get update'")
     return fitting
-
-
-def release_storage() -> None:
-    """Undo the mount that buildah keeps on its storage; a build of another checkout that uses it keeps it."""
-    succeeds(["umount", find_shared_cache() / "images" / "overlay"])

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
 from tests.cluster import residue
@@ -23,7 +24,7 @@ from tests.cluster.layout import SOURCES, StateDir
 from tests.cluster.pki import Subject, issue_certificate, issue_kubeconfig
 from tests.cluster.prerequisites import NODE_PACKAGES, check_cgroups, check_path_length, check_root, install_packages
 from tests.cluster.processes import Program, is_running, read_log_end, start_program, stop_program
-from tests.cluster.shell import run, stage, succeeds, wait_until
+from tests.cluster.shell import Words, run, stage, succeeds, wait_until
 from tests.cluster.tools import ALL, build_tools, find_tool
 
 BRIDGE = "skipstone0"
@@ -76,10 +77,11 @@ def start_node(state: StateDir) -> ControlPlane:
         plane = start_control_plane(state.root, endpoints=ends, die_with_parent=False)
     with stage("start the node"):
         _write_node_files(plane)
+        started = "" if is_running(state, "kubelet") else datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
         for program in (_scheduler(plane), _kube_proxy(plane), _kubelet(plane)):
             start_program(state, program)
         wait_until(
-            lambda: not is_running(state, "kubelet") or _is_ready(plane),
+            lambda: not is_running(state, "kubelet") or _is_ready(plane, started),
             seconds=NODE_READY_SECONDS,
             failure=f"the node is not Ready after {NODE_READY_SECONDS:.0f} s: look into {state.logs / 'kubelet.log'}",
         )
@@ -108,7 +110,7 @@ def reset_node(state: StateDir) -> None:
     state.kubeconfig.unlink(missing_ok=True)
 
 
-def ctr(state: StateDir) -> list[str | Path]:
+def ctr(state: StateDir) -> Words:
     """Return the command of containerd's client for the cluster's images and containers."""
     return ["ctr", "--address", state.containerd_socket, "--namespace", "k8s.io"]
 
@@ -177,15 +179,22 @@ def _write_config(state: StateDir, name: str, target: Path) -> None:
     target.write_text(text)
 
 
-def _is_ready(plane: ControlPlane) -> bool:
+def _is_ready(plane: ControlPlane, started: str) -> bool:
+    """Return whether the node said that it is Ready at or after `started`, a time as Kubernetes writes it."""
     listed = json.loads(plane.kubectl("get", "nodes", "--output", "json"))
     conditions = [each for node in listed["items"] for each in node["status"].get("conditions", [])]
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+    ready = [each for each in conditions if each["type"] == "Ready" and each["status"] == "True"]
+    return any(each["lastHeartbeatTime"] >= started for each in ready)
 
 
 def _scheduler(plane: ControlPlane) -> Program:
     kubeconfig = plane.state.pki / "scheduler.kubeconfig"
-    command = [find_tool("kube-scheduler"), f"--kubeconfig={kubeconfig}", "--secure-port=0", "--leader-elect=false"]
+    command: list[str | Path] = [
+        find_tool("kube-scheduler"),
+        f"--kubeconfig={kubeconfig}",
+        "--secure-port=0",
+        "--leader-elect=false",
+    ]
     return Program("kube-scheduler", command)
 
 

@@ -37,7 +37,16 @@ def build_authority(state: StateDir) -> Path:
     _make_key(state.pki / "sa.key")
     run(["openssl", "pkey", "-in", state.pki / "sa.key", "-pubout", "-out", state.pki / "sa.pub"])
     _make_key(state.pki / "ca.key")
-    request = ["openssl", "req", "-x509", "-new", "-key", state.pki / "ca.key", "-subj", "/CN=skipstone-test-ca"]
+    request: list[str | Path] = [
+        "openssl",
+        "req",
+        "-x509",
+        "-new",
+        "-key",
+        state.pki / "ca.key",
+        "-subj",
+        "/CN=skipstone-test-ca",
+    ]
     run([*request, "-days", DAYS, "-out", certificate])
     return certificate
 
@@ -52,7 +61,17 @@ def issue_certificate(state: StateDir, subject: Subject) -> tuple[Path, Path]:
     request = run(["openssl", "req", "-new", "-key", key, "-subj", f"{groups}/CN={subject.name}"])
     extensions = state.pki / f"{subject.file}.ext"
     extensions.write_text(_render_extensions(subject))
-    sign = ["openssl", "x509", "-req", "-CA", state.pki / "ca.crt", "-CAkey", state.pki / "ca.key", "-days", DAYS]
+    sign: list[str | Path] = [
+        "openssl",
+        "x509",
+        "-req",
+        "-CA",
+        state.pki / "ca.crt",
+        "-CAkey",
+        state.pki / "ca.key",
+        "-days",
+        DAYS,
+    ]
     text = run([*sign, "-CAcreateserial", "-extfile", extensions], text_input=request)
     certificate.write_text(text)
     return certificate, key

