@@ -6,24 +6,44 @@ Must not commit: files are invisible until the driver names them in a commit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import pickle
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import pyarrow as pa
-from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
+import pyarrow.compute as pc
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+from pyiceberg.typedef import Record
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+from skipstone.rewrite.parquet import ParquetFile
+from skipstone.rewrite.partitions import PartitionTuple, source_column, split_by_partition
+from skipstone.tables.arrow import arrow_schema
 
 #: How tasks return written files through ``mapInArrow``: one binary column, one row per file.
 WRITTEN_SCHEMA = pa.schema([pa.field("written", pa.binary(), nullable=False)])
 #: The same for Spark's ``mapInArrow(…, schema=…)``.
 WRITTEN_DDL = "written binary not null"
+#: Rows that one writer holds in memory before it writes the largest partition out, in bytes of Arrow.
+MEMORY_BYTES = 256 * 1024 * 1024
+#: Files that one writer keeps open; the one least recently written to is finished first.
+MAX_OPEN_FILES = 64
+_METRICS_PREFIX = "write.metadata.metrics."
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteSpec:
     """All that a task needs to write: picklable, small, made once on the driver by ``write_spec``.
 
-    ``schema_json``/``spec_json``/``sort_json``: Iceberg JSON. Sizes are bytes.
+    ``schema_json``/``spec_json``/``sort_json``: Iceberg JSON. ``location``: directory of data files. Sizes are bytes.
+    ``metrics``: the table's properties of metrics modes.
     """
 
     schema_json: str
@@ -33,35 +53,85 @@ class WriteSpec:
     run_id: str
     target_file_bytes: int
     row_group_bytes: int
+    row_group_rows: int
     codec: str
     codec_level: int | None = None
+    page_bytes: int = TableProperties.PARQUET_PAGE_SIZE_BYTES_DEFAULT
     metrics: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def parquet_options(self) -> dict[str, Any]:
+        """Options of ``pyarrow.parquet.ParquetWriter``."""
+        codec = "none" if self.codec == "uncompressed" else self.codec
+        return {"compression": codec, "compression_level": self.codec_level, "data_page_size": self.page_bytes}
 
 
 @dataclass(frozen=True)
 class WrittenFile:
-    """One finished Parquet file: what the driver needs to make an Iceberg data file of it."""
+    """One finished Parquet file: what the driver needs to make an Iceberg data file of it.
+
+    ``partition``: Iceberg's internal values. ``statistics``: arguments of a PyIceberg DataFile.
+    """
 
     path: str
     size: int
-    records: int
-    partition: tuple[object, ...]
-    footer: bytes
-    nan_counts: Mapping[int, int]
+    partition: PartitionTuple
+    statistics: Mapping[str, Any]
+
+    @property
+    def records(self) -> int:
+        """Number of rows."""
+        return int(self.statistics["record_count"])
 
     def to_row(self) -> bytes:
         """Bytes for WRITTEN_SCHEMA."""
-        raise NotImplementedError
+        return pickle.dumps((self.path, self.size, self.partition, dict(self.statistics)))
 
     @staticmethod
     def from_row(row: bytes) -> WrittenFile:
-        """Read what ``to_row`` made."""
-        raise NotImplementedError(row)
+        """Read what ``to_row`` made; rows come from our own tasks only."""
+        return WrittenFile(*pickle.loads(row))
 
 
 def write_spec(table: Table, run_id: str) -> WriteSpec:
     """What tasks of ``run_id`` need to write into ``table`` under its current schema, default spec and sort order."""
-    raise NotImplementedError(table, run_id)
+    given = table.properties
+    level = given.get(TableProperties.PARQUET_COMPRESSION_LEVEL)
+    return WriteSpec(
+        schema_json=table.schema().model_dump_json(),
+        spec_json=table.spec().model_dump_json(),
+        sort_json=table.sort_order().model_dump_json(),
+        location=given.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/"),
+        run_id=run_id,
+        target_file_bytes=_size(table, "WRITE_TARGET_FILE_SIZE_BYTES"),
+        row_group_bytes=_size(table, "PARQUET_ROW_GROUP_SIZE_BYTES"),
+        row_group_rows=_size(table, "PARQUET_ROW_GROUP_LIMIT"),
+        codec=given.get(TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT),
+        codec_level=int(level) if level else None,
+        page_bytes=_size(table, "PARQUET_PAGE_SIZE_BYTES"),
+        metrics={name: value for name, value in given.items() if name.startswith(_METRICS_PREFIX)},
+    )
+
+
+def _size(table: Table, name: str) -> int:
+    default = getattr(TableProperties, f"{name}_DEFAULT")
+    return max(1, int(table.properties.get(getattr(TableProperties, name), default)))
+
+
+@dataclass
+class _Open:
+    """A partition with rows in memory or a file under way."""
+
+    partition: PartitionTuple
+    rows: list[pa.Table] = field(default_factory=list)
+    nbytes: int = 0
+    file: ParquetFile | None = None
+
+    def take(self) -> pa.Table:
+        """The rows in memory, which are forgotten here."""
+        taken = pa.concat_tables(self.rows)
+        self.rows, self.nbytes = [], 0
+        return taken
 
 
 class DataFileWriter:
@@ -69,36 +139,155 @@ class DataFileWriter:
 
     ``task_id`` must differ between tasks and between attempts of one task: it becomes part of the file names.
     Batches have the table's columns by name (any order; absent optional columns become null) in the Arrow types of
-    ``arrow_schema``, or castable to them without loss.
+    ``arrow_schema``, or castable to them without loss. With a sort order, rows are sorted within each row group.
     """
 
     def __init__(self, spec: WriteSpec, task_id: str) -> None:
         """Open nothing yet."""
-        raise NotImplementedError(spec, task_id)
+        self._spec = spec
+        self._task_id = task_id
+        self._schema = Schema.model_validate_json(spec.schema_json)
+        self._partitioning = PartitionSpec.model_validate_json(spec.spec_json)
+        self._sort = SortOrder.model_validate_json(spec.sort_json)
+        self._columns = arrow_schema(self._schema)
+        self._io = load_file_io({}, spec.location)
+        self._flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
+        self._open: dict[PartitionTuple, _Open] = {}
+        self._paths: list[str] = []
+        self._written: list[WrittenFile] = []
 
     @property
     def arrow_schema(self) -> pa.Schema:
         """The Arrow schema that files are written in, with field ids."""
-        raise NotImplementedError
+        return self._columns
 
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Take rows. Raises BadData when a required column is missing or holds null."""
-        raise NotImplementedError(batch)
+        """Take rows. Raises BadData (BAD_RECORDS) when a required column is missing or holds null."""
+        table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
+        for part in _slices(self._conform(table), self._flush_bytes):
+            for partition, rows in split_by_partition(part, self._partitioning, self._schema):
+                self._take(partition, rows)
 
     def close(self) -> list[WrittenFile]:
         """Finish all files; nothing is written afterwards."""
-        raise NotImplementedError
+        for opened in list(self._open.values()):
+            self._finish(opened)
+        return self._written
 
     def abort(self) -> None:
         """Delete what this writer wrote; for a task that failed before it returned anything."""
-        raise NotImplementedError
+        for path in self._paths:
+            self._io.delete(path)
+        self._open.clear()
+
+    def _conform(self, table: pa.Table) -> pa.Table:
+        return pa.Table.from_arrays([_column(table, wanted) for wanted in self._columns], schema=self._columns)
+
+    def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
+        opened = self._open.pop(partition, None) or _Open(partition)
+        self._open[partition] = opened
+        opened.rows.append(rows)
+        opened.nbytes += rows.nbytes
+        if opened.nbytes >= self._flush_bytes:
+            self._flush(opened)
+        while sum(other.nbytes for other in self._open.values()) > MEMORY_BYTES:
+            self._flush(max(self._open.values(), key=lambda other: other.nbytes))
+
+    def _flush(self, opened: _Open) -> None:
+        """Write the rows in memory; finish the file when it has reached the target size."""
+        if opened.rows:
+            rows = self._sorted(opened.take())
+            opened.file = opened.file or self._create(opened.partition)
+            opened.file.append(rows, self._group_rows(rows))
+            if opened.file.size >= self._spec.target_file_bytes:
+                self._finish(opened)
+        self._limit_open_files()
+
+    def _limit_open_files(self) -> None:
+        with_file = [opened for opened in self._open.values() if opened.file is not None]
+        for opened in with_file[: max(0, len(with_file) - MAX_OPEN_FILES)]:
+            self._finish(opened)
+
+    def _finish(self, opened: _Open) -> None:
+        self._open.pop(opened.partition, None)
+        if opened.rows:
+            rows = self._sorted(opened.take())
+            opened.file = opened.file or self._create(opened.partition)
+            opened.file.append(rows, self._group_rows(rows))
+        if opened.file is None:
+            return
+        statistics = opened.file.close(dict(self._spec.metrics))
+        size = len(self._io.new_input(opened.file.path))
+        self._written.append(WrittenFile(opened.file.path, size, opened.partition, statistics))
+
+    def _create(self, partition: PartitionTuple) -> ParquetFile:
+        folder = self._spec.location
+        if not self._partitioning.is_unpartitioned():
+            folder += "/" + self._partitioning.partition_to_path(Record(*partition), self._schema)
+        path = f"{folder}/{self._spec.run_id}-{self._task_id}-{len(self._paths):05}.parquet"
+        self._paths.append(path)
+        return ParquetFile(self._io, path, self._schema, self._spec.parquet_options)
+
+    def _group_rows(self, rows: pa.Table) -> int:
+        by_bytes = rows.num_rows * self._spec.row_group_bytes // max(rows.nbytes, 1)
+        return max(1, min(self._spec.row_group_rows, by_bytes))
+
+    def _sorted(self, rows: pa.Table) -> pa.Table:
+        if not self._sort.fields:
+            return rows
+        keys = list(_sort_keys(rows, self._sort, self._schema))
+        names = [str(position) for position in range(len(keys))]
+        table = pa.table([key for key, _ in keys], names=names)
+        order = [(name, direction) for name, (_, direction) in zip(names, keys, strict=True)]
+        return rows.take(pc.sort_indices(table, sort_keys=order))
+
+
+def _sort_keys(rows: pa.Table, order: SortOrder, schema: Schema) -> Iterator[tuple[pa.Array, str]]:
+    """Per sort field: whether it is null (nulls first or last on their own), then its transformed value."""
+    for sort_field in order.fields:
+        kind = schema.find_field(sort_field.source_id).field_type
+        column = sort_field.transform.pyarrow_transform(kind)(source_column(rows, schema, sort_field.source_id))
+        yield pc.is_null(column), "descending" if sort_field.null_order == NullOrder.NULLS_FIRST else "ascending"
+        yield column, "descending" if sort_field.direction == SortDirection.DESC else "ascending"
+
+
+def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:
+    position = table.schema.get_field_index(wanted.name)
+    column = table.column(position) if position >= 0 else pa.chunked_array([pa.nulls(table.num_rows, wanted.type)])
+    if not wanted.nullable and column.null_count:
+        said = "is missing" if position < 0 else f"is null in {column.null_count} rows"
+        raise BadData(Reason.BAD_RECORDS, f"column {wanted.name!r} is required and {said}.")
+    return column if column.type == wanted.type else column.cast(wanted.type)
+
+
+def _slices(table: pa.Table, nbytes: int) -> Iterator[pa.Table]:
+    """``table`` in slices of about ``nbytes``."""
+    step = max(1, table.num_rows * nbytes // max(table.nbytes, 1))
+    for start in range(0, table.num_rows, step):
+        yield table.slice(start, step)
 
 
 def written_batch(files: Iterable[WrittenFile]) -> pa.RecordBatch:
     """The batch of WRITTEN_SCHEMA that a task yields."""
-    raise NotImplementedError(files)
+    return pa.RecordBatch.from_arrays([pa.array([file.to_row() for file in files], pa.binary())], schema=WRITTEN_SCHEMA)
 
 
 def to_data_files(rows: Iterable[bytes], table: Table) -> list[DataFile]:
     """On the driver: the data files of the accepted rows, under the table's default spec, with statistics."""
-    raise NotImplementedError(rows, table)
+    return [_data_file(WrittenFile.from_row(row), table.spec().spec_id) for row in rows]
+
+
+def _data_file(written: WrittenFile, spec_id: int) -> DataFile:
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=written.path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*written.partition),
+        file_size_in_bytes=written.size,
+        sort_order_id=None,
+        equality_ids=None,
+        key_metadata=None,
+        **written.statistics,
+    )
+    file.spec_id = spec_id
+    return file

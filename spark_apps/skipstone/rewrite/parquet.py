@@ -1,0 +1,82 @@
+"""One Parquet data file being written, and the statistics Iceberg wants of it.
+
+Used by the writer only. Must not know partitions, sort orders or commits.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import (
+    compute_statistics_plan,
+    data_file_statistics_from_parquet_metadata,
+    parquet_path_to_id_mapping,
+)
+from pyiceberg.schema import Schema
+
+from skipstone.tables.arrow import arrow_schema, field_id
+
+
+class ParquetFile:
+    """An open data file; rows go in as row groups."""
+
+    def __init__(self, io: FileIO, path: str, schema: Schema, options: dict[str, Any]) -> None:
+        """Create ``path``, which must not exist. ``options`` are those of ``pyarrow.parquet.ParquetWriter``."""
+        self.path = path
+        self._schema = schema
+        self._columns = arrow_schema(schema)
+        self._sink = io.new_output(path).create(overwrite=False)
+        self._writer = pq.ParquetWriter(
+            self._sink, self._columns, store_decimal_as_integer=True, write_page_index=True, **options
+        )
+        self._nans: Counter[int] = Counter()
+
+    @property
+    def size(self) -> int:
+        """Bytes written so far."""
+        return int(self._sink.tell())  # type: ignore[attr-defined]
+
+    def append(self, rows: pa.Table, group_rows: int) -> None:
+        """Write ``rows`` as row groups of at most ``group_rows`` rows."""
+        self._writer.write_table(rows, row_group_size=group_rows)
+        for field in self._columns:
+            if pa.types.is_floating(field.type):
+                nans = pc.sum(pc.is_nan(rows.column(field.name))).as_py()
+                self._nans[field_id(field) or 0] += nans or 0
+
+    def close(self, properties: dict[str, str]) -> dict[str, Any]:
+        """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
+        self._writer.close()
+        self._sink.close()
+        metadata = self._writer.writer.metadata
+        plan = compute_statistics_plan(self._schema, properties)
+        mapping = parquet_path_to_id_mapping(self._schema)
+        found = data_file_statistics_from_parquet_metadata(metadata, plan, mapping).to_serialized_dict()
+        for untrusted in _columns_without_bounds(metadata, mapping):
+            found["lower_bounds"].pop(untrusted, None)
+            found["upper_bounds"].pop(untrusted, None)
+        counted = found["value_counts"]
+        found["nan_value_counts"] = {column: self._nans[column] for column in self._nans if column in counted}
+        return found
+
+
+def _columns_without_bounds(metadata: pq.FileMetaData, mapping: dict[str, int]) -> set[int]:
+    """Columns of which a row group holds values but no bounds (long values have none): no bound of the file holds."""
+    found = set()
+    for group in range(metadata.num_row_groups):
+        for position in range(metadata.num_columns):
+            column = metadata.row_group(group).column(position)
+            if _holds_values(column) and not (column.is_stats_set and column.statistics.has_min_max):
+                found.add(mapping[column.path_in_schema])
+    return found
+
+
+def _holds_values(column: pq.ColumnChunkMetaData) -> bool:
+    if not column.is_stats_set or not column.statistics.has_null_count:
+        return bool(column.num_values)
+    return bool(column.num_values > column.statistics.null_count)

@@ -1,0 +1,77 @@
+"""Partition values of whole batches by Iceberg's transforms, and the rows of each partition.
+
+Used by the writer only. The transforms are PyIceberg's vectorised ones. Must not write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+
+PartitionTuple = tuple[Any, ...]
+
+
+def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[PartitionTuple, pa.Table]]:
+    """Each partition of ``table`` (columns in the order of ``schema``) with its rows, in their order."""
+    if spec.is_unpartitioned() or table.num_rows == 0:
+        if table.num_rows:
+            yield tuple(None for _ in spec.fields), table
+        return
+    columns = partition_columns(table, spec, schema)
+    codes = _row_codes(columns)
+    order = np.argsort(codes, kind="stable")
+    starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
+    sorted_rows = table.take(pa.array(order))
+    for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
+        first = int(order[start])
+        yield tuple(_internal(column, first) for column in columns), sorted_rows.slice(start, stop - start)
+
+
+def partition_columns(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
+    """One array per partition field: the transform of its source column."""
+    return [_partition_column(table, field.source_id, field.transform, schema) for field in spec.fields]
+
+
+def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
+    """The column of a possibly nested field; null where a parent is null."""
+    accessor = schema.accessor_for_field(field_id)
+    column = _one_array(table.column(accessor.position))
+    while accessor.inner is not None:
+        accessor = accessor.inner
+        column = pc.struct_field(column, [accessor.position])
+    return column
+
+
+def _partition_column(table: pa.Table, source_id: int, transform: Any, schema: Schema) -> pa.Array:
+    column = source_column(table, schema, source_id)
+    return _one_array(transform.pyarrow_transform(schema.find_field(source_id).field_type)(column))
+
+
+def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+
+
+def _row_codes(columns: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """One number per row, equal where all columns are equal (null equals null, NaN equals NaN)."""
+    codes = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        encoded = pc.dictionary_encode(column, null_encoding="encode")
+        mixed = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+    return codes
+
+
+def _internal(column: pa.Array, row: int) -> Any:
+    """One value as Iceberg keeps partition values: dates in days, times and timestamps in microseconds."""
+    value = column.slice(row, 1)
+    if pa.types.is_date32(value.type):
+        value = value.cast(pa.int32())
+    elif pa.types.is_timestamp(value.type) or pa.types.is_time64(value.type):
+        value = value.cast(pa.int64())
+    return value[0].as_py()
