@@ -6,12 +6,13 @@ The merge run asks here before it touches data. Must not know files' contents, A
 from __future__ import annotations
 
 import heapq
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import ColumnSpec, MergeAction, MergeClause, MergeTask, SourceFormat
+from skipstone_core.jobs import ColumnMapping, ColumnSpec, MergeAction, MergeClause, MergeTask, SourceFormat
 from skipstone_core.keys import KeyType, key_type
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.predicates import Predicate, check_types
@@ -98,11 +99,11 @@ def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Colum
     """
     keys = bind_keys(task, target, source)
     matched = tuple(
-        _bind_clause(f"spec.whenMatched[{i}]", clause, _Sides(target, source, keys, zone))
+        _bind_clause(f"spec.whenMatched[{i}]", clause, _Sides(target, source, keys, zone, task.source.mapping))
         for i, clause in enumerate(task.when_matched)
     )
     unmatched = tuple(
-        _bind_clause(f"spec.whenNotMatched[{i}]", clause, _Sides(target, source, keys, zone))
+        _bind_clause(f"spec.whenNotMatched[{i}]", clause, _Sides(target, source, keys, zone, task.source.mapping))
         for i, clause in enumerate(task.when_not_matched)
     )
     if not matched and not unmatched:
@@ -180,6 +181,7 @@ class _Sides:
     source: Sequence[Column]
     keys: tuple[BoundKey, ...]
     zone: tzinfo
+    mapping: Sequence[ColumnMapping] = ()
 
 
 def _by_name(columns: Sequence[Column]) -> dict[str, Column]:
@@ -242,9 +244,10 @@ def _bind_values(where: str, clause: MergeClause, sides: _Sides) -> dict[str, st
 
 
 def _values_by_name(sides: _Sides, action: MergeAction) -> dict[str, str]:
-    """Target columns fed by source columns of the same name; key columns of an insert by their key pair."""
+    """Target columns fed by the source's mapping, else by equal name; key columns of an insert by their key pair."""
     names = {column.name for column in sides.source}
     values = {column.name: column.name for column in sides.target if column.name in names}
+    values |= {one.column: one.from_ for one in sides.mapping if one.from_ in names}
     if action is MergeAction.INSERT:
         values |= {key.target: key.source for key in sides.keys}
     return values
@@ -260,6 +263,7 @@ def _check_required(where: str, targets: Mapping[str, Column], values: Mapping[s
         )
 
 
+_TYPE_NAME = re.compile(r"[(<\[]")
 _WIDER = {
     "int": {"long", "float", "double", "decimal"},
     "long": {"decimal", "double", "int"},
@@ -271,7 +275,7 @@ _WIDER = {
 
 def _check_assignable(where: str, target: Column, source: Column) -> None:
     """Values must fit by family; whether each value fits its width is checked on the data."""
-    left, right = target.type.split("(")[0], source.type.split("(")[0]
+    left, right = (_TYPE_NAME.split(column.type, maxsplit=1)[0] for column in (target, source))
     if left == right or left in _WIDER.get(right, ()):
         return
     raise BadSpec(

@@ -129,9 +129,10 @@ def write_inserts(work: InsertWork, task_id: str) -> tuple[int, tuple[bytes, ...
     return inserted, tuple(file.to_row() for file in writer.close())
 
 
-def count_inserts(plan: MergePlan) -> bool:
-    """Whether the plan inserts at all."""
-    return bool(plan.when_not_matched)
+def holds_key(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
+    """Whether some live row of the file has a key of the source."""
+    source = ChangeReader(slices, [key.source for key in plan.keys]).read(one.parts)
+    return bool((_match_keys(one.file, plan, source) != UNMATCHED).any())
 
 
 def _merge_file(merger: _Merger, one: FileWork, number: int) -> tuple[FileResult, list[bytes]]:

@@ -1,0 +1,12 @@
+"""The merge application: apply a change feed to a table. Started by the operator in a driver pod."""
+
+from __future__ import annotations
+
+import sys
+
+from skipstone.runs.main import run_app
+from skipstone.runs.merge import run_merge
+from skipstone_core.jobs import RunKind
+
+if __name__ == "__main__":
+    sys.exit(run_app(RunKind.MERGE, run_merge))

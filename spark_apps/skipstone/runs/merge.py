@@ -1,0 +1,185 @@
+"""The merge run: a change feed applied to a table in one commit, reading only files that a source key can touch.
+
+Called by ``spark_apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
+JVM. A conflict that planning again can mend is planned again, bounded; the source is not read again for it.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.codec import encode
+from skipstone_core.commits import Aborted, AlreadyCommitted, Conflicted, Outcome, Present, RolledBack, TxnRecord
+from skipstone_core.errors import BadSpec
+from skipstone_core.ids import RUNS_DIRECTORY
+from skipstone_core.jobs import DuplicatesPolicy, JobReport, JobRequest, MergeTask, TableRef
+from skipstone_core.merges import MergeCounts, funnel_summary
+from skipstone_core.reasons import Reason
+
+from skipstone.rewrite.changes import verify_slices
+from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files, touched_by_keys
+from skipstone.runs.merge_source import Changes, SourceSite, read_changes
+from skipstone.runs.report import Reporter
+from skipstone.runs.states import report_state
+from skipstone.session import spark_session
+from skipstone.sources.listing import SourceListing, pinned_source
+from skipstone.tables.catalogs import load_table, open_catalog, require_writable
+from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files, find_digest, find_txn
+from skipstone.tables.filesets import FileSet, read_file_set
+
+#: How often a merge is planned when other writers get in between.
+MAX_PLANS = 5
+FUNNEL_SUMMARY = "skipstone.merge.funnel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What a run works for."""
+
+    request: JobRequest
+    reporter: Reporter
+    catalog: Catalog
+    ref: TableRef
+    task: MergeTask
+    ports: CommitPorts | None
+
+    def load(self) -> Table:
+        """The table as it is now."""
+        return load_table(self.catalog, self.ref)
+
+    def report(self, outcome: Outcome, counts: MergeCounts) -> JobReport:
+        """The report of ``outcome`` with the state of the table."""
+        state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
+        return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,))
+
+
+def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
+    """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
+    if request.merge is None or request.table is None:
+        raise BadSpec(Reason.INVALID_SPEC, "a merge needs a table and a merge task", field="request")
+    job = _Job(
+        request=request,
+        reporter=reporter,
+        catalog=open_catalog(request.warehouse),
+        ref=request.table,
+        task=request.merge,
+        ports=ports,
+    )
+    table = job.load()
+    if settled := _settled(table, request.txn):
+        return job.report(settled, MergeCounts())
+    require_writable(table)
+    listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
+    if refused := _applied_already(table, job.task, listing):
+        return job.report(refused, MergeCounts())
+    with _scratch(request) as scratch:
+        outcome, counts = _plan_until_settled(job, listing, scratch)
+    return job.report(outcome, counts)
+
+
+def _settled(table: Table, txn: str) -> Outcome | None:
+    match find_txn(table, txn):
+        case Present(record):
+            return AlreadyCommitted(record)
+        case RolledBack():
+            message = "The commit of this job was rolled back in the table; create a new job to apply it again."
+            return Conflicted(Reason.ROLLED_BACK, message)
+        case Aborted():
+            return Conflicted(Reason.ABORTED, "This job was given up and fenced off before it committed.")
+        case _:
+            return None
+
+
+def _applied_already(table: Table, task: MergeTask, listing: SourceListing) -> Outcome | None:
+    if task.source.duplicates is DuplicatesPolicy.ALLOW or not (other := find_digest(table, listing.digest)):
+        return None
+    message = f"The job with uid {other} already applied the same source; set source.duplicates to Allow."
+    return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+
+
+@contextmanager
+def _scratch(request: JobRequest) -> Iterator[Path]:
+    """A directory of this process alone, on the storage that executors share; gone afterwards."""
+    parent = Path(request.warehouse.root) / RUNS_DIRECTORY / request.owner_uid
+    parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{request.run_id}-", dir=parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _plan_until_settled(job: _Job, listing: SourceListing, scratch: Path) -> tuple[Outcome, MergeCounts]:
+    changes: Changes | None = None
+    outcome: Outcome = Conflicted(Reason.CONFLICTED, "Other writers kept changing the table.")
+    counts = MergeCounts()
+    for number in range(MAX_PLANS):
+        table = job.load()
+        with job.reporter.stage("plan"):
+            files = read_file_set(table)
+        if changes is None or changes.schema_id != files.schema.schema_id:
+            changes = _read(job, listing, scratch, files)
+        rewrite = _rewrite(job, changes, (table, files), f"{scratch.name}-{number}")
+        outcome, counts = _commit(job, changes, (rewrite, files), listing.digest), rewrite.counts
+        if not isinstance(outcome, Conflicted):
+            break
+        discard_files(table, rewrite.added)
+        if outcome.reason is not Reason.CONFLICTED:
+            break
+        job.reporter.progress(f"planning again: {outcome.message}")
+    return outcome, counts
+
+
+def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> Changes:
+    job.reporter.progress("reading the source")
+    with job.reporter.stage("session"):
+        spark = spark_session(job.request)
+    with job.reporter.stage("read"):
+        site = SourceSite(spark=spark, task=job.task, listing=listing, scratch=scratch)
+        return read_changes(site, files)
+
+
+def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
+    job.reporter.progress(f"merging {changes.rows} changes into {len(target[1])} files")
+    with job.reporter.stage("rewrite"):
+        site = RewriteSite(
+            spark=spark_session(job.request), sizes=job.request.spark, strategy=job.task.pruning, token=token
+        )
+        rewrite = rewrite_files(site, changes, *target)
+        verify_slices(changes.slices)
+        return rewrite
+
+
+def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: str) -> Outcome:
+    rewrite, files = done
+    job.reporter.progress("committing", encode(rewrite.counts))
+    change = TableCommit(
+        pinned=files.pinned,
+        added=rewrite.added,
+        removed=rewrite.removed,
+        txn=job.request.txn,
+        record=TxnRecord(time_ms=0, counts=encode(rewrite.counts), source_digest=digest),
+        summary=_summary(rewrite),
+        guard=lambda table, added: _guard(changes, table, added),
+        unique_source=job.task.source.duplicates is DuplicatesPolicy.REFUSE,
+    )
+    with job.reporter.stage("commit"):
+        return commit_table(job.catalog, job.ref, change, job.ports)
+
+
+def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str | None:
+    path = touched_by_keys(changes, table, read_file_set(table), [file.file_path for file in added])
+    return f"another writer added rows with keys of this merge in {path}" if path else None
+
+
+def _summary(rewrite: Rewrite) -> Mapping[str, str]:
+    counts = {f"skipstone.merge.{name}": str(value) for name, value in encode(rewrite.counts).items()}
+    return {FUNNEL_SUMMARY: funnel_summary(rewrite.funnel), **counts}

@@ -1,0 +1,191 @@
+"""Second half of a merge run: candidate files to rewritten files and inserts, through Spark tasks.
+
+Called by the merge run. One task per core with many files each, balanced by bytes; the target is never shuffled.
+Must not commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from skipstone_core.jobs import PruningStrategy, SparkRef
+from skipstone_core.merges import FunnelStage, MergeCounts, pack_by_bytes
+
+from skipstone.indexes.distribute import parallelism, run_tasks
+from skipstone.pruning.bounds import file_ranges
+from skipstone.pruning.funnel import EXACT_JOIN, Candidates, KeyRangeStage, Stage, run_funnel, search_here
+from skipstone.rewrite.canonical import Int64s
+from skipstone.rewrite.failures import caught, opened
+from skipstone.rewrite.merging import (
+    FileResult,
+    FileWork,
+    InsertWork,
+    MergeWork,
+    WorkResult,
+    holds_key,
+    merge_files,
+    write_inserts,
+)
+from skipstone.rewrite.reader import describe_files
+from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
+from skipstone.runs.merge_source import Changes
+from skipstone.tables.filesets import FileSet
+
+#: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
+INSERT_HERE_ROWS = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteSite:
+    """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide."""
+
+    spark: SparkSession
+    sizes: SparkRef
+    strategy: PruningStrategy
+    token: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """What a merge is about to commit."""
+
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...]
+    counts: MergeCounts
+    funnel: tuple[FunnelStage, ...]
+
+
+def prune_files(site: RewriteSite, changes: Changes, files: FileSet) -> tuple[Candidates, list[FunnelStage]]:
+    """The candidate files of ``files`` with what of the source each may hold."""
+    stages: list[Stage] = []
+    if site.strategy is not PruningStrategy.NONE:
+        stages.append(key_range_stage(changes, files))
+    return run_funnel(stages, len(files), changes.slices)
+
+
+def key_range_stage(changes: Changes, files: FileSet) -> KeyRangeStage:
+    """The stage that compares file bounds with source keys."""
+    keys = changes.plan.keys
+    return KeyRangeStage(file_ranges(files, keys), keys, changes.slices, search_here)
+
+
+def rewrite_files(site: RewriteSite, changes: Changes, table: Table, files: FileSet) -> Rewrite:
+    """Prune, merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
+    candidates, funnel = prune_files(site, changes, files)
+    write = write_spec(table, site.token)
+    merged = _merge_candidates(site, _works(site, changes, candidates, (table, files, write)))
+    results = [result for part in merged for result in part.files]
+    inserted, inserts = _insert_rest(site, changes, results, write)
+    rows = [row for part in merged for row in part.written] + inserts
+    touched = sum(result.touched for result in results)
+    funnel.append(FunnelStage(name=EXACT_JOIN, files_in=funnel[-1].files_out, files_out=touched))
+    return Rewrite(
+        added=tuple(to_data_files(rows, table)),
+        removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
+        counts=_counts(changes, files, funnel, (results, inserted)),
+        funnel=tuple(funnel),
+    )
+
+
+def _works(
+    site: RewriteSite, changes: Changes, candidates: Candidates, target: tuple[Table, FileSet, WriteSpec]
+) -> list[MergeWork]:
+    table, files, write = target
+    ordinals = candidates.distinct.tolist()
+    parts = candidates.parts()
+    described = [FileWork(file, parts[file.file_id]) for file in describe_files(table, files, ordinals)]
+    bins = pack_by_bytes([work.file.size for work in described], _cores(site))
+    return [
+        MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=_by_source([described[i] for i in one]))
+        for one in bins
+    ]
+
+
+def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
+    """Files in the order of their source slices, so that a task's cache of row groups serves the next file."""
+    return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start)))
+
+
+def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork]) -> list[WorkResult]:
+    answers = run_tasks(site.spark, _merge_task, works)
+    return [result for answer in answers if isinstance(result := opened(answer), WorkResult)]
+
+
+def _merge_task(work: MergeWork, task: str) -> bytes:
+    return caught(lambda: merge_files(work, f"merge-{task}"))
+
+
+def _insert_task(work: InsertWork, task: str) -> bytes:
+    return caught(lambda: write_inserts(work, f"insert-{task}"))
+
+
+def _insert_rest(
+    site: RewriteSite, changes: Changes, results: Sequence[FileResult], write: WriteSpec
+) -> tuple[int, list[bytes]]:
+    """Insert source rows that matched nowhere: how many, and the written files."""
+    rest = _unmatched(changes, results)
+    if not changes.plan.when_not_matched or not len(rest):
+        return 0, []
+    if len(rest) <= INSERT_HERE_ROWS:
+        answers = [_insert_task(_insert_work(changes, write, rest), "driver")]
+    else:
+        parts = np.array_split(rest, _cores(site))
+        answers = run_tasks(site.spark, _insert_task, [_insert_work(changes, write, part) for part in parts])
+    done = [opened(answer) for answer in answers]
+    pairs = [pair for pair in done if isinstance(pair, tuple)]
+    return sum(int(pair[0]) for pair in pairs), [row for pair in pairs for row in pair[1]]
+
+
+def _unmatched(changes: Changes, results: Sequence[FileResult]) -> Int64s:
+    matched = np.zeros(changes.rows, dtype=bool)
+    for result in results:
+        matched[result.source_rows()] = True
+    return np.flatnonzero(~matched)
+
+
+def _insert_work(changes: Changes, write: WriteSpec, rows: Int64s) -> InsertWork:
+    bases = np.array([one.base for one in changes.slices], dtype=np.int64)
+    numbers = np.searchsorted(bases, rows, side="right") - 1
+    picked = tuple((int(number), (rows[numbers == number] - bases[number]).tobytes()) for number in np.unique(numbers))
+    return InsertWork(plan=changes.plan, write=write, slices=changes.slices, rows=picked)
+
+
+def _cores(site: RewriteSite) -> int:
+    """Cores of all executors, or of the driver in local mode."""
+    return site.sizes.instances * site.sizes.executor_cores or parallelism(site.spark)
+
+
+def _counts(
+    changes: Changes, files: FileSet, funnel: Sequence[FunnelStage], done: tuple[Sequence[FileResult], int]
+) -> MergeCounts:
+    results, inserted = done
+    return MergeCounts(
+        files_total=len(files),
+        files_candidate=funnel[-2].files_out,
+        files_touched=funnel[-1].files_out,
+        files_rewritten=sum(result.rewritten for result in results),
+        rows_source=changes.rows_read,
+        rows_matched=sum(result.rows_matched for result in results),
+        rows_updated=sum(result.rows_updated for result in results),
+        rows_deleted=sum(result.rows_deleted for result in results),
+        rows_inserted=inserted,
+    )
+
+
+def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Sequence[str]) -> str | None:
+    """The first of ``paths`` (files of ``files``) that holds a row with one of our keys: bounds first, then keys."""
+    candidates, _ = run_funnel([key_range_stage(changes, files)], len(files), changes.slices)
+    mine = pc.is_in(files.files["path"], pa.array(list(paths), pa.string()))
+    parts = candidates.parts()
+    ordinals = [i for i in pc.indices_nonzero(mine).to_pylist() if i in parts]
+    for file in describe_files(table, files, ordinals):
+        if holds_key(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
+            return file.path
+    return None

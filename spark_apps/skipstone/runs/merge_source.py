@@ -1,0 +1,176 @@
+"""First half of a merge run: the source, read once and written down as immutable slices sorted by key.
+
+Called by the merge run. Everything after it reads the slices, never the source again.
+Must not know files of the target except by their key ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.types import UUIDType
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.jobs import MergeTask
+from skipstone_core.keys import key_type
+from skipstone_core.merges import Column, MergePlan, plan_merge
+from skipstone_core.reasons import Reason
+
+from skipstone.indexes.distribute import task_id
+from skipstone.pruning.bounds import file_ranges
+from skipstone.pruning.keyranges import order_keys
+from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
+from skipstone.rewrite.failures import caught, opened
+from skipstone.sources.arrow import table_batch
+from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
+from skipstone.tables.arrow import arrow_type_of
+from skipstone.tables.filesets import FileSet
+
+#: Source bytes per slice. A slice is sorted in the memory of one task.
+SLICE_BYTES = 64 * 1024 * 1024
+_ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
+_ANSWER_DDL = "answer binary not null"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The materialised source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by."""
+
+    plan: MergePlan
+    slices: tuple[ChangeSlice, ...]
+    schema_id: int
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of the source, superseded ones included."""
+        return sum(one.read for one in self.slices)
+
+    @property
+    def rows(self) -> int:
+        """Rows that count: the last of each key, and those without a key."""
+        return sum(one.rows for one in self.slices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSite:
+    """Where and how the source is read. ``scratch``: a directory of this process alone, on the shared storage."""
+
+    spark: SparkSession
+    task: MergeTask
+    listing: SourceListing
+    scratch: Path
+
+
+def read_changes(site: SourceSite, files: FileSet) -> Changes:
+    """Read, check and write down the source for a merge into ``files``.
+
+    Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
+    source that changed while it was read.
+    """
+    read = read_source(site.spark, site.listing, site.task.source, files.schema, site.task.time_zone)
+    plan = plan_merge(site.task, target_schema(files.schema), _source_schema(read), _zone(site.task))
+    order = order_keys(file_ranges(files, plan.keys))
+    plan = replace(plan, keys=tuple(plan.keys[i] for i in order))
+    slices = _write_slices(site, read, plan)
+    require_unchanged(site.listing)
+    return Changes(plan=plan, slices=slices, schema_id=files.schema.schema_id)
+
+
+def target_schema(schema: Schema) -> tuple[Column, ...]:
+    """The table's columns as the rules of merges take them."""
+    return tuple(Column(name=f.name, type=str(f.field_type), required=f.required) for f in schema.fields)
+
+
+def _source_schema(read: SourceRead) -> tuple[Column, ...]:
+    return tuple(Column(name=column.name, type=str(column.type)) for column in read.columns)
+
+
+def _zone(task: MergeTask) -> ZoneInfo:
+    try:
+        return ZoneInfo(task.time_zone)
+    except (KeyError, ValueError, OSError):
+        message = f"{task.time_zone!r} is no time zone of the IANA database, such as Europe/Madrid"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from None
+
+
+def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> tuple[ChangeSlice, ...]:
+    columns = [column for column in read.columns if column.name in plan.source_columns]
+    rule = SortRule(plan.keys, plan.sequence_by, {c.name: kind for c in columns if (kind := key_type(str(c.type)))})
+    frame = read.frame.select(*[_quoted(column.name) for column in columns], ERROR_COLUMN, FILE_COLUMN)
+    kernel = _slice_kernel(_kernel_schema(columns), rule, str(site.scratch))
+    answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, _ANSWER_DDL).collect()
+    slices = [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
+    return tuple(replace(one, base=base) for one, base in zip(slices, _bases(slices), strict=True))
+
+
+def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn], plan: MergePlan) -> DataFrame:
+    """All rows of a key in one partition: one partition for a small source, ranges of keys for a large one."""
+    count = -(-site.listing.total_bytes // SLICE_BYTES)
+    if count <= 1:
+        return frame.coalesce(1)
+    types = {column.name: column.type for column in columns}
+    keys = [_range_column(key.source, text=isinstance(types[key.source], UUIDType)) for key in plan.keys]
+    return frame.repartitionByRange(count, *keys)
+
+
+def _range_column(name: str, *, text: bool) -> SparkColumn:
+    """Text of a uuid may be written in two cases."""
+    return sf.lower(_quoted(name)) if text else _quoted(name)
+
+
+def _quoted(name: str) -> SparkColumn:
+    return sf.col("`" + name.replace("`", "``") + "`")
+
+
+def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
+    return [0, *accumulate(one.rows for one in slices)][: len(slices)]
+
+
+def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
+    return pa.schema([pa.field(column.name, arrow_type_of(column.type)) for column in columns])
+
+
+def _slice_kernel(
+    schema: pa.Schema, rule: SortRule, directory: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        answer = caught(lambda: _write_partition(batches, schema, rule, directory))
+        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_ANSWER)
+
+    return kernel
+
+
+def _write_partition(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rule: SortRule, directory: str
+) -> ChangeSlice | None:
+    rows = []
+    for batch in batches:
+        _require_good(batch)
+        rows.append(table_batch(batch, schema))
+    table = pa.Table.from_batches(rows, schema=schema)
+    if not table.num_rows:
+        return None
+    return write_slice(table, rule, f"{directory}/slice-{task_id(0)}.parquet")
+
+
+def _require_good(batch: pa.RecordBatch) -> None:
+    errors = batch.column(ERROR_COLUMN)
+    if errors.null_count == len(errors):
+        return
+    first = pc.indices_nonzero(pc.is_valid(errors))[0].as_py()
+    file = batch.column(FILE_COLUMN)[first].as_py()
+    raise BadData(
+        Reason.BAD_RECORDS,
+        f"a row of {file} does not fit: {errors[first].as_py()}; mend the file, a merge leaves out no change",
+        field="spec.source",
+    )
