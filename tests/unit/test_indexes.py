@@ -1,0 +1,157 @@
+"""The rules of lookup indexes: coverage by file, what to build next, what to merge next."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skipstone_core.indexes import (
+    MERGE_FAN_IN,
+    IndexColumn,
+    IndexDefinition,
+    LiveFile,
+    SortedRun,
+    is_purge_worthwhile,
+    plan_builds,
+    plan_index_sync,
+    plan_run_merge,
+    synced_up_to,
+)
+from skipstone_core.snapshots import FileIdentity
+
+
+def live_file(number: int, segment: int, snapshot: int = 0, records: int = 10) -> LiveFile:
+    return LiveFile(FileIdentity(f"f{number}", 100, records), segment, snapshot or segment * 1000)
+
+
+identities = st.builds(
+    FileIdentity,
+    st.integers(0, 30).map(lambda number: f"f{number}"),
+    st.sampled_from([100, 101]),
+    st.sampled_from([0, 1, 7]),
+)
+live_files = st.lists(
+    st.builds(LiveFile, identities, st.integers(0, 6), st.integers(1, 4)), unique_by=lambda file: file.identity.path
+)
+indexed_files = st.frozensets(identities)
+
+
+@settings(max_examples=500)
+@given(live_files, indexed_files)
+def test_covered_is_what_is_both_indexed_and_live(live: list[LiveFile], indexed: frozenset[FileIdentity]) -> None:
+    sync = plan_index_sync(live, indexed)
+    alive = {file.identity for file in live}
+    assert sync.missing == alive - indexed
+    assert sync.unlisted == indexed - alive
+    assert sum(one.files_covered for one in sync.segments) == len(alive & indexed)
+    assert sum(one.rows_live for one in sync.segments) == sum(file.records for file in alive)
+
+
+@settings(max_examples=500)
+@given(live_files, indexed_files)
+def test_a_segment_is_synced_exactly_when_all_its_live_files_are_covered(
+    live: list[LiveFile], indexed: frozenset[FileIdentity]
+) -> None:
+    sync = plan_index_sync(live, indexed)
+    lacking = {file.segment for file in live if file.identity not in indexed}
+    assert set(sync.missing_segments) == lacking
+    assert list(sync.missing_segments) == sorted(lacking)
+    assert [one.segment for one in sync.segments] == sorted({file.segment for file in live})
+
+
+@settings(max_examples=500)
+@given(live_files, indexed_files)
+def test_carrying_out_all_builds_brings_every_segment_in_sync(
+    live: list[LiveFile], indexed: frozenset[FileIdentity]
+) -> None:
+    units = plan_builds(live, indexed, None)
+    built = [identity for unit in units for identity in unit.files]
+    assert max(Counter(built).values(), default=0) <= 1
+    assert not set(built) & indexed
+    assert plan_index_sync(live, indexed | set(built)).missing_segments == ()
+
+
+@settings(max_examples=300)
+@given(live_files, indexed_files, st.integers(0, 5))
+def test_a_run_that_stops_after_any_unit_is_continued_by_the_next_plan(
+    live: list[LiveFile], indexed: frozenset[FileIdentity], done: int
+) -> None:
+    units = plan_builds(live, indexed, None)
+    kept = indexed | {identity for unit in units[:done] for identity in unit.files}
+    assert plan_builds(live, kept, None) == units[done:]
+
+
+@given(live_files, st.integers(0, 4))
+def test_the_bound_on_segments_takes_the_oldest_first(live: list[LiveFile], limit: int) -> None:
+    assert plan_builds(live, (), limit) == plan_builds(live, (), None)[:limit]
+
+
+def test_a_rewritten_file_makes_its_new_segment_missing_and_its_old_entry_unlisted() -> None:
+    old, new = live_file(1, 1), live_file(2, 3)
+    sync = plan_index_sync([new, live_file(3, 2)], [old.identity, FileIdentity("f3", 100, 10)])
+    assert sync.missing_segments == (3,)
+    assert sync.unlisted == {old.identity}
+    assert sync.synced_sequence_number == 2
+
+
+def test_a_file_of_the_same_path_and_another_size_is_another_file() -> None:
+    sync = plan_index_sync([live_file(1, 1)], [FileIdentity("f1", 99, 10)])
+    assert sync.missing_segments == (1,)
+
+
+def test_files_without_sequence_number_are_built_snapshot_by_snapshot() -> None:
+    files = [live_file(1, 0, 11), live_file(2, 0, 12), live_file(3, 0, 11), live_file(4, 2, 13)]
+    units = plan_builds(files, (), None)
+    assert [(unit.segment, unit.added_snapshot_id, len(unit.files)) for unit in units] == [
+        (0, 11, 2),
+        (0, 12, 1),
+        (2, None, 1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("segments", "expected"),
+    [([], 0), ([(1, False)], 0), ([(1, True), (4, True)], 4), ([(1, True), (4, False), (5, True)], 1)],
+)
+def test_synced_up_to_stops_before_the_first_gap(segments: list[tuple[int, bool]], expected: int) -> None:
+    assert synced_up_to(segments) == expected
+
+
+def test_names_are_not_part_of_a_definition_but_types_and_order_are() -> None:
+    a, b = IndexColumn(1, "long"), IndexColumn(2, "string")
+    assert IndexDefinition((a, b)).digest == IndexDefinition((a, b)).digest
+    assert len({IndexDefinition(one).digest for one in [(a, b), (b, a), (a,), (IndexColumn(1, "string"), b)]}) == 4
+
+
+def test_the_lowest_full_level_is_merged_first_and_whole() -> None:
+    runs = [SortedRun(1, n, 0, 5) for n in range(9)] + [SortedRun(0, n, n % 2, 5) for n in range(10)]
+    merged = plan_run_merge(runs)
+    assert {run.level for run in merged} == {0}
+    assert len(merged) == 10
+
+
+def test_fewer_runs_than_the_fan_in_are_left_alone() -> None:
+    assert plan_run_merge([SortedRun(level, n, 0, 5) for level in (0, 1) for n in range(MERGE_FAN_IN - 1)]) == ()
+
+
+def test_every_entry_is_rewritten_once_per_level_however_many_segments_come() -> None:
+    runs: list[SortedRun] = []
+    rewritten = 0
+    for segment in range(400):
+        runs.append(SortedRun(0, segment, 0, 1))
+        while merged := plan_run_merge(runs):
+            rows = sum(run.rows for run in merged)
+            rewritten += rows
+            runs = [run for run in runs if run not in merged] + [SortedRun(merged[0].level + 1, segment, 0, rows)]
+    assert sum(run.rows for run in runs) == 400
+    assert rewritten <= 400 * 3
+    assert len(runs) <= 3 * (MERGE_FAN_IN - 1)
+
+
+@pytest.mark.parametrize(
+    ("stale", "everything", "expected"), [(0, 0, False), (0, 9, False), (24, 100, False), (25, 100, True)]
+)
+def test_a_purge_is_worth_it_from_a_quarter_of_the_entries(stale: int, everything: int, expected: bool) -> None:
+    assert is_purge_worthwhile(stale, everything) is expected
