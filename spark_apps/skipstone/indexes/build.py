@@ -16,14 +16,13 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.indexes import LiveFile, plan_builds
 from skipstone_core.snapshots import FileIdentity
 
 from skipstone.indexes.coverage import COVER_SCHEMA, Coverage
 from skipstone.indexes.definition import COVER
-from skipstone.indexes.distribute import parallelism, run_tasks
+from skipstone.indexes.distribute import Tasks
 from skipstone.indexes.entries import (
     BUFFER_BYTES,
     BuildTask,
@@ -50,13 +49,14 @@ class MissingUnit:
 
     segment: int
     ordinals: tuple[int, ...]
+    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
 class BuildSite:
     """Where a build reads and writes. ``files`` is the pinned snapshot of ``table``."""
 
-    spark: SparkSession
+    tasks: Tasks
     catalog: Catalog
     table: Table
     files: FileSet
@@ -80,7 +80,10 @@ def plan_units(files: FileSet, coverage: Coverage) -> tuple[MissingUnit, ...]:
     live = _live_files(files, np.flatnonzero(~coverage.covered))
     ordinal_of = {file.identity: ordinal for ordinal, file in live.items()}
     units = plan_builds(live.values(), (), None)
-    return tuple(MissingUnit(unit.segment, tuple(ordinal_of[one] for one in unit.files)) for unit in units)
+    return tuple(
+        MissingUnit(unit.segment, tuple(ordinal_of[one] for one in unit.files), sum(one.records for one in unit.files))
+        for unit in units
+    )
 
 
 def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, LiveFile]:
@@ -96,10 +99,10 @@ def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, Liv
 def build_unit(site: BuildSite, index: IndexTable, unit: MissingUnit, first_file_id: int) -> UnitResult:
     """Enter one unit into ``index`` with file ids from ``first_file_id`` on.
 
-    Raises what Spark raises when a task fails; then nothing was committed. The index's head must be ``index.table``.
+    Raises what a failing task raises; then nothing was committed. The index's head must be ``index.table``.
     """
     sources = _sources(site, unit, first_file_id)
-    results = run_tasks(site.spark, build_entries, _tasks(site, index, sources))
+    results = site.tasks.run(build_entries, _tasks(site, index, sources))
     skipped = tuple(one for result in results for one in result.skipped)
     lost = {one.file_id for one in skipped}
     entered = [source for source in sources if source.file_id not in lost]
@@ -121,7 +124,7 @@ def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -
     keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
     spec = write_spec(index.table, site.run_id)
     rows = sum(source.file.records for source in sources)
-    count = min(parallelism(site.spark), 1 + rows // ROWS_PER_TASK)
+    count = min(site.tasks.parallelism, 1 + rows // ROWS_PER_TASK)
     return [BuildTask(tuple(part), keys, spec, site.buffer_bytes) for part in balanced(sources, count) if part]
 
 

@@ -21,7 +21,6 @@ from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
 from skipstone.indexes.build import BuildSite, write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.definition import key_name
-from skipstone.indexes.distribute import run_tasks
 from skipstone.indexes.entries import BUFFER_BYTES, EntrySorter, TaskResult, entry_schema
 from skipstone.indexes.scans import scan_entries
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
@@ -84,9 +83,10 @@ def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -
     return outcome
 
 
-def is_merge_due(index: IndexTable, dropped: frozenset[int]) -> bool:
-    """Whether ``compact_index`` would do anything."""
-    return any(_due(index, dropped))
+def rows_to_merge(index: IndexTable, dropped: frozenset[int]) -> int | None:
+    """How many entries ``compact_index`` would merge; None when it would do nothing."""
+    entries, covers = _due(index, dropped)
+    return sum(file.records for file in entries) if entries or covers else None
 
 
 def _due(index: IndexTable, dropped: frozenset[int]) -> tuple[tuple[IndexFile, ...], tuple[IndexFile, ...]]:
@@ -121,7 +121,7 @@ def _merge_entries(
         MergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
         for one in key_ranges(index.table.io, paths)
     ]
-    results = run_tasks(site.spark, merge_entries, tasks)
+    results = site.tasks.run(merge_entries, tasks)
     return to_data_files([written.to_row() for result in results for written in result.written], index.table)
 
 

@@ -1,13 +1,14 @@
-"""Runs index kernels in Spark: a list of tasks in, one partition per task, their results out.
+"""Runs index kernels: a list of tasks in, their results out, in Spark or in this process.
 
-Called by build and compaction. Must not know what a task does; tasks and results travel pickled.
+Called by build and compaction through ``Tasks``; the run chooses. Must not know what a task does; tasks and results
+travel pickled through Spark.
 """
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -19,16 +20,59 @@ Result = TypeVar("Result")
 _RESULTS = pa.schema([pa.field("result", pa.binary(), nullable=False)])
 
 
-def run_tasks(spark: SparkSession, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
-    """Run ``kernel(task, task_id)`` for each task, at most one per core at a time; results in no particular order.
+class Tasks(Protocol):
+    """Where kernels run."""
 
-    ``task_id`` differs between tasks and between attempts of one task.
-    """
-    if not tasks:
-        return []
-    pickled = [pickle.dumps(task) for task in tasks]
-    frame = spark.range(0, len(tasks), 1, len(tasks)).mapInArrow(_mapper(kernel, pickled), "result binary not null")
-    return [pickle.loads(row.result) for row in frame.collect()]
+    @property
+    def parallelism(self) -> int:
+        """How many tasks can run at a time."""
+
+    def run(self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
+        """``kernel(task, task_id)`` of each task, in no particular order; raises what a task raises.
+
+        ``task_id`` differs between tasks of one run and between attempts of one task.
+        """
+
+
+class InProcess:
+    """One task after the other in this process: for work that is smaller than the start of a JVM."""
+
+    def __init__(self) -> None:
+        self._started = 0
+
+    @property
+    def parallelism(self) -> int:
+        """One."""
+        return 1
+
+    def run(self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
+        """Run the tasks here."""
+        return [kernel(task, self._next_id()) for task in tasks]
+
+    def _next_id(self) -> str:
+        self._started += 1
+        return f"{self._started:05d}-local"
+
+
+class InSpark:
+    """One Spark task per task, in the executors."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._spark = spark
+
+    @property
+    def parallelism(self) -> int:
+        """Cores that the application may use."""
+        return max(1, self._spark.sparkContext.defaultParallelism)
+
+    def run(self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
+        """Run the tasks in Spark; raises PySparkException when one fails for good."""
+        if not tasks:
+            return []
+        pickled = [pickle.dumps(task) for task in tasks]
+        numbers = self._spark.range(0, len(tasks), 1, len(tasks))
+        frame = numbers.mapInArrow(_mapper(kernel, pickled), "result binary not null")
+        return [pickle.loads(row.result) for row in frame.collect()]
 
 
 def _mapper(
@@ -36,18 +80,12 @@ def _mapper(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
-            results = [pickle.dumps(kernel(pickle.loads(pickled[i]), task_id(i))) for i in batch["id"].to_pylist()]
+            results = [pickle.dumps(kernel(pickle.loads(pickled[i]), _task_id(i))) for i in batch["id"].to_pylist()]
             yield pa.RecordBatch.from_arrays([pa.array(results, pa.binary())], schema=_RESULTS)
 
     return run
 
 
-def task_id(number: int) -> str:
-    """Names a task attempt: its number and Spark's attempt id, unique within an application."""
+def _task_id(number: int) -> str:
     context = TaskContext.get()
     return f"{number:05d}-{context.taskAttemptId() if context else 0}"
-
-
-def parallelism(spark: SparkSession) -> int:
-    """Cores that the application may use."""
-    return max(1, spark.sparkContext.defaultParallelism)

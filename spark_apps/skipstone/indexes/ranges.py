@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
@@ -37,9 +38,9 @@ def files_that_may_match(test: Test, files: FileSet, columns: Mapping[int, Bound
         case Maybe():
             return np.ones(len(files), np.bool_)
         case AllOf():
-            return np.logical_and.reduce([files_that_may_match(part, files, columns) for part in test.parts])
+            return reduce(np.logical_and, [files_that_may_match(part, files, columns) for part in test.parts])
         case AnyOf():
-            return np.logical_or.reduce([files_that_may_match(part, files, columns) for part in test.parts])
+            return reduce(np.logical_or, [files_that_may_match(part, files, columns) for part in test.parts])
         case Points() | Range() | Null():
             column = columns.get(test.field_id)
             bounds = None if column is None else _bounds(files, column.field_id)

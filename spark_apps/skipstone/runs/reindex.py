@@ -19,9 +19,10 @@ from skipstone_core.jobs import IndexRef, JobReport, JobRequest, RunOutcome, Tab
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.build import BuildSite, MissingUnit, UnitResult, build_unit, plan_units
-from skipstone.indexes.compaction import compact_index, is_merge_due
+from skipstone.indexes.compaction import compact_index, rows_to_merge
 from skipstone.indexes.coverage import cover_files, failed_segments, next_file_id, read_covers
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
+from skipstone.indexes.distribute import InProcess, InSpark
 from skipstone.indexes.staleness import stale_file_ids
 from skipstone.indexes.tables import (
     IndexTable,
@@ -39,6 +40,8 @@ from skipstone.tables.filesets import FileSet, read_file_set
 
 #: A merge of one level may fill the next one; more rounds than levels exist are a defect.
 MAX_MERGE_ROUNDS = 16
+#: Up to so many rows a build or merge takes less time in the driver than a JVM takes to start.
+SMALL_ROWS = 100_000
 MAX_PLANS = 5
 MAX_FAILURES_REMEMBERED = 50
 MAX_FAILURE_TEXT = 300
@@ -115,9 +118,9 @@ def _open(work: _Work) -> IndexTable:
     return create_index(work.catalog, new)
 
 
-def _site(work: _Work) -> BuildSite:
+def _site(work: _Work, rows: int) -> BuildSite:
     return BuildSite(
-        spark=spark_session(work.request),
+        tasks=InProcess() if rows <= SMALL_ROWS else InSpark(spark_session(work.request)),
         catalog=work.catalog,
         table=work.table,
         files=work.files,
@@ -147,7 +150,7 @@ def _plan(work: _Work, index: IndexTable, progress: _Progress) -> list[MissingUn
 
 def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progress: _Progress) -> bool:
     """Build and commit unit by unit; False as soon as the index's head is not the one this run made."""
-    site = _site(work)
+    site = _site(work, sum(unit.rows for unit in units))
     next_id = next_file_id(index, read_covers(index))
     for number, unit in enumerate(units):
         work.reporter.progress(f"segment {unit.segment}, {number + 1} of {len(units)}", _counts(progress))
@@ -214,10 +217,11 @@ def _merge_runs(work: _Work, index: IndexTable, progress: _Progress) -> IndexTab
     """Merge until no level is full. A merge that another run overtook is left to the next run."""
     for _ in range(MAX_MERGE_ROUNDS):
         dropped = stale_file_ids(work.table, work.files, index, read_covers(index))
-        if not is_merge_due(index, dropped):
+        rows = rows_to_merge(index, dropped)
+        if rows is None:
             break
         work.reporter.progress("merging index files", _counts(progress))
-        outcome = compact_index(_site(work), index, dropped)
+        outcome = compact_index(_site(work, rows), index, dropped)
         if isinstance(outcome, Unknown):
             raise OutcomeUnknown(f"merge of index files: {outcome.message}")
         if not isinstance(outcome, Committed):
