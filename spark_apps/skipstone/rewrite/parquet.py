@@ -39,7 +39,7 @@ class ParquetFile:
     @property
     def size(self) -> int:
         """Bytes written so far."""
-        return int(self._sink.tell())  # type: ignore[attr-defined]
+        return int(self._sink.tell())
 
     def append(self, rows: pa.Table, group_rows: int) -> None:
         """Write ``rows`` as row groups of at most ``group_rows`` rows."""

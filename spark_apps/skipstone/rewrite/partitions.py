@@ -17,7 +17,9 @@ from pyiceberg.schema import Schema
 PartitionTuple = tuple[Any, ...]
 
 
-def split_by_partition(table: pa.Table, spec: PartitionSpec, schema: Schema) -> Iterator[tuple[PartitionTuple, pa.Table]]:
+def split_by_partition(
+    table: pa.Table, spec: PartitionSpec, schema: Schema
+) -> Iterator[tuple[PartitionTuple, pa.Table]]:
     """Each partition of ``table`` (columns in the order of ``schema``) with its rows, in their order."""
     if spec.is_unpartitioned() or table.num_rows == 0:
         if table.num_rows:

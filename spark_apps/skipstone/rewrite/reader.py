@@ -8,29 +8,44 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.transforms import IdentityTransform
+from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
 
+from skipstone.rewrite.deletions import DeleteDescription, Deletions
+from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.filesets import FileSet
+
+__all__ = [
+    "POSITION_COLUMN",
+    "ROW_GROUP_COLUMN",
+    "DataFileDescription",
+    "DeleteDescription",
+    "describe_files",
+    "read_data_file",
+]
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64).
 POSITION_COLUMN = "_pos"
 #: Extra column: the Parquet row group that holds the row (int32).
 ROW_GROUP_COLUMN = "_row_group"
-
-
-@dataclass(frozen=True)
-class DeleteDescription:
-    """A delete file as tasks take it. ``content``: 1 position, 2 equality; ``offset``/``length`` of a deletion vector."""
-
-    path: str
-    content: int
-    file_format: str
-    equality_ids: tuple[int, ...] = ()
-    offset: int | None = None
-    length: int | None = None
-    referenced: str | None = None
+BATCH_ROWS = 128 * 1024
+_EXTRA_FIELDS = {
+    POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
+    ROW_GROUP_COLUMN: pa.field(ROW_GROUP_COLUMN, pa.int32(), nullable=False),
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +53,7 @@ class DataFileDescription:
     """A data file as tasks take it: picklable. ``file_id`` is the ordinal in the FileSet it came from.
 
     ``schema_json``: Iceberg JSON of the schema to read in. ``constants``: values of identity partition fields by
-    source field id, for columns that the file does not hold.
+    source field id, for columns that the file does not hold. ``name_mapping_json``: for files without field ids.
     """
 
     file_id: int
@@ -49,14 +64,19 @@ class DataFileDescription:
     file_format: str = "PARQUET"
     deletes: tuple[DeleteDescription, ...] = ()
     constants: tuple[tuple[int, object], ...] = ()
+    name_mapping_json: str | None = None
 
 
 def describe_files(table: Table, files: FileSet, ordinals: Sequence[int]) -> list[DataFileDescription]:
     """Descriptions of ``ordinals`` for tasks, in the pinned schema of ``files``.
 
-    Raises BadData (DELETES_UNSUPPORTED) when a delete cannot be applied on reading.
+    Raises BadData with DELETES_UNSUPPORTED when a delete cannot be applied on reading, SOURCE_UNREADABLE when a data
+    file is not Parquet.
     """
-    raise NotImplementedError(table, files, ordinals)
+    schema_json = files.schema.model_dump_json()
+    mapping = table.metadata.name_mapping()
+    mapping_json = mapping.model_dump_json() if mapping is not None else None
+    return [_describe(table, files, ordinal, (schema_json, mapping_json)) for ordinal in ordinals]
 
 
 def read_data_file(
@@ -66,5 +86,164 @@ def read_data_file(
 
     POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold are null.
     ``row_groups``: read only these (positions still count from the file's start).
+    Raises KeyError for a column that the schema does not have.
     """
-    raise NotImplementedError(file, columns, row_groups)
+    with load_file_io({}, file.path).new_input(file.path).open() as source:
+        parquet = pq.ParquetFile(source)
+        projection = _Projection(file, parquet, tuple(columns))
+        wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
+        for group in wanted:
+            yield from _read_group(parquet, projection, group)
+
+
+class _Projection:
+    """How the columns of one Parquet file become the columns asked for."""
+
+    def __init__(self, file: DataFileDescription, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
+        self.file = file
+        self.schema = Schema.model_validate_json(file.schema_json)
+        self._arrow = {field_id(field): field for field in arrow_schema(self.schema)}
+        fields = {field.name: field for field in self.schema.fields}
+        self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
+        self._physical = parquet.schema_arrow
+        self._names = self._names_by_id()
+        self.starts = np.cumsum([0] + [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)])
+        self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
+        types = {field: self._arrow[field].type for field in self.equality_ids}
+        self.deletions = Deletions(file.path, file.deletes, types) if file.deletes else None
+
+    @property
+    def physical_names(self) -> list[str]:
+        """Columns of the Parquet file to read."""
+        wanted = {column.field_id for column in self.columns if isinstance(column, NestedField)}
+        return [self._names[number] for number in sorted(wanted | set(self.equality_ids)) if number in self._names]
+
+    @property
+    def output(self) -> pa.Schema:
+        """The schema of the batches."""
+        return pa.schema(
+            [self._arrow[column.field_id] if isinstance(column, NestedField) else column for column in self.columns]
+        )
+
+    def column(self, batch: pa.RecordBatch | None, number: int, count: int) -> pa.Array:
+        """Column ``number`` of the schema for ``count`` rows, in its kernel type."""
+        target = self._arrow[number].type
+        constants = dict(self.file.constants)
+        if batch is None or number not in self._names:
+            return (
+                pa.repeat(pa.scalar(constants[number], target), count)
+                if number in constants
+                else pa.nulls(count, target)
+            )
+        found = batch.column(batch.schema.get_field_index(self._names[number]))
+        if found.type == target:
+            return found
+        field = self.schema.find_field(number)
+        return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
+
+    def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
+        one = batch.select([self._names[field.field_id]])
+        projected = _to_requested_schema(Schema(field), self._file_schema, one, downcast_ns_timestamp_to_us=True)
+        return projected.column(0).cast(target)
+
+    @cached_property
+    def _mapping(self) -> NameMapping | None:
+        text = self.file.name_mapping_json
+        return NameMapping.model_validate_json(text) if text else None
+
+    @cached_property
+    def _file_schema(self) -> Schema:
+        return pyarrow_to_schema(self._physical, self._mapping, downcast_ns_timestamp_to_us=True)
+
+    def _names_by_id(self) -> dict[int, str]:
+        """Physical column names by field id; files without ids go by the table's name mapping."""
+        found = {number: field.name for field in self._physical if (number := field_id(field)) is not None}
+        if found:
+            return found
+        if self._mapping is None:
+            raise BadData(
+                Reason.SOURCE_UNREADABLE, f"{self.file.path} has no field ids and the table has no name mapping."
+            )
+        return {field.field_id: field.name for field in self._file_schema.fields}
+
+
+def _read_group(parquet: pq.ParquetFile, projection: _Projection, group: int) -> Iterator[pa.RecordBatch]:
+    start = int(projection.starts[group])
+    names = projection.physical_names
+    if not names:
+        count = int(projection.starts[group + 1]) - start
+        yield from _emit(projection, None, (start, count, group))
+        return
+    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
+        yield from _emit(projection, batch, (start, batch.num_rows, group))
+        start += batch.num_rows
+
+
+def _emit(
+    projection: _Projection, batch: pa.RecordBatch | None, span: tuple[int, int, int]
+) -> Iterator[pa.RecordBatch]:
+    start, count, group = span
+    extra = {
+        POSITION_COLUMN: lambda: pa.array(np.arange(start, start + count, dtype=np.int64)),
+        ROW_GROUP_COLUMN: lambda: pa.array(np.full(count, group, dtype=np.int32)),
+    }
+    arrays = [
+        projection.column(batch, column.field_id, count) if isinstance(column, NestedField) else extra[column.name]()
+        for column in projection.columns
+    ]
+    found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
+    if projection.deletions is not None:
+        keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
+        live = projection.deletions.live_rows(start, keys, count)
+        found = found if live is None else found.filter(live)
+    if found.num_rows:
+        yield found
+
+
+def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str | None]) -> DataFileDescription:
+    file = files.data_file(ordinal)
+    if file.file_format != FileFormat.PARQUET:
+        message = f"{file.file_path} is {file.file_format.value}; Skipstone reads data files in Parquet only."
+        raise BadData(Reason.SOURCE_UNREADABLE, message)
+    return DataFileDescription(
+        file_id=ordinal,
+        path=file.file_path,
+        size=file.file_size_in_bytes,
+        records=file.record_count,
+        schema_json=shared[0],
+        deletes=tuple(_describe_delete(delete, files.schema) for delete in files.deletes(ordinal)),
+        constants=tuple(_constants(table, file)),
+        name_mapping_json=shared[1],
+    )
+
+
+def _describe_delete(delete: DataFile, schema: Schema) -> DeleteDescription:
+    is_equality = delete.content == DataFileContent.EQUALITY_DELETES
+    readable = (FileFormat.PARQUET,) if is_equality else (FileFormat.PARQUET, FileFormat.PUFFIN)
+    if delete.file_format not in readable:
+        message = f"the delete file {delete.file_path} is {delete.file_format.value}, which cannot be applied."
+        raise BadData(Reason.DELETES_UNSUPPORTED, message)
+    ids = tuple(delete.equality_ids or ()) if is_equality else ()
+    for number in ids:
+        _require_comparable(schema, number, delete.file_path)
+    return DeleteDescription(delete.file_path, int(delete.content), delete.file_format.value, ids)
+
+
+def _require_comparable(schema: Schema, number: int, path: str) -> None:
+    field = next((field for field in schema.fields if field.field_id == number), None)
+    if field is None:
+        said = f"a column with field id {number}, which is not at the top of the schema any more"
+    elif not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, FloatType | DoubleType):
+        said = f"column {field.name!r} of type {field.field_type}"
+    else:
+        return
+    message = f"the equality delete file {path} deletes by {said}; compact the table with another engine first."
+    raise BadData(Reason.DELETES_UNSUPPORTED, message)
+
+
+def _constants(table: Table, file: DataFile) -> Iterator[tuple[int, object]]:
+    spec = table.specs()[file.spec_id]
+    for position, field in enumerate(spec.fields):
+        value = file.partition[position]
+        if isinstance(field.transform, IdentityTransform) and value is not None:
+            yield field.source_id, value

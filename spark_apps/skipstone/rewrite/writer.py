@@ -230,7 +230,7 @@ class DataFileWriter:
 
     def _group_rows(self, rows: pa.Table) -> int:
         by_bytes = rows.num_rows * self._spec.row_group_bytes // max(rows.nbytes, 1)
-        return max(1, min(self._spec.row_group_rows, by_bytes))
+        return max(1, min(self._spec.row_group_rows, int(by_bytes)))
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
         if not self._sort.fields:

@@ -1,0 +1,109 @@
+"""Applies delete files to the rows of one data file: position deletes, deletion vectors, equality deletes.
+
+Used by the reader only. Must not ignore a delete: what cannot be read raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
+from pyiceberg.table.puffin import PuffinFile
+
+from skipstone.tables.arrow import field_id
+from skipstone.tables.deletes import PATH_FIELD_ID
+
+POSITION_FIELD_ID = 2147483545
+POSITION_CONTENT = 1
+EQUALITY_CONTENT = 2
+
+
+@dataclass(frozen=True)
+class DeleteDescription:
+    """A delete file as tasks take it.
+
+    ``content``: 1 position (a deletion vector when ``file_format`` is PUFFIN), 2 equality. ``equality_ids``: field
+    ids whose equality deletes a row. ``path``: of the delete file.
+    """
+
+    path: str
+    content: int
+    file_format: str
+    equality_ids: tuple[int, ...] = ()
+
+
+class Deletions:
+    """All deletes of one data file, loaded."""
+
+    def __init__(self, path: str, deletes: Sequence[DeleteDescription], types: dict[int, pa.DataType]) -> None:
+        """Read the delete files of the data file ``path``; ``types`` of the equality columns by field id."""
+        positions = [_positions(delete, path) for delete in deletes if delete.content == POSITION_CONTENT]
+        self._positions = np.unique(np.concatenate([np.empty(0, np.int64), *positions]))
+        self._equality = [
+            (delete.equality_ids, _equality_rows(delete, types))
+            for delete in deletes
+            if delete.content == EQUALITY_CONTENT
+        ]
+
+    def live_rows(self, start: int, columns: dict[int, pa.Array], count: int) -> pa.Array | None:
+        """Which of ``count`` rows from position ``start`` live; None when all do. ``columns``: equality columns."""
+        live = np.ones(count, dtype=bool)
+        first, last = np.searchsorted(self._positions, [start, start + count])
+        live[self._positions[first:last] - start] = False
+        for ids, deleted in self._equality:
+            live &= ~_rows_in([columns[field] for field in ids], deleted)
+        return None if live.all() else pa.array(live)
+
+
+def _rows_in(rows: list[pa.Array], wanted: list[pa.Array]) -> npt.NDArray[np.bool_]:
+    """Which tuples of ``rows`` are among the tuples of ``wanted``; null equals null."""
+    count = len(rows[0])
+    codes = np.zeros(count + len(wanted[0]), dtype=np.int64)
+    for column, other in zip(rows, wanted, strict=True):
+        both = pc.dictionary_encode(pa.concat_arrays([column, other]), null_encoding="encode")
+        mixed = codes * max(len(both.dictionary), 1) + both.indices.to_numpy(zero_copy_only=False)
+        codes = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+    return np.isin(codes[:count], codes[count:])
+
+
+def _positions(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
+    if delete.file_format == "PUFFIN":
+        return _vector(delete.path, path)
+    table = _read_columns(delete.path, (PATH_FIELD_ID, POSITION_FIELD_ID))
+    mine = table.filter(pc.equal(table.column(0), path))
+    return np.asarray(mine.column(1).to_numpy(), dtype=np.int64)
+
+
+def _vector(puffin_path: str, path: str) -> npt.NDArray[np.int64]:
+    with load_file_io({}, puffin_path).new_input(puffin_path).open() as source:
+        puffin = PuffinFile(source.read())
+    found: list[Any] = [np.empty(0, np.int64)]
+    for vector in deletion_vectors_from_puffin_file(puffin):
+        if vector.referenced_data_file == path:
+            found.append(vector.to_vector().to_numpy().astype(np.int64))
+    return np.concatenate(found)
+
+
+def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
+    table = _read_columns(delete.path, delete.equality_ids)
+    return [
+        table.column(position).combine_chunks().cast(types[field]) for position, field in enumerate(delete.equality_ids)
+    ]
+
+
+@lru_cache(maxsize=16)
+def _read_columns(path: str, field_ids: tuple[int, ...]) -> pa.Table:
+    """Columns of a Parquet delete file by field id; one delete file often serves many data files of a task."""
+    with load_file_io({}, path).new_input(path).open() as source:
+        file = pq.ParquetFile(source)
+        names = {field_id(field): field.name for field in file.schema_arrow}
+        return file.read(columns=[names[wanted] for wanted in field_ids]).select([names[w] for w in field_ids])
