@@ -1,0 +1,65 @@
+"""Queries the demonstration's table while an index lags, and compares the answers with DuckDB on the CSV files.
+
+Runs in a pod that mounts the Warehouse's claim. Prints the plan: which segments the index answered for and which
+files were left to min/max.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from skipstone import query
+
+from demo.data import COLUMNS
+from demo.replay import open_replay
+
+CONDITIONS = (
+    "tailnum = 'N14228'",
+    "tailnum in ('N24211', 'N619AA', 'N804JB')",
+    "carrier = 'UA' and flight = 1545",
+    "tailnum = 'N14228' and month = 12",
+    "tailnum is null and month >= 11",
+)
+
+
+def open_table(root: Path, name: str) -> Table:
+    """The table, as any PyIceberg user opens it."""
+    catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=str(root))
+    return catalog.load_table(name)
+
+
+def wrong_answers(root: Path, name: str) -> list[str]:
+    """Conditions whose rows differ from DuckDB's; prints each plan."""
+    table, reference = open_table(root, name), open_replay(root, feed=False)
+    wrong = []
+    for condition in CONDITIONS:
+        print(query.explain(table, condition))
+        reference.register("found", query.read(table, [c for c in COLUMNS if c != "time_hour"], condition))
+        columns = ", ".join(c for c in COLUMNS if c != "time_hour")
+        expected = f"SELECT {columns} FROM expected WHERE {condition}"
+        found = f"SELECT {columns} FROM found"
+        apart = reference.execute(
+            f"SELECT count(*) FROM (({expected} EXCEPT ALL {found}) UNION ALL ({found} EXCEPT ALL {expected}))"
+        ).fetchone() or (1,)
+        rows = reference.execute("SELECT count(*) FROM found").fetchone() or (0,)
+        print(f"  {rows[0]} rows, {'as DuckDB says' if apart[0] == 0 else 'DIFFERENT from DuckDB'}\n")
+        if apart[0]:
+            wrong.append(condition)
+    return wrong
+
+
+def main(argv: list[str]) -> int:
+    """Command line: ``query ROOT NAMESPACE.TABLE``; exit code 1 when an answer is wrong."""
+    parser = argparse.ArgumentParser(prog="demo.query")
+    parser.add_argument("root", type=Path)
+    parser.add_argument("table")
+    arguments = parser.parse_args(argv)
+    return 1 if wrong_answers(arguments.root, arguments.table) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
