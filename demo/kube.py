@@ -114,15 +114,14 @@ def embedded_cluster() -> Kube:
     kubeconfig = EMBEDDED / "kubeconfig"
     if not kubeconfig.exists():
         raise KubeError("the embedded cluster is not running: start it by `make cluster`")
-    tag = os.environ.get("SKIPSTONE_TAG", "0.1.0")
     return Kube(
         kubectl=str(EMBEDDED / "bin" / "kubectl"),
         helm=str(EMBEDDED / "bin" / "helm"),
         environment={**os.environ, "KUBECONFIG": str(kubeconfig)},
         images=Images(
-            operator=f"skipstone-operator:{tag}",
-            spark=f"skipstone-spark:{tag}",
-            demo=f"skipstone-demo:{tag}",
+            operator="localhost/skipstone-operator:dev",
+            spark="localhost/skipstone-spark:dev",
+            demo="localhost/skipstone-demo:dev",
             pull_policy="Never",
         ),
         embedded=True,

