@@ -22,6 +22,7 @@ class BadRecords:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            holds=lambda bad: bad.max_count is None or bad.policy != BadRecordPolicy.FAIL,
             rule="!has(self.maxCount) || self.policy != 'Fail'",
             message="badRecords.maxCount is for the policies Redirect and Drop only: Fail accepts no bad record",
             field_path=".maxCount",

@@ -6,24 +6,28 @@ Must not know any kind: only OpenAPI and CEL words live here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rule:
-    """One CEL rule: ``message`` is a sentence that names the field and the way out.
+    """One rule, twice: in CEL for the API server and as ``holds`` for the operator, over the typed value.
+
+    ``message`` is a sentence that names the field and the way out. Rules over old and new value have no ``holds``;
+    rules that CEL cannot afford have no ``rule``.
 
     ``field_path`` (such as ``.columns``) is relative to the object that carries the rule.
     ``message_expression`` is CEL that computes a better message; ``message`` stays the fallback.
     """
 
-    rule: str
+    rule: str = ""
+    holds: Callable[[Any], bool] | None = None
     message: str
     field_path: str = ""
     message_expression: str = ""
-    optional_old_self: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,7 +58,8 @@ class Doc:
 
 def pattern_rule(pattern: str, message: str) -> Rule:
     """A rule for a string: it fits ``pattern``, or ``message`` is shown in place of the pattern."""
-    return Rule(rule=f"self.matches(r'{pattern}')", message=message)
+    holds = re.compile(pattern).fullmatch
+    return Rule(rule=f"self.matches(r'{pattern}')", holds=lambda text: holds(text) is not None, message=message)
 
 
 def allowed_keys(field_name: str, names: Sequence[str], *, prefixes: Sequence[str] = (), hint: str = "") -> Rule:
@@ -63,6 +68,7 @@ def allowed_keys(field_name: str, names: Sequence[str], *, prefixes: Sequence[st
     rest = hint or f"it accepts {', '.join(names)}"
     return Rule(
         rule=f"self.all(k, {known})",
+        holds=lambda keys: all(key in names or key.startswith(tuple(prefixes)) for key in keys),
         message=f"{field_name} has a key that is not allowed: {rest}",
         message_expression=f'"{field_name} does not accept \'" + self.filter(k, !({known}))[0] + "\': {rest}"',
     )
@@ -72,6 +78,7 @@ def distinct(field_name: str) -> Rule:
     """A rule for a list of strings: no item occurs twice."""
     return Rule(
         rule="self.all(k, self.exists_one(o, o == k))",
+        holds=lambda names: len(set(names)) == len(names),
         message=f"{field_name} names a column twice: name each column once",
     )
 

@@ -58,6 +58,7 @@ class MatchedClause:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            holds=lambda clause: clause.set is None or clause.action == MatchedAction.UPDATE,
             rule="!has(self.set) || self.action == 'Update'",
             message="whenMatched[].set is for the action Update only: remove it",
             field_path=".set",
@@ -96,8 +97,9 @@ class Pruning:
     ] = PruningStrategy.AUTO
 
 
-def _reachable(name: str) -> Rule:
+def _reachable(name: str, attribute: str) -> Rule:
     return Rule(
+        holds=lambda spec: all(clause.when for clause in getattr(spec, attribute)[:-1]),
         rule=(
             f"!has(self.{name}) || self.{name}.filter(c, !has(c.when)).size() == 0 || "
             f"(self.{name}.filter(c, !has(c.when)).size() == 1 && !has(self.{name}[self.{name}.size() - 1].when))"
@@ -115,13 +117,14 @@ class MergeJobSpec(RunFields):
         *(frozen_required(name) for name in ("tableRef", "source", "keys")),
         *(frozen_optional(name) for name in ("sequenceBy", "whenMatched", "whenNotMatched", "timeZone", "pruning")),
         Rule(
+            holds=lambda spec: bool(spec.when_matched or spec.when_not_matched),
             rule="(has(self.whenMatched) && self.whenMatched.size() > 0) || "
             "(has(self.whenNotMatched) && self.whenNotMatched.size() > 0)",
             message="whenMatched or whenNotMatched must have at least one clause: without any the merge does nothing",
             field_path=".whenMatched",
         ),
-        _reachable("whenMatched"),
-        _reachable("whenNotMatched"),
+        _reachable("whenMatched", "when_matched"),
+        _reachable("whenNotMatched", "when_not_matched"),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is changed. Never changes.")]

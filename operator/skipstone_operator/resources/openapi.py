@@ -109,7 +109,7 @@ def _described(schema: Schema, doc: Doc, own: tuple[Rule, ...] = ()) -> Schema:
     if doc.pattern and doc.help is None:
         bounds["pattern"] = doc.pattern
     pattern = (pattern_rule(doc.pattern, doc.help),) if doc.pattern and doc.help else ()
-    rules = [rule_schema(rule) for rule in (*own, *pattern, *doc.rules)]
+    rules = [rule_schema(rule) for rule in (*own, *pattern, *doc.rules) if rule.rule]
     found = {"description": doc.text, **schema, **bounds}
     if rules:
         found["x-kubernetes-validations"] = rules

@@ -34,7 +34,6 @@ class SecondaryIndexSpec:
     RULES: ClassVar[tuple[Rule, ...]] = (
         frozen_required("tableRef"),
         frozen_required("columns"),
-        frozen_required("type"),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is indexed. Never changes.")]
@@ -48,7 +47,7 @@ class SecondaryIndexSpec:
             rules=(distinct("columns"),),
         ),
     ]
-    type: Annotated[IndexType, Doc("Kind of index; Lookup finds rows by value. Never changes.")] = IndexType.LOOKUP
+    type: Annotated[IndexType, Doc("Kind of index; Lookup finds rows by value.")] = IndexType.LOOKUP
     maintenance: Annotated[
         Maintenance,
         Doc(

@@ -14,18 +14,28 @@ from skipstone_core.jobs import DuplicatesPolicy, SourceFormat
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, name_text
 
+UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
+
+
+def _first_folder(path: str) -> str:
+    return next((part for part in path.split("/") if part not in ("", ".")), "")
+
+
 PATH_RULES = (
     Rule(
         rule="self.all(p, !p.startsWith('/') && !p.contains('://') && !p.contains('\\\\'))",
+        holds=lambda paths: not any(path.startswith("/") or "://" in path or "\\" in path for path in paths),
         message="source.paths must be relative to the root of the Warehouse: write 'landing/a.csv', without a "
         "leading '/', a scheme or a backslash",
     ),
     Rule(
         rule="self.all(p, !p.matches('(^|/)[.][.](/|$)'))",
+        holds=lambda paths: not any(".." in path.split("/") for path in paths),
         message="source.paths may not contain '..': name files below the root of the Warehouse",
     ),
     Rule(
         rule="self.all(p, !p.matches('^([.]/)*[.]skipstone(/|$)'))",
+        holds=lambda paths: not any(_first_folder(path) == ".skipstone" for path in paths),
         message="source.paths may not lead into '.skipstone', which holds the records of runs: use another folder",
     ),
 )
@@ -69,11 +79,13 @@ class Source:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            holds=lambda source: not source.columns or source.format in UNTYPED,
             rule="!has(self.columns) || self.columns.size() == 0 || self.format in ['Csv', 'Json']",
             message="source.columns is for the formats Csv and Json only: Parquet and Orc files carry their own types",
             field_path=".columns",
         ),
         Rule(
+            holds=lambda source: not source.options or source.format in UNTYPED,
             rule="!has(self.options) || self.options.size() == 0 || self.format in ['Csv', 'Json']",
             message="source.options is for the formats Csv and Json only: remove it for Parquet and Orc",
             field_path=".options",

@@ -5,10 +5,10 @@ Imported by reconcilers, manifests and the CRD generator. Data only.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
 from skipstone_core.jobs import Management
 
@@ -38,6 +38,9 @@ class Transform(StrEnum):
     HOUR = "Hour"
     BUCKET = "Bucket"
     TRUNCATE = "Truncate"
+
+
+WITH_WIDTH = (Transform.BUCKET, Transform.TRUNCATE)
 
 
 class SortDirection(StrEnum):
@@ -78,6 +81,7 @@ class Identifier:
             help=PART_HELP.format("name"),
             rules=(
                 Rule(
+                    holds=lambda name: "__si_" not in name,
                     rule="!self.contains('__si_')",
                     message="identifier.name may not contain '__si_', which marks index tables: choose another name",
                 ),
@@ -111,6 +115,7 @@ class PartitionField:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            holds=lambda field: (field.width is not None) == (field.transform in WITH_WIDTH),
             rule="has(self.width) == (self.transform in ['Bucket', 'Truncate'])",
             message="partitioning[].width is needed for the transforms Bucket and Truncate and not allowed for others",
             field_path=".width",
@@ -135,8 +140,15 @@ class SortField:
     ] = None
 
 
-def _known_columns(name: str, each: str) -> Rule:
+def _named(fields: Iterable[Any]) -> Iterator[str]:
+    return (field if isinstance(field, str) else field.column for field in fields)
+
+
+def _known_columns(name: str, attribute: str, each: str) -> Rule:
     return Rule(
+        holds=lambda spec: (
+            not spec.columns or {column.name for column in spec.columns}.issuperset(_named(getattr(spec, attribute)))
+        ),
         rule=(
             f"!has(self.{name}) || !has(self.columns) || self.columns.size() == 0 || "
             f"self.{name}.all(f, self.columns.exists(c, c.name == {each}))"
@@ -146,8 +158,9 @@ def _known_columns(name: str, each: str) -> Rule:
     )
 
 
-def _only_managed(name: str) -> Rule:
+def _only_managed(name: str, attribute: str) -> Rule:
     return Rule(
+        holds=lambda spec: spec.management != Management.OBSERVED or not getattr(spec, attribute),
         rule=f"self.management != 'Observed' || !has(self.{name}) || self.{name}.size() == 0",
         message=f"{name} is not allowed with management Observed, which never changes the table: remove it",
         field_path=f".{name}",
@@ -162,28 +175,36 @@ class TableSpec:
         frozen_required("warehouseRef"),
         frozen_required("identifier"),
         Rule(
+            holds=lambda spec: spec.management != Management.MANAGED or bool(spec.columns),
             rule="self.management != 'Managed' || (has(self.columns) && self.columns.size() > 0)",
             message="columns must list at least one column for management Managed: add columns or set management to "
             "Observed",
             field_path=".columns",
         ),
-        *(_only_managed(name) for name in ("columns", "primaryKey", "partitioning", "sortOrder", "properties")),
+        _only_managed("columns", "columns"),
+        _only_managed("primaryKey", "primary_key"),
+        _only_managed("partitioning", "partitioning"),
+        _only_managed("sortOrder", "sort_order"),
+        _only_managed("properties", "properties"),
         Rule(
+            holds=lambda spec: spec.management != Management.OBSERVED or spec.reclaim_policy == ReclaimPolicy.RETAIN,
             rule="self.management != 'Observed' || self.reclaimPolicy == 'Retain'",
             message="reclaimPolicy Delete is not allowed with management Observed, whose data belongs to somebody "
             "else: use Retain",
             field_path=".reclaimPolicy",
         ),
-        _known_columns("primaryKey", "f"),
-        _known_columns("partitioning", "f.column"),
-        _known_columns("sortOrder", "f.column"),
+        _known_columns("primaryKey", "primary_key", "f"),
+        _known_columns("partitioning", "partitioning", "f.column"),
+        _known_columns("sortOrder", "sort_order", "f.column"),
         Rule(
+            holds=lambda spec: all(column.required for column in spec.columns if column.name in spec.primary_key),
             rule="!has(self.primaryKey) || !has(self.columns) || self.columns.size() == 0 || "
             "self.columns.all(c, !(c.name in self.primaryKey) || c.required)",
             message="primaryKey columns must be declared with required: true, since Iceberg allows no null in them",
             field_path=".primaryKey",
         ),
         Rule(
+            holds=lambda spec: not spec.refresh_interval_seconds or spec.refresh_interval_seconds >= 30,
             rule="!has(self.refreshIntervalSeconds) || self.refreshIntervalSeconds == 0 || "
             "self.refreshIntervalSeconds >= 30",
             message="refreshIntervalSeconds must be 0 (off) or at least 30",

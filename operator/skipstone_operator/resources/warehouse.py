@@ -5,6 +5,7 @@ Imported by reconcilers, manifests and the CRD generator. Data only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
@@ -18,6 +19,7 @@ from skipstone_operator.resources.podtemplate import POD_TEMPLATE_SCHEMA
 
 MEMORY = "^[1-9][0-9]{0,8}[kKmMgGtT]$"
 MEMORY_HELP = "memory must be a whole number with a unit k, m, g or t, such as 512m or 2g"
+SQL_URI = "(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 
@@ -27,23 +29,28 @@ class Catalog:
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         Rule(
+            holds=lambda catalog: (
+                catalog.type != CatalogType.REST or re.match("https?://[^/]", catalog.uri) is not None
+            ),
             rule="self.type != 'Rest' || (has(self.uri) && self.uri.matches('^https?://[^/]'))",
             message="catalog.uri of a Rest catalog must be its http:// or https:// address",
             field_path=".uri",
         ),
         Rule(
-            rule="self.type != 'Sql' || !has(self.uri) || self.uri == '' || "
-            "self.uri.matches('^(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)')",
+            holds=lambda catalog: catalog.type != CatalogType.SQL or re.match(f"$|{SQL_URI}", catalog.uri) is not None,
+            rule=f"self.type != 'Sql' || !has(self.uri) || self.uri == '' || self.uri.matches('^{SQL_URI}')",
             message="catalog.uri of an Sql catalog must begin with postgresql:// or sqlite:////skipstone/<warehouse>/, "
             "or be left out for SQLite in the Warehouse itself",
             field_path=".uri",
         ),
         Rule(
+            holds=lambda catalog: re.search("://[^/]*:[^/]*@", catalog.uri) is None,
             rule="!has(self.uri) || !self.uri.matches('://[^/]*:[^/]*@')",
             message="catalog.uri may not contain a password: put it into the Secret of spec.credentialsSecretRef",
             field_path=".uri",
         ),
         Rule(
+            holds=lambda catalog: ".." not in catalog.uri.split("/"),
             rule="!has(self.uri) || !self.uri.matches('(^|/)[.][.](/|$)')",
             message="catalog.uri may not contain '..': write the path as it is",
             field_path=".uri",
@@ -122,6 +129,7 @@ class SecretKeysRef:
             ),
             rules=(
                 Rule(
+                    holds=lambda keys: all(key.startswith(("SKIPSTONE_CATALOG_", "AWS_")) for key in keys),
                     rule="self.all(k, k.startsWith('SKIPSTONE_CATALOG_') || k.startsWith('AWS_'))",
                     message="credentialsSecretRef.keys must begin with SKIPSTONE_CATALOG_ or AWS_: rename the keys of "
                     "the Secret",

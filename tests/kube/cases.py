@@ -1,0 +1,416 @@
+"""Manifests that the API server takes or refuses, one named case for each rule of the schemas.
+
+Used by the API-server tests and by the unit tests of re-validation: both must judge alike.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, field
+from typing import Any
+
+from skipstone_operator.resources.kinds import API_VERSION
+
+Manifest = dict[str, Any]
+ABSENT = object()
+
+WAREHOUSE: Manifest = {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": "lake"}}}
+TABLE: Manifest = {
+    "warehouseRef": {"name": "lake"},
+    "identifier": {"namespace": "sales", "name": "orders"},
+    "columns": [
+        {"name": "id", "type": "long", "required": True},
+        {"name": "day", "type": "date"},
+        {"name": "price", "type": "decimal(9,2)"},
+    ],
+    "primaryKey": ["id"],
+}
+OBSERVED: Manifest = {
+    "warehouseRef": {"name": "lake"},
+    "identifier": {"namespace": "sales", "name": "orders"},
+    "management": "Observed",
+}
+INDEX: Manifest = {"tableRef": {"name": "orders"}, "columns": ["id", "day"]}
+LOAD: Manifest = {"tableRef": {"name": "orders"}, "source": {"format": "Csv", "paths": ["landing/*.csv"]}}
+MERGE: Manifest = {
+    "tableRef": {"name": "orders"},
+    "source": {"format": "Csv", "paths": ["feed/1.csv"]},
+    "keys": [{"target": "id", "source": "order_id"}],
+    "whenMatched": [{"action": "Update"}],
+}
+
+
+@dataclass(frozen=True)
+class Case:
+    """``spec`` with ``changes`` (path such as ``columns.0.type`` to value); refused at ``at`` with a text ``says``."""
+
+    name: str
+    kind: str
+    spec: Manifest
+    changes: dict[str, Any] = field(default_factory=dict)
+    at: str = ""
+    says: str = ""
+    operator_only: bool = False
+    by_schema: bool = False
+
+    @property
+    def changed(self) -> Manifest:
+        """The spec of the case."""
+        return changed(self.spec, self.changes)
+
+
+def changed(spec: Manifest, changes: dict[str, Any]) -> Manifest:
+    """A deep copy of ``spec`` with every path set, added or (ABSENT) removed."""
+    result = copy.deepcopy(spec)
+    for path, value in changes.items():
+        *parents, last = path.split("/") if "/" in path else path.split(".")
+        holder: Any = result
+        for part in parents:
+            holder = holder[int(part)] if isinstance(holder, list) else holder.setdefault(part, {})
+        if value is ABSENT:
+            del holder[last]
+        elif isinstance(holder, list):
+            holder[int(last) : int(last) + 1] = [value]
+        else:
+            holder[last] = value
+    return result
+
+
+def manifest(kind: str, spec: Manifest, name: str = "case") -> Manifest:
+    """A whole object."""
+    return {"apiVersion": API_VERSION, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+def _wh(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more: Any) -> Case:
+    return Case(name, "Warehouse", WAREHOUSE, changes, at, says, **more)
+
+
+def _tbl(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more: Any) -> Case:
+    return Case(name, "Table", TABLE, changes, at, says, **more)
+
+
+def _si(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more: Any) -> Case:
+    return Case(name, "SecondaryIndex", INDEX, changes, at, says, **more)
+
+
+def _lj(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more: Any) -> Case:
+    return Case(name, "LoadJob", LOAD, changes, at, says, **more)
+
+
+def _mj(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more: Any) -> Case:
+    return Case(name, "MergeJob", MERGE, changes, at, says, **more)
+
+
+REST = {"catalog": {"type": "Rest", "uri": "http://catalog:8181"}}
+TYPES = (
+    *("boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid"),
+    *("binary", "fixed[16]", "decimal(38,0)"),
+)
+
+ACCEPTED = (
+    _wh("warehouse-smallest", {}),
+    _wh("warehouse-rest-catalog", REST),
+    _wh("warehouse-postgresql-catalog", {"catalog.uri": "postgresql+psycopg2://db:5432/catalog"}),
+    _wh("warehouse-sqlite-file-in-the-claim", {"catalog.uri": "sqlite:////skipstone/lake/catalog.db"}),
+    _wh("warehouse-catalog-property", {**REST, "catalog.properties": {"warehouse": "main"}}),
+    _wh("warehouse-credentials", {"credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_PASSWORD"]}}),
+    _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
+    _wh("warehouse-executors", {"spark.executor": {"instances": 2, "cores": 2, "memory": "4g"}}),
+    _wh("warehouse-pod-template", {
+        "spark.podTemplate": {
+            "metadata": {"labels": {"team": "sales"}},
+            "spec": {
+                "nodeSelector": {"disk": "fast"},
+                "hostNetwork": False,
+                "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
+            },
+        }
+    }),
+    _tbl("table-smallest", {}),
+    Case("table-observed", "Table", OBSERVED),
+    _tbl("table-every-type", {"columns": [{"name": "id", "type": "long", "required": True}]
+                              + [{"name": f"c{i}", "type": name} for i, name in enumerate(TYPES)]}),
+    _tbl("table-bucket-with-width", {"partitioning": [{"column": "id", "transform": "Bucket", "width": 16}]}),
+    _tbl("table-month-without-width", {"partitioning": [{"column": "day", "transform": "Month"}]}),
+    _tbl("table-sort-order", {"sortOrder": [{"column": "day", "direction": "Descending", "nulls": "Last"}]}),
+    _tbl("table-properties", {"properties": {
+        "write.target-file-size-bytes": "1048576",
+        "write.parquet.bloom-filter-enabled.column.id": "true",
+    }}),
+    _tbl("table-refresh-off", {"refreshIntervalSeconds": 0}),
+    _tbl("table-refresh-lowest", {"refreshIntervalSeconds": 30}),
+    _tbl("table-delete-on-managed", {"reclaimPolicy": "Delete"}),
+    _tbl("table-most-columns", {"columns": [{"name": "id", "type": "long", "required": True}]
+                                + [{"name": f"c{i}", "type": "int"} for i in range(299)]}),
+    _si("index-smallest", {}),
+    _si("index-manual-with-limits", {"maintenance": "Manual", "maxLagSegments": 3, "minCoveredPercent": 90}),
+    _lj("load-smallest", {}),
+    _lj("load-json-with-mapping", {
+        "source.format": "Json",
+        "source.mapping": [{"column": "id", "from": "order_id"}],
+        "source.columns": [{"name": "extra", "type": "timestamptz"}],
+    }),
+    _lj("load-csv-options", {"source.options": {"header": "true", "delimiter": ";"}}),
+    _lj("load-parquet", {"source.format": "Parquet"}),
+    _lj("load-redirect-with-bound", {"badRecords": {"policy": "Redirect", "maxCount": 10}}),
+    _lj("load-dots-inside-a-name", {"source.paths": ["landing/a..b.csv", "./x.csv"]}),
+    _lj("load-run-fields", {"suspend": True, "backoffLimit": 0, "activeDeadlineSeconds": 60,
+                            "ttlSecondsAfterFinished": 0, "timeZone": "Europe/Berlin"}),
+    _mj("merge-smallest", {}),
+    _mj("merge-every-clause", {
+        "sequenceBy": "seq",
+        "whenMatched": [
+            {"when": "source.op = 'D'", "action": "Delete"},
+            {"action": "Update", "set": {"price": "new_price"}},
+        ],
+        "whenNotMatched": [{"when": "source.op != 'D'", "action": "Insert", "values": {"id": "order_id"}}],
+        "pruning": {"strategy": "MinMax"},
+    }),
+    _mj("merge-inserts-only", {"whenMatched": ABSENT, "whenNotMatched": [{"action": "Insert"}]}),
+)
+
+LONG = "x" * 256
+REJECTED = (
+    # Warehouse
+    _wh("rest-without-uri", {"catalog": {"type": "Rest"}}, "spec.catalog.uri", "catalog.uri of a Rest catalog must"),
+    _wh("rest-with-other-scheme", {"catalog": {"type": "Rest", "uri": "ftp://x"}}, "spec.catalog.uri",
+        "catalog.uri of a Rest catalog must"),
+    _wh("sql-with-other-scheme", {"catalog.uri": "mysql://db/x"}, "spec.catalog.uri",
+        "catalog.uri of an Sql catalog must begin with postgresql://"),
+    _wh("sqlite-outside-the-claim", {"catalog.uri": "sqlite:////etc/passwd"}, "spec.catalog.uri",
+        "catalog.uri of an Sql catalog must begin"),
+    _wh("sqlite-climbing-out", {"catalog.uri": "sqlite:////skipstone/lake/../../etc/x"}, "spec.catalog.uri",
+        "catalog.uri may not contain '..'"),
+    _wh("password-in-uri", {"catalog.uri": "postgresql://me:secret@db/x"}, "spec.catalog.uri",
+        "catalog.uri may not contain a password"),
+    _wh("catalog-name-ill-formed", {"catalog.name": "a b"}, "spec.catalog.name", "catalog.name must begin with a"),
+    _wh("catalog-property-unknown", {"catalog.properties": {"token": "abc"}}, "spec.catalog.properties",
+        "catalog.properties does not accept 'token'"),
+    _wh("claim-name-ill-formed", {"storage.pvc.claimName": "My Claim"}, "spec.storage.pvc.claimName",
+        "claimName must be a Kubernetes name"),
+    _wh("secret-name-ill-formed", {"credentialsSecretRef": {"name": "A_B", "keys": ["AWS_X"]}},
+        "spec.credentialsSecretRef.name", "credentialsSecretRef.name must be a Kubernetes name"),
+    _wh("secret-key-ill-formed", {"credentialsSecretRef": {"name": "db", "keys": ["AWS_X-Y"]}},
+        "spec.credentialsSecretRef.keys[0]", "credentialsSecretRef.keys must be names of environment variables"),
+    _wh("secret-key-of-others", {"credentialsSecretRef": {"name": "db", "keys": ["LD_PRELOAD"]}},
+        "spec.credentialsSecretRef.keys", "credentialsSecretRef.keys must begin with SKIPSTONE_CATALOG_"),
+    _wh("account-name-ill-formed", {"spark.serviceAccountName": "A_B"}, "spec.spark.serviceAccountName",
+        "serviceAccountName must be a Kubernetes name"),
+    _wh("memory-without-unit", {"spark.driver": {"memory": "1024"}}, "spec.spark.driver.memory",
+        "memory must be a whole number with a unit"),
+    _wh("spark-conf-unknown", {"spark.conf": {"spark.driver.extraJavaOptions": "-X"}}, "spec.spark.conf",
+        "spark.conf does not accept 'spark.driver.extraJavaOptions'"),
+    _wh("index-namespace-with-dot", {"indexNamespace": "a.b"}, "spec.indexNamespace", "indexNamespace may hold"),
+    _wh("runs-at-least-one", {"maxConcurrentRuns": 0}, "spec.maxConcurrentRuns", "1", by_schema=True),
+    # Table
+    _tbl("type-unknown", {"columns.1.type": "varchar"}, "spec.columns[1].type",
+         "columns[].type must be one of boolean, int, long"),
+    _tbl("type-nested", {"columns.1.type": "list<int>"}, "spec.columns[1].type", "nested types are not supported"),
+    _tbl("type-decimal-too-wide", {"columns.1.type": "decimal(39,2)"}, "spec.columns[1].type",
+         "columns[].type must be one of"),
+    _tbl("identifier-namespace-with-dot", {"identifier.namespace": "a.b"}, "spec.identifier.namespace",
+         "identifier.namespace may hold letters"),
+    _tbl("identifier-name-with-space", {"identifier.name": "a b"}, "spec.identifier.name",
+         "identifier.name may hold letters"),
+    _tbl("identifier-of-an-index-table", {"identifier.name": "orders__si_x"}, "spec.identifier.name",
+         "identifier.name may not contain '__si_'"),
+    _tbl("bucket-without-width", {"partitioning": [{"column": "id", "transform": "Bucket"}]},
+         "spec.partitioning[0].width", "partitioning[].width is needed for"),
+    _tbl("day-with-width", {"partitioning": [{"column": "day", "transform": "Day", "width": 3}]},
+         "spec.partitioning[0].width", "partitioning[].width is needed for"),
+    _tbl("managed-without-columns", {"columns": ABSENT, "primaryKey": ABSENT}, "spec.columns",
+         "columns must list at least one column"),
+    Case("observed-with-columns", "Table", OBSERVED, {"columns": [{"name": "a", "type": "int"}]}, "spec.columns",
+         "columns is not allowed with management Observed"),
+    Case("observed-with-primary-key", "Table", OBSERVED, {"primaryKey": ["a"]}, "spec.primaryKey",
+         "primaryKey is not allowed with management Observed"),
+    Case("observed-with-partitioning", "Table", OBSERVED, {"partitioning": [{"column": "a"}]}, "spec.partitioning",
+         "partitioning is not allowed with management Observed"),
+    Case("observed-with-sort-order", "Table", OBSERVED, {"sortOrder": [{"column": "a"}]}, "spec.sortOrder",
+         "sortOrder is not allowed with management Observed"),
+    Case("observed-with-properties", "Table", OBSERVED, {"properties": {"comment": "x"}}, "spec.properties",
+         "properties is not allowed with management Observed"),
+    Case("observed-with-delete", "Table", OBSERVED, {"reclaimPolicy": "Delete"}, "spec.reclaimPolicy",
+         "reclaimPolicy Delete is not allowed with management Observed"),
+    _tbl("primary-key-unknown", {"primaryKey": ["nope"]}, "spec.primaryKey",
+         "primaryKey names a column that spec.columns does not list"),
+    _tbl("primary-key-twice", {"primaryKey": ["id", "id"]}, "spec.primaryKey", "primaryKey names a column twice"),
+    _tbl("primary-key-nullable", {"columns.0.required": False}, "spec.primaryKey",
+         "primaryKey columns must be declared with required: true"),
+    _tbl("partition-column-unknown", {"partitioning": [{"column": "nope", "transform": "Day"}]}, "spec.partitioning",
+         "partitioning names a column that spec.columns does not list"),
+    _tbl("sort-column-unknown", {"sortOrder": [{"column": "nope"}]}, "spec.sortOrder",
+         "sortOrder names a column that spec.columns does not list"),
+    _tbl("property-commit-retry", {"properties": {"commit.retry.num-retries": "9"}}, "spec.properties",
+         "properties does not accept 'commit.retry.num-retries'"),
+    _tbl("property-of-skipstone", {"properties": {"skipstone.owner": "me"}}, "spec.properties",
+         "properties does not accept 'skipstone.owner'"),
+    _tbl("refresh-too-often", {"refreshIntervalSeconds": 5}, "spec.refreshIntervalSeconds",
+         "refreshIntervalSeconds must be 0 (off) or at least 30"),
+    _tbl("reference-ill-formed", {"warehouseRef.name": "Other/Lake"}, "spec.warehouseRef.name",
+         "name must be a Kubernetes name"),
+    _tbl("column-twice", {"columns.3": {"name": "id", "type": "int"}}, "spec.columns", "id", by_schema=True),
+    _tbl("too-many-columns", {"columns": [{"name": "id", "type": "long", "required": True}]
+                              + [{"name": f"c{i}", "type": "int"} for i in range(300)]},
+         "spec.columns", "300", by_schema=True),
+    _tbl("column-name-too-long", {"columns.1.name": LONG}, "spec.columns[1].name", "255", by_schema=True),
+    _tbl("column-name-empty", {"columns.1.name": ""}, "spec.columns[1].name", "1", by_schema=True),
+    _tbl("columns-differ-in-case-only", {"columns.1.name": "ID"}, "spec.columns[1].name", "differ in case only",
+         operator_only=True),
+    _tbl("decimal-scale-above-precision", {"columns.2.type": "decimal(2,9)"}, "spec.columns[2].type",
+         "more digits after the point", operator_only=True),
+    _tbl("primary-key-float", {"columns.0.type": "double"}, "spec.primaryKey[0]", "which no key may be",
+         operator_only=True),
+    _tbl("day-of-a-number", {"partitioning": [{"column": "id", "transform": "Day"}]},
+         "spec.partitioning[0].transform", "Day cannot be made from column id of type long", operator_only=True),
+    _tbl("partition-twice", {"partitioning": [{"column": "day", "transform": "Day"}] * 2}, "spec.partitioning[1]",
+         "listed before", operator_only=True),
+    # SecondaryIndex
+    _si("index-without-columns", {"columns": []}, "spec.columns", "1", by_schema=True),
+    _si("index-column-twice", {"columns": ["id", "id"]}, "spec.columns", "columns names a column twice"),
+    _si("index-percent-above-hundred", {"minCoveredPercent": 101}, "spec.minCoveredPercent", "100", by_schema=True),
+    _si("index-with-many-columns", {"columns": [f"c{i}" for i in range(33)]}, "spec.columns", "32", by_schema=True),
+    _si("index-reference-ill-formed", {"tableRef.name": "A b"}, "spec.tableRef.name", "name must be a Kubernetes name"),
+    # LoadJob
+    _lj("path-absolute", {"source.paths": ["/etc/passwd"]}, "spec.source.paths", "source.paths must be relative"),
+    _lj("path-with-scheme", {"source.paths": ["s3://bucket/a"]}, "spec.source.paths", "source.paths must be relative"),
+    _lj("path-with-backslash", {"source.paths": ["a\\b"]}, "spec.source.paths", "source.paths must be relative"),
+    _lj("path-climbing-out", {"source.paths": ["landing/../../x"]}, "spec.source.paths",
+        "source.paths may not contain '..'"),
+    _lj("path-into-own-records", {"source.paths": ["./.skipstone/runs"]}, "spec.source.paths",
+        "source.paths may not lead into '.skipstone'"),
+    _lj("no-path", {"source.paths": []}, "spec.source.paths", "1", by_schema=True),
+    _lj("option-unknown", {"source.options": {"mode": "DROPMALFORMED"}}, "spec.source.options",
+        "source.options does not accept 'mode'"),
+    _lj("options-of-parquet", {"source.format": "Parquet", "source.options": {"header": "true"}},
+        "spec.source.options", "source.options is for the formats Csv and Json only"),
+    _lj("columns-of-orc", {"source.format": "Orc", "source.columns": [{"name": "a", "type": "int"}]},
+        "spec.source.columns", "source.columns is for the formats Csv and Json only"),
+    _lj("source-type-unknown", {"source.columns": [{"name": "a", "type": "text"}]}, "spec.source.columns[0].type",
+        "source.columns[].type must be one of"),
+    _lj("bound-with-policy-fail", {"badRecords": {"policy": "Fail", "maxCount": 3}}, "spec.badRecords.maxCount",
+        "badRecords.maxCount is for the policies Redirect and Drop only"),
+    _lj("time-zone-ill-formed", {"timeZone": "Berlin; DROP"}, "spec.timeZone", "timeZone must be the name of"),
+    _lj("mapping-twice", {"source.mapping": [{"column": "id", "from": "a"}, {"column": "id", "from": "b"}]},
+        "spec.source.mapping", "id", by_schema=True),
+    _lj("load-reference-ill-formed", {"tableRef.name": "A b"}, "spec.tableRef.name", "name must be a Kubernetes name"),
+    # MergeJob
+    _mj("merge-without-clause", {"whenMatched": ABSENT}, "spec.whenMatched",
+        "whenMatched or whenNotMatched must have at least one clause"),
+    _mj("merge-delete-with-set", {"whenMatched": [{"action": "Delete", "set": {"a": "b"}}]},
+        "spec.whenMatched[0].set", "whenMatched[].set is for the action Update only"),
+    _mj("merge-clause-never-reached", {"whenMatched": [{"action": "Update"}, {"when": "source.a = 1",
+                                                                             "action": "Delete"}]},
+        "spec.whenMatched", "whenMatched has a clause without 'when' before another one"),
+    _mj("merge-insert-never-reached", {"whenNotMatched": [{"action": "Insert"}, {"action": "Insert"}]},
+        "spec.whenNotMatched", "whenNotMatched has a clause without 'when' before another one"),
+    _mj("merge-without-keys", {"keys": []}, "spec.keys", "1", by_schema=True),
+    _mj("merge-key-twice", {"keys": [{"target": "id", "source": "a"}, {"target": "id", "source": "b"}]},
+        "spec.keys", "id", by_schema=True),
+    _mj("merge-predicate-too-long", {"whenMatched": [{"when": "x" * 4097, "action": "Update"}]},
+        "spec.whenMatched[0].when", "4096", by_schema=True),
+    _mj("merge-predicate-with-function", {"whenMatched": [{"when": "upper(source.a) = 'X'", "action": "Update"}]},
+        "spec.whenMatched[0].when", "position", operator_only=True),
+    _mj("merge-insert-names-target", {"whenNotMatched": [{"when": "target.a = 1", "action": "Insert"}]},
+        "spec.whenNotMatched[0].when", "column target.a must be written as source.a", operator_only=True),
+    _mj("merge-path-climbing-out", {"source.paths": ["../x"]}, "spec.source.paths",
+        "source.paths may not contain '..'"),
+    _mj("merge-path-absolute", {"source.paths": ["/x"]}, "spec.source.paths", "source.paths must be relative"),
+    _mj("merge-path-into-own-records", {"source.paths": [".skipstone"]}, "spec.source.paths",
+        "source.paths may not lead into '.skipstone'"),
+    _mj("merge-option-unknown", {"source.options": {"sep": ";"}}, "spec.source.options",
+        "source.options does not accept 'sep'"),
+    _mj("merge-options-of-orc", {"source.format": "Orc", "source.options": {"header": "true"}},
+        "spec.source.options", "source.options is for the formats Csv and Json only"),
+    _mj("merge-columns-of-parquet", {"source.format": "Parquet", "source.columns": [{"name": "a", "type": "int"}]},
+        "spec.source.columns", "source.columns is for the formats Csv and Json only"),
+    _mj("merge-source-type-unknown", {"source.columns": [{"name": "a", "type": "text"}]},
+        "spec.source.columns[0].type", "source.columns[].type must be one of"),
+    _mj("merge-time-zone-ill-formed", {"timeZone": "a b"}, "spec.timeZone", "timeZone must be the name of"),
+    _mj("merge-reference-ill-formed", {"tableRef.name": "A b"}, "spec.tableRef.name", "name must be a Kubernetes name"),
+)  # fmt: skip
+
+#: Values of fields that an enumeration or a type refuses: the typed model cannot even hold them.
+UNTYPED = (
+    _wh("storage-s3", {"storage": {"s3": {"bucket": "b"}}}, "spec.storage.pvc", "Required"),
+    _wh("catalog-hive", {"catalog.type": "Hive"}, "spec.catalog.type", "Sql"),
+    _wh("catalog-glue", {"catalog.type": "Glue"}, "spec.catalog.type", "Rest"),
+    _tbl("transform-unknown", {"partitioning": [{"column": "id", "transform": "Hash"}]},
+         "spec.partitioning[0].transform", "Bucket"),
+    _tbl("without-warehouse", {"warehouseRef": ABSENT}, "spec.warehouseRef", "Required"),
+    _si("index-type-bloom", {"type": "Bloom"}, "spec.type", "Lookup"),
+    _lj("format-avro", {"source.format": "Avro"}, "spec.source.format", "Parquet"),
+    _mj("merge-pruning-by-index", {"pruning": {"strategy": "Index"}}, "spec.pruning.strategy", "MinMax"),
+    _mj("merge-matched-insert", {"whenMatched": [{"action": "Insert"}]}, "spec.whenMatched[0].action", "Update"),
+    _mj("merge-not-matched-delete", {"whenNotMatched": [{"action": "Delete"}]}, "spec.whenNotMatched[0].action",
+        "Insert"),
+    _lj("backoff-as-text", {"backoffLimit": "3"}, "spec.backoffLimit", "integer"),
+)  # fmt: skip
+
+#: Fields that are not in the schema until their engine exists: kubectl's strict validation names them.
+LEFT_OUT = (
+    _mj("merge-by-source", {"whenNotMatchedBySource": [{"action": "Delete"}]}, says="whenNotMatchedBySource"),
+    _mj("merge-target-where", {"targetWhere": "target.a = 1"}, says="targetWhere"),
+    _mj("merge-pruning-index", {"pruning": {"index": "x"}}, says="pruning.index"),
+    _wh("warehouse-storage-s3-beside-claim", {"storage.s3": {"bucket": "b"}}, says="storage.s3"),
+    _tbl("table-misspelt-field", {"primarykey": ["id"]}, says="primarykey"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Edit:
+    """A change of an existing object: refused at ``at`` with a text ``says``, or accepted when ``says`` is empty."""
+
+    name: str
+    kind: str
+    spec: Manifest
+    changes: dict[str, Any]
+    at: str = ""
+    says: str = ""
+
+
+NEVER = "cannot be changed after creation"
+EVER = "cannot be added, changed or removed after creation"
+MUTABLE = {"suspend": True, "backoffLimit": 7, "activeDeadlineSeconds": 60, "ttlSecondsAfterFinished": 9}
+EDITS = (
+    Edit("catalog-name", "Warehouse", WAREHOUSE, {"catalog.name": "other"}, "spec.catalog.name",
+         f"catalog.name {NEVER}"),
+    Edit("warehouse-spark", "Warehouse", WAREHOUSE, {"spark.executor": {"instances": 3}}),
+    Edit("table-warehouse", "Table", TABLE, {"warehouseRef.name": "x"}, "spec.warehouseRef", f"warehouseRef {NEVER}"),
+    Edit("table-identifier", "Table", TABLE, {"identifier.name": "x"}, "spec.identifier", f"identifier {NEVER}"),
+    Edit("table-add-column", "Table", TABLE, {"columns.3": {"name": "note", "type": "string"}}),
+    Edit("index-table", "SecondaryIndex", INDEX, {"tableRef.name": "x"}, "spec.tableRef", f"tableRef {NEVER}"),
+    Edit("index-columns", "SecondaryIndex", INDEX, {"columns": ["day", "id"]}, "spec.columns", f"columns {NEVER}"),
+    Edit("index-suspend", "SecondaryIndex", INDEX, {"suspend": True, "maintenance": "Manual"}),
+    Edit("load-table", "LoadJob", LOAD, {"tableRef.name": "x"}, "spec.tableRef", f"tableRef {NEVER}"),
+    Edit("load-source", "LoadJob", LOAD, {"source.paths": ["x"]}, "spec.source", f"source {NEVER}"),
+    Edit("load-bad-records", "LoadJob", LOAD, {"badRecords": {"policy": "Drop"}}, "spec.badRecords",
+         f"badRecords {EVER}"),
+    Edit("load-time-zone", "LoadJob", LOAD, {"timeZone": "Asia/Tokyo"}, "spec.timeZone", f"timeZone {EVER}"),
+    Edit("load-run-fields", "LoadJob", LOAD, MUTABLE),
+    Edit("merge-table", "MergeJob", MERGE, {"tableRef.name": "x"}, "spec.tableRef", f"tableRef {NEVER}"),
+    Edit("merge-source", "MergeJob", MERGE, {"source.duplicates": "Allow"}, "spec.source", f"source {NEVER}"),
+    Edit("merge-keys", "MergeJob", MERGE, {"keys.0.source": "x"}, "spec.keys", f"keys {NEVER}"),
+    Edit("merge-sequence-added", "MergeJob", MERGE, {"sequenceBy": "x"}, "spec.sequenceBy", f"sequenceBy {EVER}"),
+    Edit("merge-clause-removed", "MergeJob", {**MERGE, "whenNotMatched": [{"action": "Insert"}]},
+         {"whenMatched": ABSENT}, "spec.whenMatched", f"whenMatched {EVER}"),
+    Edit("merge-insert-added", "MergeJob", MERGE, {"whenNotMatched": [{"action": "Insert"}]}, "spec.whenNotMatched",
+         f"whenNotMatched {EVER}"),
+    Edit("merge-time-zone", "MergeJob", MERGE, {"timeZone": "Asia/Tokyo"}, "spec.timeZone", f"timeZone {EVER}"),
+    Edit("merge-pruning", "MergeJob", MERGE, {"pruning": {"strategy": "None"}}, "spec.pruning", f"pruning {EVER}"),
+    Edit("merge-run-fields", "MergeJob", MERGE, MUTABLE),
+)  # fmt: skip
+
+POD_TEMPLATES = (
+    ("hostNetwork", True, "never use the node's network"),
+    ("hostPID", True, "never see the node's processes"),
+    ("hostIPC", True, "never share the node's memory"),
+    ("serviceAccountName", "admin", "names the account"),
+    ("serviceAccount", "admin", "names the account"),
+    ("nodeName", "node-1", "use nodeSelector or affinity"),
+    ("securityContext", {"runAsUser": 0}, "always restricted"),
+    ("initContainers", [{"name": "x"}], "a run has one container"),
+    ("volumes", [{"name": "x", "hostPath": {"path": "/"}}], "may not hold host paths"),
+    ("volumes", [{"name": "x", "secret": {"secretName": "s"}}], "may not hold host paths"),
+    ("volumes", [{"name": "x", "projected": {"sources": []}}], "may not hold host paths"),
+)

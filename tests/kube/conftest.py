@@ -1,0 +1,61 @@
+"""A real API server for the tests of this folder: etcd, kube-apiserver and controllers, one per pytest session.
+
+`control_plane` runs with our CRDs; `api` talks to it as the administrator; `namespace` is fresh for each test.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from kubernetes import client, config
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.controlplane import control_plane as run_control_plane
+from tests.cluster.shell import wait_until
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+CRD_FOLDER = REPOSITORY / "crds"
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane with our CRDs established."""
+    with run_control_plane(tmp_path_factory.mktemp("kube")) as plane:
+        plane.kubectl("apply", "--server-side", "--filename", str(CRD_FOLDER))
+        names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]
+        for name in names:
+            plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def api_client(control_plane: ControlPlane) -> Iterator[client.ApiClient]:
+    """A client as the administrator."""
+    with config.new_client_from_config(str(control_plane.kubeconfig_admin)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def api(api_client: client.ApiClient) -> client.CustomObjectsApi:
+    """Our kinds, as the administrator."""
+    return client.CustomObjectsApi(api_client)
+
+
+@pytest.fixture
+def namespace(api_client: client.ApiClient) -> Iterator[str]:
+    """A fresh namespace; its deletion is begun at the end."""
+    core = client.CoreV1Api(api_client)
+    name = f"t-{uuid.uuid4().hex[:8]}"
+    core.create_namespace({"metadata": {"name": name}})
+    wait_until(lambda: _has_account(core, name), seconds=30, failure=f"namespace {name} got no service account")
+    yield name
+    core.delete_namespace(name)
+
+
+def _has_account(core: client.CoreV1Api, namespace: str) -> bool:
+    found = core.list_namespaced_service_account(namespace)
+    return any(account.metadata.name == "default" for account in found.items)
