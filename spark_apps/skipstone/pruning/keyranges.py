@@ -97,7 +97,7 @@ def _search(ranges: FileRanges, keys: pa.Array, *, is_sorted: bool) -> _Column:
 def _width(keys: pa.Array) -> int:
     if pa.types.is_int64(keys.type) or not len(keys):
         return 1
-    return min(MAX_WIDTH, int(pc.max(pc.binary_length(keys)).as_py()))
+    return min(MAX_WIDTH, int(pc.max(pc.binary_length(keys)).as_py()) + 1)
 
 
 def _holds_row(columns: Sequence[_Column], files: Int64s) -> Mask:
