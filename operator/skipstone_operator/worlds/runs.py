@@ -140,12 +140,17 @@ def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdi
             return Verdict(ending=Ending.ABSENT, reason=report.reason, message=report.message, report=report)
         case RunOutcome.FAILED if pod.exit_code in (EXIT_BAD_SPEC, EXIT_BAD_DATA):
             return Verdict(ending=Ending.REFUSED, reason=report.reason, message=report.message, report=report)
-        case RunOutcome.RUNNING:
-            return _judge_silent(pod, current)
-        case RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN:
+        case RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN if not _was_ended(pod, current):
             return said
+        case RunOutcome.RUNNING | RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN:
+            return _judge_silent(pod, current)
         case _:
             assert_never(report.outcome)
+
+
+def _was_ended(pod: PodFacts, current: CurrentRun) -> bool:
+    """Whether the driver was told to stop: what it then says of its failure tells of that only."""
+    return bool(current.stop_reason) or pod.deleting or pod.disrupted
 
 
 def _judge_silent(pod: PodFacts, current: CurrentRun) -> Verdict:

@@ -205,4 +205,3 @@ def table_ready(table: TableSubject) -> bool:
 def deletes_data(subject: TableSubject | IndexSubject) -> bool:
     """Whether the data goes with the resource."""
     return subject.spec.reclaim_policy is ReclaimPolicy.DELETE
-

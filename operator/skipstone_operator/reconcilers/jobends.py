@@ -1,0 +1,100 @@
+"""How an attempt of a job ends: Complete, Failed, another attempt, or a confirm run first.
+
+Called by the job deciders when a driver ended. Pure. ``Failed`` is written only when the commit cannot be in the table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, assert_never
+
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import format_time
+from skipstone_operator.reconcilers.jobfacts import deadline_left, deadline_message, retry_time
+from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed
+from skipstone_operator.reconcilers.statuses import or_rest, record_end
+from skipstone_operator.resources.common import ConfirmState
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, Verdict
+from skipstone_operator.worlds.steps import Step
+from skipstone_operator.worlds.worlds import JobWorld
+
+
+def conclude(world: JobWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+    """The attempt's driver ended, or its pod vanished."""
+    status = end_attempt(world, verdict, pod)
+    match verdict.ending:
+        case Ending.SUCCEEDED:
+            return or_rest(completed(world, status, verdict), 0.0)
+        case Ending.REFUSED if status.attempts <= 1:
+            return or_rest(failed(world, status, verdict.reason, verdict.message), 0.0)
+        case Ending.REFUSED:
+            # An earlier attempt ended unseen and may yet commit: only a confirm run can tell, and fence it off.
+            return give_up(world, status, verdict.reason, verdict.message)
+        case Ending.LOST | Ending.UNKNOWN | Ending.ABSENT:
+            return _try_again(world, status, verdict)
+        case _:
+            assert_never(verdict.ending)
+
+
+def _try_again(world: JobWorld, status: Any, verdict: Verdict) -> Step:
+    if verdict.reason is Reason.DEADLINE_EXCEEDED or _deadline_passed(world, status):
+        return give_up(world, status, Reason.DEADLINE_EXCEEDED, deadline_message(world))
+    if verdict.ending is Ending.LOST:
+        return _lost(world, status, verdict)
+    return _failed_attempt(world, status, verdict)
+
+
+def _deadline_passed(world: JobWorld, status: Any) -> bool:
+    return status.start_time is not None and deadline_left(world) == 0.0
+
+
+def end_attempt(world: JobWorld, verdict: Verdict, pod: PodFacts | None) -> Any:
+    """The status without its current run, which becomes the last one."""
+    status, now = world.job.status, world.setting.now
+    created = format_time(pod.created) if pod is not None and pod.created is not None else format_time(now)
+    return replace(
+        status,
+        current_run=None,
+        last_run=record_end(status.current_run, verdict, now),
+        launched=True,
+        start_time=status.start_time or created,
+    )
+
+
+def _lost(world: JobWorld, status: Any, verdict: Verdict) -> Step:
+    lost = status.lost_attempts + 1
+    stopped = verdict.reason in (Reason.SUSPENDED, Reason.TABLE_NOT_FOUND)
+    again = replace(status, lost_attempts=lost, retry_time=None if stopped else retry_time(world, lost))
+    message = f"{verdict.reason}: {verdict.message}; the attempt does not count"
+    return or_rest(at_work(world, again, Reason.RETRYING, message), 0.0)
+
+
+def count_failure(world: JobWorld, verdict: Verdict, *, launched: bool) -> Step:
+    """An attempt failed without a pod: it counts, though nothing can have been committed by it."""
+    status = replace(end_attempt(world, verdict, None), launched=launched, start_time=world.job.status.start_time)
+    return _failed_attempt(world, status, verdict)
+
+
+def _failed_attempt(world: JobWorld, status: Any, verdict: Verdict) -> Step:
+    failures, limit = status.failed_attempts + 1, world.job.spec.backoff_limit
+    counted = replace(status, failed_attempts=failures)
+    last = f"the last one ended with {verdict.reason}: {verdict.message}"
+    if failures > limit:
+        message = f"all {failures} attempts failed, {last}"
+        return give_up(world, counted, Reason.BACKOFF_LIMIT_EXCEEDED, message)
+    again = replace(counted, retry_time=retry_time(world, failures))
+    message = f"{failures} of {limit + 1} attempts failed, {last}"
+    return or_rest(at_work(world, again, Reason.RETRYING, message), 0.0)
+
+
+def give_up(world: JobWorld, status: Any, reason: Reason, message: str) -> Step:
+    """No attempt follows: Failed if nothing was ever launched, else a confirm run decides."""
+    if not status.launched:
+        return or_rest(failed(world, status, reason, message), 0.0)
+    since = format_time(world.setting.now)
+    asking = replace(status, retry_time=None, confirm=ConfirmState(reason=reason.value, message=message, since=since))
+    return or_rest(
+        at_work(world, asking, Reason.CONFIRMING, f"looking whether a commit landed before failing: {message}"), 0.0
+    )

@@ -1,0 +1,69 @@
+"""What deciders of jobs ask about a job: what blocks it, what its run would be, how much time it has left.
+
+Called by the job deciders only. Pure.
+"""
+
+from __future__ import annotations
+
+from skipstone_core.jobs import RunKind
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import format_time
+from skipstone_operator.reconcilers.requests import RunPlan, plan_job_run
+from skipstone_operator.worlds.subjects import Finding, find_table_finding, find_warehouse_finding
+from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since
+from skipstone_operator.worlds.worlds import JobWorld
+
+MAIN_KINDS = (RunKind.LOAD, RunKind.MERGE)
+WAIT_POLL = 60.0
+
+
+def find_block(world: JobWorld) -> Finding | None:
+    """What else has to change before the job may start a run."""
+    place, spec = world.place, world.job.spec
+    if (finding := find_table_finding(spec.table_ref.name, place.table)) is not None:
+        return finding
+    return find_warehouse_block(world) or world.turn
+
+
+def find_warehouse_block(world: JobWorld) -> Finding | None:
+    """Why the Warehouse keeps the job waiting."""
+    table = world.place.table
+    if table is None:
+        return None
+    finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
+    return Finding(Reason.WAITING_FOR_WAREHOUSE, finding.message) if finding is not None else None
+
+
+def plan_run(world: JobWorld) -> RunPlan | None:
+    """What the job's run would be, when its Table and Warehouse are there."""
+    table, warehouse = world.place.table, world.place.warehouse
+    if table is None or warehouse is None:
+        return None
+    return plan_job_run(world.job, world.place, table, warehouse, world.setting)
+
+
+def deadline_left(world: JobWorld) -> float | None:
+    """Seconds left of activeDeadlineSeconds; None when there is none or its clock has not started."""
+    limit, status = world.job.spec.active_deadline_seconds, world.job.status
+    spent = seconds_since(status.start_time, world.setting.now)
+    return None if limit is None or spent is None else max(0.0, limit - spent)
+
+
+def deadline_message(world: JobWorld) -> str:
+    """Why the deadline ends the job."""
+    return f"spec.activeDeadlineSeconds ({world.job.spec.active_deadline_seconds} s) passed"
+
+
+def retry_message(world: JobWorld) -> str:
+    """What failed last, while the next attempt waits."""
+    last, status = world.job.status.last_run, world.job.status
+    why = f"attempt {last.attempt} ended: {last.reason}: {last.message}" if last else "the last attempt failed"
+    return f"{why}; failed attempts: {status.failed_attempts} of {world.job.spec.backoff_limit + 1}"
+
+
+def retry_time(world: JobWorld, failures: int) -> str | None:
+    """When the next attempt may start after so many failures."""
+    timing = world.setting.timing
+    delay = backoff(failures, base=timing.backoff_base, cap=timing.backoff_cap)
+    return format_time(add_seconds(world.setting.now, delay)) if delay > 0 else None

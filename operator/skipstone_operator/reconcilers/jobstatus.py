@@ -1,0 +1,124 @@
+"""The status of a LoadJob or MergeJob in each of its states.
+
+Called by the job deciders only. Pure: a status in, a status out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from skipstone_core.jobs import JobReport
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import (
+    COMPLETE,
+    FAILED,
+    PROGRESSING,
+    Judgement,
+    fails,
+    format_time,
+    holds,
+    is_true,
+    shorten,
+)
+from skipstone_operator.reconcilers.statuses import judged, put_status
+from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.resources.loadjob import LoadJobStatus
+from skipstone_operator.resources.mergejob import FileFunnel, MergeJobStatus, MergeRows
+from skipstone_operator.worlds.runs import Verdict
+from skipstone_operator.worlds.steps import PutStatus
+from skipstone_operator.worlds.times import format_span, seconds_since
+from skipstone_operator.worlds.worlds import JobWorld
+
+
+def is_finished(status: JobStatus) -> bool:
+    """Whether the job is Complete or Failed: nothing is started for it any more."""
+    return is_true(status.conditions, COMPLETE) or is_true(status.conditions, FAILED)
+
+
+def at_work(world: JobWorld, status: Any, reason: Reason, message: str) -> PutStatus | None:
+    """Something is being done for the job."""
+    return _written(world, status, holds(PROGRESSING, reason, message))
+
+
+def waiting(world: JobWorld, status: Any, reason: Reason, message: str) -> PutStatus | None:
+    """Nothing is being done for the job until something else changes."""
+    return _written(world, status, fails(PROGRESSING, reason, message))
+
+
+def _written(world: JobWorld, status: Any, progress: Judgement) -> PutStatus | None:
+    judgements = (fails(COMPLETE, progress.reason), fails(FAILED, progress.reason), progress)
+    new = judged(replace(status, reason=progress.reason.value), world.job, judgements, world.setting.now)
+    return put_status(world.job, new)
+
+
+def completed(world: JobWorld, status: Any, verdict: Verdict) -> PutStatus | None:
+    """The commit is in the table."""
+    report = verdict.report
+    said = _with_report(status, report) if report is not None else status
+    summary = verdict.message or Reason.COMMITTED.doc
+    judgements = (
+        holds(COMPLETE, verdict.reason, summary),
+        fails(FAILED, verdict.reason),
+        fails(PROGRESSING, Reason.IDLE),
+    )
+    return _finished(world, said, judgements, verdict.reason)
+
+
+def failed(world: JobWorld, status: Any, reason: Reason, message: str) -> PutStatus | None:
+    """The commit is not in the table and never will be."""
+    judgements = (fails(COMPLETE, reason), holds(FAILED, reason, message), fails(PROGRESSING, Reason.IDLE))
+    return _finished(world, status, judgements, reason)
+
+
+def _finished(world: JobWorld, status: Any, judgements: tuple[Judgement, ...], reason: Reason) -> PutStatus | None:
+    now = world.setting.now
+    spent = seconds_since(status.start_time, now)
+    ended = replace(
+        status,
+        reason=reason.value,
+        current_run=None,
+        confirm=None,
+        retry_time=None,
+        completion_time=format_time(now),
+        duration=format_span(spent) if spent is not None else "",
+    )
+    return put_status(world.job, judged(ended, world.job, judgements, now))
+
+
+def _with_report(status: Any, report: JobReport) -> Any:
+    status = replace(status, snapshot_id=report.snapshot_id)
+    if isinstance(status, LoadJobStatus):
+        return replace(
+            status,
+            segment=report.counts.get("segment"),
+            rows_loaded=report.counts.get("rowsLoaded"),
+            rows_rejected=report.counts.get("rowsRejected"),
+            rejected_path=shorten(report.rejected_path or "", 2048),
+        )
+    if isinstance(status, MergeJobStatus):
+        return _with_merge_report(status, report)
+    return status
+
+
+def _with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
+    counts = report.counts
+    total, candidate = counts.get("filesTotal", 0), counts.get("filesCandidate", 0)
+    return replace(
+        status,
+        files=FileFunnel(
+            total=total,
+            candidate=candidate,
+            touched=counts.get("filesTouched", 0),
+            rewritten=counts.get("filesRewritten", 0),
+        ),
+        rows=MergeRows(
+            source=counts.get("rowsSource", 0),
+            matched=counts.get("rowsMatched", 0),
+            updated=counts.get("rowsUpdated", 0),
+            deleted=counts.get("rowsDeleted", 0),
+            inserted=counts.get("rowsInserted", 0),
+        ),
+        pruned=f"{total - candidate}/{total}",
+    )

@@ -1,0 +1,117 @@
+"""The launch protocol, common to every kind of run: intent first, then ConfigMap, then Pod, then its judgement.
+
+Called by the deciders once ``status.currentRun`` is written. Pure: returns the one next step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from skipstone_core.jobs import RunKind
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.manifests import build_run
+from skipstone_operator.ports import Refused, Requeue
+from skipstone_operator.reconcilers.requests import RunPlan, build_manifest
+from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import ConfFacts, RunWorld
+from skipstone_operator.worlds.steps import Create, Delete, Slots, Step
+from skipstone_operator.worlds.subjects import Children, Finding
+
+KEPT_SUCCEEDED = 1
+KEPT_FAILED = 3
+FOREIGN_POLL = 30.0
+
+
+def launch(run: RunWorld, plan: RunPlan) -> Step:
+    """The next step towards a pod for the intended run: its ConfigMap, then the Pod itself."""
+    conf_map, pod = build_run(build_manifest(plan, run.current))
+    if run.conf is None:
+        return Create(object=conf_map)
+    warehouse = plan.warehouse
+    one_pod = plan.claim is not None and plan.claim.one_pod
+    limit = 1 if one_pod else warehouse.spec.max_concurrent_runs
+    return Create(object=pod, slots=Slots(warehouse.meta.uid, limit))
+
+
+def is_stale(current: CurrentRun, plan: RunPlan) -> bool:
+    """Whether what the run depends on changed since its intent was written."""
+    return current.inputs_hash != plan.inputs_hash
+
+
+def discard(run: RunWorld) -> Step | None:
+    """Remove the ConfigMap of an intent that is given up, if it has one."""
+    return delete_conf(run.conf) if run.conf is not None else None
+
+
+def delete_pod(pod: PodFacts, after: float = 0.0) -> Delete:
+    """Delete this very pod."""
+    return Delete(kind="Pod", namespace=pod.namespace, name=pod.name, uid=pod.uid, requeue=Requeue(after))
+
+
+def delete_conf(conf: ConfFacts) -> Delete:
+    """Delete this very ConfigMap."""
+    return Delete(kind="ConfigMap", namespace=conf.namespace, name=conf.name, uid=conf.uid)
+
+
+def clean_executors(run: RunWorld) -> Step | None:
+    """Delete the next executor that outlived its driver."""
+    return next((delete_pod(pod) for pod in run.executors if pod.live and not pod.deleting), None)
+
+
+def trim(children: Children, busy: Iterable[str], *, keep: bool = True) -> Step | None:
+    """Delete the next child that history does not keep: 1 succeeded and 3 failed runs stay, with their ConfigMaps.
+
+    ``busy`` are the names of runs that are intended or at work; ``keep`` False keeps nothing.
+    """
+    names = set(busy)
+    ended = sorted((p for p in children.pods if p.terminal and p.run_id not in names), key=_newest_first, reverse=True)
+    good = [pod for pod in ended if pod.succeeded][: KEPT_SUCCEEDED if keep else 0]
+    bad = [pod for pod in ended if not pod.succeeded][: KEPT_FAILED if keep else 0]
+    kept = {pod.run_id for pod in (*good, *bad)}
+    for pod in ended:
+        if pod.run_id not in kept and not pod.deleting:
+            return delete_pod(pod)
+    alive = names | kept | {pod.run_id for pod in children.pods if pod.live}
+    return next((delete_conf(conf) for conf in children.confs if conf.run_id not in alive), None)
+
+
+def _newest_first(pod: PodFacts) -> tuple[str, str]:
+    moment = pod.ended or pod.created
+    return (moment.isoformat() if moment else "", pod.name)
+
+
+def find_live(children: Children, kinds: Iterable[RunKind]) -> PodFacts | None:
+    """A pod of one of these kinds that may still be at work."""
+    operations = {kind.value for kind in kinds}
+    return next((pod for pod in children.pods if pod.live and pod.operation in operations), None)
+
+
+def next_attempt(children: Children, kinds: Iterable[RunKind], known: int) -> int:
+    """The number after every attempt that is known from status or from pods still there."""
+    operations = {kind.value for kind in kinds}
+    return max((known, *(pod.attempt for pod in children.pods if pod.operation in operations))) + 1
+
+
+def adopted_intent(pod: PodFacts, plan: RunPlan, now: str) -> CurrentRun:
+    """The intent that fits a live pod of ours whose status was lost."""
+    parts = pod.run_id.split("-")
+    intent = plan.intent(max(1, pod.attempt), now)
+    return replace(intent, id=pod.run_id, inputs_hash=parts[-2] if len(parts) >= 2 else intent.inputs_hash)
+
+
+@dataclass(frozen=True)
+class StopOrder:
+    """Why a live driver has to go."""
+
+    reason: Reason
+    message: str
+
+
+def refusal_finding(refusal: Refused) -> Finding:
+    """How a refused create is shown."""
+    if refusal.by_quota:
+        return Finding(Reason.WAITING_FOR_QUOTA, refusal.message)
+    return Finding(Reason.POD_REJECTED, f"the API server refused the run: {refusal.message}")

@@ -1,0 +1,359 @@
+"""What each run is asked to do: JobRequests and the manifests around them.
+
+Called by the deciders when they intend or launch a run. Pure; the bytes are made by the manifests room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skipstone_core.codec import decode, encode
+from skipstone_core.ids import canonical_hash, job_txn, run_id, table_txn
+from skipstone_core.jobs import (
+    BadRecordsSpec,
+    CatalogRef,
+    ConfirmTask,
+    DropTask,
+    IndexRef,
+    JobRequest,
+    LoadTask,
+    MergeClause,
+    MergeKey,
+    MergeTask,
+    ObservedTable,
+    ObserveTask,
+    ReindexTask,
+    RunKind,
+    SourceSpec,
+    SparkRef,
+    TableRef,
+    TableTask,
+    WarehouseRef,
+)
+
+from skipstone_operator.manifests import Owner, RunManifest
+from skipstone_operator.ports import RunDefaults
+from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.kinds import API_VERSION
+from skipstone_operator.resources.loadjob import LoadJobSpec
+from skipstone_operator.resources.mergejob import MergeJobSpec
+from skipstone_operator.worlds.subjects import (
+    ClaimFacts,
+    IndexSubject,
+    Place,
+    Setting,
+    Subject,
+    TableSubject,
+    WarehouseSubject,
+)
+
+MOUNT_ROOT = "/skipstone"
+#: Fields of a job that may change while it runs; no run depends on them.
+_RUN_FIELDS = ("suspend", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunPlan:
+    """Everything about a run but its name: ``task`` are the JobRequest's fields for its kind."""
+
+    kind: RunKind
+    owner: Subject[Any, Any]
+    warehouse: WarehouseSubject
+    claim: ClaimFacts | None
+    defaults: RunDefaults
+    inputs: Mapping[str, Any]
+    task: Mapping[str, Any]
+    txn: str = ""
+    deadline_seconds: int | None = None
+
+    @property
+    def inputs_hash(self) -> str:
+        """Eight hexadecimal digits over what the run depends on: the owner's part and the effective Warehouse."""
+        effective = effective_warehouse(self.warehouse, self.claim, self.defaults)
+        return canonical_hash({"kind": self.kind.value, "owner": dict(self.inputs), "warehouse": effective})
+
+    def intent(self, attempt: int, now: str) -> CurrentRun:
+        """What is written before anything is created."""
+        inputs_hash = self.inputs_hash
+        return CurrentRun(
+            id=run_id(self.owner.meta.uid, inputs_hash, attempt),
+            kind=self.kind,
+            attempt=attempt,
+            inputs_hash=inputs_hash,
+            txn=self.txn,
+            generation=self.owner.meta.generation,
+            start_time=now,
+        )
+
+
+def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
+    """The manifest of the intended run ``current``."""
+    owner, warehouse = plan.owner, plan.warehouse
+    request = JobRequest(
+        kind=plan.kind,
+        run_id=current.id,
+        attempt=current.attempt,
+        warehouse=build_warehouse_ref(warehouse),
+        owner_kind=owner.kind,
+        owner_name=owner.meta.name,
+        owner_uid=owner.meta.uid,
+        txn=plan.txn,
+        spark=build_spark_ref(warehouse),
+        **plan.task,
+    )
+    return RunManifest(
+        request=request,
+        owner=Owner(api_version=API_VERSION, kind=owner.kind, name=owner.meta.name, uid=owner.meta.uid),
+        namespace=owner.meta.namespace,
+        warehouse=warehouse.spec,
+        warehouse_uid=warehouse.meta.uid,
+        defaults=plan.defaults,
+        deadline_seconds=plan.deadline_seconds,
+        one_node=plan.claim is not None and plan.claim.one_node,
+    )
+
+
+def effective_warehouse(warehouse: WarehouseSubject, claim: ClaimFacts | None, defaults: RunDefaults) -> dict[str, Any]:
+    """What of the Warehouse a run depends on, with the chart's defaults filled in."""
+    spec = encode(warehouse.spec)
+    spec.pop("maxConcurrentRuns", None)
+    return {
+        "uid": warehouse.meta.uid,
+        "spec": spec,
+        "image": effective_image(warehouse, defaults),
+        "serviceAccount": warehouse.spec.spark.service_account_name or defaults.service_account,
+        "oneNode": claim is not None and claim.one_node,
+    }
+
+
+def effective_image(warehouse: WarehouseSubject, defaults: RunDefaults) -> str:
+    """The image that runs use."""
+    return warehouse.spec.spark.image or defaults.image
+
+
+def build_warehouse_ref(warehouse: WarehouseSubject) -> WarehouseRef:
+    """The Warehouse as the data plane sees it."""
+    catalog = warehouse.spec.catalog
+    return WarehouseRef(
+        name=warehouse.meta.name,
+        root=f"{MOUNT_ROOT}/{warehouse.meta.name}",
+        catalog=CatalogRef(type=catalog.type, name=catalog.name, uri=catalog.uri, properties=dict(catalog.properties)),
+        index_namespace=warehouse.spec.index_namespace,
+    )
+
+
+def build_spark_ref(warehouse: WarehouseSubject) -> SparkRef:
+    """How much a Spark run may use."""
+    spark = warehouse.spec.spark
+    return SparkRef(
+        instances=spark.executor.instances, executor_cores=spark.executor.cores, driver_cores=spark.driver.cores
+    )
+
+
+def build_table_ref(table: TableSubject) -> TableRef:
+    """The table as the data plane sees it."""
+    return TableRef(
+        namespace=table.spec.identifier.namespace,
+        name=table.spec.identifier.name,
+        uid=table.meta.uid,
+        management=table.spec.management,
+        table_uuid=table.status.table_uuid or None,
+    )
+
+
+def build_index_refs(indexes: Iterable[IndexSubject]) -> tuple[IndexRef, ...]:
+    """The indexes whose state a run reports, oldest first; those going away are left out."""
+    living = sorted((index for index in indexes if not index.deleting), key=lambda index: index.age)
+    return tuple(build_index_ref(index) for index in living)
+
+
+def build_index_ref(index: IndexSubject) -> IndexRef:
+    """One index as the data plane sees it."""
+    return IndexRef(name=index.meta.name, uid=index.meta.uid, columns=index.spec.columns)
+
+
+def _about_table(place: Place, table: TableSubject) -> dict[str, Any]:
+    return {"table": build_table_ref(table), "indexes": build_index_refs(place.indexes)}
+
+
+def _table_inputs(table: TableSubject) -> dict[str, Any]:
+    return {"uid": table.meta.uid, "identifier": encode(table.spec.identifier)}
+
+
+Job = Subject[Any, Any]
+
+
+def plan_job_run(job: Job, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting) -> RunPlan:
+    """The run of a LoadJob or MergeJob."""
+    spec = {name: value for name, value in encode(job.spec).items() if name not in _RUN_FIELDS}
+    return RunPlan(
+        kind=RunKind.LOAD if isinstance(job.spec, LoadJobSpec) else RunKind.MERGE,
+        owner=job,
+        warehouse=warehouse,
+        claim=place.claim,
+        defaults=setting.defaults,
+        inputs={"spec": spec, "table": _table_inputs(table)},
+        task={**_about_table(place, table), **build_job_task(job.spec)},
+        txn=job_txn(job.meta.uid),
+        deadline_seconds=job.spec.active_deadline_seconds,
+    )
+
+
+def build_job_task(spec: LoadJobSpec | MergeJobSpec) -> dict[str, Any]:
+    """The field of the JobRequest that holds the job's task."""
+    source = decode(SourceSpec, encode(spec.source))
+    if isinstance(spec, LoadJobSpec):
+        bad = BadRecordsSpec(policy=spec.bad_records.policy, max_count=spec.bad_records.max_count)
+        return {"load": LoadTask(source=source, bad_records=bad, time_zone=spec.time_zone)}
+    return {"merge": _build_merge_task(spec, source)}
+
+
+def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
+    matched = [MergeClause(action=_action(c.action), when=c.when, values=c.set) for c in spec.when_matched]
+    unmatched = [MergeClause(action=_action(c.action), when=c.when, values=c.values) for c in spec.when_not_matched]
+    return MergeTask(
+        source=source,
+        keys=tuple(MergeKey(target=key.target, source=key.source) for key in spec.keys),
+        when_matched=tuple(matched),
+        when_not_matched=tuple(unmatched),
+        sequence_by=spec.sequence_by,
+        time_zone=spec.time_zone,
+        pruning=spec.pruning.strategy,
+    )
+
+
+def _action(value: Any) -> Any:
+    return decode(MergeClause, {"action": value.value}).action
+
+
+def plan_confirm_run(
+    job: Job, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting
+) -> RunPlan:
+    """The run that finds out whether the job's transaction committed, and fences it off when not."""
+    txn = job_txn(job.meta.uid)
+    return RunPlan(
+        kind=RunKind.CONFIRM,
+        owner=job,
+        warehouse=warehouse,
+        claim=place.claim,
+        defaults=setting.defaults,
+        inputs={"txn": txn, "table": _table_inputs(table)},
+        task={**_about_table(place, table), "confirm": ConfirmTask(txn=txn)},
+        txn=txn,
+        deadline_seconds=int(setting.timing.service_run_deadline),
+    )
+
+
+def plan_table_run(table: TableSubject, place: Place, warehouse: WarehouseSubject, setting: Setting) -> RunPlan:
+    """The run that creates, adopts or evolves a Managed table."""
+    return RunPlan(
+        kind=RunKind.TABLE,
+        owner=table,
+        warehouse=warehouse,
+        claim=place.claim,
+        defaults=setting.defaults,
+        inputs=table_change_inputs(table),
+        task={**_about_table(place, table), "table_task": build_table_task(table)},
+        txn=table_txn(table.meta.uid, table.meta.generation),
+        deadline_seconds=int(setting.timing.service_run_deadline),
+    )
+
+
+def table_change_inputs(table: TableSubject) -> dict[str, Any]:
+    """What of the Table a change depends on: its spec without what only the operator reads, and the generation."""
+    spec = encode(table.spec)
+    for name in ("reclaimPolicy", "refreshIntervalSeconds"):
+        spec.pop(name, None)
+    return {"spec": spec, "generation": table.meta.generation}
+
+
+def build_table_task(table: TableSubject) -> TableTask:
+    """The shape that the table should have."""
+    spec = encode(table.spec)
+    names = ("columns", "primaryKey", "partitioning", "sortOrder", "properties")
+    wanted = {name: spec[name] for name in names if name in spec}
+    return decode(TableTask, {**wanted, "fieldIds": dict(table.status.field_ids)})
+
+
+def plan_reindex_run(
+    index: IndexSubject, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting
+) -> RunPlan:
+    """The run that brings an index in sync. What it depends on decides when a failure is tried again."""
+    return RunPlan(
+        kind=RunKind.REINDEX,
+        owner=index,
+        warehouse=warehouse,
+        claim=place.claim,
+        defaults=setting.defaults,
+        inputs={
+            "columns": list(index.spec.columns),
+            "type": index.spec.type.value,
+            "reindex": index.status.observed_reindex,
+            "table": {**_table_inputs(table), "schema": dict(table.status.column_types)},
+        },
+        task={**_about_table(place, table), "reindex": ReindexTask(index=build_index_ref(index))},
+        deadline_seconds=int(setting.timing.run_deadline),
+    )
+
+
+def plan_check_run(warehouse: WarehouseSubject, claim: ClaimFacts | None, setting: Setting) -> RunPlan:
+    """The run that tries catalog and storage."""
+    return RunPlan(
+        kind=RunKind.CHECK,
+        owner=warehouse,
+        warehouse=warehouse,
+        claim=claim,
+        defaults=setting.defaults,
+        inputs={"generation": warehouse.meta.generation},
+        task={},
+        deadline_seconds=int(setting.timing.service_run_deadline),
+    )
+
+
+def plan_observe_run(
+    warehouse: WarehouseSubject,
+    claim: ClaimFacts | None,
+    tables: Iterable[tuple[TableSubject, tuple[IndexSubject, ...]]],
+    setting: Setting,
+) -> RunPlan:
+    """The run that looks at all due tables of one Warehouse. Which ones is decided at launch: no hash over them."""
+    observed = tuple(
+        ObservedTable(table=build_table_ref(table), indexes=build_index_refs(indexes)) for table, indexes in tables
+    )
+    return RunPlan(
+        kind=RunKind.OBSERVE,
+        owner=warehouse,
+        warehouse=warehouse,
+        claim=claim,
+        defaults=setting.defaults,
+        inputs={"generation": warehouse.meta.generation},
+        task={"observe": ObserveTask(tables=observed)},
+        deadline_seconds=int(setting.timing.service_run_deadline),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DropTarget:
+    """What a drop run drops: the table, or one index of it."""
+
+    owner: Subject[Any, Any]
+    table: TableRef
+    index: IndexRef | None = None
+
+
+def plan_drop_run(
+    target: DropTarget, warehouse: WarehouseSubject, claim: ClaimFacts | None, setting: Setting
+) -> RunPlan:
+    """The run that purges the data of a deleted resource, if it is ours."""
+    return RunPlan(
+        kind=RunKind.DROP,
+        owner=target.owner,
+        warehouse=warehouse,
+        claim=claim,
+        defaults=setting.defaults,
+        inputs={"uid": target.owner.meta.uid},
+        task={"table": target.table, "drop": DropTask(index=target.index)},
+        deadline_seconds=int(setting.timing.service_run_deadline),
+    )

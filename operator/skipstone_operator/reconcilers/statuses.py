@@ -1,0 +1,133 @@
+"""How a new status is laid over an object, and which Events go with it.
+
+Called by every decider. Pure: what comes out is a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypeVar
+
+from skipstone_core.codec import encode
+from skipstone_core.jobs import JobReport
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import Judgement, find_transitions, format_time, merge_conditions, shorten
+from skipstone_operator.ports import EventRecord, EventType, Key, Requeue
+from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
+from skipstone_operator.worlds.runs import Ending, Live, Verdict
+from skipstone_operator.worlds.steps import PutStatus, Rest, Step
+from skipstone_operator.worlds.subjects import Subject
+
+T = TypeVar("T")
+MAX_PROGRESS = 1024
+
+_RESULTS = {
+    Ending.SUCCEEDED: RunResult.SUCCEEDED,
+    Ending.REFUSED: RunResult.FAILED,
+    Ending.ABSENT: RunResult.SUCCEEDED,
+    Ending.UNKNOWN: RunResult.UNKNOWN,
+    Ending.LOST: RunResult.LOST,
+}
+
+
+def judged(status: T, subject: Subject[Any, Any], judgements: Sequence[Judgement], now: datetime) -> T:
+    """``status`` with these conditions laid over its own, and with the generation that was judged."""
+    generation = subject.meta.generation
+    old: Any = status
+    conditions = merge_conditions(old.conditions, judgements, generation=generation, now=now)
+    new: T = replace(old, conditions=conditions, observed_generation=generation)
+    return new
+
+
+def put_status(
+    subject: Subject[Any, T], status: T, *, also: tuple[Key, ...] = (), note: EventRecord | None = None
+) -> PutStatus | None:
+    """The write that makes ``status`` the object's, or None when it is already."""
+    if status == subject.status:
+        return None
+    old: Any = subject.status
+    new: Any = status
+    events = [
+        EventRecord(regarding=subject.reference, type=t.type, reason=t.reason, note=shorten(t.message))
+        for t in find_transitions(old.conditions, new.conditions)
+    ]
+    return PutStatus(
+        object=dict(subject.raw),
+        status=encode(status),
+        events=(*events, *((note,) if note else ())),
+        requeue=Requeue(0.0, also),
+    )
+
+
+def first_write(steps: Iterable[Step]) -> Step:
+    """The first of these steps that writes; if none does, rest until the first of them wants to look again.
+
+    ``steps`` is read no further than needed.
+    """
+    delays: list[float | None] = []
+    for step in steps:
+        if not isinstance(step, Rest):
+            return step
+        delays.append(step.requeue.after)
+    return Rest(requeue=Requeue(earliest(*delays)))
+
+
+def or_rest(step: Step | None, after: float | None) -> Step:
+    """``step``, or nothing until ``after`` seconds have passed."""
+    return step if step is not None else Rest(requeue=Requeue(after))
+
+
+def later(step: PutStatus | None, after: float) -> Step:
+    """``step`` without hurry, or nothing: the next look is ``after`` seconds away in either case."""
+    return Rest(requeue=Requeue(after)) if step is None else replace(step, requeue=Requeue(after))
+
+
+def event(subject: Subject[Any, Any], type_: EventType, reason: Reason, note: str) -> EventRecord:
+    """One Event about ``subject``."""
+    return EventRecord(regarding=subject.reference, type=type_, reason=reason, note=shorten(note))
+
+
+def earliest(*delays: float | None) -> float | None:
+    """The shortest of these delays; None is no delay at all."""
+    return min((delay for delay in delays if delay is not None), default=None)
+
+
+def followed(current: CurrentRun, live: Live) -> CurrentRun:
+    """``current`` with what its pod shows: when it came to be, when it started, how far it is."""
+    pod = live.pod
+    created = format_time(pod.created) if pod.created else current.start_time
+    return replace(
+        current,
+        launch_time=current.launch_time or created,
+        running_time=current.running_time or (format_time(pod.started) if pod.started else None),
+        progress=shorten(pod.progress, MAX_PROGRESS),
+    )
+
+
+def record_end(current: CurrentRun, verdict: Verdict, now: datetime) -> LastRun:
+    """``status.lastRun`` for a run that ended."""
+    report = verdict.report
+    return LastRun(
+        id=current.id,
+        kind=current.kind,
+        attempt=current.attempt,
+        result=_RESULTS[verdict.ending],
+        reason=verdict.reason.value,
+        message=shorten(verdict.message),
+        inputs_hash=current.inputs_hash,
+        generation=current.generation,
+        snapshot_id=report.snapshot_id if report else "",
+        start_time=current.start_time,
+        completion_time=format_time(now),
+        counts=bounded(report, "counts"),
+        stages_ms=bounded(report, "stages_ms"),
+    )
+
+
+def bounded(report: JobReport | None, name: str) -> dict[str, int]:
+    """A map of numbers in the report, at most as many as the schema takes."""
+    found: dict[str, int] = dict(getattr(report, name)) if report is not None else {}
+    return dict(sorted(found.items())[:32])

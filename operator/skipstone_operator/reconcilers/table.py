@@ -1,0 +1,285 @@
+"""Table: the one next step for a table, its change runs, its writer and the jobs that write it.
+
+Entry point of keys of kind Table. Pure but for nothing: ``decide`` sees the world, returns a step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from skipstone_core.ids import canonical_hash
+from skipstone_core.jobs import Management, RunKind
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
+from skipstone_operator.ports import Key, Refused, Requeue
+from skipstone_operator.reconcilers import drops, jobs
+from skipstone_operator.reconcilers.jobstatus import is_finished
+from skipstone_operator.reconcilers.launch import (
+    FOREIGN_POLL,
+    clean_executors,
+    delete_pod,
+    discard,
+    is_stale,
+    launch,
+    next_attempt,
+    refusal_finding,
+    trim,
+)
+from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
+from skipstone_operator.reconcilers.statuses import (
+    first_write,
+    followed,
+    judged,
+    later,
+    or_rest,
+    put_status,
+    record_end,
+)
+from skipstone_operator.reconcilers.tablestatus import (
+    choose_writer,
+    find_obstacle,
+    find_turn,
+    judge_ready,
+    live_writers,
+    with_observation,
+    with_tally,
+)
+from skipstone_operator.resources.table import TableStatus
+from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
+from skipstone_operator.worlds.steps import PutStatus, Rest, Step
+from skipstone_operator.worlds.subjects import TableSubject, deletes_data, find_warehouse_finding
+from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
+from skipstone_operator.worlds.worlds import JobWorld, TableWorld
+
+KEPT_JOBS = 10
+
+
+def decide(world: TableWorld) -> Step:
+    """Choose the one next write under a Table's key: runs at work first, then the table, then those who wait."""
+    turned = tuple(replace(job, turn=find_turn(world, job)) for job in _with_history(world.jobs))
+    return first_write(_steps(replace(world, jobs=turned)))
+
+
+def _with_history(jobs_: tuple[JobWorld, ...]) -> Iterator[JobWorld]:
+    # Pods of every finished job of a busy table would make each LIST slow: only the newest jobs keep theirs.
+    ended = sorted((j for j in jobs_ if is_finished(j.job.status)), key=_completion, reverse=True)
+    kept = {job.job.meta.uid for job in ended[:KEPT_JOBS]}
+    for job in jobs_:
+        yield replace(job, kept=not is_finished(job.job.status) or job.job.meta.uid in kept)
+
+
+def _completion(job: JobWorld) -> tuple[str, str]:
+    return (job.job.status.completion_time or "", job.job.meta.name)
+
+
+def _steps(world: TableWorld) -> Iterator[Step]:
+    for job in world.jobs:
+        if job.job.status.current_run is not None:
+            yield jobs.decide_job(job)
+    if world.table is not None:
+        yield decide_table(world, world.table)
+    for job in world.jobs:
+        if job.job.status.current_run is None:
+            yield jobs.decide_job(job)
+
+
+def decide_table(world: TableWorld, table: TableSubject) -> Step:
+    """The one next write for the Table itself."""
+    if table.deleting:
+        return drops.decide_drop(drop_world(world, table))
+    managed = table.spec.management is Management.MANAGED
+    if (step := drops.keep_finalizer(table, wanted=managed and deletes_data(table))) is not None:
+        return step
+    current = table.status.current_run
+    if current is not None and world.run is not None:
+        step = decide_run(world, table, world.run)
+    else:
+        step = decide_idle(world, table)
+    if not isinstance(step, Rest):
+        return step
+    return trim(world.children, {current.id} if current else ()) or step
+
+
+def drop_world(world: TableWorld, table: TableSubject) -> drops.DropWorld:
+    """What the deletion of the table has to know."""
+    status, identifier = table.status, table.spec.identifier
+    return drops.DropWorld(
+        subject=table,
+        setting=world.setting,
+        target=DropTarget(owner=table, table=build_table_ref(table)),
+        location=status.location or f"{identifier.namespace}.{identifier.name}",
+        has_data=bool(status.table_uuid or status.current_run or status.last_run),
+        wants_drop=deletes_data(table),
+        warehouse=world.place.warehouse,
+        claim=world.place.claim,
+        run=world.run,
+        children=world.children,
+        writers=tuple(pod for pod in live_writers(world.pods) if pod.operation != RunKind.DROP),
+    )
+
+
+@dataclass(frozen=True)
+class Change:
+    """The change run that a table needs, and whether its time has come."""
+
+    plan: RunPlan
+    failure_hash: str
+    due: bool
+
+
+def find_change(world: TableWorld, table: TableSubject, status: TableStatus) -> Change | None:
+    """The change run that would bring the table to its spec; None when there is nothing to change or no way to."""
+    warehouse = world.place.warehouse
+    if table.spec.management is not Management.MANAGED or warehouse is None or find_obstacle(world, table) is not None:
+        return None
+    if status.applied_generation == table.meta.generation:
+        return None
+    plan = plan_table_run(table, world.place, warehouse, world.setting)
+    failure = canonical_hash({"inputs": plan.inputs_hash, "schema": dict(status.column_types)})
+    ready = find_warehouse_finding(table.spec.warehouse_ref.name, warehouse) is None
+    waited = seconds_until(status.retry_time, world.setting.now) == 0
+    return Change(plan, failure, due=ready and waited and status.failed_inputs_hash != failure)
+
+
+def seen(world: TableWorld, table: TableSubject) -> TableStatus:
+    """The status with everything that others told: observations and indexes."""
+    return with_tally(world, with_observation(world, table, table.status))
+
+
+def written(
+    world: TableWorld, table: TableSubject, status: TableStatus, progress: Judgement, *, due: bool = False
+) -> PutStatus | None:
+    """The status write with conditions and writer, if anything changed."""
+    status = replace(status, writer=choose_writer(world, table, status, change_due=due))
+    ready = judge_ready(world, table, status)
+    judgements = [progress] if ready is None else [ready, progress]
+    return put_status(table, judged(status, table, judgements, world.setting.now), also=neighbours(world, table))
+
+
+def neighbours(world: TableWorld, table: TableSubject) -> tuple[Key, ...]:
+    """Who wants to hear of a change of the table's status: its indexes and its Warehouse."""
+    warehouse = Key("Warehouse", table.meta.namespace, table.spec.warehouse_ref.name)
+    return (*(index.key for index in world.place.indexes), warehouse)
+
+
+def decide_idle(world: TableWorld, table: TableSubject) -> Step:
+    """No change run is intended: intend one if the spec asks for it, else keep the status true."""
+    status = seen(world, table)
+    change = find_change(world, table, status)
+    if change is None or not change.due:
+        return or_rest(written(world, table, status, idle_progress(world, table, status, change)), _wait(world, status))
+    writer = choose_writer(world, table, status, change_due=True)
+    if writer is None or writer.uid != table.meta.uid:
+        name = writer.name if writer else "a run"
+        waits = fails(PROGRESSING, Reason.WAITING_FOR_TABLE, f"{name} is writing the table; the change comes next")
+        return or_rest(written(world, table, status, waits, due=True), FOREIGN_POLL)
+    now = format_time(world.setting.now)
+    attempt = next_attempt(world.children, (RunKind.TABLE,), status.failed_attempts)
+    intended = replace(status, current_run=change.plan.intent(attempt, now), retry_time=None)
+    progress = holds(PROGRESSING, Reason.RUN_INTENDED, "the table change is about to be launched")
+    return or_rest(written(world, table, intended, progress), 0.0)
+
+
+def _wait(world: TableWorld, status: TableStatus) -> float | None:
+    return seconds_until(status.retry_time, world.setting.now) or None
+
+
+def idle_progress(world: TableWorld, table: TableSubject, status: TableStatus, change: Change | None) -> Judgement:
+    """The condition Progressing while no change run is intended."""
+    if change is None or status.failed_inputs_hash == change.failure_hash:
+        return fails(PROGRESSING, Reason.IDLE, "there is nothing to change")
+    finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
+    if finding is not None:
+        return fails(PROGRESSING, Reason.WAITING_FOR_WAREHOUSE, finding.message)
+    last = status.last_run
+    why = f"{last.reason}: {last.message}" if last is not None else "the last attempt failed"
+    return holds(PROGRESSING, Reason.RETRYING, f"the change is tried again: {why}")
+
+
+def decide_run(world: TableWorld, table: TableSubject, run: RunWorld) -> Step:
+    """A change run is intended or at work."""
+    setting = world.setting
+    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
+        case NotLaunched():
+            return decide_launch(world, table, run)
+        case Foreign(what):
+            message = f"{what} bears the name of this table's run and belongs to something else; delete it"
+            progress = fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)
+            return or_rest(written(world, table, seen(world, table), progress), FOREIGN_POLL)
+        case Live() as live:
+            return follow(world, table, run, live)
+        case Ended(verdict, _):
+            return clean_executors(run) or conclude(world, table, run, verdict)
+
+
+def decide_launch(world: TableWorld, table: TableSubject, run: RunWorld) -> Step:
+    """The intent is written and no pod was seen."""
+    status = seen(world, table)
+    change = find_change(world, table, status)
+    if change is None or find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse) is not None:
+        free = replace(status, current_run=None)
+        progress = idle_progress(world, table, free, change)
+        return discard(run) or or_rest(written(world, table, free, progress), FOREIGN_POLL)
+    if is_stale(run.current, change.plan):
+        intent = change.plan.intent(run.current.attempt, format_time(world.setting.now))
+        progress = holds(PROGRESSING, Reason.RUN_INTENDED, "spec or Warehouse changed; the run is launched anew")
+        return discard(run) or or_rest(written(world, table, replace(status, current_run=intent), progress), 0.0)
+    return launch(run, change.plan)
+
+
+def follow(world: TableWorld, table: TableSubject, run: RunWorld, live: Live) -> Step:
+    """The pod is there and has not ended."""
+    current = followed(run.current, live)
+    if live.overdue and not current.stop_reason:
+        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
+    progress = holds(PROGRESSING, live.reason, current.stop_message or live.message)
+    step = written(world, table, replace(seen(world, table), current_run=current), progress)
+    if step is None and current.stop_reason and not live.pod.deleting:
+        return delete_pod(live.pod)
+    return or_rest(step, FOREIGN_POLL)
+
+
+def conclude(world: TableWorld, table: TableSubject, run: RunWorld, verdict: Verdict) -> Step:
+    """The change run ended: the spec is applied, refused for good, or tried again."""
+    now, timing = world.setting.now, world.setting.timing
+    ended = replace(table.status, current_run=None, retry_time=None, last_run=record_end(run.current, verdict, now))
+    match verdict.ending:
+        case Ending.SUCCEEDED:
+            ended = replace(
+                ended,
+                applied_generation=run.current.generation,
+                applied_hash=run.current.inputs_hash,
+                failed_attempts=0,
+                failed_inputs_hash="",
+            )
+        case Ending.REFUSED:
+            change = find_change(world, table, ended)
+            ended = replace(ended, failed_inputs_hash=change.failure_hash if change else "")
+        case Ending.UNKNOWN | Ending.LOST | Ending.ABSENT:
+            failures = ended.failed_attempts + (verdict.ending is not Ending.LOST)
+            delay = backoff(max(1, failures), base=timing.backoff_base, cap=timing.backoff_cap)
+            retry = format_time(add_seconds(now, delay))
+            ended = replace(ended, failed_attempts=failures, retry_time=retry)
+        case _:
+            assert_never(verdict.ending)
+    ended = with_tally(world, with_observation(world, table, ended))
+    progress = idle_progress(world, table, ended, find_change(world, table, ended))
+    return or_rest(written(world, table, ended, progress), 0.0)
+
+
+def refused(world: TableWorld, owner_uid: str, refusal: Refused) -> Step:
+    """The API server refused a child that ``owner_uid`` needs."""
+    for job in world.jobs:
+        if job.job.meta.uid == owner_uid:
+            return jobs.refused(job, refusal)
+    table = world.table
+    if table is None:
+        return Rest(requeue=Requeue(FOREIGN_POLL))
+    if table.deleting:
+        return drops.refused(drop_world(world, table), refusal)
+    finding = refusal_finding(refusal)
+    progress = holds(PROGRESSING, finding.reason, finding.message)
+    return later(written(world, table, seen(world, table), progress), world.setting.timing.quota_poll)

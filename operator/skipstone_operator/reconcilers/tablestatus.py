@@ -1,0 +1,195 @@
+"""The status of a Table: what runs told of it, whether it is ready, who may write it.
+
+Called by the table's decider only. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from skipstone_core.codec import decode, encode
+from skipstone_core.jobs import Management, TableState
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import READY, SYNCED, Judgement, fails, format_time, holds, is_true, shorten, unknown
+from skipstone_operator.reconcilers.jobfacts import find_block
+from skipstone_operator.reconcilers.jobstatus import is_finished
+from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
+from skipstone_operator.worlds.observations import Observation, find_observation, is_newer
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.subjects import Finding, TableSubject
+from skipstone_operator.worlds.worlds import JobWorld, TableWorld
+
+#: Operations of pods that write the main table; a reindex or an observe run may run beside them.
+WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop"})
+#: Problems under which the counters of a state say nothing of our table.
+_NOT_OURS = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
+
+
+def with_observation(world: TableWorld, table: TableSubject, status: TableStatus) -> TableStatus:
+    """``status`` with the newest state that a finished run told, once the table is known to be the one declared."""
+    managed = table.spec.management is Management.MANAGED
+    observation = find_observation(table.meta.uid, world.pods)
+    if observation is None or (managed and status.applied_generation == 0):
+        return status
+    return apply_state(status, observation) if is_newer(observation, status.observed_time) else status
+
+
+def apply_state(status: TableStatus, observation: Observation) -> TableStatus:
+    """``status`` with what ``observation`` says."""
+    state = observation.state
+    seen = replace(
+        status,
+        observed_time=format_time(observation.time),
+        problem=state.problem.value if state.problem else "",
+        problem_message=shorten(state.message) if state.problem else "",
+    )
+    if state.problem in _NOT_OURS:
+        return seen
+    return _with_counters(seen, state)
+
+
+def _with_counters(status: TableStatus, state: TableState) -> TableStatus:
+    drifted = state.problem is Reason.SCHEMA_DRIFT
+    return replace(
+        status,
+        table_uuid=status.table_uuid or state.table_uuid,
+        location=state.location or status.location,
+        format_version=state.format_version,
+        owned=bool(state.owner) and state.owner == state.uid,
+        field_ids=status.field_ids if drifted else dict(state.field_ids),
+        column_types=status.column_types if drifted else dict(state.columns),
+        snapshot_id=state.snapshot_id,
+        sequence_number=state.sequence_number,
+        rows=state.rows,
+        files=state.files,
+        bytes=state.bytes,
+        segments=decode(Segments, encode(state.segments)),
+    )
+
+
+def with_tally(world: TableWorld, status: TableStatus) -> TableStatus:
+    """``status`` with the number of indexes and of those in sync."""
+    living = [index for index in world.place.indexes if not index.deleting]
+    in_sync = sum(1 for index in living if is_true(index.status.conditions, SYNCED))
+    tally = IndexTally(total=len(living), in_sync=in_sync)
+    return replace(status, indexes=tally, indexes_in_sync=f"{in_sync}/{len(living)}")
+
+
+def find_obstacle(world: TableWorld, table: TableSubject) -> Finding | None:
+    """Why the table cannot be ready whatever its runs say."""
+    if (bad := validate_spec(table.kind, table.spec)) is not None:
+        return Finding(bad.reason, bad.message)
+    if world.place.warehouse is None:
+        name = table.spec.warehouse_ref.name
+        return Finding(Reason.WAREHOUSE_NOT_FOUND, f"spec.warehouseRef: there is no Warehouse {name!r} here; create it")
+    rival = world.older_claimant
+    if rival is not None:
+        who = f"Table {rival.meta.namespace}/{rival.meta.name}"
+        return Finding(Reason.RESOURCE_CONFLICT, f"spec.identifier: {who} is older and claims the same table")
+    return None
+
+
+def judge_ready(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement | None:
+    """The condition Ready, or None while a table that is in use waits for a change."""
+    if (obstacle := find_obstacle(world, table)) is not None:
+        return fails(READY, obstacle.reason, obstacle.message)
+    if status.problem and status.problem != Reason.FORMAT_VERSION_UNSUPPORTED:
+        return fails(READY, Reason(status.problem), status.problem_message)
+    if table.spec.management is Management.OBSERVED:
+        return _judge_observed(status)
+    if status.applied_generation == table.meta.generation:
+        return _judge_applied(status)
+    return _judge_unapplied(table, status)
+
+
+def _judge_observed(status: TableStatus) -> Judgement:
+    if not status.table_uuid:
+        return unknown(READY, Reason.RUN_INTENDED, "the table has not been looked at yet")
+    message = "the table is read as it is"
+    if status.format_version > 2:
+        message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
+    return holds(READY, Reason.OBSERVED, message)
+
+
+def _judge_applied(status: TableStatus) -> Judgement:
+    if status.owned:
+        return holds(READY, Reason.CREATED, "the table is as spec asks")
+    return holds(READY, Reason.ADOPTED, "the table existed and is as spec asks; its data is never purged")
+
+
+def _judge_unapplied(table: TableSubject, status: TableStatus) -> Judgement | None:
+    last = status.last_run
+    if last is not None and last.generation == table.meta.generation and last.reason:
+        return fails(READY, Reason(last.reason), last.message)
+    if status.applied_generation > 0:
+        return None
+    return unknown(READY, Reason.RUN_INTENDED, "the table has not been created yet")
+
+
+def live_writers(pods: Iterable[PodFacts]) -> tuple[PodFacts, ...]:
+    """Pods that may still write the main table."""
+    return tuple(pod for pod in pods if pod.live and pod.operation in WRITER_OPERATIONS)
+
+
+def queue_of(world: TableWorld) -> list[JobWorld]:
+    """Unfinished jobs that could write now but for each other, in the order in which they may."""
+    able = [job for job in world.jobs if not is_finished(job.job.status) and not job.job.deleting and _is_able(job)]
+    return sorted(able, key=lambda job: (not _is_begun(job), job.job.age))
+
+
+def _is_begun(job: JobWorld) -> bool:
+    status = job.job.status
+    return status.current_run is not None or status.confirm is not None
+
+
+def _is_able(job: JobWorld) -> bool:
+    if _is_begun(job):
+        return True
+    return not job.job.spec.suspend and find_block(replace(job, turn=None)) is None
+
+
+def choose_writer(world: TableWorld, table: TableSubject, status: TableStatus, *, change_due: bool) -> Writer | None:
+    """Who may write next. The place is free only when no pod of another holder is still alive."""
+    queue, holder = queue_of(world), status.writer
+    candidates = [_as_writer(world, job) for job in queue]
+    if change_due or status.current_run is not None:
+        candidates.insert(0, _table_writer(world, table, status))
+    by_uid = {writer.uid: writer for writer in candidates}
+    if holder is not None and holder.uid in by_uid:
+        return replace(by_uid[holder.uid], since=holder.since)
+    writing = live_writers(world.pods)
+    if writing:
+        known = next((by_uid[pod.owner_uid] for pod in writing if pod.owner_uid in by_uid), None)
+        return known or holder
+    return candidates[0] if candidates else None
+
+
+def _as_writer(world: TableWorld, job: JobWorld) -> Writer:
+    run, meta = job.job.status.current_run, job.job.meta
+    now = format_time(world.setting.now)
+    return Writer(kind=job.job.kind, name=meta.name, uid=meta.uid, run=run.id if run else "", since=now)
+
+
+def _table_writer(world: TableWorld, table: TableSubject, status: TableStatus) -> Writer:
+    run, meta = status.current_run, table.meta
+    now = format_time(world.setting.now)
+    return Writer(kind=table.kind, name=meta.name, uid=meta.uid, run=run.id if run else "", since=now)
+
+
+def find_turn(world: TableWorld, job: JobWorld) -> Finding | None:
+    """Who goes before ``job``; None when it is the writer."""
+    writer = world.table.status.writer if world.table is not None else None
+    if writer is not None and writer.uid == job.job.meta.uid:
+        return None
+    ahead = [other.job for other in queue_of(world) if other.job.age < job.job.age]
+    older = [other for other in ahead if writer is None or other.meta.uid != writer.uid]
+    if older:
+        return Finding(Reason.WAITING_FOR_TURN, f"{older[-1].kind} {older[-1].meta.name} is older and goes first")
+    if writer is not None:
+        return Finding(Reason.WAITING_FOR_TABLE, f"{writer.kind} {writer.name} is writing the table")
+    writing = live_writers(world.pods)
+    who = f"pod {writing[0].name} is still alive" if writing else "the table is being handed over"
+    return Finding(Reason.WAITING_FOR_TABLE, who)

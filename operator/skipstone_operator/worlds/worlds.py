@@ -1,0 +1,83 @@
+"""The frozen inputs of every decision, one type per kind.
+
+Reconcilers' ``gather`` fills them from fresh reads; ``decide`` reads nothing else. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from skipstone_operator.ports import Key
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import RunWorld
+from skipstone_operator.worlds.subjects import (
+    Children,
+    ClaimFacts,
+    Finding,
+    IndexSubject,
+    Place,
+    Setting,
+    Subject,
+    TableSubject,
+    WarehouseSubject,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobWorld:
+    """One LoadJob or MergeJob. ``turn`` None means that it may write the table now, else it says who goes first."""
+
+    job: Subject[Any, Any]
+    place: Place
+    setting: Setting
+    run: RunWorld | None = None
+    children: Children = field(default_factory=Children)
+    turn: Finding | None = None
+    kept: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableWorld:
+    """A Table with everything that reconciles under its key. ``table`` None: jobs wait for one of that name.
+
+    ``pods``: all driver pods that may tell of the table; ``older_claimant``: the Table that claims the same object.
+    """
+
+    key: Key
+    setting: Setting
+    table: TableSubject | None = None
+    place: Place = field(default_factory=Place)
+    jobs: tuple[JobWorld, ...] = ()
+    run: RunWorld | None = None
+    children: Children = field(default_factory=Children)
+    pods: tuple[PodFacts, ...] = ()
+    older_claimant: TableSubject | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class IndexWorld:
+    """A SecondaryIndex. ``place.indexes`` are all indexes of its table, itself included."""
+
+    index: IndexSubject
+    setting: Setting
+    place: Place = field(default_factory=Place)
+    run: RunWorld | None = None
+    children: Children = field(default_factory=Children)
+    pods: tuple[PodFacts, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WarehouseWorld:
+    """A Warehouse with all Tables and indexes that live in it. ``indexes``: by the name of their Table."""
+
+    warehouse: WarehouseSubject
+    setting: Setting
+    claim: ClaimFacts | None = None
+    tables: tuple[TableSubject, ...] = ()
+    indexes: Mapping[str, tuple[IndexSubject, ...]] = field(default_factory=dict)
+    dependants: tuple[TableSubject | IndexSubject, ...] = ()
+    check: RunWorld | None = None
+    observe: RunWorld | None = None
+    children: Children = field(default_factory=Children)
