@@ -6,8 +6,44 @@ without it the session is local with two cores. Must not be imported by anything
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Mapping
+
 from pyspark.sql import SparkSession
 from skipstone_core.jobs import JobRequest
+
+#: Right answers depend on these; properties of a Warehouse cannot change them.
+FORCED: Mapping[str, str] = {
+    "spark.speculation": "false",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "true",
+    "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",
+    "spark.sql.files.ignoreCorruptFiles": "false",
+    "spark.sql.files.ignoreMissingFiles": "false",
+    "spark.sql.legacy.parquet.nanosAsLong": "true",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.orc.impl": "native",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    "spark.sql.runSQLOnFiles": "false",
+    "spark.sql.session.timeZone": "UTC",
+}
+
+#: ORC readers turn wall-clock times by the zone of the JVM; UTC turns them by nothing.
+JVM_OPTIONS = "-Duser.timezone=UTC"
+
+LOCAL: Mapping[str, str] = {
+    "spark.master": "local[2]",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.extraJavaOptions": JVM_OPTIONS,
+    "spark.sql.shuffle.partitions": "2",
+    "spark.ui.enabled": "false",
+}
 
 
 def spark_session(request: JobRequest) -> SparkSession:
@@ -15,4 +51,10 @@ def spark_session(request: JobRequest) -> SparkSession:
 
     Forced whatever the properties say: UTC, exact column names, ANSI, no ignored files, no speculation.
     """
-    raise NotImplementedError(request)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    settings = dict(FORCED) if "PYSPARK_SUBMIT_ARGS" in os.environ else {**LOCAL, **FORCED}
+    builder = SparkSession.builder.appName(f"skipstone-{request.kind.value.lower()}-{request.run_id}")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -6,9 +6,25 @@ Must not open a file's content: identity is path, size and modification time.
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
+from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
+from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.jobs import SourceSpec, WarehouseRef
+from skipstone_core.reasons import Reason
+
+PIN_VERSION = 1
+OWN_DIRECTORY = ".skipstone"
+_MAGIC = frozenset("*?[")
+_FIELD = "source.paths"
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -30,7 +46,8 @@ class SourceListing:
     @property
     def digest(self) -> str:
         """Identity of the source: hexadecimal SHA-256 over paths, sizes and times."""
-        raise NotImplementedError
+        text = json.dumps([[file.path, file.size, file.mtime_ns] for file in self.files])
+        return hashlib.sha256(text.encode()).hexdigest()
 
     @property
     def total_bytes(self) -> int:
@@ -39,11 +56,13 @@ class SourceListing:
 
 
 def list_source(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
-    """Resolve ``source.paths``: files, directories (their visible files, not deeper) and glob patterns.
+    """Resolve ``source.paths``: files, directories (their visible files) and glob patterns.
 
     Raises BadSpec with PATH_OUTSIDE_WAREHOUSE or INVALID_SPEC, BadData with SOURCE_NOT_FOUND, naming the path.
     """
-    raise NotImplementedError(warehouse, source)
+    root = Path(warehouse.root).resolve()
+    found = {file.path: file for path in source.paths for file in _list_path(root, path)}
+    return SourceListing(root=str(root), files=tuple(found[path] for path in sorted(found)))
 
 
 def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> SourceListing:
@@ -52,12 +71,27 @@ def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> Sou
     The pin is ``.skipstone/runs/<uid>/source.json``, made create-exclusive and never changed.
     Raises DependencyUnavailable with STORAGE_UNAVAILABLE.
     """
-    raise NotImplementedError(listing, warehouse, uid)
+    content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.mtime_ns] for f in listing.files]}
+    path = _pin_path(warehouse, uid)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        _create_exclusive(path, json.dumps(content).encode())
+    except OSError as error:
+        raise _unavailable(path, error) from error
+    return find_pin(warehouse, uid) or listing
 
 
 def find_pin(warehouse: WarehouseRef, uid: str) -> SourceListing | None:
     """What an earlier attempt of the job ``uid`` pinned, or None."""
-    raise NotImplementedError(warehouse, uid)
+    path = _pin_path(warehouse, uid)
+    try:
+        content = json.loads(path.read_bytes())
+        files = tuple(SourceFile(path=name, size=size, mtime_ns=time) for name, size, time in content["files"])
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _unavailable(path, error) from error
+    return SourceListing(root=str(Path(warehouse.root).resolve()), files=files)
 
 
 def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> SourceListing:
@@ -65,7 +99,9 @@ def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> Sour
 
     What a run calls first. Raises as ``list_source``, ``pin_source`` and ``require_unchanged`` do.
     """
-    raise NotImplementedError(warehouse, source, uid)
+    listing = find_pin(warehouse, uid) or pin_source(list_source(warehouse, source), warehouse, uid)
+    require_unchanged(listing)
+    return listing
 
 
 def require_unchanged(listing: SourceListing) -> None:
@@ -73,4 +109,166 @@ def require_unchanged(listing: SourceListing) -> None:
 
     Called when reading begins and again after the last read.
     """
-    raise NotImplementedError(listing)
+    root = Path(listing.root)
+    for file in listing.files:
+        if _seen(root / file.path) != (file.size, file.mtime_ns):
+            raise BadData(
+                Reason.SOURCE_CHANGED,
+                f"'{file.path}' is not the file that this job began with: leave source files alone while they are "
+                "read, and apply a new job for the new content",
+                field=_FIELD,
+            )
+
+
+def _seen(path: Path) -> tuple[int, int] | None:
+    """Size and time of a regular file; None when there is none (a link put in its place is none)."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+
+
+def _list_path(root: Path, path: str) -> Iterator[SourceFile]:
+    _require_inside(path)
+    for match in _matches(root, path):
+        resolved = _resolve(root, match, path)
+        if resolved.is_dir():
+            yield from (_describe(root, _resolve(root, item, path), path) for item in _visible_files(resolved, path))
+        else:
+            yield _describe(root, resolved, path)
+
+
+def _require_inside(path: str) -> None:
+    parts = PurePosixPath(path).parts
+    if not parts or "\x00" in path:
+        raise BadSpec(Reason.INVALID_SPEC, "a path is empty: name a file, a folder or a pattern", field=_FIELD)
+    if path.startswith("/") or "://" in path or ".." in parts:
+        raise _outside(path)
+    if parts[0] == OWN_DIRECTORY:
+        raise BadSpec(
+            Reason.INVALID_SPEC, f"'{path}' lies in '{OWN_DIRECTORY}', which holds records of runs: use another folder",
+            field=_FIELD,
+        )  # fmt: skip
+
+
+def _matches(root: Path, path: str) -> list[Path]:
+    """What ``path`` names: itself when it exists, else what it matches as a pattern."""
+    if (root / path).exists():
+        return [root / path]
+    found = sorted(root.glob(path)) if _MAGIC & set(path) else []
+    visible = [match for match in found if not _is_hidden(match.relative_to(root))]
+    if not visible:
+        raise _not_found(path)
+    return visible
+
+
+def _visible_files(directory: Path, path: str) -> list[Path]:
+    visible = [item for item in sorted(directory.iterdir()) if not _is_hidden(Path(item.name))]
+    if folders := [item.name for item in visible if item.is_dir()]:
+        raise BadSpec(
+            Reason.INVALID_SPEC,
+            f"'{path}' holds the folder '{folders[0]}', whose files are not read: name the folders to read one by one, "
+            f"or write '{path.rstrip('/')}/*.csv' for the files beside it",
+            field=_FIELD,
+        )
+    if not visible:
+        raise _not_found(path)
+    return visible
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in path.parts)
+
+
+def _resolve(root: Path, path: Path, named: str) -> Path:
+    """Follow links; raises BadSpec (PATH_OUTSIDE_WAREHOUSE) when they lead out of ``root`` or into our records."""
+    try:
+        resolved = path.resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise _not_found(named) from error
+    if not resolved.is_relative_to(root) or resolved.is_relative_to(root / OWN_DIRECTORY):
+        raise _outside(named)
+    return resolved
+
+
+def _describe(root: Path, path: Path, named: str) -> SourceFile:
+    found = _seen(path)
+    name = path.relative_to(root).as_posix()
+    if found is None:
+        raise _not_found(named)
+    if _is_hidden(Path(path.name)):
+        raise BadSpec(
+            Reason.INVALID_SPEC, f"'{name}' is hidden by its first character: rename it to read it", field=_FIELD
+        )
+    return SourceFile(path=name, size=found[0], mtime_ns=found[1])
+
+
+def _outside(path: str) -> BadSpec:
+    return BadSpec(
+        Reason.PATH_OUTSIDE_WAREHOUSE,
+        f"'{path}' leads out of the Warehouse: name files below its root, relative to it, without '..' or links out",
+        field=_FIELD,
+    )
+
+
+def _not_found(path: str) -> BadData:
+    return BadData(
+        Reason.SOURCE_NOT_FOUND,
+        f"'{path}' names no file below the root of the Warehouse: put the file there or mend the path",
+        field=_FIELD,
+    )
+
+
+def _unavailable(path: Path, error: Exception) -> DependencyUnavailable:
+    return DependencyUnavailable(
+        Reason.STORAGE_UNAVAILABLE, f"'{path}' cannot be used: {error}; mend the Warehouse's storage and try again"
+    )
+
+
+def _pin_path(warehouse: WarehouseRef, uid: str) -> Path:
+    return Path(warehouse.root).resolve() / RUNS_DIRECTORY / uid / "source.json"
+
+
+def _create_exclusive(path: Path, content: bytes) -> None:
+    """Make ``path`` with ``content`` durable, whole or not at all; whoever comes second changes nothing."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    _write_durably(partial, content)
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return
+    except OSError as error:
+        if error.errno not in _NO_HARD_LINKS:
+            raise
+        _write_first(path, content)
+    finally:
+        partial.unlink(missing_ok=True)
+    _sync_directory(path.parent)
+
+
+_NO_HARD_LINKS: Iterable[int] = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+
+
+def _write_first(path: Path, content: bytes) -> None:
+    """For file systems without hard links: exclusive, but a crash may leave a part, which later attempts refuse."""
+    try:
+        _write_durably(path, content)
+    except FileExistsError:
+        return
+
+
+def _write_durably(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

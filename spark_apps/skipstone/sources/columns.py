@@ -1,0 +1,139 @@
+"""Which source column feeds which column of the frame, and as what type.
+
+Called by ``reading`` for loads and merges. Names are exact: nothing is matched by position, case or likeness.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from pydantic import ValidationError
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, StringType
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.jobs import SourceSpec
+from skipstone_core.reasons import Reason
+
+from skipstone.sources.groups import RawColumn, RawGroup
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceColumn:
+    """A data column of the frame: its Iceberg type and the source column it comes from.
+
+    In the frame uuid is string and time is bigint (microseconds of the day), because Spark has no such types;
+    ``sources.arrow.table_batch`` turns them into what the table's Arrow schema wants.
+    """
+
+    name: str
+    type: IcebergType
+    source: str
+    required: bool = False
+
+
+def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[RawGroup]) -> tuple[SourceColumn, ...]:
+    """The table columns that some file feeds, in the table's order.
+
+    Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, BadData (SOURCE_COLUMN_MISSING) for a required
+    column, or one named by the mapping, that a file lacks.
+    """
+    mapping = _mapping(source, schema)
+    found = []
+    for field in schema.fields:
+        name = mapping.get(field.name, field.name)
+        lacking = next((group for group in groups if name not in group.columns), None)
+        if lacking is not None and (field.required or field.name in mapping):
+            raise _missing(lacking, name, f"column '{field.name}' of the table needs")
+        if any(name in group.columns for group in groups):
+            found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
+    return tuple(found)
+
+
+def source_columns(source: SourceSpec, schema: Schema, groups: Sequence[RawGroup]) -> tuple[SourceColumn, ...]:
+    """All loadable source columns under their own names, in the order of the first file.
+
+    Raises BadSpec for a mapping or a declared type that cannot be used, BadData (SOURCE_COLUMN_MISSING) when files
+    differ in their columns or lack a declared one.
+    """
+    fed = _fed_types(source, schema)
+    declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
+    names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
+    for group in groups:
+        for name in chain(names, declared, (pair.from_ for pair in source.mapping)):
+            if name not in group.columns:
+                raise _missing(group, name, "the other files, the mapping or source.columns name")
+    types = {name: fed.get(name) or declared.get(name) or _own_type(name, groups) for name in names}
+    return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in types.items() if kind is not None)
+
+
+def _mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:
+    known = {field.name for field in schema.fields}
+    for pair in source.mapping:
+        if pair.column not in known:
+            raise BadSpec(
+                Reason.COLUMN_NOT_FOUND,
+                f"'{pair.column}' is no column of the table: names are exact, write it as the table does",
+                field="source.mapping",
+            )
+    twice = [name for name, n in Counter(pair.column for pair in source.mapping).items() if n > 1]
+    if twice:
+        raise BadSpec(Reason.INVALID_SPEC, f"column '{twice[0]}' is mapped twice: keep one", field="source.mapping")
+    return {pair.column: pair.from_ for pair in source.mapping}
+
+
+def _fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
+    """Types by source column: of the table column that the mapping says it feeds, else of the one of equal name."""
+    mapping = _mapping(source, schema)
+    by_name = {field.name: field.field_type for field in schema.fields}
+    found = dict(by_name)
+    mapped: dict[str, IcebergType] = {}
+    for column, name in mapping.items():
+        if mapped.setdefault(name, by_name[column]) != by_name[column]:
+            raise BadSpec(
+                Reason.INVALID_SPEC,
+                f"source column '{name}' feeds columns of types {mapped[name]} and {by_name[column]}: map one of them",
+                field="source.mapping",
+            )
+    return {**found, **mapped}
+
+
+def _declared_type(name: str, text: str) -> IcebergType:
+    try:
+        return IcebergType.model_validate(text)
+    except (ValidationError, ValueError) as error:
+        raise BadSpec(
+            Reason.COLUMN_TYPE_UNSUPPORTED, f"'{text}' of column '{name}' is no Iceberg type", field="source.columns"
+        ) from error
+
+
+def _own_type(name: str, groups: Sequence[RawGroup]) -> IcebergType | None:
+    """What the files themselves say: string for text, else their type; None when it cannot be loaded."""
+    kinds = [_natural(group.columns[name]) for group in groups]
+    other = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
+    if other is not None:
+        raise BadSpec(
+            Reason.COLUMN_TYPE_UNSUPPORTED,
+            f"column '{name}' is {kinds[0]} in '{groups[0].example}' and {kinds[other]} in '{groups[other].example}': "
+            "give it one type in all files",
+            field="source.paths",
+        )
+    return kinds[0]
+
+
+def _natural(column: RawColumn) -> IcebergType | None:
+    if column.is_text:
+        return StringType()
+    return column.file_type.natural if column.file_type is not None else None
+
+
+def _missing(group: RawGroup, name: str, who: str) -> BadData:
+    alike = [one for one in group.columns if one.strip().lower() == name.strip().lower()]
+    hint = f" (it has '{alike[0]}': names are exact)" if alike else ""
+    return BadData(
+        Reason.SOURCE_COLUMN_MISSING,
+        f"'{group.example}' has no column '{name}', which {who}{hint}: mend the file or the mapping",
+        field="source",
+    )

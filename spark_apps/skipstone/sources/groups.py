@@ -1,0 +1,42 @@
+"""Source files that look alike, as one Spark frame of raw columns.
+
+Made by the readers of each format and joined into one typed frame by ``reading``. Plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyspark.sql import Column, DataFrame
+
+from skipstone.sources.filetypes import FileType
+
+
+@dataclass(frozen=True)
+class RawColumn:
+    """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded)."""
+
+    ref: str
+    file_type: FileType | None = None
+    is_text: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawGroup:
+    """Files with the same columns.
+
+    ``frame`` has the raw columns, CORRUPT (text of rows that could not be cut into columns, or null) and FILE (the
+    file's URL). ``columns``: by exact source name. ``record``: a row as text. ``corrupt``: what such rows are.
+    ``example``: one of the files.
+    """
+
+    frame: DataFrame
+    columns: Mapping[str, RawColumn]
+    record: Column
+    corrupt: str = "the row cannot be read"
+    example: str
+
+
+CORRUPT = "_skipstone_corrupt"
+URL = "_skipstone_url"

@@ -1,0 +1,77 @@
+"""The headers of Csv files, read with the dialect that Spark will use.
+
+Called by the Csv reader on the driver. Must not read more of a file than its header.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+from collections import Counter
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+from skipstone.sources.options import TextOptions
+
+_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
+#: Endings of packed files that Spark would read as if they were text.
+_NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
+
+
+def require_unpackable(name: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) when the file's ending says it is packed in a way that is not read."""
+    ending = Path(name).suffix.lower()
+    if ending in _NOT_UNPACKED:
+        raise unreadable(name, f"files packed as {ending} are not read: unpack it, or pack it as .gz or .bz2")
+
+
+def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] | None:
+    """The column names of the file at ``path``, shown as ``name``; None when the file has no line.
+
+    Raises BadData (SOURCE_UNREADABLE) when it cannot be read or a column stands twice.
+    """
+    try:
+        with _open_text(path, options) as text:
+            names = _first_record(text, options)
+    except (OSError, EOFError, UnicodeError, csv.Error) as error:
+        raise unreadable(name, f"the header cannot be read as {options.encoding}: {error}") from error
+    twice = [column for column, n in Counter(names or ()).items() if n > 1 and column]
+    if twice:
+        raise unreadable(name, f"the column '{twice[0]}' stands twice in the header: give each column its own name")
+    return names
+
+
+def unreadable(name: str, message: str) -> BadData:
+    """The error for a file that cannot be used as it is."""
+    return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
+
+
+def _open_text(path: Path, options: TextOptions) -> TextIO:
+    binary = _PACKED.get(path.suffix.lower(), open)(path, "rb")
+    encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
+    newline = "" if options.multi_line else None
+    return io.TextIOWrapper(cast(BinaryIO, binary), encoding=encoding, newline=newline)
+
+
+def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:
+    doubled = options.escape == options.quote
+    records = csv.reader(
+        text if options.multi_line else _first_line(text),
+        delimiter=options.delimiter,
+        quotechar=options.quote or None,
+        quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
+        doublequote=doubled,
+        escapechar=None if doubled else options.escape,
+        strict=True,
+    )
+    return next((tuple(record) for record in records if "".join(record).strip()), None)
+
+
+def _first_line(text: TextIO) -> list[str]:
+    """The first line that is not blank, alone: without multiLine no record goes over a line's end."""
+    return next(([line] for line in text if line.strip()), [])
