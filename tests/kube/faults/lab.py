@@ -1,0 +1,142 @@
+"""One namespace with an operator that can be killed at any write, driven plan by plan.
+
+A plan: arm the proxy, apply one piece of work, let the operator die at its n-th write, start it again, wait until the
+work has ended and the operator is quiet, judge. Processes are ended by their pid.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import ssl
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.cluster.controlplane import ControlPlane
+from tests.kube.faults.driver import drive
+from tests.kube.faults.kubelet import SimulatedKubelet
+from tests.kube.faults.proxy import FaultProxy, Moment
+
+ROOT = Path(__file__).resolve().parents[3]
+RECOVERY_SECONDS = 120.0
+QUIET_SECONDS = 1.5
+KUBECONFIG = """apiVersion: v1
+kind: Config
+clusters: [{{name: lab, cluster: {{server: "http://127.0.0.1:{port}"}}}}]
+users: [{{name: lab, user: {{token: none}}}}]
+contexts: [{{name: lab, context: {{cluster: lab, user: lab}}}}]
+current-context: lab
+"""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Die at write number ``at`` (0: never), at this moment of it."""
+
+    at: int
+    moment: Moment
+
+    def __str__(self) -> str:
+        return f"write {self.at} {self.moment}" if self.at else "undisturbed"
+
+
+@dataclass
+class Lab:
+    """The parts of one namespace. ``folder`` stands for the claim of its Warehouse."""
+
+    plane: ControlPlane
+    namespace: str
+    folder: Path
+    pool: Executor
+    proxy: FaultProxy = field(init=False)
+    kubelet: SimulatedKubelet = field(init=False)
+    operator: subprocess.Popen[bytes] | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing runs yet."""
+        tls = admin_tls(self.plane)
+        self.proxy = FaultProxy(self.plane.url, tls)
+        self.kubelet = SimulatedKubelet(self.plane.url, tls, self.namespace, self.pool, drive, str(self.folder))
+
+    async def start(self) -> None:
+        """Start proxy, kubelet and operator."""
+        await self.proxy.start()
+        self._kubelet_task = asyncio.create_task(self.kubelet.run())
+        self.start_operator()
+
+    async def stop(self) -> None:
+        """End everything."""
+        self.kill_operator()
+        self._kubelet_task.cancel()
+        await asyncio.gather(self._kubelet_task, return_exceptions=True)
+        await self.proxy.stop()
+
+    def start_operator(self) -> None:
+        """A new operator process that sees the cluster through the proxy only."""
+        config = self.folder.parent / f"{self.namespace}.kubeconfig"
+        config.write_text(KUBECONFIG.format(port=self.proxy.port))
+        environment = {
+            **os.environ,
+            "KUBECONFIG": str(config),
+            "POD_NAME": "operator-0",
+            "SKIPSTONE_NAMESPACES": self.namespace,
+            "SKIPSTONE_OPERATOR_NAMESPACE": self.namespace,
+            "SKIPSTONE_SPARK_IMAGE": "localhost/spark:none",
+            "SKIPSTONE_PROBE_PORT": str(free_port()),
+            "SKIPSTONE_METRICS_PORT": str(free_port()),
+        }
+        log = (self.folder.parent / f"{self.namespace}.operator.log").open("ab")
+        command = [sys.executable, "-m", "skipstone_operator"]
+        self.operator = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
+
+    def kill_operator(self) -> None:
+        """SIGKILL, by pid."""
+        if self.operator is not None and self.operator.poll() is None:
+            os.kill(self.operator.pid, signal.SIGKILL)
+            self.operator.wait()
+
+    async def carry_out(self, plan: Plan, work: Callable[[], object], ended: Callable[[], bool]) -> int:
+        """Run one plan to its end; returns the number of writes. Raises TimeoutError when the work does not end."""
+        self.proxy.arm(plan.at, plan.moment, self.kill_operator)
+        await asyncio.to_thread(work)
+        await self.until(lambda: self.proxy.fired.is_set() or (ended() and self.is_quiet()), f"{plan}: the fault")
+        if self.proxy.fired.is_set():
+            self.start_operator()
+        await self.until(lambda: ended() and self.is_quiet(), f"{plan}: the end")
+        return len(self.proxy.writes)
+
+    def is_quiet(self) -> bool:
+        """Whether the operator has written nothing for a moment."""
+        seen = (len(self.proxy.writes), id(self.operator))
+        if seen != getattr(self, "_seen", None):
+            self._seen, self._since = seen, time.monotonic()
+        return time.monotonic() - self._since >= QUIET_SECONDS
+
+    async def until(self, done: Callable[[], bool], what: str) -> None:
+        """Wait, at most as long as a recovery may take."""
+        end = time.monotonic() + RECOVERY_SECONDS
+        while not await asyncio.to_thread(done):
+            if time.monotonic() > end:
+                raise TimeoutError(f"{self.namespace}: {what} was not reached within {RECOVERY_SECONDS:.0f} s")
+            await asyncio.sleep(0.25)
+
+
+def admin_tls(plane: ControlPlane) -> ssl.SSLContext:
+    """The administrator's client certificate, as the control plane made it."""
+    context = ssl.create_default_context(cafile=str(plane.ca))
+    context.load_cert_chain(plane.state.pki / "admin.crt", plane.state.pki / "admin.key")
+    return context
+
+
+def free_port() -> int:
+    """A port of the loopback address that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

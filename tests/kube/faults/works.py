@@ -1,0 +1,188 @@
+"""The pieces of work during which the operator is killed: loads, merges and reindexes on real tables.
+
+Each work applies manifests through kubectl (not through the proxy), knows when it has ended, and can tell from the
+table itself whether its rows are there exactly once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+
+from tests.cluster.controlplane import ControlPlane
+
+JsonObject = dict[str, Any]
+API = "skipstone.dev/v1alpha1"
+ROWS_PER_LOAD = 3
+
+
+@dataclass
+class Site:
+    """One namespace and the folder that stands for its Warehouse's claim."""
+
+    plane: ControlPlane
+    namespace: str
+    folder: Path
+    expected: dict[int, str] = field(default_factory=dict)
+
+    def apply(self, *objects: JsonObject) -> None:
+        """kubectl apply."""
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+        self.plane.kubectl("apply", "--namespace", self.namespace, "--filename", "-", text_input=text)
+
+    def get(self, kind: str, name: str) -> JsonObject:
+        """The object, or an empty one."""
+        found = self.plane.kubectl("get", kind, name, "-n", self.namespace, "--ignore-not-found", "-o", "json")
+        return json.loads(found) if found.strip() else {}
+
+    def condition(self, kind: str, name: str, type_: str) -> str:
+        """The status of a condition, empty when it is not there."""
+        found = self.get(kind, name).get("status", {}).get("conditions", [])
+        return next((str(c["status"]) for c in found if c["type"] == type_), "")
+
+    def write(self, path: str, text: str) -> None:
+        """Put a source file below the Warehouse's root."""
+        target = self.folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text)
+
+    def prepare(self) -> None:
+        """A claim, a Warehouse and an empty table."""
+        claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        self.apply(
+            {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "lake"}, "spec": claim},
+            resource("Warehouse", "lake", {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": "lake"}}}),
+            resource(
+                "Table",
+                "people",
+                {
+                    "warehouseRef": {"name": "lake"},
+                    "identifier": {"namespace": "db", "name": "people"},
+                    "columns": [{"name": "id", "type": "long", "required": True}, {"name": "name", "type": "string"}],
+                },
+            ),
+        )
+
+    def table(self) -> Table:
+        """The table, opened by plain PyIceberg."""
+        uri = f"sqlite:///{self.folder}/catalog.db"
+        return SqlCatalog("skipstone", uri=uri, warehouse=str(self.folder)).load_table("db.people")
+
+    def rows(self) -> list[tuple[int, str]]:
+        """All rows, sorted."""
+        found = self.table().scan().to_arrow().to_pylist()
+        return sorted((row["id"], row["name"]) for row in found)
+
+    def append(self, ids: Sequence[int]) -> None:
+        """What another writer does: append rows without telling anybody."""
+        schema = pa.schema([pa.field("id", pa.int64(), nullable=False), pa.field("name", pa.string())])
+        self.table().append(pa.table({"id": list(ids), "name": [f"n{i}" for i in ids]}, schema=schema))
+        self.expected |= {i: f"n{i}" for i in ids}
+
+
+def resource(kind: str, name: str, spec: JsonObject) -> JsonObject:
+    """One custom resource."""
+    return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": spec}
+
+
+@dataclass
+class Loads:
+    """Each work is one LoadJob of three new rows."""
+
+    site: Site
+
+    def prepare(self) -> None:
+        """Nothing more than the table."""
+
+    def ready(self) -> bool:
+        """Whether the plans may begin."""
+        return self.site.condition("tbl", "people", "Ready") == "True"
+
+    def begin(self, number: int) -> None:
+        """Apply load ``number``."""
+        ids = range(number * ROWS_PER_LOAD, (number + 1) * ROWS_PER_LOAD)
+        self.site.write(f"in/{number}.csv", "id,name\n" + "".join(f"{i},n{i}\n" for i in ids))
+        source = {"format": "Csv", "paths": [f"in/{number}.csv"], "options": {"header": "true"}}
+        self.site.expected |= {i: f"n{i}" for i in ids}
+        self.site.apply(resource("LoadJob", f"load-{number}", {"tableRef": {"name": "people"}, "source": source}))
+
+    def ended(self, number: int) -> bool:
+        """Whether it is Complete."""
+        return self.site.condition("lj", f"load-{number}", "Complete") == "True"
+
+
+@dataclass
+class Merges:
+    """Each work is one MergeJob that updates row 1, deletes one row and inserts another."""
+
+    site: Site
+
+    def prepare(self) -> None:
+        """Nothing before the table is there."""
+
+    def ready(self) -> bool:
+        """Whether the plans may begin; puts a first segment into the table."""
+        if self.site.condition("tbl", "people", "Ready") != "True":
+            return False
+        if not self.site.expected:
+            self.site.append([1, 1000])
+        return True
+
+    def begin(self, number: int) -> None:
+        """Apply merge ``number``."""
+        feed = f"op,seq,id,name\nU,1,1,v{number}\nD,2,{1000 + number},\nI,3,{1001 + number},new\n"
+        self.site.write(f"feeds/{number}.csv", feed)
+        self.site.expected |= {1: f"v{number}", 1001 + number: "new"}
+        del self.site.expected[1000 + number]
+        columns = [{"name": "op", "type": "string"}, {"name": "seq", "type": "long"}]
+        paths = [f"feeds/{number}.csv"]
+        source = {"format": "Csv", "paths": paths, "options": {"header": "true"}, "columns": columns}
+        spec = {
+            "tableRef": {"name": "people"},
+            "source": source,
+            "keys": [{"target": "id", "source": "id"}],
+            "sequenceBy": "seq",
+            "whenMatched": [{"when": "source.op = 'D'", "action": "Delete"}, {"action": "Update"}],
+            "whenNotMatched": [{"when": "source.op != 'D'", "action": "Insert"}],
+        }
+        self.site.apply(resource("MergeJob", f"merge-{number}", spec))
+
+    def ended(self, number: int) -> bool:
+        """Whether it is Complete."""
+        return self.site.condition("mj", f"merge-{number}", "Complete") == "True"
+
+
+@dataclass
+class Reindexes:
+    """Each work is a segment of another writer and a reindex asked for by hand."""
+
+    site: Site
+
+    def prepare(self) -> None:
+        """An index on the table."""
+        spec = {"tableRef": {"name": "people"}, "columns": ["id"], "type": "Lookup"}
+        self.site.apply(resource("SecondaryIndex", "by-id", spec))
+
+    def ready(self) -> bool:
+        """Whether the plans may begin; puts a first segment into the table."""
+        return self.site.condition("si", "by-id", "Synced") == "True"
+
+    def begin(self, number: int) -> None:
+        """Append a segment and ask for a reindex."""
+        self.site.append([number * 10 + i for i in range(ROWS_PER_LOAD)])
+        mark = f"skipstone.dev/reindex=r{number}"
+        self.site.plane.kubectl("annotate", "si", "by-id", "-n", self.site.namespace, "--overwrite", mark)
+
+    def ended(self, number: int) -> bool:
+        """Whether the request was seen and every row is covered."""
+        status = self.site.get("si", "by-id").get("status", {})
+        covered = status.get("rows", {}).get("covered")
+        synced = self.site.condition("si", "by-id", "Synced") == "True"
+        return status.get("observedReindex") == f"r{number}" and synced and covered == len(self.site.expected)

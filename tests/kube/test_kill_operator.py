@@ -1,0 +1,116 @@
+"""The operator dies at every write of a load, a merge and a reindex, in three ways; nothing is launched or applied twice.
+
+Real API server, real etcd, real commits: only the kubelet is simulated. The three kinds of work run side by side.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.controlplane import ControlPlane
+from tests.kube.faults.driver import warm_up
+from tests.kube.faults.lab import Lab, Plan
+from tests.kube.faults.proxy import Moment
+from tests.kube.faults.works import Loads, Merges, Reindexes, Site
+
+Work = Loads | Merges | Reindexes
+KINDS: dict[str, type[Work]] = {"load": Loads, "merge": Merges, "reindex": Reindexes}
+
+
+@dataclass
+class Outcome:
+    """What happened to one kind of work."""
+
+    writes: int = 0
+    plans: int = 0
+    fired: int = 0
+    violations: list[str] = field(default_factory=list)
+    expected: list[tuple[int, str]] = field(default_factory=list)
+    found: list[tuple[int, str]] = field(default_factory=list)
+
+
+@pytest.fixture(scope="module")
+def pool() -> Iterator[ProcessPoolExecutor]:
+    """Two processes that do drivers' work."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(max_workers=2, mp_context=context) as opened:
+        list(opened.map(lambda_free_warm_up, range(2)))
+        yield opened
+
+
+def lambda_free_warm_up(_: int) -> int:
+    """Importable by worker processes."""
+    return warm_up()
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    control_plane: ControlPlane, pool: ProcessPoolExecutor, tmp_path_factory: pytest.TempPathFactory
+) -> dict[str, Outcome]:
+    """All plans of all kinds, carried out."""
+    base = tmp_path_factory.mktemp("lakes")
+    return asyncio.run(kill_everywhere(control_plane, pool, base))
+
+
+async def kill_everywhere(plane: ControlPlane, pool: ProcessPoolExecutor, base: Path) -> dict[str, Outcome]:
+    """The kinds side by side."""
+    done = await asyncio.gather(*(kill_during(plane, pool, base, kind) for kind in KINDS))
+    return dict(zip(KINDS, done, strict=True))
+
+
+async def kill_during(plane: ControlPlane, pool: ProcessPoolExecutor, base: Path, kind: str) -> Outcome:
+    """One undisturbed work to count the writes, then one per write and moment."""
+    namespace = f"kill-{kind}"
+    folder = base / kind
+    folder.mkdir()
+    await asyncio.to_thread(plane.kubectl, "create", "namespace", namespace)
+    site, lab, outcome = Site(plane, namespace, folder), Lab(plane, namespace, folder, pool), Outcome()
+    work = KINDS[kind](site)
+    await asyncio.to_thread(site.prepare)
+    await asyncio.to_thread(work.prepare)
+    await lab.start()
+    try:
+        await lab.until(lambda: work.ready() and lab.is_quiet(), "ready")
+        outcome.writes = await carry_out(lab, work, Plan(0, Moment.BEFORE), 0)
+        plans = [Plan(at, moment) for at in range(1, outcome.writes + 1) for moment in Moment]
+        for number, plan in enumerate(plans, start=1):
+            await carry_out(lab, work, plan, number)
+            outcome.plans += 1
+            outcome.fired += lab.proxy.fired.is_set()
+        outcome.violations = lab.kubelet.violations
+        outcome.expected, outcome.found = sorted(site.expected.items()), site.rows()
+    finally:
+        await lab.stop()
+    return outcome
+
+
+async def carry_out(lab: Lab, work: Work, plan: Plan, number: int) -> int:
+    """One plan."""
+    return await lab.carry_out(plan, lambda: work.begin(number), lambda: work.ended(number))
+
+
+@pytest.mark.timeout(1500)
+@pytest.mark.parametrize("kind", KINDS)
+def test_rows_are_there_exactly_once(outcomes: dict[str, Outcome], kind: str) -> None:
+    outcome = outcomes[kind]
+    print(f"{kind}: {outcome.writes} writes x 3 = {outcome.plans} plans, operator killed in {outcome.fired}")
+    assert outcome.plans == outcome.writes * 3 > 0
+    assert outcome.found == outcome.expected
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_owner_ever_had_two_live_drivers(outcomes: dict[str, Outcome], kind: str) -> None:
+    assert outcomes[kind].violations == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_operator_was_killed_at_nearly_every_write(outcomes: dict[str, Outcome], kind: str) -> None:
+    outcome = outcomes[kind]
+    assert outcome.fired >= outcome.plans * 0.8
