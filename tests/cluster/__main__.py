@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
         commands.add_parser(name, help=text, description=text).set_defaults(command=function)
     _add_volume_commands(commands)
     context = commands.add_parser("context", help="print shell assignments of KUBECONFIG and KUBECTL to use")
-    context.add_argument("which", choices=("local", "current"), help="the project's own cluster, or yours")
+    context.add_argument("which", choices=("embedded", "current"), help="the project's own cluster, or yours")
     context.set_defaults(command=print_context)
     return parser
 

@@ -1,6 +1,6 @@
 """Which cluster the demonstration and the end-to-end tests talk to.
 
-`local` is the test cluster of this checkout, `current` is whatever the user's own kubectl points at. Called by the
+`embedded` is the test cluster of this checkout, `current` is whatever the user's own kubectl points at. Called by the
 command line and by tests; it only looks, it starts nothing.
 """
 
@@ -33,8 +33,8 @@ class Context:
 
 
 def find_context(which: str) -> Context:
-    """Return the programs and kubeconfig of the cluster `local` or `current`. Raises ClusterError."""
-    if which == "local":
+    """Return the programs and kubeconfig of the cluster `embedded` or `current`. Raises ClusterError."""
+    if which == "embedded":
         plane = find_control_plane(NODE.root)
         return Context(find_tool("kubectl"), find_tool("helm"), str(plane.kubeconfig_admin))
     return Context(_find_installed("kubectl"), _find_installed("helm"), os.environ.get("KUBECONFIG", ""))
@@ -43,5 +43,5 @@ def find_context(which: str) -> Context:
 def _find_installed(name: str) -> Path:
     found = shutil.which(name)
     if found is None:
-        raise ClusterError(f"{name} is not on the PATH: install it, or use the project's own cluster (CLUSTER=local)")
+        raise ClusterError(f"{name} is not on the PATH: install it, or use the project's own cluster (CLUSTER=embedded)")
     return Path(found)
