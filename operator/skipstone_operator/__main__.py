@@ -11,7 +11,7 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,15 +50,16 @@ logger = logging.getLogger("skipstone_operator")
 def main(environment: Mapping[str, str]) -> int:
     """Run the operator; the exit code."""
     logs.set_up("info")
+    code = EXIT_STOPPED
     try:
         settings = load_settings(environment)
         logs.set_up(settings.log_level)
         asyncio.run(run(settings))
     except* (SkipstoneError, OSError, LeaseLost, WatchStalled) as group:
+        code = EXIT_FAILED
         for error in leaves(group):
             logger.error("ending: %s", error)
-        return EXIT_FAILED
-    return EXIT_STOPPED
+    return code
 
 
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -160,31 +161,32 @@ class Operator:
     async def _work_in(self, group: asyncio.TaskGroup) -> None:
         workers = group.create_task(self._loop.run(), name="loop")
         guards = [
-            group.create_task(self._ending_on_failure(self.lease.keep()), name="lease"),
-            group.create_task(self._ending_on_failure(self._resync.run()), name="resync"),
+            group.create_task(self.lease.keep(), name="lease"),
+            group.create_task(self._resync.run(), name="resync"),
         ]
         # kopf ends every task that is born after it: let ours be born first.
         await asyncio.sleep(0)
         watch = Watch(
             changed=self._changed, removed=self._removed, credentials=self.connection.credentials, problem=self.problem
         )
-        await self._ending_on_failure(run_watch(watch, self.settings.namespaces, self.settings.probe_port))
+        watching = group.create_task(run_watch(watch, self.settings.namespaces, self.settings.probe_port), name="watch")
+        for task in (workers, *guards, watching):
+            task.add_done_callback(self._part_ended)
+        await watching
         logger.info("stopping: reconciles at work get %g s to end", DRAIN_SECONDS)
         self.queue.close()
         await asyncio.wait([workers], timeout=DRAIN_SECONDS)
         for task in (workers, *guards):
             task.cancel()
 
-    async def _ending_on_failure(self, vital: Awaitable[None]) -> None:
-        """Run a part without which nothing may be written: when it fails, no key is given out any more."""
-        try:
-            await vital
-        except Exception:
-            self.queue.close()
-            end = threading.Timer(END_SECONDS, os._exit, (EXIT_FAILED,))
-            end.daemon = True
-            end.start()
-            raise
+    def _part_ended(self, task: asyncio.Task[None]) -> None:
+        """When a vital part fails, no key is given out any more, and what does not end in time is ended hard."""
+        if task.cancelled() or task.exception() is None:
+            return
+        self.queue.close()
+        end = threading.Timer(END_SECONDS, os._exit, (EXIT_FAILED,))
+        end.daemon = True
+        end.start()
 
     def problem(self) -> str | None:
         """Why the operator is not healthy, or None."""
@@ -225,8 +227,9 @@ class Operator:
         return found
 
     def _enqueue(self, identities: Collection[Key]) -> None:
-        for key in {self.router.key_of(identity) for identity in identities} - {None}:
-            self.queue.put(key)
+        for identity in identities:
+            if (key := self.router.key_of(identity)) is not None:
+                self.queue.put(key)
 
 
 if __name__ == "__main__":

@@ -89,10 +89,11 @@ class Lease:
         logger.info("lease acquired", extra={"holder": self.identity})
 
     async def keep(self) -> None:
-        """Renew for ever. Raises LeaseLost."""
+        """Renew for ever, sooner again after a fault. Raises LeaseLost."""
+        renewed = True
         while True:
-            await self.sleep(self.timing.renew)
-            await self._renew()
+            await self.sleep(self.timing.renew if renewed else self.timing.retry)
+            renewed = await self._renew()
 
     async def release(self) -> None:
         """Free the Lease for the next one, if it is ours; a fault is logged, the Lease then expires by itself."""
@@ -119,7 +120,7 @@ class Lease:
             return False
         return self._took(stored, started)
 
-    async def _renew(self) -> None:
+    async def _renew(self) -> bool:
         started = self.time()
         held, remaining = self._held, self._renewed_at + self.timing.give_up - started
         if held is None or remaining <= 0:
@@ -133,9 +134,8 @@ class Lease:
             logger.warning("lease not renewed: %s", error or type(error).__name__)
             if self.time() - self._renewed_at >= self.timing.give_up:
                 raise self._lost(f"not renewed for {self.timing.give_up:g} s") from error
-            return
-        if stored is not None:
-            self._took(stored, started)
+            return False
+        return self._took(stored, started)
 
     async def _reread(self) -> None:
         current = await self.store.read()
