@@ -1,4 +1,4 @@
-"""The operator dies at every write of a load, a merge and a reindex, in three ways; nothing is launched or applied twice.
+"""The operator dies at every write of a load, a merge and a reindex, in three ways; nothing happens twice.
 
 Real API server, real etcd, real commits: only the kubelet is simulated. The three kinds of work run side by side.
 """
