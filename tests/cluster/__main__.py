@@ -14,12 +14,12 @@ from tests.cluster import residue
 from tests.cluster.context import find_context
 from tests.cluster.controlplane import ControlPlane, find_control_plane, start_control_plane
 from tests.cluster.errors import ClusterError
-from tests.cluster.images import build_images
+from tests.cluster.image_build import build_images
 from tests.cluster.layout import KUBE, NODE, find_shared_cache
 from tests.cluster.node import BRIDGE, reset_node, start_node, start_runtime, stop_node
 from tests.cluster.shell import stage
 from tests.cluster.smoke import run_smoke
-from tests.cluster.tools import ALL, CONTROL_PLANE, build_tools
+from tests.cluster.toolchain import ALL, CONTROL_PLANE, build_tools
 from tests.cluster.transfer import import_images
 from tests.cluster.volumes import create_volume, delete_volume
 

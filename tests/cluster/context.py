@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.cluster.controlplane import find_control_plane
 from tests.cluster.errors import ClusterError
 from tests.cluster.layout import NODE
-from tests.cluster.tools import find_tool
+from tests.cluster.toolchain import find_tool
 
 
 @dataclass(frozen=True)

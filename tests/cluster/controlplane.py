@@ -23,7 +23,7 @@ from tests.cluster.pki import Subject, build_authority, issue_certificate, issue
 from tests.cluster.prerequisites import CONTROL_PLANE_PACKAGES, check_path_length, install_packages
 from tests.cluster.processes import Program, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import run, succeeds, wait_until
-from tests.cluster.tools import CONTROL_PLANE, build_tools, find_tool
+from tests.cluster.toolchain import CONTROL_PLANE, build_tools, find_tool
 
 LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.cluster.errors import ClusterError
-from tests.cluster.images import STORAGE, buildah
+from tests.cluster.image_build import STORAGE, buildah
 from tests.cluster.shell import run
 
 SEGMENT = 2

@@ -25,7 +25,7 @@ from tests.cluster.pki import Subject, issue_certificate, issue_kubeconfig
 from tests.cluster.prerequisites import NODE_PACKAGES, check_cgroups, check_path_length, check_root, install_packages
 from tests.cluster.processes import Program, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import Words, run, stage, succeeds, wait_until
-from tests.cluster.tools import ALL, build_tools, find_tool
+from tests.cluster.toolchain import ALL, build_tools, find_tool
 
 BRIDGE = "skipstone0"
 BRIDGE_IP = "10.244.0.1"

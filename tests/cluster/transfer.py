@@ -1,6 +1,6 @@
 """Hand built images from buildah to containerd, moving only what containerd lacks.
 
-Called by the command line after `images`. containerd takes an OCI archive that leaves out the layers it holds, so a
+Called by the command line after `image_build`. containerd takes an OCI archive that leaves out the layers it holds, so a
 code change moves a few kilobytes.
 """
 

@@ -20,7 +20,7 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.layout import CACHE, REPOSITORY, find_shared_cache
 from tests.cluster.prerequisites import IMAGE_PACKAGES, NODE_GIB, check_disk, check_root, install_packages
 from tests.cluster.shell import Words, run, run_logged, stage, succeeds
-from tests.cluster.tools import build_tools
+from tests.cluster.toolchain import build_tools
 
 SUITE = "bookworm"
 BASE = f"localhost/debian:{SUITE}-slim"

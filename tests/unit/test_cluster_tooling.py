@@ -1,0 +1,155 @@
+"""The parts of the test cluster that decide something: pins, prerequisites, pids, layers."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+from tests.cluster import layers, residue
+from tests.cluster.errors import ClusterError
+from tests.cluster.layout import SOURCES, StateDir
+from tests.cluster.prerequisites import check_path_length, read_go_version, read_version
+from tests.cluster.processes import Program, find_pid, is_running, read_log_end, start_program, stop_program
+from tests.cluster.shell import run, run_logged, wait_until
+from tests.cluster.toolchain import read_pin
+
+
+def test_go_versions_compare_as_numbers() -> None:
+    assert read_version("go1.9.4") < read_version("go1.24.0") < read_version("go1.26.8")
+
+
+def test_a_go_mod_without_a_version_says_to_restore_it() -> None:
+    with pytest.raises(ClusterError, match="restore the file from git"):
+        read_go_version("module x\n")
+
+
+def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
+    assert read_pin(SOURCES / "tools/kubernetes/go.mod", "k8s.io/kubernetes").startswith("v1.")
+    assert read_pin(SOURCES / "tools/etcd/go.mod", "go.etcd.io/etcd/server/v3").startswith("v3.")
+    assert read_pin(SOURCES / "tools/helm/go.mod", "helm.sh/helm/v4").startswith("v4.")
+
+
+def test_a_pin_that_is_missing_names_the_module() -> None:
+    with pytest.raises(ClusterError, match="does not require example/absent"):
+        read_pin(SOURCES / "tools/etcd/go.mod", "example/absent")
+
+
+def test_a_state_folder_too_long_for_sockets_is_refused() -> None:
+    with pytest.raises(ClusterError, match="too long for unix sockets"):
+        check_path_length(Path("/" + "x" * 80))
+
+
+def test_a_failed_command_says_what_it_said() -> None:
+    with pytest.raises(ClusterError, match="exit code 3: out of luck"):
+        run(["sh", "-c", "echo out of luck >&2; exit 3"])
+
+
+def test_a_command_that_is_not_there_says_so() -> None:
+    with pytest.raises(ClusterError, match="no-such-program is not installed"):
+        run(["no-such-program"])
+
+
+def test_a_failed_long_command_names_its_log_and_last_line(tmp_path: Path) -> None:
+    log = tmp_path / "a" / "log"
+    with pytest.raises(ClusterError, match=rf"look into {log} \(last line: second\)"):
+        run_logged(["sh", "-c", "echo first; echo second; exit 1"], log)
+
+
+def test_waiting_in_vain_raises_the_given_sentence() -> None:
+    with pytest.raises(ClusterError, match="it never came"):
+        wait_until(lambda: False, seconds=0, failure="it never came")
+
+
+def test_a_program_runs_until_it_is_stopped(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    start_program(state, Program("sleeper", ["sleep", "600"]))
+    assert is_running(state, "sleeper")
+    stop_program(state, "sleeper")
+    assert not is_running(state, "sleeper")
+
+
+def test_a_program_that_ignores_the_first_signal_is_killed(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    start_program(state, Program("stubborn", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 600; done"]))
+    wait_until(lambda: read_log_end(state, "stubborn") == "ready", seconds=10, failure="it did not start")
+    stop_program(state, "stubborn", grace=0.1)
+    assert not is_running(state, "stubborn")
+
+
+def test_a_stale_pid_file_never_points_at_a_stranger(tmp_path: Path) -> None:
+    state = StateDir(tmp_path)
+    state.run.mkdir()
+    (state.run / "etcd.pid").write_text(f"{os.getpid()} 1\n")
+    assert find_pid(state, "etcd") is None
+    stop_program(state, "etcd")
+    assert not (state.run / "etcd.pid").exists()
+
+
+def test_a_program_dies_with_the_process_that_wants_it_to(tmp_path: Path) -> None:
+    script = (
+        "import sys; from pathlib import Path\n"
+        "from tests.cluster.layout import StateDir\n"
+        "from tests.cluster.processes import Program, start_program\n"
+        "start_program(StateDir(Path(sys.argv[1])), Program('child', ['sleep', '600']), die_with_parent=True)\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=SOURCES.parents[1], check=True)
+    wait_until(lambda: not is_running(StateDir(tmp_path), "child"), seconds=10, failure="the child outlived its parent")
+
+
+def test_only_programs_of_the_same_state_folder_count_as_left_behind(tmp_path: Path) -> None:
+    mine, other = StateDir(tmp_path / "mine"), StateDir(tmp_path / "other")
+    for state in (mine, other):
+        state.root.mkdir()
+        start_program(state, Program("etcd", ["bash", "-c", f"exec -a etcd tail -f /dev/null {state.root}/"]))
+    wait_until(lambda: residue.find_processes(mine) == [find_pid(mine, "etcd")], seconds=10, failure="not found")
+    stop_program(mine, "etcd")
+    left = residue.find_processes(mine)
+    stop_program(other, "etcd")
+    assert left == []
+
+
+def test_a_layer_is_read_back_as_the_tar_it_came_from(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    original = _write_storage(tmp_path, {"etc/empty": b"", "etc/hosts": b"localhost\n", "big": b"x" * 3_000_000})
+    monkeypatch.setattr(layers, "STORAGE", tmp_path)
+    assert layers.open_layer("sha256:feed").read() == original
+
+
+def test_a_layer_that_is_not_stored_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _write_storage(tmp_path, {})
+    monkeypatch.setattr(layers, "STORAGE", tmp_path)
+    with pytest.raises(ClusterError, match="does not hold the layer sha256:beef"):
+        layers.open_layer("sha256:beef")
+
+
+def _write_storage(root: Path, files: dict[str, bytes]) -> bytes:
+    """Write one layer as containers/storage keeps it and return its tar."""
+    whole, entries = io.BytesIO(), []
+    with tarfile.open(fileobj=whole, mode="w") as archive:
+        for name, content in files.items():
+            start = whole.tell()
+            header = tarfile.TarInfo(name)
+            header.size = len(content)
+            archive.addfile(header, io.BytesIO(content))
+            written = whole.getvalue()[start:]
+            entries.append({"type": 2, "payload": base64.b64encode(written[:512]).decode()})
+            entries.append({"type": 1, "name": name, **({"size": len(content)} if content else {})})
+            entries.append({"type": 2, "payload": base64.b64encode(written[512 + len(content) :]).decode()})
+            path = root / "overlay" / "one" / "diff" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+        end = whole.tell()
+    entries.append({"type": 2, "payload": base64.b64encode(whole.getvalue()[end:]).decode()})
+    (root / "overlay-layers").mkdir()
+    (root / "overlay-layers" / "layers.json").write_text(json.dumps([{"id": "one", "diff-digest": "sha256:feed"}]))
+    with gzip.open(root / "overlay-layers" / "one.tar-split.gz", "wt") as out:
+        out.writelines(json.dumps(entry) + "\n" for entry in entries)
+    return whole.getvalue()
