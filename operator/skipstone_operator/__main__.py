@@ -23,7 +23,7 @@ from skipstone_operator.adapters.connection import Connection, connect
 from skipstone_operator.adapters.events import KubeEvents
 from skipstone_operator.adapters.kube import KubeClient
 from skipstone_operator.adapters.leases import KubeLeaseStore
-from skipstone_operator.manifests.labels import DRIVER_SELECTOR
+from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.metrics import Metrics
 from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
 from skipstone_operator.reconcilers import reconcile

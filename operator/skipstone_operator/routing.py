@@ -13,7 +13,7 @@ from typing import Any
 
 from skipstone_core.jobs import RunKind
 
-from skipstone_operator.manifests.labels import OPERATION_LABEL
+from skipstone_operator.labels import OPERATION_LABEL
 from skipstone_operator.ports import Key
 
 JOB_KINDS = ("LoadJob", "MergeJob")

@@ -14,7 +14,7 @@ from typing import Any
 import kopf
 
 from skipstone_operator.credentials import Credentials
-from skipstone_operator.manifests.labels import DRIVER_SELECTOR
+from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
 #: A service account's token is replaced well before it ends; so are the credentials that kopf holds.

@@ -5,7 +5,7 @@ Reconcilers call ``build_run``; everything here is pure: no API, clock, randomne
 
 from __future__ import annotations
 
-from skipstone_operator.manifests.labels import conf_map_name, driver_pod_name, run_labels
+from skipstone_operator.manifests.names import conf_map_name, driver_pod_name, run_labels
 from skipstone_operator.manifests.run import Owner, RunManifest, build_run
 from skipstone_operator.manifests.spark import check_conf
 from skipstone_operator.manifests.templates import check_pod_template

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from skipstone_operator.manifests.labels import EXECUTOR_CONTAINER, shared_labels
+from skipstone_operator.manifests.names import EXECUTOR_CONTAINER, shared_labels
 from skipstone_operator.manifests.pods import (
     CONTAINER_SECURITY,
     credentials_env,

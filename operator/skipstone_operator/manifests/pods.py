@@ -7,13 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from skipstone_operator.manifests.labels import (
-    DRIVER_CONTAINER,
-    WAREHOUSE_UID_LABEL,
-    conf_map_name,
-    driver_pod_name,
-    run_labels,
-)
+from skipstone_operator.labels import DRIVER_CONTAINER, WAREHOUSE_UID_LABEL
+from skipstone_operator.manifests.names import conf_map_name, driver_pod_name, run_labels
 from skipstone_operator.manifests.shape import (
     BLOCK_MANAGER_PORT,
     CONF_DIRECTORY,

@@ -14,7 +14,7 @@ import yaml
 from skipstone_core.jobs import SPARK_KINDS, JobRequest
 
 from skipstone_operator.manifests.executors import build_executor_template
-from skipstone_operator.manifests.labels import conf_map_name, run_labels
+from skipstone_operator.manifests.names import conf_map_name, run_labels
 from skipstone_operator.manifests.pods import build_driver_pod
 from skipstone_operator.manifests.shape import EXECUTOR_TEMPLATE_FILE, PROPERTIES_FILE, REQUEST_FILE, PodShape
 from skipstone_operator.manifests.spark import SparkPlan, build_spark_properties, plan_spark, render_properties

@@ -15,7 +15,7 @@ from skipstone_core.ids import bounded_name
 from skipstone_core.jobs import JobRequest
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.manifests.labels import EXECUTOR_CONTAINER
+from skipstone_operator.manifests.names import EXECUTOR_CONTAINER
 from skipstone_operator.manifests.shape import (
     BLOCK_MANAGER_PORT,
     CONF_DIRECTORY,

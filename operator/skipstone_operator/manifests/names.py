@@ -1,6 +1,6 @@
-"""Names and labels of a run's children.
+"""Names and labels that a run's children get.
 
-Reconcilers select by these labels, the watch maps a pod back to its owner by them. Pure.
+Called by the other builders; the watch takes its selector from here. Pure.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 from skipstone_core.ids import bounded_name
 from skipstone_core.jobs import JobRequest, RunKind
 
-DOMAIN = "skipstone.dev"
+from skipstone_operator.labels import (
+    APP_SELECTOR_LABEL,
+    DRIVER_ROLE,
+    MANAGED_BY,
+    MANAGED_BY_LABEL,
+    OPERATION_LABEL,
+    OWNER_KIND_LABEL,
+    OWNER_UID_LABEL,
+    ROLE_LABEL,
+    RUN_ID_LABEL,
+    TABLE_UID_LABEL,
+    WAREHOUSE_UID_LABEL,
+)
+
 APP_LABEL = "app.kubernetes.io/name"
-MANAGED_BY_LABEL = "app.kubernetes.io/managed-by"
 COMPONENT_LABEL = "app.kubernetes.io/component"
-MANAGED_BY = "skipstone-operator"
-OPERATION_LABEL = f"{DOMAIN}/operation"
-RUN_ID_LABEL = f"{DOMAIN}/run-id"
-OWNER_KIND_LABEL = f"{DOMAIN}/owner-kind"
-OWNER_UID_LABEL = f"{DOMAIN}/owner-uid"
-TABLE_UID_LABEL = f"{DOMAIN}/table-uid"
-WAREHOUSE_UID_LABEL = f"{DOMAIN}/warehouse-uid"
-ROLE_LABEL = "spark-role"
-APP_SELECTOR_LABEL = "spark-app-selector"
-DRIVER_ROLE = "driver"
-DRIVER_CONTAINER = "spark-kubernetes-driver"
 EXECUTOR_CONTAINER = "spark-kubernetes-executor"
 
 #: What the watch selects: the pods whose container ends a run.
