@@ -34,7 +34,7 @@ ROWS_PER_RANGE = 2_000_000
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Entries whose first key is in [lower, upper); None is open. The range without lower holds the null keys."""
+    """Entries whose first key is in [lower, upper); None is open. The range without upper holds the null keys."""
 
     lower: object | None
     upper: object | None
@@ -44,10 +44,10 @@ class KeyRange:
         first = pc.field(key_name(0))
         if self.lower is None and self.upper is None:
             return None
-        if self.upper is None:
-            return first >= pa.scalar(self.lower, storage)
-        below = first < pa.scalar(self.upper, storage)
-        return first.is_null() | below if self.lower is None else below & (first >= pa.scalar(self.lower, storage))
+        if self.lower is None:
+            return first < pa.scalar(self.upper, storage)
+        above = first >= pa.scalar(self.lower, storage)
+        return first.is_null() | above if self.upper is None else above & (first < pa.scalar(self.upper, storage))
 
 
 @dataclass(frozen=True)

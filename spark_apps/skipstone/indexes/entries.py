@@ -108,9 +108,9 @@ class EntrySorter:
 
 
 def sorted_entries(entries: pa.Table) -> pa.Table:
-    """Entries by key, nulls first; equal keys keep their order, which is that of file and position."""
+    """Entries by key, nulls last; equal keys keep their order, which is that of file and position."""
     keys = [(name, "ascending") for name in entries.column_names if name.startswith("k")]
-    return entries.take(pc.sort_indices(entries, sort_keys=keys, null_placement="at_start"))
+    return entries.take(pc.sort_indices(entries, sort_keys=keys))
 
 
 def with_partition(table: pa.Table, kind: str, level: int) -> pa.Table:

@@ -35,6 +35,7 @@ from skipstone.indexes.keys import arrow_type, storage_type, stored_literals
 
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _WIDE = Context(prec=80)
+_FLOAT_LIMIT = 10**300
 _NO_ROW = pc.scalar(bool(0))
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -219,8 +220,8 @@ def _bound(op: Operator, value: Value, kind: IcebergType) -> tuple[Operator, obj
             return (op, value) if family is KeyFamily.BOOLEAN else None
         case str():
             return (op, value) if family is KeyFamily.STRING else None
-        case int() | float() if family is KeyFamily.FLOAT:
-            return (op, float(value))
+        case int() | float() | Decimal() if family is KeyFamily.FLOAT:
+            return (op, float(value)) if abs(value) < _FLOAT_LIMIT or isinstance(value, float) else None
         case int() | Decimal() if family in (KeyFamily.INTEGER, KeyFamily.DECIMAL):
             return _number_bound(op, Decimal(value), kind)
         case datetime():

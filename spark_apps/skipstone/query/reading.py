@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.table import Table
+from skipstone.tables.arrow import arrow_schema
 from skipstone_core.errors import BadSpec
 from skipstone_core.predicates import Predicate
 from skipstone_core.reasons import Reason
@@ -42,7 +42,7 @@ def explain(table: Table, condition: str | Predicate | None = None, options: Rea
 def read_plan(table: Table, plan: ReadPlan, columns: Sequence[str] | None = None) -> pa.Table:
     """Carry out a plan."""
     names = _checked_columns(plan, columns)
-    schema = schema_to_pyarrow(plan.files.schema, include_field_ids=False)
+    schema = arrow_schema(plan.files.schema)
     wanted = pa.schema([schema.field(name) for name in names])
     return pa.Table.from_batches(_batches(table, plan, names), schema=wanted)
 

@@ -1,0 +1,145 @@
+"""A small lake for index tests: real catalog, real Iceberg tables, real runs, DuckDB as the independent reader.
+
+Used by the index and reindex tests only.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from skipstone.indexes.coverage import index_state
+from skipstone.indexes.tables import IndexTable, find_index, index_identifier
+from skipstone.query import ReadOptions, plan_read, read
+from skipstone.query.planner import ReadPlan
+from skipstone.runs.reindex import run_reindex
+from skipstone.runs.report import Reporter
+from skipstone.tables.catalogs import open_catalog
+from skipstone.tables.filesets import read_file_set
+from skipstone_core.jobs import (
+    CatalogRef,
+    CatalogType,
+    IndexRef,
+    IndexState,
+    JobReport,
+    JobRequest,
+    ReindexTask,
+    RunKind,
+    TableRef,
+    WarehouseRef,
+)
+
+_RUNS = itertools.count(1)
+
+
+@dataclass
+class Lake:
+    """One warehouse in a directory."""
+
+    root: Path
+    index_namespace: str | None = None
+    catalog: Catalog = field(init=False)
+
+    def __post_init__(self) -> None:
+        """Open its catalog."""
+        self.catalog = open_catalog(self.warehouse)
+        self.catalog.create_namespace_if_not_exists("ns")
+
+    @property
+    def warehouse(self) -> WarehouseRef:
+        """As requests carry it."""
+        catalog = CatalogRef(type=CatalogType.SQL)
+        return WarehouseRef(name="wh", root=str(self.root), catalog=catalog, index_namespace=self.index_namespace)
+
+    def create(self, schema: pa.Schema, name: str = "t", **options: Any) -> Table:
+        """A new table."""
+        return self.catalog.create_table(("ns", name), schema=schema, **options)
+
+    def table(self, name: str = "t") -> Table:
+        """The table as it is now."""
+        return self.catalog.load_table(("ns", name))
+
+    def ref(self, name: str = "t") -> TableRef:
+        """The table as requests carry it."""
+        return TableRef(namespace="ns", name=name, uid="11111111-aaaa-bbbb-cccc-000000000000")
+
+    def reindex(self, index: IndexRef, *, max_segments: int | None = None, name: str = "t") -> JobReport:
+        """A whole reindex run."""
+        request = self.request(index, max_segments=max_segments, name=name)
+        return run_reindex(request, Reporter(request))
+
+    def request(self, index: IndexRef, *, max_segments: int | None = None, name: str = "t") -> JobRequest:
+        """The request of a reindex run."""
+        return JobRequest(
+            kind=RunKind.REINDEX,
+            run_id=f"22222222-{next(_RUNS):08d}-1",
+            attempt=1,
+            warehouse=self.warehouse,
+            owner_kind="SecondaryIndex",
+            owner_name=index.name,
+            owner_uid=index.uid,
+            table=self.ref(name),
+            indexes=(index,),
+            reindex=ReindexTask(index=index, max_segments=max_segments),
+        )
+
+    def state(self, index: IndexRef, name: str = "t") -> IndexState:
+        """The state of an index at the table's head."""
+        files = read_file_set(self.table(name))
+        return index_state(self.catalog, self.warehouse, self.ref(name), files, index)
+
+    def index_table(self, index: IndexRef, name: str = "t") -> IndexTable:
+        """The table of an index, which must be there."""
+        identifier = index_identifier(self.warehouse, self.ref(name), index)
+        found = find_index(self.catalog, identifier, table_uuid=str(self.table(name).metadata.table_uuid))
+        assert found is not None
+        return found
+
+    def entries(self, index: IndexRef, name: str = "t") -> pa.Table:
+        """All entries of an index with the path of their data file."""
+        sql = (
+            "select e.*, c.path as data_path from rows e join rows c using (file_id) "
+            "where e.kind = 'entry' and c.kind = 'cover'"
+        )
+        return query(sql, self.index_table(index, name).table.scan().to_arrow())
+
+    def plan(self, condition: str, name: str = "t") -> ReadPlan:
+        """The plan of a read."""
+        return plan_read(self.table(name), condition, self.options)
+
+    @property
+    def options(self) -> ReadOptions:
+        """Read options of this lake."""
+        return ReadOptions(index_namespace=self.index_namespace)
+
+    def assert_exact(self, condition: str, name: str = "t") -> pa.Table:
+        """Read through the indexes and compare with DuckDB's filter over all rows; the rows read."""
+        found = read(self.table(name), None, condition, self.options)
+        expected = query(f"select * from rows where {condition}", self.table(name).scan().to_arrow())
+        assert rows_of(found) == rows_of(expected), condition
+        return found
+
+
+def query(sql: str, rows: pa.Table) -> pa.Table:
+    """What DuckDB answers to ``sql`` on ``rows``."""
+    with duckdb.connect() as connection:
+        connection.register("rows", rows)
+        return connection.sql(sql).to_arrow_table()
+
+
+def rows_of(table: pa.Table) -> list[str]:
+    """Rows in no order, comparable whatever they hold (NaN included)."""
+    return sorted(repr(tuple(row.values())) for row in table.to_pylist())
+
+
+def index_on(*columns: str, name: str = "idx") -> IndexRef:
+    """An index as requests carry it."""
+    return IndexRef(
+        name=name, uid=f"{abs(hash((name, columns))) % 10**8:08d}-0000-0000-0000-000000000000", columns=columns
+    )
