@@ -43,5 +43,5 @@ def find_context(which: str) -> Context:
 def _find_installed(name: str) -> Path:
     found = shutil.which(name)
     if found is None:
-        raise ClusterError(f"{name} is not on the PATH: install it, or use the project's own cluster (CLUSTER=embedded)")
+        raise ClusterError(f"{name} is not on the PATH: install it, or use the project's own cluster")
     return Path(found)

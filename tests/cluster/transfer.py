@@ -1,7 +1,7 @@
 """Hand built images from buildah to containerd, moving only what containerd lacks.
 
-Called by the command line after `image_build`. containerd takes an OCI archive that leaves out the layers it holds, so a
-code change moves a few kilobytes.
+Called by the command line after `image_build`. containerd takes an OCI archive that leaves out the layers it
+holds, so a code change moves a few kilobytes.
 """
 
 from __future__ import annotations
