@@ -1,15 +1,200 @@
 """The load run: files in, one segment out, committed at most once.
 
-Called by ``spark_apps/load.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a JVM.
+Called by ``spark_apps/load.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
+JVM. What was written is discarded when the run ends without asking the catalog, or when the catalog said no.
 """
 
 from __future__ import annotations
 
-from skipstone_core.jobs import JobReport, JobRequest
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.commits import Conflicted, Outcome, TxnRecord
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.jobs import BadRecordPolicy, DuplicatesPolicy, JobReport, JobRequest, LoadTask, TableRef
+from skipstone_core.reasons import Reason
+
+from skipstone.rewrite.writer import to_data_files, write_spec
+from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_kernel, opened_answer
+from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
+from skipstone.runs.settled import applied_already, settled
+from skipstone.runs.states import report_state
+from skipstone.session import spark_session
+from skipstone.sources.failures import readable
+from skipstone.sources.listing import SourceListing, pinned_source, require_unchanged
+from skipstone.sources.reading import SourceRead, read_table_rows
+from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject_directory
+from skipstone.tables.catalogs import load_table, open_catalog, require_writable
+from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
+from skipstone.tables.filesets import pin_table
+
+#: How often a load is written anew when the table's schema or partitioning changed under it.
+MAX_PLANS = 3
+#: Source bytes that one task takes on when there are more than cores.
+TASK_BYTES = 512 * 1024 * 1024
 
 
-def run_load(request: JobRequest, reporter: Reporter) -> JobReport:
-    """Append the rows of ``request.load.source`` to ``request.table``; raises UserError, OutcomeUnknown never."""
-    raise NotImplementedError(request, reporter)
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What a run works for. ``token`` is this process's own."""
+
+    request: JobRequest
+    reporter: Reporter
+    catalog: Catalog
+    ref: TableRef
+    task: LoadTask
+    token: str
+    ports: CommitPorts | None
+
+    def report(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
+        """The report of ``outcome`` with the segment it made and the state of the table."""
+        report = self.reporter.judge(outcome, counts)
+        table = load_table(self.catalog, self.ref)
+        snapshot = table.snapshot_by_id(int(report.snapshot_id)) if report.snapshot_id not in ("", "0") else None
+        segment = {"segment": snapshot.sequence_number} if snapshot and snapshot.sequence_number else {}
+        state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
+        return replace(report, counts={**report.counts, **segment}, table_states=(state,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Written:
+    """What the tasks of one plan left."""
+
+    added: tuple[DataFile, ...]
+    answers: tuple[TaskAnswer, ...]
+
+    @property
+    def rejected(self) -> int:
+        """Rows left out."""
+        return sum(answer.rejected for answer in self.answers)
+
+    @property
+    def reject_parts(self) -> list[str]:
+        """Files of rows that were left out, in the order of the tasks."""
+        return [answer.reject_part for answer in self.answers if answer.reject_part]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """As reports and transaction records carry them."""
+        return {"rowsLoaded": sum(file.record_count for file in self.added), "rowsRejected": self.rejected}
+
+
+def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
+    """Append the rows of ``request.load`` to ``request.table``, once. Raises UserError; ``ports`` are for tests."""
+    if request.load is None or request.table is None:
+        raise BadSpec(Reason.INVALID_SPEC, "a load needs a table and a load task", field="request")
+    job = _Job(
+        request=request,
+        reporter=reporter,
+        catalog=open_catalog(request.warehouse),
+        ref=request.table,
+        task=request.load,
+        token=secrets.token_hex(4),
+        ports=ports,
+    )
+    table = load_table(job.catalog, job.ref)
+    if outcome := settled(table, request.txn):
+        return job.report(outcome, {})
+    require_writable(table)
+    listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
+    if refused := applied_already(table, job.task.source, listing.digest):
+        return job.report(refused, {})
+    outcome, counts = _load_until_settled(job, listing)
+    return job.report(outcome, counts)
+
+
+def _load_until_settled(job: _Job, listing: SourceListing) -> tuple[Outcome, Mapping[str, int]]:
+    outcome: Outcome = Conflicted(Reason.CONFLICTED, "Others kept changing the table's schema or partitioning.")
+    counts: Mapping[str, int] = {}
+    for number in range(MAX_PLANS):
+        table = load_table(job.catalog, job.ref)
+        written = _write(job, listing, table, f"{job.token}{number}")
+        counts = written.counts
+        outcome = _commit(job, listing, table, written)
+        if isinstance(outcome, Conflicted):
+            discard_files(table, written.added)
+        if not isinstance(outcome, Conflicted) or outcome.reason is not Reason.CONFLICTED:
+            break
+        job.reporter.progress(f"loading again: {outcome.message}")
+    return outcome, counts
+
+
+def _write(job: _Job, listing: SourceListing, table: Table, token: str) -> _Written:
+    """Read the source and write its rows; what was written is gone again when the rows may not be committed."""
+    job.reporter.progress(f"reading {len(listing.files)} files, {listing.total_bytes} bytes")
+    with job.reporter.stage("session"):
+        spark = spark_session(job.request)
+    with job.reporter.stage("write"), readable(listing):
+        read = read_table_rows(spark, listing, job.task.source, table.schema(), job.task.time_zone)
+        with task_progress(spark, job.reporter, "loading"):
+            answers = _run_tasks(job, read, table, token)
+    rows = [row for answer in answers for row in answer.written]
+    written = _Written(added=tuple(to_data_files(rows, table)), answers=answers)
+    try:
+        require_unchanged(listing)
+        _require_allowed(job.task, written)
+    except BadData:
+        discard_files(table, written.added)
+        discard_rejects(written.reject_parts)
+        raise
+    return written
+
+
+def _run_tasks(job: _Job, read: SourceRead, table: Table, token: str) -> tuple[TaskAnswer, ...]:
+    redirects = job.task.bad_records.policy is BadRecordPolicy.REDIRECT
+    directory = make_reject_directory(job.request) if redirects else None
+    spec = LoadSpec(
+        write=write_spec(table, job.request.run_id),
+        policy=job.task.bad_records.policy,
+        token=token,
+        reject_directory=str(directory) if directory else None,
+    )
+    frame = read.frame.coalesce(_task_count(job, read))
+    answers = [opened_answer(bytes(row.answer)) for row in frame.mapInArrow(load_kernel(spec), ANSWER_DDL).collect()]
+    return tuple(sorted(answers, key=lambda answer: answer.partition))
+
+
+def _task_count(job: _Job, read: SourceRead) -> int:
+    """One task per core, more when each would have too much: starting one costs more than a small file does."""
+    sizes = job.request.spark
+    cores = sizes.instances * sizes.executor_cores or read.frame.sparkSession.sparkContext.defaultParallelism
+    return max(1, cores, -(-read.listing.total_bytes // TASK_BYTES))
+
+
+def _require_allowed(task: LoadTask, written: _Written) -> None:
+    """Raise BadData (BAD_RECORDS) when more rows do not fit than ``badRecords`` allows."""
+    allowed = 0 if task.bad_records.policy is BadRecordPolicy.FAIL else task.bad_records.max_count
+    if allowed is None or written.rejected <= allowed:
+        return
+    raise BadData(
+        Reason.BAD_RECORDS,
+        f"{written.rejected} rows do not fit and {allowed} are allowed; {_first_examples(written.answers)}. Mend the "
+        "rows, or let the policy Redirect or Drop leave them out with a large enough maxCount",
+        field="spec.badRecords",
+    )
+
+
+def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
+    examples = [example for answer in answers for example in answer.examples][:limit]
+    return "; ".join(f"'{one.file}': {one.reason}, in {one.record!r}" for one in examples)
+
+
+def _commit(job: _Job, listing: SourceListing, table: Table, written: _Written) -> Outcome:
+    job.reporter.progress("committing", written.counts)
+    rejected_path = keep_rejects(job.request, written.reject_parts) if written.reject_parts else None
+    change = TableCommit(
+        pinned=pin_table(table),
+        added=written.added,
+        txn=job.request.txn,
+        record=TxnRecord(time_ms=0, counts=written.counts, rejected_path=rejected_path, source_digest=listing.digest),
+        summary={f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
+        unique_source=job.task.source.duplicates is DuplicatesPolicy.REFUSE,
+        is_partial=written.rejected > 0,
+    )
+    with job.reporter.stage("commit"):
+        return commit_table(job.catalog, job.ref, change, job.ports)

@@ -18,7 +18,7 @@ def table_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """
     fields = [field for field in schema if field.name in batch.schema.names]
     arrays = [_cast(batch.column(field.name), field.type) for field in fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([field.with_nullable(True) for field in fields]))
+    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(field.name, field.type) for field in fields]))
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

@@ -106,7 +106,7 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
 
 
 def _wider_decimal(natural: IcebergType, value: Column, target: DecimalType) -> Column | None:
-    digits, scale = {IntegerType: (10, 0), LongType: (19, 0)}.get(type(natural), (0, 0))
+    digits, scale = (10, 0) if isinstance(natural, IntegerType) else (19, 0)
     if isinstance(natural, DecimalType):
         digits, scale = natural.precision - natural.scale, natural.scale
     fits = target.precision - target.scale >= digits and target.scale >= scale

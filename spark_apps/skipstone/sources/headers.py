@@ -18,7 +18,6 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.options import TextOptions
 
-_PACKED = {".gz": gzip.open, ".bz2": bz2.open}
 #: Endings of packed files that Spark would read as if they were text.
 _NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
 
@@ -52,10 +51,20 @@ def unreadable(name: str, message: str) -> BadData:
 
 
 def _open_text(path: Path, options: TextOptions) -> TextIO:
-    binary = _PACKED.get(path.suffix.lower(), open)(path, "rb")
+    binary = _open_binary(path)
     encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
-    return io.TextIOWrapper(cast(BinaryIO, binary), encoding=encoding, newline=newline)
+    return io.TextIOWrapper(binary, encoding=encoding, newline=newline)
+
+
+def _open_binary(path: Path) -> BinaryIO:
+    match path.suffix.lower():
+        case ".gz":
+            return cast(BinaryIO, gzip.open(path, "rb"))
+        case ".bz2":
+            return cast(BinaryIO, bz2.open(path, "rb"))
+        case _:
+            return path.open("rb")
 
 
 def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:

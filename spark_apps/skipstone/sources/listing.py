@@ -12,7 +12,7 @@ import json
 import os
 import secrets
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -247,7 +247,7 @@ def _create_exclusive(path: Path, content: bytes) -> None:
     _sync_directory(path.parent)
 
 
-_NO_HARD_LINKS: Iterable[int] = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 def _write_first(path: Path, content: bytes) -> None:

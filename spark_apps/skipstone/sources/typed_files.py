@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.orc as orc
 import pyarrow.parquet as pq
+from pyarrow import orc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from skipstone_core.errors import BadSpec
@@ -85,8 +85,8 @@ def _group(
     readable = {name: found for name, found in footer if found is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
     reader = spark.read.schema(ddl).options(**NO_GLOB)
-    load = reader.parquet if kind is SourceFormat.PARQUET else reader.orc
-    frame = load(*spark_paths(listing, files)) if kind is SourceFormat.PARQUET else load(spark_paths(listing, files))
+    paths = spark_paths(listing, files)
+    frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(
         frame=frame.withColumn(CORRUPT, F.lit(None).cast("string")).withColumn(URL, F.col("_metadata.file_path")),
         columns=_columns(footer),

@@ -1,0 +1,154 @@
+"""What a load does in each Spark task: good rows into data files, bad ones counted, kept as examples or redirected.
+
+Called by the load run. Every task answers with one row; only answers that the driver receives count.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from skipstone_core.jobs import BadRecordPolicy
+
+from skipstone.rewrite.writer import DataFileWriter, WriteSpec
+from skipstone.sources.arrow import table_batch
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN
+
+ANSWER_DDL = "answer binary not null"
+MAX_EXAMPLES = 3
+_EXAMPLE_CHARACTERS = 200
+_ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadSpec:
+    """All that a task needs: picklable. ``token`` differs between drivers, so that two never share a file name.
+
+    ``reject_directory``: absolute, exists; None unless rows are redirected.
+    """
+
+    write: WriteSpec
+    policy: BadRecordPolicy
+    token: str
+    reject_directory: str | None = None
+
+
+@dataclass(frozen=True)
+class Example:
+    """One bad row. ``record`` is its text, cut when long."""
+
+    file: str
+    reason: str
+    record: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskAnswer:
+    """What one task did. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: absolute path."""
+
+    partition: int
+    written: tuple[bytes, ...] = ()
+    rejected: int = 0
+    examples: tuple[Example, ...] = ()
+    reject_part: str | None = None
+
+
+@dataclass
+class _Rejects:
+    """The bad rows of one task."""
+
+    path: Path | None
+    count: int = 0
+    examples: list[Example] = field(default_factory=list)
+    _file: IO[str] | None = None
+
+    def take(self, bad: pa.RecordBatch) -> None:
+        """Count, keep the first ones, write them down when a path is given."""
+        self.count += bad.num_rows
+        for row in bad.select([FILE_COLUMN, ERROR_COLUMN, RECORD_COLUMN]).to_pylist():
+            record = row[RECORD_COLUMN] or ""
+            if len(self.examples) < MAX_EXAMPLES:
+                self.examples.append(Example(row[FILE_COLUMN] or "", row[ERROR_COLUMN], record[:_EXAMPLE_CHARACTERS]))
+            if self.path is not None:
+                self._write({"file": row[FILE_COLUMN], "reason": row[ERROR_COLUMN], "record": record})
+
+    def close(self) -> str | None:
+        """Make the part durable; its path when there is one."""
+        if self._file is None:
+            return None
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+        return str(self.path)
+
+    def abort(self) -> None:
+        """Leave nothing."""
+        if self._file is not None and self.path is not None:
+            self._file.close()
+            self.path.unlink(missing_ok=True)
+
+    def _write(self, row: dict[str, str | None]) -> None:
+        if self._file is None and self.path is not None:
+            self._file = self.path.open("x", encoding="utf-8")
+        if self._file is not None:
+            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+
+
+def load_kernel(spec: LoadSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """The function for ``mapInArrow``: takes rows as ``read_table_rows`` gives them, answers once per task."""
+
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        answer = pickle.dumps(_load_partition(spec, batches))
+        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_ANSWER)
+
+    return kernel
+
+
+def opened_answer(answer: bytes) -> TaskAnswer:
+    """Read the answer of one of our own tasks."""
+    found = pickle.loads(answer)
+    if not isinstance(found, TaskAnswer):
+        raise TypeError(f"a load task answered {type(found).__name__}")
+    return found
+
+
+def _load_partition(spec: LoadSpec, batches: Iterable[pa.RecordBatch]) -> TaskAnswer:
+    context = TaskContext.get()
+    partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
+    name = f"{partition:05d}-{attempt}-{spec.token}"
+    writer = DataFileWriter(spec.write, name)
+    rejects = _Rejects(Path(spec.reject_directory) / f".{name}.jsonl" if spec.reject_directory else None)
+    try:
+        _split(spec, batches, writer, rejects)
+        written = tuple(file.to_row() for file in writer.close())
+        part = rejects.close()
+    except BaseException:
+        writer.abort()
+        rejects.abort()
+        raise
+    return TaskAnswer(
+        partition=partition,
+        written=written,
+        rejected=rejects.count,
+        examples=tuple(rejects.examples),
+        reject_part=part,
+    )
+
+
+def _split(spec: LoadSpec, batches: Iterable[pa.RecordBatch], writer: DataFileWriter, rejects: _Rejects) -> None:
+    """Good rows to the writer, bad ones to the rejects; a load that must fail anyway writes nothing more."""
+    for batch in batches:
+        is_good = pc.is_null(batch.column(ERROR_COLUMN))
+        if not pc.all(is_good, min_count=0).as_py():
+            rejects.take(batch.filter(pc.invert(is_good)))
+            batch = batch.filter(is_good)
+        if batch.num_rows and not (rejects.count and spec.policy is BadRecordPolicy.FAIL):
+            writer.write(table_batch(batch, writer.arrow_schema))
