@@ -7,7 +7,7 @@ is not rewritten. Must not commit and must not know how files were chosen.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -88,16 +88,24 @@ class InsertWork:
     rows: tuple[tuple[int, bytes], ...]
 
 
-@dataclass
 class _Merger:
-    """One task's state."""
+    """One task's state: what it reads of the source and the writers it has opened."""
 
-    work: MergeWork
-    task_id: str
-    reader: ChangeReader = field(init=False)
+    def __init__(self, work: MergeWork, task_id: str) -> None:
+        self.work = work
+        self.reader = ChangeReader(work.slices, work.plan.source_columns)
+        self._task_id = task_id
+        self._writers: list[DataFileWriter] = []
 
-    def __post_init__(self) -> None:
-        self.reader = ChangeReader(self.work.slices, self.work.plan.source_columns)
+    def new_writer(self) -> DataFileWriter:
+        """A writer of its own for each rewritten file: rows of files far apart in the key range do not mix."""
+        self._writers.append(DataFileWriter(self.work.write, f"{self._task_id}-{len(self._writers)}"))
+        return self._writers[-1]
+
+    def abort(self) -> None:
+        """Delete what was written."""
+        for writer in self._writers:
+            writer.abort()
 
 
 def merge_files(work: MergeWork, task_id: str) -> WorkResult:
@@ -106,27 +114,40 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
     Raises BadData when a source value does not fit or a required column would become null.
     """
     merger = _Merger(work, task_id)
-    results: list[FileResult] = []
-    written: list[bytes] = []
-    for number, one in enumerate(work.files):
-        result, rows = _merge_file(merger, one, number)
-        results.append(result)
-        written.extend(rows)
-    return WorkResult(tuple(results), tuple(written))
+    try:
+        merged = [_merge_file(merger, one) for one in work.files]
+    except BaseException:
+        merger.abort()
+        raise
+    return WorkResult(tuple(result for result, _ in merged), tuple(row for _, rows in merged for row in rows))
 
 
 def write_inserts(work: InsertWork, task_id: str) -> tuple[int, tuple[bytes, ...]]:
     """Write the rows that an insert clause takes; how many, and rows for ``to_data_files``."""
     reader = ChangeReader(work.slices, work.plan.source_columns)
     writer = DataFileWriter(work.write, task_id)
-    inserted = 0
-    for number, picked in work.rows:
-        rows = np.frombuffer(picked, dtype=np.int64)
-        for source in _picked_rows(reader, work.slices[number], number, rows):
-            for batch in _inserts(source, work.plan.when_not_matched, writer.arrow_schema):
-                writer.write(batch)
-                inserted += batch.num_rows
-    return inserted, tuple(file.to_row() for file in writer.close())
+    try:
+        inserted = _write_picked(work, reader, writer)
+        return inserted, tuple(file.to_row() for file in writer.close())
+    except BaseException:
+        writer.abort()
+        raise
+
+
+def unmatched_rows(slices: Sequence[ChangeSlice], results: Sequence[FileResult]) -> Int64s:
+    """Numbers (over all slices) of the source rows that matched in no file, ascending."""
+    matched = np.zeros(sum(one.rows for one in slices), dtype=bool)
+    for result in results:
+        matched[result.source_rows()] = True
+    return np.flatnonzero(~matched)
+
+
+def insert_work(plan: MergePlan, write: WriteSpec, slices: Sequence[ChangeSlice], rows: Int64s) -> InsertWork:
+    """The work of inserting ``rows`` (numbers over all slices, ascending)."""
+    bases = np.array([one.base for one in slices], dtype=np.int64)
+    numbers = np.searchsorted(bases, rows, side="right") - 1
+    picked = tuple((int(n), (rows[numbers == n] - bases[n]).tobytes()) for n in np.unique(numbers))
+    return InsertWork(plan=plan, write=write, slices=tuple(slices), rows=picked)
 
 
 def holds_key(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
@@ -135,7 +156,18 @@ def holds_key(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> 
     return bool((_match_keys(one.file, plan, source) != UNMATCHED).any())
 
 
-def _merge_file(merger: _Merger, one: FileWork, number: int) -> tuple[FileResult, list[bytes]]:
+def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> int:
+    inserted = 0
+    for number, picked in work.rows:
+        rows = np.frombuffer(picked, dtype=np.int64)
+        for source in _picked_rows(reader, work.slices[number], number, rows):
+            for batch in _inserts(source, work.plan.when_not_matched, writer.arrow_schema):
+                writer.write(batch)
+                inserted += batch.num_rows
+    return inserted
+
+
+def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]]:
     plan = merger.work.plan
     source = merger.reader.read(one.parts)
     match = _match_keys(one.file, plan, source)
@@ -146,7 +178,7 @@ def _merge_file(merger: _Merger, one: FileWork, number: int) -> tuple[FileResult
     result = _result(one, merger.work.slices, match, choice, plan)
     if not result.rewritten or result.rows_deleted == len(match):
         return result, []
-    writer = DataFileWriter(merger.work.write, f"{merger.task_id}-{number}")
+    writer = merger.new_writer()
     for batch in _rewritten(one.file, plan, source, match, choice):
         writer.write(batch)
     return result, [file.to_row() for file in writer.close()]

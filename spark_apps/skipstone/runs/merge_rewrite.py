@@ -21,7 +21,6 @@ from skipstone_core.merges import FunnelStage, MergeCounts, pack_by_bytes
 from skipstone.indexes.distribute import parallelism, run_tasks
 from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.funnel import EXACT_JOIN, Candidates, KeyRangeStage, Stage, run_funnel, search_here
-from skipstone.rewrite.canonical import Int64s
 from skipstone.rewrite.failures import caught, opened
 from skipstone.rewrite.merging import (
     FileResult,
@@ -30,7 +29,9 @@ from skipstone.rewrite.merging import (
     MergeWork,
     WorkResult,
     holds_key,
+    insert_work,
     merge_files,
+    unmatched_rows,
     write_inserts,
 )
 from skipstone.rewrite.reader import describe_files
@@ -130,31 +131,18 @@ def _insert_rest(
     site: RewriteSite, changes: Changes, results: Sequence[FileResult], write: WriteSpec
 ) -> tuple[int, list[bytes]]:
     """Insert source rows that matched nowhere: how many, and the written files."""
-    rest = _unmatched(changes, results)
+    rest = unmatched_rows(changes.slices, results)
     if not changes.plan.when_not_matched or not len(rest):
         return 0, []
     if len(rest) <= INSERT_HERE_ROWS:
-        answers = [_insert_task(_insert_work(changes, write, rest), "driver")]
+        answers = [_insert_task(insert_work(changes.plan, write, changes.slices, rest), "driver")]
     else:
         parts = np.array_split(rest, _cores(site))
-        answers = run_tasks(site.spark, _insert_task, [_insert_work(changes, write, part) for part in parts])
+        works = [insert_work(changes.plan, write, changes.slices, part) for part in parts]
+        answers = run_tasks(site.spark, _insert_task, works)
     done = [opened(answer) for answer in answers]
     pairs = [pair for pair in done if isinstance(pair, tuple)]
     return sum(int(pair[0]) for pair in pairs), [row for pair in pairs for row in pair[1]]
-
-
-def _unmatched(changes: Changes, results: Sequence[FileResult]) -> Int64s:
-    matched = np.zeros(changes.rows, dtype=bool)
-    for result in results:
-        matched[result.source_rows()] = True
-    return np.flatnonzero(~matched)
-
-
-def _insert_work(changes: Changes, write: WriteSpec, rows: Int64s) -> InsertWork:
-    bases = np.array([one.base for one in changes.slices], dtype=np.int64)
-    numbers = np.searchsorted(bases, rows, side="right") - 1
-    picked = tuple((int(number), (rows[numbers == number] - bases[number]).tobytes()) for number in np.unique(numbers))
-    return InsertWork(plan=changes.plan, write=write, slices=changes.slices, rows=picked)
 
 
 def _cores(site: RewriteSite) -> int:
