@@ -5,15 +5,111 @@ Called by the thin scripts. The only place that turns exceptions into reports.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import logging
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 
-from skipstone_core.jobs import JobReport, JobRequest, RunKind
+from skipstone_core.errors import BadData, ContractViolation, DependencyUnavailable, OutcomeUnknown, UserError
+from skipstone_core.jobs import (
+    EXIT_BAD_DATA,
+    EXIT_BAD_SPEC,
+    EXIT_COMMITTED,
+    EXIT_UNAVAILABLE,
+    EXIT_UNKNOWN,
+    JobReport,
+    JobRequest,
+    RunKind,
+    RunOutcome,
+)
+from skipstone_core.reasons import Reason
 
-from skipstone.runs.report import Reporter
+from skipstone.runs.report import Reporter, ReportSink, fit_annotation, fit_termination
+from skipstone.runs.sinks import choose_sink
 
+REQUEST_VARIABLE = "SKIPSTONE_REQUEST"
+DEFAULT_REQUEST = "/etc/skipstone/request.json"
 Run = Callable[[JobRequest, Reporter], JobReport]
+_log = logging.getLogger(__name__)
+
+_EXITS = {
+    RunOutcome.COMMITTED: EXIT_COMMITTED,
+    RunOutcome.ALREADY_COMMITTED: EXIT_COMMITTED,
+    RunOutcome.ABSENT: EXIT_COMMITTED,
+    RunOutcome.FAILED: EXIT_BAD_SPEC,
+    RunOutcome.CONFLICTED: EXIT_UNAVAILABLE,
+    RunOutcome.UNKNOWN: EXIT_UNKNOWN,
+}
 
 
-def run_app(kind: RunKind, run: Run) -> int:
+def run_app(
+    kind: RunKind, run: Run, environment: Mapping[str, str] | None = None, sink: ReportSink | None = None
+) -> int:
     """Read the request named by SKIPSTONE_REQUEST, run, report; returns the process's exit code."""
-    raise NotImplementedError(kind, run)
+    known = os.environ if environment is None else environment
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    used = sink or choose_sink(known)
+    try:
+        request = read_request(kind, known)
+    except (ContractViolation, OSError, ValueError) as error:
+        return _refuse(kind, str(error), used)
+    reporter = Reporter(request, used)
+    report, code = _guarded(run, request, reporter)
+    reporter.finish(report)
+    return code
+
+
+def read_request(kind: RunKind, environment: Mapping[str, str]) -> JobRequest:
+    """The request of this process. Raises ContractViolation when it is unreadable or for another kind, OSError."""
+    text = Path(environment.get(REQUEST_VARIABLE, DEFAULT_REQUEST)).read_text()
+    try:
+        request = JobRequest.from_json(text)
+    except json.JSONDecodeError as error:
+        raise ContractViolation(f"the request is not JSON: {error}") from error
+    if request.kind is not kind:
+        raise ContractViolation(f"the request asks for {request.kind}, this application does {kind}")
+    return request
+
+
+def _refuse(kind: RunKind, message: str, sink: ReportSink) -> int:
+    """Report a request that cannot be read; whose run it was is not known."""
+    report = JobReport(
+        run_id="", attempt=0, kind=kind, outcome=RunOutcome.FAILED, reason=Reason.INVALID_SPEC, message=message
+    )
+    try:
+        sink.finish(fit_annotation(report), fit_termination(report))
+    except OSError as error:
+        _log.warning("a report could not be delivered: %s", error)
+    return EXIT_BAD_SPEC
+
+
+def _guarded(run: Run, request: JobRequest, reporter: Reporter) -> tuple[JobReport, int]:
+    try:
+        report = run(request, reporter)
+        return report, _EXITS[report.outcome]
+    except Exception as error:  # noqa: BLE001 - the process's edge: every failure must end in a report
+        _log.exception("the run failed")
+        return _failure(reporter.base(), error)
+
+
+def _failure(base: JobReport, error: Exception) -> tuple[JobReport, int]:
+    message = str(error) or type(error).__name__
+    failed = replace(base, outcome=RunOutcome.FAILED, message=message)
+    unknown = replace(base, outcome=RunOutcome.UNKNOWN, message=message)
+    match error:
+        case DependencyUnavailable():
+            return replace(unknown, reason=error.reason), EXIT_UNAVAILABLE
+        case BadData():
+            return replace(failed, reason=error.reason), EXIT_BAD_DATA
+        case UserError():
+            return replace(failed, reason=error.reason), EXIT_BAD_SPEC
+        case ContractViolation():
+            return replace(failed, reason=Reason.INVALID_SPEC), EXIT_BAD_SPEC
+        case OutcomeUnknown():
+            return replace(unknown, reason=Reason.OUTCOME_UNKNOWN), EXIT_UNKNOWN
+        case OSError():
+            return replace(unknown, reason=Reason.STORAGE_UNAVAILABLE), EXIT_UNAVAILABLE
+    told = f"{type(error).__name__}: {message}"
+    return replace(unknown, reason=Reason.DRIVER_FAILED, message=told), EXIT_UNKNOWN

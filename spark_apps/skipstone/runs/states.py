@@ -1,13 +1,35 @@
-"""The state of a table together with its indexes, as every run reports it at its end."""
+"""The state of a table together with its indexes, as every run reports it at its end.
+
+Called by all runs. Reads catalog and manifests; must not change anything.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.jobs import IndexRef, TableRef, TableState, WarehouseRef
+from skipstone_core.reasons import Reason
+
+from skipstone.indexes.coverage import index_state
+from skipstone.tables.catalogs import catalog_answers
+from skipstone.tables.states import table_state
 
 
 def report_state(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, indexes: Sequence[IndexRef]) -> TableState:
-    """The head of ``ref`` and how far each of ``indexes`` covers it. Raises DependencyUnavailable."""
-    raise NotImplementedError(catalog, warehouse, ref, indexes)
+    """The head of ``ref`` and how far each of ``indexes`` covers it.
+
+    Raises DependencyUnavailable: CATALOG_UNAVAILABLE, or STORAGE_UNAVAILABLE when metadata files cannot be read.
+    """
+    try:
+        head = table_state(catalog, ref)
+    except OSError as error:
+        message = f"The metadata of {ref.namespace}.{ref.name} cannot be read: {error}."
+        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
+    if head.files is None:
+        return head.state
+    with catalog_answers(catalog.name):
+        states = tuple(index_state(catalog, warehouse, ref, head.files, index) for index in indexes)
+    return replace(head.state, indexes=states)

@@ -5,15 +5,112 @@ Called through ``runs.states`` at the end of every run. Must not change anything
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
+
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
-from skipstone_core.jobs import TableRef, TableState
+from pyiceberg.table import Table
+from skipstone_core.errors import BadSpec
+from skipstone_core.ids import OWNER_PROPERTY, PARTIAL_PROPERTY
+from skipstone_core.jobs import SegmentCounts, TableRef, TableState
+from skipstone_core.reasons import Reason
+from skipstone_core.segments import SegmentFacts, count_segments, segment_statuses
 
-from skipstone.tables.filesets import FileSet
+from skipstone.tables.catalogs import load_table, require_writable
+from skipstone.tables.filesets import FileSet, read_file_set
+
+_ADDED_FILES = "added-data-files"
 
 
-def table_state(catalog: Catalog, ref: TableRef) -> tuple[TableState, FileSet | None]:
-    """The state of ``ref`` (``problem`` set when it is missing, replaced or of a format we do not write) and its files.
+@dataclass(frozen=True)
+class ObservedHead:
+    """The state of a table and, when it could be loaded, its files."""
 
-    Raises DependencyUnavailable when the catalog does not answer.
+    state: TableState
+    files: FileSet | None
+
+
+def table_state(catalog: Catalog, ref: TableRef) -> ObservedHead:
+    """The state of ``ref`` and its files.
+
+    ``problem`` is set when the table is missing, replaced or of a format that loads and merges do not write.
+    Raises DependencyUnavailable when the catalog does not answer, OSError when its files cannot be read.
     """
-    raise NotImplementedError(catalog, ref)
+    base = TableState(namespace=ref.namespace, name=ref.name, uid=ref.uid)
+    try:
+        table = load_table(catalog, ref)
+    except BadSpec as error:
+        return ObservedHead(_with_problem(base, error), None)
+    files = read_file_set(table)
+    state = _describe(base, table, files)
+    try:
+        require_writable(table)
+    except BadSpec as error:
+        state = _with_problem(state, error)
+    return ObservedHead(state, files)
+
+
+def segment_counts(table: Table, files: FileSet) -> SegmentCounts:
+    """Live segments of ``files`` by status."""
+    live = Counter(files.files["segment"].to_pylist())
+    touched = (
+        {files.files["segment"][ordinal].as_py() for ordinal in range(len(files)) if files.has_deletes(ordinal)}
+        if files.delete_files
+        else set()
+    )
+    added = _added_files(table)
+    partial = partial_segments(table)
+    facts = [
+        SegmentFacts(
+            segment=segment,
+            live_files=count,
+            added_files=added.get(segment),
+            has_deletes=segment in touched,
+            partial=segment in partial,
+        )
+        for segment, count in live.items()
+    ]
+    return count_segments(segment_statuses(facts))
+
+
+def partial_segments(table: Table) -> frozenset[int]:
+    """Segments whose load left rows out, as the table remembers them."""
+    listed = table.properties.get(PARTIAL_PROPERTY, "").split(",")
+    return frozenset(int(text) for text in listed if text.strip().isdigit())
+
+
+def _added_files(table: Table) -> dict[int, int]:
+    """Files that each retained snapshot added, by its sequence number; none for format v1, which has none."""
+    found: dict[int, int] = {}
+    for snapshot in table.metadata.snapshots:
+        said = snapshot.summary.additional_properties.get(_ADDED_FILES) if snapshot.summary else None
+        if said is not None and said.isdigit() and snapshot.sequence_number:
+            found[snapshot.sequence_number] = int(said)
+    return found
+
+
+def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
+    fields = table.schema().fields
+    return TableState(
+        namespace=base.namespace,
+        name=base.name,
+        uid=base.uid,
+        table_uuid=str(table.metadata.table_uuid),
+        owner=table.properties.get(OWNER_PROPERTY, ""),
+        format_version=table.metadata.format_version,
+        snapshot_id=str(files.snapshot_id) if files.snapshot_id is not None else "",
+        sequence_number=files.sequence_number,
+        rows=pc.sum(files.files["records"]).as_py() or 0,
+        files=len(files),
+        bytes=pc.sum(files.files["size"]).as_py() or 0,
+        segments=segment_counts(table, files),
+        columns={field.name: str(field.field_type) for field in fields},
+        field_ids={field.name: field.field_id for field in fields},
+        location=table.location(),
+    )
+
+
+def _with_problem(state: TableState, error: BadSpec) -> TableState:
+    values = {**vars(state), "problem": Reason(error.reason), "message": str(error)}
+    return TableState(**values)

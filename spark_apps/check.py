@@ -1,0 +1,12 @@
+"""Application of check runs: request in, report out, exit code. Its steps are in ``skipstone.runs.check``."""
+
+from __future__ import annotations
+
+import sys
+
+from skipstone.runs.check import run_check
+from skipstone.runs.main import run_app
+from skipstone_core.jobs import RunKind
+
+if __name__ == "__main__":
+    sys.exit(run_app(RunKind.CHECK, run_check))

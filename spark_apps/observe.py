@@ -1,0 +1,12 @@
+"""Application of observe runs: request in, report out, exit code. Its steps are in ``skipstone.runs.observe``."""
+
+from __future__ import annotations
+
+import sys
+
+from skipstone.runs.main import run_app
+from skipstone.runs.observe import run_observe
+from skipstone_core.jobs import RunKind
+
+if __name__ == "__main__":
+    sys.exit(run_app(RunKind.OBSERVE, run_observe))

@@ -1,0 +1,58 @@
+"""The confirm run: did a job's commit land? When not, it never will: an empty snapshot fences it off."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pyiceberg.catalog import Catalog
+from skipstone_core.commits import Aborted, AlreadyCommitted, Present, RolledBack
+from skipstone_core.errors import BadSpec
+from skipstone_core.jobs import JobReport, JobRequest, RunOutcome, TableRef
+from skipstone_core.reasons import Reason
+
+from skipstone.runs.report import Reporter
+from skipstone.runs.states import report_state
+from skipstone.tables.catalogs import open_catalog
+from skipstone.tables.commits import CommitPorts, abort_txn
+
+_GONE = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
+
+
+def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
+    """AlreadyCommitted, or Absent once the transaction is fenced off; Unknown when neither could be established.
+
+    Raises DependencyUnavailable.
+    """
+    if request.table is None or request.confirm is None:
+        raise BadSpec(Reason.INVALID_SPEC, "a confirm run needs a table and a transaction.", field="request")
+    catalog = open_catalog(request.warehouse)
+    with reporter.stage("confirm"):
+        report = _confirm(catalog, request.table, request.confirm.txn, (reporter, ports))
+    state = report_state(catalog, request.warehouse, request.table, request.indexes)
+    return replace(report, table_states=(state,))
+
+
+def _confirm(catalog: Catalog, ref: TableRef, txn: str, tools: tuple[Reporter, CommitPorts | None]) -> JobReport:
+    reporter, ports = tools
+    try:
+        state = abort_txn(catalog, ref, txn, ports)
+    except BadSpec as error:
+        if error.reason not in _GONE:
+            raise
+        # The table that the transaction was for is gone, and every late commit to it is refused by its UUID.
+        return _absent(reporter, error.reason, str(error))
+    match state:
+        case Present(record):
+            return reporter.judge(AlreadyCommitted(record), {})
+        case RolledBack():
+            message = "The commit was rolled back in the table; create a new job to apply it again."
+            failed = replace(reporter.base(), outcome=RunOutcome.FAILED, reason=Reason.ROLLED_BACK)
+            return replace(failed, message=message)
+        case Aborted():
+            return _absent(reporter, Reason.ABORTED, "The commit is not in the table and never will be.")
+    message = "The table could not be asked whether the commit landed."
+    return replace(reporter.base(), outcome=RunOutcome.UNKNOWN, reason=Reason.OUTCOME_UNKNOWN, message=message)
+
+
+def _absent(reporter: Reporter, reason: Reason, message: str) -> JobReport:
+    return replace(reporter.base(), outcome=RunOutcome.ABSENT, reason=reason, message=message)
