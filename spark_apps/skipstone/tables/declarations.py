@@ -28,7 +28,10 @@ from skipstone_core.jobs import ColumnSpec, PartitionFieldSpec, SortFieldSpec, T
 from skipstone_core.reasons import Reason
 
 FIRST_PARTITION_ID = 1000
-KNOWN_TYPES = "boolean, int, long, float, double, decimal(p,s), date, time, timestamp, timestamptz, string, uuid, fixed[n], binary"
+KNOWN_TYPES = (
+    "boolean, int, long, float, double, decimal(p,s), date, time, timestamp, timestamptz, string, uuid, fixed[n] "
+    "or binary"
+)
 _REFUSED_TYPES = ("timestamp_ns", "timestamptz_ns", "unknown", "variant", "geometry", "geography")
 _PLAIN_TRANSFORMS: dict[str, Callable[[], Transform]] = {  # type: ignore[type-arg]
     "identity": IdentityTransform,
