@@ -1,0 +1,148 @@
+"""Runs of every shape, as the unit tests compare them with golden files and the API-server tests create them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skipstone_core.jobs import (
+    CatalogRef,
+    CatalogType,
+    ConfirmTask,
+    DropTask,
+    IndexRef,
+    JobRequest,
+    LoadTask,
+    MergeKey,
+    MergeTask,
+    ObservedTable,
+    ObserveTask,
+    ReindexTask,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+    SparkRef,
+    TableRef,
+    TableTask,
+    WarehouseRef,
+)
+from skipstone_operator.manifests import Owner, RunManifest
+from skipstone_operator.ports import RunDefaults
+from skipstone_operator.resources.warehouse import (
+    Catalog,
+    ClaimRef,
+    DriverSize,
+    ExecutorSize,
+    SecretKeysRef,
+    SparkSettings,
+    Storage,
+    WarehouseSpec,
+)
+
+TABLE = TableRef(namespace="air", name="flights", uid="2f6b1c1e-0000-4000-8000-000000000002")
+INDEX = IndexRef(name="by-tail", uid="2f6b1c1e-0000-4000-8000-000000000003", columns=("tailnum",))
+SOURCE = SourceSpec(format=SourceFormat.CSV, paths=("landing/2013-01.csv",))
+TXN = "2f6b1c1e-0000-4000-8000-000000000004"
+TASKS: Mapping[RunKind, Mapping[str, Any]] = {
+    RunKind.CHECK: {},
+    RunKind.TABLE: {"table": TABLE, "table_task": TableTask()},
+    RunKind.LOAD: {"table": TABLE, "txn": TXN, "load": LoadTask(source=SOURCE)},
+    RunKind.REINDEX: {"table": TABLE, "reindex": ReindexTask(index=INDEX)},
+    RunKind.MERGE: {
+        "table": TABLE,
+        "txn": TXN,
+        "merge": MergeTask(source=SOURCE, keys=(MergeKey(target="id", source="id"),)),
+    },
+    RunKind.OBSERVE: {"observe": ObserveTask(tables=(ObservedTable(table=TABLE, indexes=(INDEX,)),))},
+    RunKind.CONFIRM: {"table": TABLE, "confirm": ConfirmTask(txn=TXN)},
+    RunKind.DROP: {"table": TABLE, "drop": DropTask(index=INDEX)},
+}
+OWNERS = {
+    RunKind.CHECK: "Warehouse",
+    RunKind.OBSERVE: "Warehouse",
+    RunKind.TABLE: "Table",
+    RunKind.REINDEX: "SecondaryIndex",
+    RunKind.MERGE: "MergeJob",
+    RunKind.DROP: "SecondaryIndex",
+}
+OWNER_UID = "2f6b1c1e-0000-4000-8000-000000000001"
+POD_TEMPLATE = {
+    "metadata": {"labels": {"team": "air"}, "annotations": {"example.org/cost": "42"}},
+    "spec": {
+        "nodeSelector": {"disk": "ssd"},
+        "tolerations": [{"key": "batch", "operator": "Exists"}],
+        "priorityClassName": "low",
+        "imagePullSecrets": [{"name": "registry"}],
+        "affinity": {
+            "podAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {"topologyKey": "zone", "labelSelector": {"matchLabels": {"team": "air"}}}
+                ]
+            },
+            "nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": []},
+        },
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "containers": [
+            {
+                "env": [{"name": "TZ", "value": "UTC"}],
+                "resources": {"requests": {"cpu": "250m"}, "limits": {"ephemeral-storage": "2Gi"}},
+            }
+        ],
+    },
+}
+
+
+def warehouse(**spark: Any) -> WarehouseSpec:
+    """A Warehouse with these Spark settings."""
+    return WarehouseSpec(
+        catalog=Catalog(type=CatalogType.SQL),
+        storage=Storage(pvc=ClaimRef(claim_name="lake")),
+        credentials_secret_ref=SecretKeysRef(name="lake-login", keys=("SKIPSTONE_CATALOG_USER", "AWS_REGION")),
+        spark=SparkSettings(**spark),
+    )
+
+
+def request(kind: RunKind, *, instances: int = 0, cores: int = 2) -> JobRequest:
+    """A request of ``kind`` with its task."""
+    return JobRequest(
+        kind=kind,
+        run_id="2f6b1c1e-0badcafe-1",
+        attempt=1,
+        warehouse=WarehouseRef(name="lake", root="/skipstone/lake", catalog=CatalogRef(type=CatalogType.SQL)),
+        owner_kind=OWNERS.get(kind, "LoadJob"),
+        owner_name="january",
+        owner_uid=OWNER_UID,
+        spark=SparkRef(instances=instances, driver_cores=cores),
+        **TASKS[kind],
+    )
+
+
+def run_manifest(kind: RunKind, *, spec: WarehouseSpec | None = None, instances: int = 0, **more: Any) -> RunManifest:
+    """A run of ``kind``; ``more`` are further fields of RunManifest."""
+    made = request(kind, instances=instances)
+    return RunManifest(
+        request=made,
+        owner=Owner(api_version="skipstone.dev/v1alpha1", kind=made.owner_kind, name=made.owner_name, uid=OWNER_UID),
+        namespace=more.pop("namespace", "data"),
+        warehouse=spec or warehouse(driver=DriverSize(cores=2, memory="2g")),
+        warehouse_uid="2f6b1c1e-0000-4000-8000-000000000009",
+        defaults=RunDefaults(image="skipstone/spark:1", service_account="skipstone-spark"),
+        **more,
+    )
+
+
+def golden_runs() -> dict[str, RunManifest]:
+    """The runs whose manifests are kept in golden files, by file name."""
+    cluster = warehouse(
+        image="example.org/spark:2",
+        service_account_name="lake-runner",
+        driver=DriverSize(cores=1, memory="1g"),
+        executor=ExecutorSize(instances=2, cores=2, memory="4g"),
+        conf={"spark.sql.shuffle.partitions": "8", "spark.kubernetes.executor.request.cores": "500m"},
+        pod_template=POD_TEMPLATE,
+    )
+    return {
+        "check": run_manifest(RunKind.CHECK, deadline_seconds=600),
+        "load-local": run_manifest(RunKind.LOAD, one_node=True),
+        "merge-executors": run_manifest(RunKind.MERGE, spec=cluster, instances=2, one_node=True, deadline_seconds=3600),
+    }
