@@ -116,56 +116,88 @@ ACCEPTED = (
     _wh("warehouse-credentials", {"credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_PASSWORD"]}}),
     _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
     _wh("warehouse-executors", {"spark.executor": {"instances": 2, "cores": 2, "memory": "4g"}}),
-    _wh("warehouse-pod-template", {
-        "spark.podTemplate": {
-            "metadata": {"labels": {"team": "sales"}},
-            "spec": {
-                "nodeSelector": {"disk": "fast"},
-                "hostNetwork": False,
-                "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
-            },
-        }
-    }),
+    _wh(
+        "warehouse-pod-template",
+        {
+            "spark.podTemplate": {
+                "metadata": {"labels": {"team": "sales"}},
+                "spec": {
+                    "nodeSelector": {"disk": "fast"},
+                    "hostNetwork": False,
+                    "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
+                },
+            }
+        },
+    ),
     _tbl("table-smallest", {}),
     Case("table-observed", "Table", OBSERVED),
-    _tbl("table-every-type", {"columns": [{"name": "id", "type": "long", "required": True}]
-                              + [{"name": f"c{i}", "type": name} for i, name in enumerate(TYPES)]}),
+    _tbl(
+        "table-every-type",
+        {
+            "columns": [{"name": "id", "type": "long", "required": True}]
+            + [{"name": f"c{i}", "type": name} for i, name in enumerate(TYPES)]
+        },
+    ),
     _tbl("table-bucket-with-width", {"partitioning": [{"column": "id", "transform": "Bucket", "width": 16}]}),
     _tbl("table-month-without-width", {"partitioning": [{"column": "day", "transform": "Month"}]}),
     _tbl("table-sort-order", {"sortOrder": [{"column": "day", "direction": "Descending", "nulls": "Last"}]}),
-    _tbl("table-properties", {"properties": {
-        "write.target-file-size-bytes": "1048576",
-        "write.parquet.bloom-filter-enabled.column.id": "true",
-    }}),
+    _tbl(
+        "table-properties",
+        {
+            "properties": {
+                "write.target-file-size-bytes": "1048576",
+                "write.parquet.bloom-filter-enabled.column.id": "true",
+            }
+        },
+    ),
     _tbl("table-refresh-off", {"refreshIntervalSeconds": 0}),
     _tbl("table-refresh-lowest", {"refreshIntervalSeconds": 30}),
     _tbl("table-delete-on-managed", {"reclaimPolicy": "Delete"}),
-    _tbl("table-most-columns", {"columns": [{"name": "id", "type": "long", "required": True}]
-                                + [{"name": f"c{i}", "type": "int"} for i in range(299)]}),
+    _tbl(
+        "table-most-columns",
+        {
+            "columns": [{"name": "id", "type": "long", "required": True}]
+            + [{"name": f"c{i}", "type": "int"} for i in range(299)]
+        },
+    ),
     _si("index-smallest", {}),
     _si("index-manual-with-limits", {"maintenance": "Manual", "maxLagSegments": 3, "minCoveredPercent": 90}),
     _lj("load-smallest", {}),
-    _lj("load-json-with-mapping", {
-        "source.format": "Json",
-        "source.mapping": [{"column": "id", "from": "order_id"}],
-        "source.columns": [{"name": "extra", "type": "timestamptz"}],
-    }),
+    _lj(
+        "load-json-with-mapping",
+        {
+            "source.format": "Json",
+            "source.mapping": [{"column": "id", "from": "order_id"}],
+            "source.columns": [{"name": "extra", "type": "timestamptz"}],
+        },
+    ),
     _lj("load-csv-options", {"source.options": {"header": "true", "delimiter": ";"}}),
     _lj("load-parquet", {"source.format": "Parquet"}),
     _lj("load-redirect-with-bound", {"badRecords": {"policy": "Redirect", "maxCount": 10}}),
     _lj("load-dots-inside-a-name", {"source.paths": ["landing/a..b.csv", "./x.csv"]}),
-    _lj("load-run-fields", {"suspend": True, "backoffLimit": 0, "activeDeadlineSeconds": 60,
-                            "ttlSecondsAfterFinished": 0, "timeZone": "Europe/Berlin"}),
+    _lj(
+        "load-run-fields",
+        {
+            "suspend": True,
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": 60,
+            "ttlSecondsAfterFinished": 0,
+            "timeZone": "Europe/Berlin",
+        },
+    ),
     _mj("merge-smallest", {}),
-    _mj("merge-every-clause", {
-        "sequenceBy": "seq",
-        "whenMatched": [
-            {"when": "source.op = 'D'", "action": "Delete"},
-            {"action": "Update", "set": {"price": "new_price"}},
-        ],
-        "whenNotMatched": [{"when": "source.op != 'D'", "action": "Insert", "values": {"id": "order_id"}}],
-        "pruning": {"strategy": "MinMax"},
-    }),
+    _mj(
+        "merge-every-clause",
+        {
+            "sequenceBy": "seq",
+            "whenMatched": [
+                {"when": "source.op = 'D'", "action": "Delete"},
+                {"action": "Update", "set": {"price": "new_price"}},
+            ],
+            "whenNotMatched": [{"when": "source.op != 'D'", "action": "Insert", "values": {"id": "order_id"}}],
+            "pruning": {"strategy": "MinMax"},
+        },
+    ),
     _mj("merge-inserts-only", {"whenMatched": ABSENT, "whenNotMatched": [{"action": "Insert"}]}),
 )
 

@@ -1,7 +1,7 @@
 """Write the CustomResourceDefinitions and the field reference, or check that the committed ones are current.
 
-``python -m skipstone_operator.resources.crds [--check] DIR`` with DIR = the folder ``crds``; the chart's copies and
-the reference page are found beside it. Generated files are never edited by hand.
+``python -m skipstone_operator.resources.crds [--check] DIR`` with DIR = the root of the repository: ``crds/``, the
+chart's copies and the reference page lie below it. Generated files are never edited by hand.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skipstone_operator.resources.openapi import Schema, object_schema, rule_sch
 
 #: The API server keeps CRDs in etcd and kubectl keeps them in an annotation: stay far below both limits.
 MAX_BYTES = 100_000
-HEADER = "# Generated from the typed resources by `make crds`. Do not edit.\n"
+HEADER = "# Generated from the typed resources by `make generate`. Do not edit.\n"
 
 NAME_RULE = Rule(
     rule=f"self.metadata.name.size() <= {MAX_RESOURCE_NAME}",
@@ -101,14 +101,14 @@ def chart_template(manifest: str) -> str:
     return f"{{{{- if .Values.crds.enabled }}}}\n{escaped}{{{{- end }}}}\n"
 
 
-def generated_files(folder: Path) -> Mapping[Path, str]:
-    """Every generated file and its text; ``folder`` is the folder of the CRDs in the repository."""
+def generated_files(root: Path) -> Mapping[Path, str]:
+    """Every generated file and its text; ``root`` is the root of the repository."""
     manifests = {kind.plural: to_yaml(crd(kind)) for kind in KINDS.values()}
-    templates = folder.parent / "charts" / "skipstone" / "templates" / "crds"
+    templates = root / "charts" / "skipstone" / "templates" / "crds"
     return {
-        **{folder / f"{plural}.yaml": text for plural, text in manifests.items()},
+        **{root / "crds" / f"{plural}.yaml": text for plural, text in manifests.items()},
         **{templates / f"{plural}.yaml": chart_template(text) for plural, text in manifests.items()},
-        folder.parent / "docs" / "reference" / "resources.md": reference_page(
+        root / "docs" / "reference" / "resources.md": reference_page(
             {name: root_schema(kind) for name, kind in KINDS.items()}
         ),
     }
@@ -132,15 +132,15 @@ def main(arguments: Sequence[str]) -> int:
     """Entry point; 1 when ``--check`` found a file that is not current."""
     parser = argparse.ArgumentParser(description="Write or check the generated CRDs and the field reference.")
     parser.add_argument("--check", action="store_true", help="write nothing, fail when a file is not current")
-    parser.add_argument("folder", type=Path, help="the folder crds of the repository")
+    parser.add_argument("root", type=Path, help="the root of the repository")
     options = parser.parse_args(arguments)
-    files = generated_files(options.folder.resolve())
+    files = generated_files(options.root.resolve())
     if not options.check:
         write(files)
         return 0
     stale = outdated(files)
     for path in stale:
-        sys.stderr.write(f"{path} is not current: run `make crds`\n")
+        sys.stderr.write(f"{path} is not current: run `make generate`\n")
     return 1 if stale else 0
 
 

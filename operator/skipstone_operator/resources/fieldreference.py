@@ -13,7 +13,7 @@ from skipstone_operator.resources.columns import PRINTER_COLUMNS
 
 Schema = Mapping[str, Any]
 
-HEAD = """<!-- Generated from the typed resources by `make crds`. Do not edit. -->
+HEAD = """<!-- Generated from the typed resources by `make generate`. Do not edit. -->
 # Resources
 
 All kinds are namespaced, in the group `skipstone.dev`, version `v1alpha1`, category `skipstone`
