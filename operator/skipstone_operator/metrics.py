@@ -135,6 +135,13 @@ class Metrics:
         """The index was deleted: its series ends."""
         self._lag.remove_by_labels({"namespace": namespace, "index": name})
 
-    def serve(self, port: int, address: str = "0.0.0.0") -> None:
-        """Serve /metrics from a thread of its own until the process ends. Raises OSError when the port is taken."""
-        start_http_server(port, addr=address, registry=self.registry)
+    def serve(self, port: int, address: str = "0.0.0.0") -> int:
+        """Serve /metrics from a thread of its own; the port, if 0 was asked for. Raises OSError when it is taken."""
+        self._server, self._thread = start_http_server(port, addr=address, registry=self.registry)
+        return int(self._server.server_port)
+
+    def stop(self) -> None:
+        """Serve no more."""
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()

@@ -42,8 +42,9 @@ def parent_of(obj: Mapping[str, Any]) -> Key | None:
         name = ((obj.get("spec") or {}).get(reference) or {}).get("name")
         return Key(kind, me.namespace, name) if name else None
     for owner in (obj.get("metadata") or {}).get("ownerReferences") or ():
-        if owner.get("controller"):
-            return Key(str(owner.get("kind")), me.namespace, str(owner.get("name")))
+        # Only our own kinds: whoever may create pods could otherwise make two of them own each other.
+        if owner.get("controller") and owner.get("kind") in (*KEY_KINDS, *JOB_KINDS):
+            return Key(owner["kind"], me.namespace, str(owner.get("name")))
     return None
 
 
@@ -72,7 +73,7 @@ class Router:
         if identity.kind in KEY_KINDS:
             return identity
         parent = self._parent.get(identity)
-        return None if parent is None or parent == identity else self.key_of(parent)
+        return None if parent is None else self.key_of(parent)
 
     def _concerned(self, me: Key) -> frozenset[Key]:
         own = self.key_of(me)
