@@ -116,6 +116,7 @@ ACCEPTED = (
     _wh("warehouse-credentials", {"credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_PASSWORD"]}}),
     _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
     _wh("warehouse-executors", {"spark.executor": {"instances": 2, "cores": 2, "memory": "4g"}}),
+    _wh("warehouse-memory-as-kubernetes-writes-it", {"spark.driver": {"memory": "768Mi"}}),
     _wh(
         "warehouse-pod-template",
         {

@@ -160,6 +160,7 @@ def test_executors_share_image_claim_credentials_and_node_but_have_no_token() ->
         ("1g", {"spark.driver.memoryOverhead": "700m"}, 1724),
         ("1g", {"spark.driver.memoryOverhead": "700"}, 1724),
         ("4g", {"spark.driver.memoryOverheadFactor": "0.5"}, 6144),
+        ("4Gi", {"spark.driver.memoryOverheadFactor": "0.5"}, 6144),
     ],
 )
 def test_a_driver_asks_for_heap_and_overhead(heap: str, conf: dict[str, str], request_mib: int) -> None:
@@ -211,7 +212,7 @@ def test_any_other_setting_is_refused_by_name(key: str) -> None:
     assert key in str(caught.value)
 
 
-@pytest.mark.parametrize("memory", ["", "2", "2Gi", "-1g", "1.5g", "lots"])
+@pytest.mark.parametrize("memory", ["", "2", "2Gib", "-1g", "1.5g", "lots"])
 def test_an_unreadable_amount_of_memory_is_refused(memory: str) -> None:
     with pytest.raises(BadSpec, match=r"^spec\.spark\.driver\.memory: .*write for example 2g"):
         built(RunKind.LOAD, spec=warehouse(driver=DriverSize(memory=memory)))

@@ -17,8 +17,8 @@ from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, 
 from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, time_text
 from skipstone_operator.resources.podtemplate import POD_TEMPLATE_SCHEMA
 
-MEMORY = "^[1-9][0-9]{0,8}[kKmMgGtT]$"
-MEMORY_HELP = "memory must be a whole number with a unit k, m, g or t, such as 512m or 2g"
+MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
+MEMORY_HELP = "memory must be a whole number with a unit, such as 512m, 2g, 512Mi or 2Gi"
 SQL_URI = "(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
