@@ -18,8 +18,8 @@ from skipstone.indexes.keys import arrow_type, stored_keys
 from skipstone.rewrite.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, DataFileDescription, read_data_file
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile
 
-#: Entries buffered by one task, in bytes of Arrow data; sorting them needs about as much again.
-BUFFER_BYTES = 192 * 1024 * 1024
+#: Entries buffered by one task, in bytes of Arrow data; sorting and writing them takes about three times as much.
+BUFFER_BYTES = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from skipstone.indexes.compaction import compact_index, rows_to_merge
 from skipstone.indexes.coverage import cover_files, failed_segments, next_file_id, read_covers
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
 from skipstone.indexes.distribute import InProcess, InSpark
+from skipstone.indexes.entries import BUFFER_BYTES
 from skipstone.indexes.staleness import stale_file_ids
 from skipstone.indexes.tables import (
     IndexTable,
@@ -125,6 +126,7 @@ def _site(work: _Work, rows: int) -> BuildSite:
         table=work.table,
         files=work.files,
         run_id=work.request.run_id,
+        buffer_bytes=BUFFER_BYTES,
     )
 
 

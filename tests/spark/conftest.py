@@ -1,0 +1,59 @@
+"""What tests with Spark share: a warehouse in a directory, and plain Spark with the Iceberg runtime as second engine.
+
+One JVM serves the whole test process: it carries the Iceberg runtime, which our own runs do not use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyiceberg.catalog import Catalog
+from pyspark.sql import SparkSession
+from skipstone.session import FORCED, LOCAL
+from skipstone.tables.catalogs import open_catalog
+from skipstone_core.jobs import CatalogRef, CatalogType, WarehouseRef
+
+from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
+
+
+def _submit_arguments() -> str:
+    """As a pod has them, plus the Iceberg runtime: whoever starts the JVM first starts this one."""
+    settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
+    jars = ",".join(str(path) for path in jar_paths("iceberg-runtime", ICEBERG_RUNTIME))
+    options = " ".join(f"--conf {key}={value}" for key, value in settings.items())
+    return f"--jars {jars} {options} pyspark-shell"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _one_jvm() -> Iterator[None]:
+    os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments()
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    yield
+    session = SparkSession.getActiveSession()
+    if session is not None:
+        session.stop()
+
+
+@pytest.fixture
+def warehouse(tmp_path: Path) -> WarehouseRef:
+    """An empty warehouse with an SQLite catalog."""
+    return WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
+
+
+@pytest.fixture
+def catalog(warehouse: WarehouseRef) -> Iterator[Catalog]:
+    """The catalog of ``warehouse`` with the namespace ``ns``."""
+    opened = open_catalog(warehouse)
+    opened.create_namespace_if_not_exists("ns")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="session")
+def spark(_one_jvm: None) -> SparkSession:
+    """The session that second-engine reads use."""
+    return SparkSession.builder.getOrCreate()

@@ -1,0 +1,271 @@
+"""Reindex runs: merging of index files, purging, crashes, damaged index files, the application itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyiceberg.table import Table
+from skipstone.indexes import compaction
+from skipstone.indexes.tables import sorted_runs
+from skipstone.runs import reindex as reindex_run
+from skipstone_core.jobs import IndexRef, JobReport, RunOutcome
+from skipstone_core.reasons import Reason
+
+from tests.spark.index_bed import Lake, index_on
+
+ROOT = Path(__file__).parents[2]
+SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
+K = index_on("k")
+NAME = index_on("name", "k", name="name")
+
+
+def rows(start: int, count: int = 100) -> pa.Table:
+    keys = np.arange(start, start + count)
+    names = [None if key % 11 == 0 else f"n{key % 7}" for key in keys]
+    return pa.table({"k": keys, "name": names}, schema=SCHEMA)
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+def grow(lake: Lake, count: int) -> Table:
+    """A table with ``count`` segments whose key ranges overlap."""
+    table = lake.create(SCHEMA)
+    for segment in range(count):
+        table.append(rows(segment * 30))
+    return table
+
+
+def local(path: str) -> Path:
+    return Path(path.removeprefix("file://"))
+
+
+def levels(lake: Lake, index: IndexRef) -> list[tuple[str, int]]:
+    found = lake.index_table(index)
+    return sorted((file.kind, file.level) for file in (*found.entries, *found.covers))
+
+
+def test_eight_runs_are_merged_into_one_and_nothing_is_lost(lake: Lake) -> None:
+    grow(lake, 7)
+    lake.reindex(NAME)
+    before = lake.entries(NAME).num_rows
+    assert Counter(levels(lake, NAME)) == {("entry", 0): 7, ("cover", 0): 7}
+    lake.table().append(rows(1000))
+    lake.reindex(NAME)
+    assert Counter(levels(lake, NAME)) == {("entry", 1): 1, ("cover", 1): 1}
+    assert lake.entries(NAME).num_rows == before + 100
+    assert lake.state(NAME).segments_synced == 8
+    assert lake.assert_exact("name = 'n3' and k < 60").num_rows > 0
+    assert lake.assert_exact("name is null").num_rows > 0
+
+
+def test_a_merge_in_spark_cuts_the_keys_into_ranges(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compaction, "ROWS_PER_RANGE", 200)
+    monkeypatch.setattr(reindex_run, "SMALL_ROWS", 500)
+    grow(lake, 8)
+    lake.reindex(K)
+    lake.reindex(NAME)
+    found = lake.index_table(K)
+    ((run, files),) = sorted_runs(found.entries).items()
+    assert (run.level, run.rows) == (1, 800)
+    assert len(files) > 1
+    bounds = found.files.bounds(found.table.schema().find_field("k0").field_id)
+    ranges = sorted(zip(bounds.lower.to_pylist(), bounds.upper.to_pylist(), strict=True), key=str)
+    keyed = sorted(pair for pair in ranges if pair[0] is not None)
+    assert all(left[1] < right[0] for left, right in pairwise(keyed))
+    for condition in ("k = 100", "k between 55 and 65", "name = 'n1'", "name is null and k > 200", "name >= 'n5'"):
+        lake.assert_exact(condition)
+
+
+def test_a_small_buffer_makes_more_runs_and_the_same_index(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = lake.create(SCHEMA)
+    table.append(rows(0, 200_000))
+    monkeypatch.setattr(reindex_run, "BUFFER_BYTES", 512 * 1024)
+    lake.reindex(K)
+    found = lake.index_table(K)
+    assert sum(file.records for file in found.entries) == 200_000
+    assert len(found.entries) == 2
+    assert lake.assert_exact("k in (0, 77777, 199999)").num_rows == 3
+
+
+def test_a_point_lookup_reads_one_row_group(lake: Lake) -> None:
+    table = lake.create(SCHEMA, properties={"write.parquet.row-group-limit": "1000"})
+    table.append(rows(0, 10_000))
+    lake.reindex(K)
+    plan = lake.plan("k = 4321")
+    assert plan.row_groups == {0: (4,)}
+    assert lake.assert_exact("k = 4321").num_rows == 1
+
+
+def expire_old_snapshots(table: Table) -> None:
+    head = table.metadata.current_snapshot_id
+    old = [snapshot.snapshot_id for snapshot in table.metadata.snapshots if snapshot.snapshot_id != head]
+    table.maintenance.expire_snapshots().by_ids(old).commit()
+
+
+def test_entries_of_expired_files_are_purged_when_they_are_many(lake: Lake) -> None:
+    table = grow(lake, 3)
+    lake.reindex(K)
+    table.overwrite(rows(5000))
+    lake.reindex(K)
+    assert lake.state(K).entries == 400
+    expire_old_snapshots(lake.table())
+    lake.reindex(K)
+    state = lake.state(K)
+    assert (state.entries, state.segments_synced, state.segments_missing) == (100, 1, 0)
+    assert lake.assert_exact("k = 5010").num_rows == 1
+
+
+def test_entries_of_files_that_an_older_snapshot_holds_are_kept_for_time_travel(lake: Lake) -> None:
+    from skipstone.query import ReadOptions, plan_read, read
+
+    table = grow(lake, 2)
+    old = table.metadata.current_snapshot_id
+    lake.reindex(K)
+    table.overwrite(rows(5000))
+    lake.reindex(K)
+    options = ReadOptions(snapshot_id=old)
+    plan = plan_read(lake.table(), "k = 40", options)
+    assert plan.indexes[0].missing_segments == ()
+    assert read(lake.table(), ["k"], "k = 40", options).num_rows == 2
+
+
+def test_file_ids_are_never_given_twice(lake: Lake) -> None:
+    table = grow(lake, 2)
+    lake.reindex(K)
+    first = set(lake.entries(K)["file_id"].to_pylist())
+    table.overwrite(rows(5000))
+    expire_old_snapshots(lake.table())
+    lake.reindex(K)
+    lake.table().append(rows(6000))
+    lake.reindex(K)
+    assert not first & set(lake.entries(K)["file_id"].to_pylist())
+
+
+def test_a_damaged_entry_file_costs_time_and_never_an_answer(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
+    grow(lake, 3)
+    lake.reindex(K)
+    victim = local(lake.index_table(K).entries[1].path)
+    victim.write_bytes(b"PAR1" + bytes(victim.stat().st_size - 8) + b"PAR1")
+    assert lake.assert_exact("k = 40").num_rows == 2
+    assert lake.assert_exact("k in (5, 70) or k > 140").num_rows > 0
+    plan = lake.plan("k = 40")
+    assert not plan.indexes[0].used
+    assert "cannot be read" in plan.text()
+    assert "segments are read by min/max" in caplog.text
+
+
+def test_a_missing_cover_file_makes_its_index_cover_nothing(lake: Lake) -> None:
+    grow(lake, 3)
+    lake.reindex(K)
+    local(lake.index_table(K).covers[0].path).unlink()
+    state = lake.state(K)
+    assert (state.segments_missing, state.degraded) == (3, Reason.STORAGE_UNAVAILABLE)
+    assert lake.assert_exact("k = 40").num_rows == 2
+
+
+def test_a_dropped_index_table_is_absent_and_the_next_run_builds_it_anew(lake: Lake) -> None:
+    grow(lake, 2)
+    lake.reindex(K)
+    lake.catalog.drop_table(lake.index_table(K).identifier)
+    assert (lake.state(K).exists, lake.state(K).segments_missing) == (False, 2)
+    assert lake.assert_exact("k = 40").num_rows == 2
+    assert lake.reindex(K).counts["segments"] == 2
+
+
+def test_one_broken_index_leaves_the_other_in_use(lake: Lake) -> None:
+    grow(lake, 3)
+    lake.reindex(K)
+    lake.reindex(NAME)
+    for file in lake.index_table(NAME).entries:
+        local(file.path).unlink()
+    plan = lake.plan("name = 'n3' and k = 40")
+    assert {use.name.split("__si_")[1].split("_")[0]: use.used for use in plan.indexes} == {"idx": True, "name": False}
+    lake.assert_exact("name = 'n3' and k = 40")
+    lake.assert_exact("name = 'n3' or k = 40")
+
+
+KILLED = """
+import os, signal, sys
+from skipstone.indexes import build
+from skipstone.runs import reindex
+from skipstone.runs.report import Reporter
+from skipstone_core.jobs import JobRequest
+
+request = JobRequest.from_json(open(sys.argv[1]).read())
+stop_at, point = int(sys.argv[2]), sys.argv[3]
+commits = 0
+
+def killing(catalog, ref, change, ports=None):
+    global commits
+    commits += 1
+    if commits == stop_at and point == "before":
+        os.kill(os.getpid(), signal.SIGKILL)
+    outcome = original(catalog, ref, change, ports)
+    if commits == stop_at and point == "after":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return outcome
+
+original, build.commit_table = build.commit_table, killing
+reindex.run_reindex(request, Reporter(request))
+"""
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+@pytest.mark.parametrize("stop_at", [1, 2, 4])
+def test_a_killed_run_keeps_its_finished_segments_and_the_next_one_builds_the_rest_once(
+    lake: Lake, tmp_path: Path, stop_at: int, point: str
+) -> None:
+    grow(lake, 4)
+    script, request = tmp_path / "killed.py", tmp_path / "request.json"
+    script.write_text(KILLED)
+    request.write_text(lake.request(K).to_json())
+    killed = subprocess.run(
+        [sys.executable, str(script), str(request), str(stop_at), point], check=False, timeout=120, capture_output=True
+    )
+    assert killed.returncode == -9, killed.stderr.decode()
+    finished = stop_at if point == "after" else stop_at - 1
+    assert lake.state(K).segments_synced == finished
+    assert lake.assert_exact("k in (10, 95)").num_rows > 0
+    assert lake.reindex(K).counts["segments"] == 4 - finished
+    entries = lake.entries(K).select(["data_path", "pos"]).to_pylist()
+    assert set(Counter((entry["data_path"], entry["pos"]) for entry in entries).values()) == {1}
+    assert len(entries) == 400
+
+
+def run_application(request: str, folder: Path) -> Iterator[JobReport]:
+    (folder / "request.json").write_text(request)
+    settings = {
+        **os.environ,
+        "SKIPSTONE_REQUEST": str(folder / "request.json"),
+        "SKIPSTONE_REPORT": str(folder / "report.json"),
+    }
+    app = ROOT / "spark_apps" / "reindex.py"
+    ended = subprocess.run([sys.executable, str(app)], env=settings, check=False, timeout=200, capture_output=True)
+    assert ended.returncode == 0, ended.stderr.decode()
+    yield JobReport.from_json((folder / "report.json").read_text())
+
+
+def test_the_application_reads_its_request_and_reports_the_state_of_the_index(lake: Lake, tmp_path: Path) -> None:
+    grow(lake, 2)
+    folder = tmp_path / "pod"
+    folder.mkdir()
+    (report,) = run_application(lake.request(K).to_json(), folder)
+    assert report.outcome is RunOutcome.COMMITTED
+    assert report.counts == {"segments": 2, "files": 2, "entries": 200}
+    (state,) = report.table_states
+    (index,) = state.indexes
+    assert (index.uid, index.segments_synced, index.missing_segments) == (K.uid, 2, ())
+    assert json.loads((folder / "report.json").read_text())["kind"] == "Reindex"
