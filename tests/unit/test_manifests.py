@@ -129,6 +129,18 @@ def test_with_executors_the_driver_asks_the_api_server_for_them() -> None:
     assert "spark.kubernetes.driver.pod.name=$(POD_NAME)" in arguments
 
 
+@pytest.mark.parametrize("kind", RunKind)
+def test_only_a_run_that_makes_executors_gets_the_account_that_may(kind: RunKind) -> None:
+    local = built(kind)[1]["spec"]["serviceAccountName"]
+    wide = built(kind, instances=2)[1]["spec"]["serviceAccountName"]
+    assert local == "skipstone-spark-local"
+    assert wide == ("skipstone-spark" if kind in SPARK_KINDS else "skipstone-spark-local")
+
+
+def test_a_warehouse_that_names_an_account_gets_it() -> None:
+    assert built(RunKind.CHECK, spec=warehouse(service_account_name="own"))[1]["spec"]["serviceAccountName"] == "own"
+
+
 def test_variables_are_defined_before_the_ones_that_refer_to_them() -> None:
     names = [entry["name"] for entry in container(on_executors()[1])["env"]]
     assert names.index("POD_NAME") < names.index("PYSPARK_SUBMIT_ARGS")
@@ -157,6 +169,8 @@ def test_executors_share_image_claim_credentials_and_node_but_have_no_token() ->
         ("960m", {}, 960 + 384),
         ("1g", {}, 1024 + 410),
         ("8g", {}, 8192 + 3277),
+        ("8Gi", {}, 8192 + 3277),
+        ("900k", {}, 1 + 384),
         ("1g", {"spark.driver.memoryOverhead": "700m"}, 1724),
         ("1g", {"spark.driver.memoryOverhead": "700"}, 1724),
         ("4g", {"spark.driver.memoryOverheadFactor": "0.5"}, 6144),
@@ -214,7 +228,7 @@ def test_any_other_setting_is_refused_by_name(key: str) -> None:
 
 @pytest.mark.parametrize("memory", ["", "2", "2Gib", "-1g", "1.5g", "lots"])
 def test_an_unreadable_amount_of_memory_is_refused(memory: str) -> None:
-    with pytest.raises(BadSpec, match=r"^spec\.spark\.driver\.memory: .*write for example 2g"):
+    with pytest.raises(BadSpec, match=r"^spec\.spark\.driver\.memory: .*write for example 2Gi"):
         built(RunKind.LOAD, spec=warehouse(driver=DriverSize(memory=memory)))
 
 

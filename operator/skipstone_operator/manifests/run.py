@@ -22,6 +22,10 @@ from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.warehouse import WarehouseSpec
 
 
+#: Ends the name of the account whose pods may report and nothing else.
+LOCAL_ACCOUNT_SUFFIX = "-local"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Owner:
     """The resource that owns a run's children; they vanish with it."""
@@ -72,12 +76,18 @@ def pod_shape(run: RunManifest) -> PodShape:
         image=spark.image or run.defaults.image,
         pull_policy=run.defaults.image_pull_policy,
         pull_secrets=run.defaults.image_pull_secrets,
-        service_account=spark.service_account_name or run.defaults.service_account,
+        service_account=spark.service_account_name or default_account(run),
         secret_name=secret.name if secret else "",
         secret_keys=tuple(secret.keys) if secret else (),
         one_node=run.one_node,
         template=spark.pod_template or {},
     )
+
+
+def default_account(run: RunManifest) -> str:
+    """The chart's account: the one that may make executors only for a run that does."""
+    makes_executors = run.request.kind in SPARK_KINDS and run.request.spark.instances > 0
+    return run.defaults.service_account + ("" if makes_executors else LOCAL_ACCOUNT_SUFFIX)
 
 
 def conf_map(run: RunManifest, shape: PodShape, plan: SparkPlan | None) -> dict[str, Any]:

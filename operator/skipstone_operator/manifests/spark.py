@@ -104,7 +104,7 @@ def parse_mib(text: str, field: str) -> int:
     """Mebibytes of ``512m``, ``2g`` or, as Kubernetes writes them, ``512Mi``, ``2Gi``; rounded up. Raises BadSpec."""
     matched = re.fullmatch(r"([0-9]+)([kmgt])i?", text.strip().lower())
     if not matched:
-        raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no amount of memory; write for example 2g", field=field)
+        raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no amount of memory; write for example 2Gi", field=field)
     return math.ceil(int(matched[1]) * MIB_PER_UNIT[matched[2]])
 
 
