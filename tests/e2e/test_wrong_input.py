@@ -109,7 +109,7 @@ def test_an_index_on_a_missing_column_is_not_built(wrong: Lake) -> None:
         ("no-image", {"spark": {"image": "localhost/absent:1"}}, "ImagePullFailed", "absent"),
         (
             "no-secret",
-            {"credentialsSecretRef": {"name": "absent", "keys": ["TOKEN"]}},
+            {"credentialsSecretRef": {"name": "absent", "keys": ["SKIPSTONE_CATALOG_TOKEN"]}},
             "ContainerConfigError",
             "absent",
         ),
