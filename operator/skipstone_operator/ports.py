@@ -229,7 +229,7 @@ class Timing:
 
 @dataclass(kw_only=True)
 class Ports:
-    """Everything a reconcile may touch. ``namespaces`` are the watched ones; one empty name means all."""
+    """Everything a reconcile may touch. ``namespaces``: all that this operator watches."""
 
     kube: KubeApi
     clock: Clock
@@ -237,5 +237,5 @@ class Ports:
     meter: Meter
     defaults: RunDefaults
     timing: Timing = field(default_factory=Timing)
-    namespaces: tuple[str, ...] = ("",)
+    namespaces: tuple[str, ...] = ()
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

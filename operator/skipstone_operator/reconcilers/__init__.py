@@ -2,3 +2,9 @@
 
 The loop calls ``reconcile`` with a key; each kind has a module with its pure ``decide``.
 """
+
+from __future__ import annotations
+
+from skipstone_operator.reconcilers.entry import reconcile
+
+__all__ = ["reconcile"]

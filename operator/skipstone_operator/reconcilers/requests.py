@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skipstone_core.codec import decode, encode
-from skipstone_core.ids import canonical_hash, job_txn, run_id, table_txn
+from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, table_txn
 from skipstone_core.jobs import (
     BadRecordsSpec,
     CatalogRef,
@@ -280,7 +280,10 @@ def build_table_task(table: TableSubject) -> TableTask:
 def plan_reindex_run(
     index: IndexSubject, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting
 ) -> RunPlan:
-    """The run that brings an index in sync. What it depends on decides when a failure is tried again."""
+    """The run that brings an index in sync. What it depends on decides when a failure is tried again.
+
+    A request by hand (the annotation) is part of it: asking anew tries anew.
+    """
     return RunPlan(
         kind=RunKind.REINDEX,
         owner=index,
@@ -290,12 +293,17 @@ def plan_reindex_run(
         inputs={
             "columns": list(index.spec.columns),
             "type": index.spec.type.value,
-            "reindex": index.status.observed_reindex,
+            "request": reindex_request(index),
             "table": {**_table_inputs(table), "schema": dict(table.status.column_types)},
         },
         task={**_about_table(place, table), "reindex": ReindexTask(index=build_index_ref(index))},
         deadline_seconds=int(setting.timing.run_deadline),
     )
+
+
+def reindex_request(index: IndexSubject) -> str:
+    """The value of the annotation by which users ask for a reindex, as long as status keeps it."""
+    return index.meta.annotations.get(REINDEX_ANNOTATION, "")[:256]
 
 
 def plan_check_run(warehouse: WarehouseSubject, claim: ClaimFacts | None, setting: Setting) -> RunPlan:

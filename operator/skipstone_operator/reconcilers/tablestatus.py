@@ -16,6 +16,7 @@ from skipstone_operator.conditions import READY, SYNCED, Judgement, fails, forma
 from skipstone_operator.reconcilers.jobfacts import find_block
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.common import RunResult
 from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
 from skipstone_operator.worlds.observations import Observation, find_observation, is_newer
 from skipstone_operator.worlds.pods import PodFacts
@@ -121,10 +122,12 @@ def _judge_applied(status: TableStatus) -> Judgement:
 
 
 def _judge_unapplied(table: TableSubject, status: TableStatus) -> Judgement | None:
-    last = status.last_run
-    if last is not None and last.generation == table.meta.generation and last.reason:
+    last, in_use = status.last_run, status.applied_generation > 0
+    # A table in use stays ready for what it was while its change is merely late.
+    tells = last is not None and (last.result is RunResult.FAILED or not in_use)
+    if tells and last is not None and last.generation == table.meta.generation and last.reason:
         return fails(READY, Reason(last.reason), last.message)
-    if status.applied_generation > 0:
+    if in_use:
         return None
     return unknown(READY, Reason.RUN_INTENDED, "the table has not been created yet")
 

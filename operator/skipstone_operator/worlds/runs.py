@@ -26,6 +26,7 @@ class ConfFacts:
     uid: str
     run_id: str
     owner_uid: str
+    operation: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

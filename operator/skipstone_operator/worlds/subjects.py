@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar
 from skipstone_core.errors import ContractViolation
 from skipstone_core.reasons import Reason
 
+from skipstone_operator import labels
 from skipstone_operator.conditions import READY, is_true
 from skipstone_operator.ports import Key, RunDefaults, Timing
 from skipstone_operator.resources.common import Metadata, ReclaimPolicy
@@ -156,7 +157,7 @@ class Children:
     confs: tuple[ConfFacts, ...] = ()
 
 
-def read_conf(raw: Mapping[str, Any], run_label: str, owner_label: str) -> ConfFacts:
+def read_conf(raw: Mapping[str, Any]) -> ConfFacts:
     """The facts of a run's ConfigMap."""
     metadata = raw["metadata"]
     found = metadata.get("labels") or {}
@@ -164,8 +165,17 @@ def read_conf(raw: Mapping[str, Any], run_label: str, owner_label: str) -> ConfF
         name=metadata["name"],
         namespace=metadata.get("namespace", ""),
         uid=metadata.get("uid", ""),
-        run_id=found.get(run_label, ""),
-        owner_uid=found.get(owner_label, ""),
+        run_id=found.get(labels.RUN_ID_LABEL, ""),
+        owner_uid=found.get(labels.OWNER_UID_LABEL, ""),
+        operation=found.get(labels.OPERATION_LABEL, ""),
+    )
+
+
+def children_of(children: Children, operation: str) -> Children:
+    """Those of ``children`` that belong to runs of one operation."""
+    return Children(
+        pods=tuple(pod for pod in children.pods if pod.operation == operation),
+        confs=tuple(conf for conf in children.confs if conf.operation == operation),
     )
 
 

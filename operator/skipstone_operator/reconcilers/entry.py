@@ -1,0 +1,78 @@
+"""The entry point of every key: gather, decide, perform.
+
+Called by the loop; raises what the API adapter raises, which the loop answers by backing off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from skipstone_core.errors import SkipstoneError
+
+from skipstone_operator import labels
+from skipstone_operator.ports import Key, Ports, Refused, Requeue
+from skipstone_operator.reconcilers import index, table, warehouse
+from skipstone_operator.reconcilers.gather import gather_index, gather_table, gather_warehouse
+from skipstone_operator.reconcilers.perform import owner_uid_of, perform
+from skipstone_operator.worlds.steps import Create, Step
+
+Answer = Callable[[Create, Refused], Step]
+
+
+class WriteRefused(SkipstoneError):
+    """The API server refused a status, a finalizer or a delete: the Role or the CRD does not fit this operator."""
+
+
+async def reconcile(key: Key, ports: Ports) -> Requeue:
+    """Make at most one write for ``key``; says when to look at it again. Unknown kinds are nobody's business."""
+    match key.kind:
+        case "Table":
+            return await _reconcile_table(key, ports)
+        case "SecondaryIndex":
+            return await _reconcile_index(key, ports)
+        case "Warehouse":
+            return await _reconcile_warehouse(key, ports)
+        case _:
+            return Requeue.never()
+
+
+async def _reconcile_table(key: Key, ports: Ports) -> Requeue:
+    world = await gather_table(key, ports)
+
+    def answer(step: Create, refusal: Refused) -> Step:
+        return table.refused(world, owner_uid_of(step.object), refusal)
+
+    return await _carry_out(table.decide(world), ports, answer)
+
+
+async def _reconcile_index(key: Key, ports: Ports) -> Requeue:
+    world = await gather_index(key, ports)
+    if world is None:
+        return Requeue.never()
+
+    def answer(_: Create, refusal: Refused) -> Step:
+        return index.refused(world, refusal)
+
+    return await _carry_out(index.decide(world), ports, answer)
+
+
+async def _reconcile_warehouse(key: Key, ports: Ports) -> Requeue:
+    world = await gather_warehouse(key, ports)
+    if world is None:
+        return Requeue.never()
+
+    def answer(step: Create, refusal: Refused) -> Step:
+        return warehouse.refused(world, step.object["metadata"]["labels"][labels.OPERATION_LABEL], refusal)
+
+    return await _carry_out(warehouse.decide(world), ports, answer)
+
+
+async def _carry_out(step: Step, ports: Ports, answer: Answer) -> Requeue:
+    outcome = await perform(step, ports)
+    if isinstance(outcome, Refused) and isinstance(step, Create):
+        # Nothing was created, so saying why is still the only write of this pass.
+        step = answer(step, outcome)
+        outcome = await perform(step, ports)
+    if isinstance(outcome, Refused):
+        raise WriteRefused(f"the API server refused {type(step).__name__}: {outcome.status} {outcome.message}")
+    return outcome

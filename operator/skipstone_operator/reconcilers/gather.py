@@ -1,0 +1,252 @@
+"""Reading the world: fresh GETs and LISTs, made into what deciders judge.
+
+Called by ``reconcile`` once per pass. Reads only; keeps nothing between passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from skipstone_core.jobs import RunKind
+
+from skipstone_operator import labels
+from skipstone_operator.manifests import conf_map_name, driver_pod_name
+from skipstone_operator.ports import Key, KubeApi, Ports
+from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.kinds import KINDS, LOAD_JOB, MERGE_JOB, SECONDARY_INDEX, TABLE, WAREHOUSE
+from skipstone_operator.worlds.identity import find_older_claimant
+from skipstone_operator.worlds.pods import PodFacts, read_pod
+from skipstone_operator.worlds.runs import RunWorld
+from skipstone_operator.worlds.subjects import (
+    Children,
+    ClaimFacts,
+    IndexSubject,
+    Place,
+    Setting,
+    Subject,
+    TableSubject,
+    WarehouseSubject,
+    deletes_data,
+    read_claim,
+    read_conf,
+    read_subject,
+)
+from skipstone_operator.worlds.worlds import IndexWorld, JobWorld, TableWorld, WarehouseWorld
+
+DRIVERS = {labels.MANAGED_BY_LABEL: labels.MANAGED_BY, labels.ROLE_LABEL: labels.DRIVER_ROLE}
+
+
+def read_setting(ports: Ports) -> Setting:
+    """What is the same for the whole pass."""
+    return Setting(now=ports.clock.now(), defaults=ports.defaults, timing=ports.timing)
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Reads of one namespace, typed."""
+
+    kube: KubeApi
+    namespace: str
+
+    async def get_subject(self, kind: str, name: str) -> Subject[Any, Any] | None:
+        """One resource of ours."""
+        raw = await self.kube.get(kind, self.namespace, name) if name else None
+        return read_subject(KINDS[kind], raw) if raw is not None else None
+
+    async def list_subjects(self, kind: str) -> tuple[Subject[Any, Any], ...]:
+        """All resources of one kind."""
+        return tuple(read_subject(KINDS[kind], raw) for raw in await self.kube.list(kind, self.namespace))
+
+    async def list_of_table(self, kind: str, table: str) -> tuple[Subject[Any, Any], ...]:
+        """All jobs or indexes of one kind that name this Table."""
+        return tuple(s for s in await self.list_subjects(kind) if s.spec.table_ref.name == table)
+
+    async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
+        """The claim of a Warehouse."""
+        if warehouse is None:
+            return None
+        raw = await self.kube.get("PersistentVolumeClaim", self.namespace, warehouse.spec.storage.pvc.claim_name)
+        return read_claim(raw) if raw is not None else None
+
+    async def list_children(self, selector: dict[str, str]) -> Children:
+        """Driver pods and ConfigMaps of runs with these labels."""
+        wanted = {**DRIVERS, **selector}
+        pods = await self.kube.list("Pod", self.namespace, labels=wanted)
+        confs = await self.kube.list("ConfigMap", self.namespace, labels=wanted)
+        return Children(pods=tuple(map(read_pod, pods)), confs=tuple(map(read_conf, confs)))
+
+    async def list_owned(self, owner_uid: str) -> Children:
+        """Driver pods and ConfigMaps of one owner."""
+        return await self.list_children({labels.OWNER_UID_LABEL: owner_uid})
+
+    async def list_pods(self, selector: dict[str, str]) -> tuple[PodFacts, ...]:
+        """Driver pods with these labels."""
+        return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels={**DRIVERS, **selector})))
+
+    async def list_observers(self, warehouse: WarehouseSubject | None) -> tuple[PodFacts, ...]:
+        """Pods of the Warehouse's observe runs, which may tell of any of its tables."""
+        if warehouse is None:
+            return ()
+        operation = {labels.OPERATION_LABEL: RunKind.OBSERVE.value}
+        return await self.list_pods({labels.WAREHOUSE_UID_LABEL: warehouse.meta.uid, **operation})
+
+    async def read_run(self, current: CurrentRun | None, owner_uid: str) -> RunWorld | None:
+        """The current run: its Pod and ConfigMap by direct GET, and the executors that outlived its driver."""
+        if current is None:
+            return None
+        raw_pod = await self.kube.get("Pod", self.namespace, driver_pod_name(current.id))
+        raw_conf = await self.kube.get("ConfigMap", self.namespace, conf_map_name(current.id))
+        pod = read_pod(raw_pod) if raw_pod is not None else None
+        run = RunWorld(
+            current=current,
+            owner_uid=owner_uid,
+            pod=pod,
+            conf=read_conf(raw_conf) if raw_conf is not None else None,
+        )
+        launched = pod is not None or current.launch_time is not None
+        if not launched or (pod is not None and pod.live):
+            return run
+        return replace(run, executors=await self._list_executors(current.id))
+
+    async def _list_executors(self, run_id: str) -> tuple[PodFacts, ...]:
+        selector = {labels.APP_SELECTOR_LABEL: run_id, labels.ROLE_LABEL: labels.EXECUTOR_ROLE}
+        return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels=selector)))
+
+
+async def gather_table(key: Key, ports: Ports) -> TableWorld:
+    """Everything under a Table's key."""
+    reader, setting = Reader(ports.kube, key.namespace), read_setting(ports)
+    table: TableSubject | None = await reader.get_subject(TABLE.name, key.name)
+    jobs = [job for kind in (LOAD_JOB, MERGE_JOB) for job in await reader.list_of_table(kind.name, key.name)]
+    place = await _read_place(reader, key.name, table)
+    if table is None:
+        worlds = [await _read_lone_job(reader, job, place, setting) for job in jobs]
+        return TableWorld(key=key, setting=setting, place=place, jobs=tuple(worlds))
+    children = await reader.list_children({labels.TABLE_UID_LABEL: table.meta.uid})
+    observers = await reader.list_observers(place.warehouse)
+    return TableWorld(
+        key=key,
+        setting=setting,
+        table=table,
+        place=place,
+        jobs=tuple([await _read_job(reader, job, place, setting, children) for job in jobs]),
+        run=await reader.read_run(table.status.current_run, table.meta.uid),
+        children=_owned(children, table.meta.uid),
+        pods=(*children.pods, *observers),
+        older_claimant=await _find_older_claimant(table, place.warehouse, ports),
+    )
+
+
+async def _read_place(reader: Reader, table_name: str, table: TableSubject | None) -> Place:
+    indexes: tuple[IndexSubject, ...] = await reader.list_of_table(SECONDARY_INDEX.name, table_name)
+    name = table.spec.warehouse_ref.name if table is not None else ""
+    warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE.name, name)
+    return Place(table=table, warehouse=warehouse, claim=await reader.get_claim(warehouse), indexes=indexes)
+
+
+def _owned(children: Children, uid: str) -> Children:
+    return Children(
+        pods=tuple(pod for pod in children.pods if pod.owner_uid == uid),
+        confs=tuple(conf for conf in children.confs if conf.owner_uid == uid),
+    )
+
+
+async def _read_job(
+    reader: Reader, job: Subject[Any, Any], place: Place, setting: Setting, children: Children
+) -> JobWorld:
+    asked = job.status.table_uid
+    if place.table is not None and asked and asked != place.table.meta.uid:
+        # The job began on another Table of this name: its children bear that one's uid.
+        return await _read_lone_job(reader, job, place, setting)
+    return JobWorld(
+        job=job,
+        place=place,
+        setting=setting,
+        run=await reader.read_run(job.status.current_run, job.meta.uid),
+        children=_owned(children, job.meta.uid),
+    )
+
+
+async def _read_lone_job(reader: Reader, job: Subject[Any, Any], place: Place, setting: Setting) -> JobWorld:
+    begun = job.status.attempts > 0 or job.status.current_run is not None
+    return JobWorld(
+        job=job,
+        place=place,
+        setting=setting,
+        run=await reader.read_run(job.status.current_run, job.meta.uid),
+        children=await reader.list_owned(job.meta.uid) if begun else Children(),
+    )
+
+
+async def _find_older_claimant(
+    table: TableSubject, warehouse: WarehouseSubject | None, ports: Ports
+) -> TableSubject | None:
+    if warehouse is None:
+        return None
+    tables: list[TableSubject] = []
+    warehouses: dict[Key, WarehouseSubject] = {}
+    for namespace in sorted({*ports.namespaces, table.meta.namespace}):
+        reader = Reader(ports.kube, namespace)
+        tables.extend(await reader.list_subjects(TABLE.name))
+        warehouses.update({w.key: w for w in await reader.list_subjects(WAREHOUSE.name)})
+    return find_older_claimant(table, warehouse, tables, warehouses)
+
+
+async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
+    """Everything under a SecondaryIndex's key; None when there is none."""
+    reader = Reader(ports.kube, key.namespace)
+    index: IndexSubject | None = await reader.get_subject(SECONDARY_INDEX.name, key.name)
+    if index is None:
+        return None
+    table: TableSubject | None = await reader.get_subject(TABLE.name, index.spec.table_ref.name)
+    place = await _read_place(reader, index.spec.table_ref.name, table)
+    if table is None:
+        # Its drop needs the Warehouse even when the Table is gone.
+        warehouse = await reader.get_subject(WAREHOUSE.name, index.status.warehouse)
+        place = replace(place, warehouse=warehouse, claim=await reader.get_claim(warehouse))
+    owned = await reader.list_owned(index.meta.uid)
+    uid = table.meta.uid if table is not None else index.status.table_uid
+    told = await reader.list_pods({labels.TABLE_UID_LABEL: uid}) if uid else ()
+    return IndexWorld(
+        index=index,
+        setting=read_setting(ports),
+        place=place,
+        run=await reader.read_run(index.status.current_run, index.meta.uid),
+        children=owned,
+        pods=(*told, *await reader.list_observers(place.warehouse)),
+    )
+
+
+async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
+    """Everything under a Warehouse's key; None when there is none."""
+    reader = Reader(ports.kube, key.namespace)
+    warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE.name, key.name)
+    if warehouse is None:
+        return None
+    tables = [t for t in await reader.list_subjects(TABLE.name) if t.spec.warehouse_ref.name == key.name]
+    indexes = await reader.list_subjects(SECONDARY_INDEX.name)
+    names = {table.meta.name for table in tables}
+    status = warehouse.status
+    return WarehouseWorld(
+        warehouse=warehouse,
+        setting=read_setting(ports),
+        claim=await reader.get_claim(warehouse),
+        tables=tuple(tables),
+        indexes={name: tuple(i for i in indexes if i.spec.table_ref.name == name) for name in names},
+        dependants=tuple(_dependants(key.name, tables, indexes, names)),
+        check=await reader.read_run(status.current_run, warehouse.meta.uid),
+        observe=await reader.read_run(status.observe_run, warehouse.meta.uid),
+        children=await reader.list_owned(warehouse.meta.uid),
+    )
+
+
+def _dependants(
+    warehouse: str, tables: Iterable[TableSubject], indexes: Iterable[IndexSubject], names: set[str]
+) -> Iterable[TableSubject | IndexSubject]:
+    yield from (table for table in tables if deletes_data(table))
+    for index in indexes:
+        mine = index.spec.table_ref.name in names or index.status.warehouse == warehouse
+        if mine and deletes_data(index):
+            yield index

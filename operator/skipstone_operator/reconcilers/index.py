@@ -1,0 +1,294 @@
+"""SecondaryIndex: the one next step towards an index that covers every live segment of its table.
+
+Entry point of keys of kind SecondaryIndex. A reindex needs no turn: it may run beside a writer. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import assert_never
+
+from skipstone_core.ids import index_table_name
+from skipstone_core.jobs import RunKind, TableRef
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
+from skipstone_operator.ports import Key, Refused
+from skipstone_operator.reconcilers import drops
+from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
+from skipstone_operator.reconcilers.launch import (
+    FOREIGN_POLL,
+    adopted_intent,
+    clean_executors,
+    delete_pod,
+    discard,
+    find_live,
+    is_stale,
+    launch,
+    next_attempt,
+    refusal_finding,
+    trim,
+)
+from skipstone_operator.reconcilers.requests import (
+    DropTarget,
+    RunPlan,
+    build_index_ref,
+    build_table_ref,
+    plan_reindex_run,
+    reindex_request,
+)
+from skipstone_operator.reconcilers.statuses import followed, judged, later, or_rest, put_status, record_end
+from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
+from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
+from skipstone_operator.worlds.steps import PutStatus, Rest, Step
+from skipstone_operator.worlds.subjects import Finding, deletes_data, find_warehouse_finding
+from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
+from skipstone_operator.worlds.worlds import IndexWorld
+
+KINDS = (RunKind.REINDEX,)
+
+
+def decide(world: IndexWorld) -> Step:
+    """Choose the one next write for the index."""
+    index = world.index
+    if index.deleting:
+        return drops.decide_drop(drop_world(world))
+    if (step := drops.keep_finalizer(index, wanted=deletes_data(index))) is not None:
+        return step
+    current = index.status.current_run
+    step = decide_run(world, world.run) if current is not None and world.run is not None else decide_idle(world)
+    if not isinstance(step, Rest):
+        return step
+    return trim(world.children, {current.id} if current else ()) or step
+
+
+def drop_world(world: IndexWorld) -> drops.DropWorld:
+    """What the deletion of the index has to know; the Table may be gone already."""
+    index, status, table = world.index, world.index.status, world.place.table
+    target = build_table_ref(table) if table is not None else _remembered_table(status)
+    name = index_table_name(target.name, index.meta.name, index.meta.uid)
+    return drops.DropWorld(
+        subject=index,
+        setting=world.setting,
+        target=DropTarget(owner=index, table=target, index=build_index_ref(index)),
+        location=f"{target.namespace}.{name}",
+        has_data=bool(status.exists or status.current_run or status.last_run),
+        wants_drop=deletes_data(index),
+        warehouse=world.place.warehouse,
+        claim=world.place.claim,
+        run=world.run,
+        children=world.children,
+        writers=tuple(pod for pod in world.children.pods if pod.live and pod.operation == RunKind.REINDEX),
+    )
+
+
+def _remembered_table(status: SecondaryIndexStatus) -> TableRef:
+    return TableRef(
+        namespace=status.table_namespace,
+        name=status.table_name,
+        uid=status.table_uid,
+        table_uuid=status.table_uuid or None,
+    )
+
+
+def find_block(world: IndexWorld) -> Finding | None:
+    """Why no reindex can start now."""
+    if (obstacle := find_obstacle(world)) is not None:
+        return obstacle
+    table = world.place.table
+    if table is None:
+        return Finding(Reason.TABLE_NOT_FOUND, "spec.tableRef: the Table is gone")
+    finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
+    return Finding(Reason.WAITING_FOR_WAREHOUSE, finding.message) if finding is not None else None
+
+
+def plan_reindex(world: IndexWorld) -> RunPlan | None:
+    """The reindex, when Table and Warehouse are there."""
+    table, warehouse = world.place.table, world.place.warehouse
+    if table is None or warehouse is None:
+        return None
+    return plan_reindex_run(world.index, world.place, table, warehouse, world.setting)
+
+
+def is_asked_for(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
+    """Whether a user asked for a reindex by hand since the last one."""
+    return reindex_request(world.index) not in ("", status.observed_reindex)
+
+
+def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
+    """Whether a reindex would bring something: by hand always, else when segments are or may be missing."""
+    if is_asked_for(world, status):
+        return True
+    if world.index.spec.maintenance is Maintenance.MANUAL or status.degraded:
+        return False
+    table = world.place.table
+    behind = table is not None and table.status.sequence_number > status.table_sequence_number
+    return not is_known(status) or status.segments.missing > 0 or behind
+
+
+def is_given_up(status: SecondaryIndexStatus, plan: RunPlan | None) -> bool:
+    """Whether these very inputs failed for good."""
+    return plan is not None and status.failed_inputs_hash == plan.inputs_hash
+
+
+def written(world: IndexWorld, status: SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
+    """The status write with all conditions, if anything changed."""
+    given_up = is_given_up(status, plan_reindex(world))
+    judgements = [*judge(world, status, given_up=given_up), progress]
+    index = world.index
+    table = Key("Table", index.meta.namespace, index.spec.table_ref.name)
+    return put_status(index, judged(status, index, judgements, world.setting.now), also=(table,))
+
+
+def decide_idle(world: IndexWorld) -> Step:
+    """No reindex is intended: intend one if something is missing, else keep the status true."""
+    status, now = seen(world), world.setting.now
+    plan, live = plan_reindex(world), find_live(world.children, KINDS)
+    if live is not None and plan is not None:
+        adopted = replace(status, current_run=adopted_intent(live, plan, format_time(now)))
+        progress = holds(PROGRESSING, Reason.RUN_INTENDED, f"run {live.run_id} is taken up")
+        return or_rest(written(world, adopted, progress), 0.0)
+    if (idle := find_rest(world, status, plan)) is not None or plan is None:
+        reason = idle or Finding(Reason.IDLE, "there is nothing to do")
+        return or_rest(written(world, status, fails(PROGRESSING, reason.reason, reason.message)), None)
+    if (delay := seconds_until(status.retry_time, now)) > 0:
+        last = status.last_run
+        why = f"{last.reason}: {last.message}" if last else "the last reindex failed"
+        return or_rest(written(world, status, holds(PROGRESSING, Reason.RETRYING, why)), delay)
+    return intend(world, status, plan)
+
+
+def find_rest(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan | None) -> Finding | None:
+    """Why nothing is started although nothing runs."""
+    if world.index.spec.suspend:
+        return Finding(Reason.SUSPENDED, "spec.suspend is true")
+    if (block := find_block(world)) is not None:
+        return block
+    if is_given_up(status, plan):
+        return Finding(Reason.IDLE, "the last reindex failed for good; it is tried again when its inputs change")
+    return None if is_needed(world, status) else Finding(Reason.IDLE, "there is nothing to do")
+
+
+def intend(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan) -> Step:
+    """Write the intent of the next reindex; a request by hand is answered by it."""
+    last = status.last_run
+    known = last.attempt if last is not None and last.inputs_hash == plan.inputs_hash else 0
+    attempt = next_attempt(world.children, KINDS, known)
+    intended = replace(
+        status,
+        current_run=plan.intent(attempt, format_time(world.setting.now)),
+        observed_reindex=reindex_request(world.index) or status.observed_reindex,
+        retry_time=None,
+    )
+    message = f"{status.segments.missing} segments are missing; a reindex is about to be launched"
+    return or_rest(written(world, intended, holds(PROGRESSING, Reason.RUN_INTENDED, message)), 0.0)
+
+
+def decide_run(world: IndexWorld, run: RunWorld) -> Step:
+    """A reindex is intended or at work."""
+    setting = world.setting
+    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
+        case NotLaunched():
+            return decide_launch(world, run)
+        case Foreign(what):
+            message = f"{what} bears the name of this index's run and belongs to something else; delete it"
+            return or_rest(
+                written(world, seen(world), fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)), FOREIGN_POLL
+            )
+        case Live() as live:
+            return follow(world, run, live)
+        case Ended(verdict, _):
+            return clean_executors(run) or conclude(world, run, verdict)
+
+
+def decide_launch(world: IndexWorld, run: RunWorld) -> Step:
+    """The intent is written and no pod was seen."""
+    status, plan = seen(world), plan_reindex(world)
+    block = Finding(Reason.SUSPENDED, "spec.suspend is true") if world.index.spec.suspend else find_block(world)
+    if block is not None or plan is None:
+        free = replace(status, current_run=None)
+        why = block or Finding(Reason.WAITING_FOR_WAREHOUSE, "the Warehouse is gone")
+        progress = fails(PROGRESSING, why.reason, why.message)
+        return discard(run) or or_rest(written(world, free, progress), None)
+    if is_stale(run.current, plan):
+        renewed = replace(
+            status,
+            current_run=plan.intent(run.current.attempt, format_time(world.setting.now)),
+            observed_reindex=reindex_request(world.index) or status.observed_reindex,
+        )
+        progress = holds(PROGRESSING, Reason.RUN_INTENDED, "table or Warehouse changed; the reindex is launched anew")
+        return discard(run) or or_rest(written(world, renewed, progress), 0.0)
+    return launch(run, plan)
+
+
+def follow(world: IndexWorld, run: RunWorld, live: Live) -> Step:
+    """The pod is there and has not ended: follow it, or stop it."""
+    current = followed(run.current, live)
+    if not current.stop_reason and world.index.spec.suspend:
+        current = replace(current, stop_reason=Reason.SUSPENDED.value, stop_message="spec.suspend is true")
+    elif not current.stop_reason and live.overdue:
+        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
+    reason = Reason(current.stop_reason) if current.stop_reason else live.reason
+    progress = holds(PROGRESSING, reason, current.stop_message or live.message)
+    step = written(world, replace(seen(world), current_run=current), progress)
+    if step is None and current.stop_reason and not live.pod.deleting:
+        return delete_pod(live.pod)
+    return or_rest(step, FOREIGN_POLL)
+
+
+def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
+    """The reindex ended: segments are covered, or it is tried again, or it failed for good."""
+    status = replace(
+        seen(world), current_run=None, last_run=record_end(run.current, verdict, world.setting.now), retry_time=None
+    )
+    match verdict.ending:
+        case Ending.SUCCEEDED:
+            ended = _succeeded(world, status, verdict)
+        case Ending.REFUSED:
+            ended = replace(status, failed_inputs_hash=run.current.inputs_hash, failed_attempts=0)
+        case Ending.UNKNOWN | Ending.ABSENT:
+            ended = _tried_again(world, status, status.failed_attempts + 1)
+        case Ending.LOST:
+            stopped = verdict.reason is Reason.SUSPENDED
+            ended = (
+                status if stopped else replace(_tried_again(world, status, 1), failed_attempts=status.failed_attempts)
+            )
+        case _:
+            assert_never(verdict.ending)
+    return or_rest(written(world, ended, _progress_after(ended)), 0.0)
+
+
+def _progress_after(status: SecondaryIndexStatus) -> Judgement:
+    last = status.last_run
+    if status.retry_time is not None and last is not None:
+        return holds(PROGRESSING, Reason.RETRYING, f"{last.reason}: {last.message}")
+    return fails(PROGRESSING, Reason.IDLE, "the reindex ended")
+
+
+def _succeeded(world: IndexWorld, status: SecondaryIndexStatus, verdict: Verdict) -> SecondaryIndexStatus:
+    now = format_time(world.setting.now)
+    built = verdict.report.counts.get("segments", 0) if verdict.report is not None else 0
+    synced = replace(status, last_sync_time=now, failed_inputs_hash="")
+    if status.segments.missing and not built:
+        # A run that built nothing while segments are missing must not be followed by another at once, for ever.
+        return _tried_again(world, synced, status.failed_attempts + 1)
+    return replace(synced, failed_attempts=0)
+
+
+def _tried_again(world: IndexWorld, status: SecondaryIndexStatus, failures: int) -> SecondaryIndexStatus:
+    timing = world.setting.timing
+    delay = backoff(failures, base=timing.backoff_base, cap=timing.backoff_cap)
+    return replace(status, failed_attempts=failures, retry_time=format_time(add_seconds(world.setting.now, delay)))
+
+
+def _lost(world: IndexWorld, status: SecondaryIndexStatus) -> SecondaryIndexStatus:
+    return replace(_tried_again(world, status, 1), failed_attempts=status.failed_attempts)
+
+
+def refused(world: IndexWorld, refusal: Refused) -> Step:
+    """The API server refused a child of the index's run."""
+    if world.index.deleting:
+        return drops.refused(drop_world(world), refusal)
+    finding = refusal_finding(refusal)
+    progress = holds(PROGRESSING, finding.reason, finding.message)
+    return later(written(world, seen(world), progress), world.setting.timing.quota_poll)

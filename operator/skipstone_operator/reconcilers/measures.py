@@ -1,0 +1,55 @@
+"""Which numbers a status write is worth: read off by comparing the old status with the new one.
+
+Called by ``perform`` after a write that landed. Pure but for the meter that it feeds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from skipstone_core.jobs import RunKind
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.ports import Meter
+from skipstone_operator.worlds.times import parse_time
+
+Status = Mapping[str, Any]
+CURRENT = ("currentRun", "observeRun")
+LAST = ("lastRun", "lastObserveRun")
+
+
+def publish_measures(obj: Mapping[str, Any], status: Status, meter: Meter) -> None:
+    """Tell ``meter`` of runs that ended, of launches that got on, and of an index's lag."""
+    before: Status = obj.get("status") or {}
+    for current, last in zip(CURRENT, LAST, strict=True):
+        _run_finished(before.get(current) or {}, (before.get(last) or {}, status.get(last) or {}), meter)
+    for name in CURRENT:
+        _launched(before.get(name) or {}, status.get(name) or {}, meter)
+    if obj.get("kind") == "SecondaryIndex":
+        metadata = obj["metadata"]
+        meter.index_lag(metadata["namespace"], metadata["name"], int((status.get("segments") or {}).get("missing", 0)))
+
+
+def _run_finished(current: Status, last: tuple[Status, Status], meter: Meter) -> None:
+    before, after = last
+    if not after or (after.get("id"), after.get("completionTime")) == (before.get("id"), before.get("completionTime")):
+        return
+    spent = _seconds(after.get("startTime"), after.get("completionTime")) or 0.0
+    meter.run_finished(RunKind(after["kind"]), Reason(after["reason"]), seconds=spent)
+    worked = _seconds(current.get("runningTime"), after.get("completionTime"))
+    if worked is not None and current.get("id") == after.get("id"):
+        meter.launch_latency("run", worked)
+
+
+def _launched(before: Status, after: Status, meter: Meter) -> None:
+    known = before if before.get("id") == after.get("id") else {}
+    for phase, start, end in (("submit", "startTime", "launchTime"), ("schedule", "launchTime", "runningTime")):
+        spent = _seconds(after.get(start), after.get(end))
+        if spent is not None and not known.get(end):
+            meter.launch_latency(phase, spent)
+
+
+def _seconds(start: str | None, end: str | None) -> float | None:
+    begun, ended = parse_time(start), parse_time(end)
+    return max(0.0, (ended - begun).total_seconds()) if begun is not None and ended is not None else None

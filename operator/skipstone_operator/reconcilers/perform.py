@@ -1,0 +1,124 @@
+"""Carrying out a step: one write, then the Events and measures that belong to it.
+
+Called by ``reconcile``. Thinks nothing: what to write was decided; only a name that is taken is looked at here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, assert_never
+
+from skipstone_operator import labels
+from skipstone_operator.ports import (
+    Conflict,
+    Created,
+    Deleted,
+    Exists,
+    Gone,
+    JsonObject,
+    Ports,
+    Refused,
+    Requeue,
+    UpdateAnswer,
+    Updated,
+)
+from skipstone_operator.reconcilers.measures import publish_measures
+from skipstone_operator.worlds.pods import read_pod
+from skipstone_operator.worlds.steps import Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
+
+CONFLICT_DELAY = 0.2
+
+
+async def perform(step: Step, ports: Ports) -> Requeue | Refused:
+    """Write what ``step`` asks for. A refusal comes back as such: the decider has to answer it."""
+    match step:
+        case Rest():
+            return step.requeue
+        case PutStatus():
+            answer = await ports.kube.replace_status({**step.object, "status": dict(step.status)})
+            return await _after_update(step, answer, ports)
+        case PutFinalizers():
+            metadata = {**step.object["metadata"], "finalizers": list(step.finalizers)}
+            return await _after_update(step, await ports.kube.replace({**step.object, "metadata": metadata}), ports)
+        case Create():
+            return await _create(step, ports)
+        case Delete():
+            return await _delete(step, ports)
+        case _:
+            assert_never(step)
+
+
+async def _after_update(step: PutStatus | PutFinalizers, answer: UpdateAnswer, ports: Ports) -> Requeue | Refused:
+    match answer:
+        case Updated():
+            for record in step.events:
+                await ports.events.publish(record)
+            if isinstance(step, PutStatus):
+                publish_measures(step.object, step.status, ports.meter)
+            return step.requeue
+        case Conflict():
+            return Requeue(CONFLICT_DELAY)
+        case Gone():
+            return Requeue.now()
+        case Refused():
+            return answer
+        case _:
+            assert_never(answer)
+
+
+async def _create(step: Create, ports: Ports) -> Requeue | Refused:
+    if step.slots is None:
+        return await _create_now(step, ports)
+    # Counting and creating may not interleave with those of another key of the same Warehouse.
+    async with ports.slots[step.slots.warehouse_uid]:
+        if (full := await _find_full(step, step.slots, ports)) is not None:
+            return full
+        return await _create_now(step, ports)
+
+
+async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None:
+    selector = {
+        labels.MANAGED_BY_LABEL: labels.MANAGED_BY,
+        labels.ROLE_LABEL: labels.DRIVER_ROLE,
+        labels.WAREHOUSE_UID_LABEL: slots.warehouse_uid,
+    }
+    namespace = step.object["metadata"]["namespace"]
+    pods = await ports.kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"})
+    live = sum(1 for pod in pods if read_pod(pod).live)
+    if live < slots.limit:
+        return None
+    message = f"exceeded quota: {live} runs of the Warehouse are at work, spec.maxConcurrentRuns allows {slots.limit}"
+    return Refused(status=403, reason="Forbidden", message=message)
+
+
+async def _create_now(step: Create, ports: Ports) -> Requeue | Refused:
+    answer = await ports.kube.create(step.object)
+    match answer:
+        case Created():
+            return step.requeue
+        case Exists():
+            # The next pass reads the object and takes it for ours only if owner and run fit.
+            return step.requeue
+        case Refused():
+            return answer
+        case _:
+            assert_never(answer)
+
+
+async def _delete(step: Delete, ports: Ports) -> Requeue | Refused:
+    answer = await ports.kube.delete(step.kind, step.namespace, step.name, uid=step.uid)
+    match answer:
+        case Deleted() | Gone():
+            return step.requeue
+        case Conflict():
+            return Requeue(CONFLICT_DELAY)
+        case Refused():
+            return answer
+        case _:
+            assert_never(answer)
+
+
+def owner_uid_of(obj: JsonObject) -> str:
+    """The uid of the owner whose child ``obj`` is to be."""
+    references: list[Mapping[str, Any]] = obj["metadata"].get("ownerReferences") or [{}]
+    return str(references[0].get("uid", ""))
