@@ -12,7 +12,12 @@ from collections.abc import Callable, Sequence
 
 from tests.cluster import residue
 from tests.cluster.context import find_context
-from tests.cluster.controlplane import ControlPlane, find_control_plane, start_control_plane
+from tests.cluster.controlplane import (
+    ControlPlane,
+    find_control_plane,
+    start_control_plane,
+    stop_control_plane,
+)
 from tests.cluster.errors import ClusterError
 from tests.cluster.image_build import build_images
 from tests.cluster.layout import KUBE, NODE, find_shared_cache
@@ -22,6 +27,8 @@ from tests.cluster.smoke import run_smoke
 from tests.cluster.toolchain import ALL, CONTROL_PLANE, build_tools
 from tests.cluster.transfer import import_images
 from tests.cluster.volumes import create_volume, delete_volume
+
+SHOWN = 5
 
 Command = Callable[[argparse.Namespace], None]
 
@@ -96,7 +103,7 @@ def kube_up(_: argparse.Namespace) -> None:
 
 def kube_down(_: argparse.Namespace) -> None:
     with stage("stop the Kubernetes API"):
-        find_control_plane(KUBE.root).stop()
+        stop_control_plane(KUBE)
 
 
 def up(_: argparse.Namespace) -> None:
@@ -131,7 +138,8 @@ def purge(_: argparse.Namespace) -> None:
 def check_clean(_: argparse.Namespace) -> None:
     left = residue.list_all(NODE, BRIDGE)
     if left:
-        raise ClusterError(f"the cluster left {'; '.join(left)}: run 'make cluster-down'")
+        more = f" and {len(left) - SHOWN} more things" if len(left) > SHOWN else ""
+        raise ClusterError(f"the cluster left {', '.join(left[:SHOWN])}{more}: run 'make cluster-down'")
     print("nothing of the cluster is left: no process, mount, interface, table, control group or link")
 
 

@@ -96,8 +96,7 @@ class ControlPlane:
 
     def stop(self) -> None:
         """Stop the programs; the state folder stays."""
-        for name in PROGRAMS:
-            stop_program(self.state, name)
+        stop_control_plane(self.state)
 
 
 def start_control_plane(
@@ -129,6 +128,12 @@ def control_plane(root: Path) -> Iterator[ControlPlane]:
     finally:
         plane.stop()
         shutil.rmtree(plane.state.root)
+
+
+def stop_control_plane(state: StateDir) -> None:
+    """Stop whatever runs of the control plane with this state; nothing happens when nothing runs."""
+    for name in PROGRAMS:
+        stop_program(state, name)
 
 
 def find_control_plane(root: Path) -> ControlPlane:

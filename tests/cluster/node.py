@@ -39,8 +39,9 @@ NODE_READY_SECONDS = 120.0
 
 
 def start_runtime(state: StateDir) -> None:
-    """Start containerd, so that images can be imported."""
+    """Start containerd, so that images can be imported. Raises ClusterError while another checkout's node runs."""
     check_root()
+    _check_machine_free(state)
     check_path_length(state.root)
     check_cgroups()
     install_packages(NODE_PACKAGES, state.logs / "apt.log")
@@ -67,11 +68,10 @@ def _start_containerd(state: StateDir) -> None:
 
 def start_node(state: StateDir) -> ControlPlane:
     """Start everything else and return the control plane when the node is Ready. containerd must run already."""
-    _check_port_free(state)
     with stage("start the Kubernetes API"):
         residue.remember_settings(state)
         run(["sysctl", "--quiet", "--write", "net.ipv4.ip_forward=1"])
-        _make_bridge()
+        _make_bridge(state)
         free = find_free_endpoints()
         ends = Endpoints(BRIDGE_IP, API_PORT, free.etcd, free.etcd_peer)
         plane = start_control_plane(state.root, endpoints=ends, die_with_parent=False)
@@ -131,23 +131,27 @@ def _remove_pods(state: StateDir) -> None:
         succeeds([*client, "containers", "delete", container])
 
 
-def _check_port_free(state: StateDir) -> None:
-    if is_running(state, "kube-apiserver"):
-        return
-    listening = run(["ss", "--tcp", "--listening", "--numeric", "--no-header", f"sport = :{API_PORT}"]).strip()
-    if listening:
-        address = listening.split()[3]
-        raise ClusterError(
-            f"{address} is in use, perhaps by another checkout's cluster: run 'make cluster-down' there, or end it"
-        )
+def _check_machine_free(state: StateDir) -> None:
+    rival = residue.find_rival(state, BRIDGE)
+    if rival is not None:
+        raise ClusterError(f"the cluster of {rival} is running: stop it first by 'make cluster-down' in that checkout")
+    taken = find_listener(API_PORT) if shutil.which("ss") and not is_running(state, "kube-apiserver") else ""
+    if taken:
+        raise ClusterError(f"{taken} is in use and the cluster needs that port: end the program that listens there")
 
 
-def _make_bridge() -> None:
+def find_listener(port: int) -> str:
+    """Return the local address of a listener on the TCP port, '' when there is none."""
+    listening = run(["ss", "--tcp", "--listening", "--numeric", "--no-header", f"sport = :{port}"]).split()
+    return listening[3] if listening else ""
+
+
+def _make_bridge(state: StateDir) -> None:
     if not Path(f"/sys/class/net/{BRIDGE}").exists():
         run(["ip", "link", "add", BRIDGE, "type", "bridge"])
     prefix = POD_RANGE.partition("/")[2]
     run(["ip", "address", "replace", f"{BRIDGE_IP}/{prefix}", "dev", BRIDGE])
-    run(["ip", "link", "set", BRIDGE, "up"])
+    run(["ip", "link", "set", BRIDGE, "up", "alias", str(state.root)])
 
 
 def _write_node_files(plane: ControlPlane) -> None:

@@ -46,43 +46,65 @@ def is_runtime_up(state: StateDir) -> bool:
     return is_running(state, "containerd")
 
 
+def find_rival(state: StateDir, bridge: str) -> Path | None:
+    """Return the state folder of another checkout whose node runs on this machine; the bridge's alias names it."""
+    alias = Path("/sys/class/net") / bridge / "ifalias"
+    owner = Path(alias.read_text().strip() or "/") if alias.exists() else state.root
+    return owner if owner != state.root and is_running(StateDir(owner), "kube-apiserver") else None
+
+
 def clear(state: StateDir, bridge: str) -> None:
     """Remove everything that `list_all` may name. Safe to call at any time while no program of the node runs."""
-    for pid in find_processes(state):
+    machine_wide = find_rival(state, bridge) is None
+    for pid in [*find_processes(state), *(find_pod_processes() if machine_wide else [])]:
         end_process(pid, grace=2.0)
     for mount in reversed(find_mounts(state)):
         succeeds(["umount", "--lazy", mount])
+    for path in find_outside_files(state):
+        path.unlink()
+    shutil.rmtree(state.run / "addresses", ignore_errors=True)
+    if machine_wide:
+        _clear_machine(state, bridge)
+
+
+def _clear_machine(state: StateDir, bridge: str) -> None:
     for interface in [*find_ports(bridge), *find_bridges(bridge)]:
         succeeds(["ip", "link", "delete", interface])
     for family, table in find_tables():
         run(["nft", "delete", "table", family, table])
     for group in find_cgroups():
         group.rmdir()
-    for path in find_outside_files(state):
-        path.unlink()
-    shutil.rmtree(state.run / "addresses", ignore_errors=True)
     _restore_settings(state)
 
 
 def list_all(state: StateDir, bridge: str) -> list[str]:
-    """Return one line for each thing that is left."""
-    return [
+    """Return one line for each thing that is left. What another checkout's running node needs does not count."""
+    own = [
         *(f"process {pid}" for pid in find_processes(state)),
         *(f"mount {mount}" for mount in find_mounts(state)),
+        *(f"file {path}" for path in find_outside_files(state)),
+    ]
+    if find_rival(state, bridge) is not None:
+        return own
+    return [
+        *own,
+        *(f"process {pid}" for pid in find_pod_processes()),
         *(f"interface {name}" for name in [*find_ports(bridge), *find_bridges(bridge)]),
         *(f"nftables table {family} {table}" for family, table in find_tables()),
         *(f"control group {group}" for group in find_cgroups()),
-        *(f"file {path}" for path in find_outside_files(state)),
     ]
 
 
-def find_processes(state: StateDir) -> list[int]:
-    """Return the node's programs, by the state folder in their command lines, and whatever runs in pods."""
-    folders = (folder for folder in Path("/proc").iterdir() if folder.name.isdigit())
-    programs = {int(folder.name) for folder in folders if _is_program(folder, f"{state.root}/".encode())}
+def find_pod_processes() -> list[int]:
+    """Return whatever runs in the control groups of pods."""
     listed = [group / "cgroup.procs" for group in find_cgroups()]
-    in_pods = {int(pid) for file in listed if file.exists() for pid in file.read_text().split()}
-    return sorted(programs | in_pods)
+    return sorted({int(pid) for file in listed if file.exists() for pid in file.read_text().split()})
+
+
+def find_processes(state: StateDir) -> list[int]:
+    """Return the node's programs, by the state folder in their command lines."""
+    folders = (folder for folder in Path("/proc").iterdir() if folder.name.isdigit())
+    return sorted(int(folder.name) for folder in folders if _is_program(folder, f"{state.root}/".encode()))
 
 
 def _is_program(folder: Path, mark: bytes) -> bool:
