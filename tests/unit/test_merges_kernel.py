@@ -322,7 +322,7 @@ def merged(case: Case, folder: Path, *, prune: bool) -> list[Row]:
     written = list(result.written)
     if plan.when_not_matched:
         rest = unmatched_rows(slices, result.files)
-        written += write_inserts(insert_work(plan, write, slices, rest), "insert")[1]
+        written += write_inserts(insert_work(plan, write, slices, rest), "insert").written
     rewritten = {one.file_id for one in result.files if one.rewritten}
     found = [row for number in range(len(case.files)) if number not in rewritten for row in live_rows(case, number)]
     for row in written:

@@ -78,6 +78,14 @@ class WorkResult:
     written: tuple[bytes, ...] = ()
 
 
+@dataclass(frozen=True)
+class InsertResult:
+    """How many rows were inserted; ``written`` are rows for ``to_data_files``."""
+
+    rows: int
+    written: tuple[bytes, ...]
+
+
 @dataclass(frozen=True, kw_only=True)
 class InsertWork:
     """Source rows that matched nowhere: row numbers within each slice."""
@@ -122,13 +130,13 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
     return WorkResult(tuple(result for result, _ in merged), tuple(row for _, rows in merged for row in rows))
 
 
-def write_inserts(work: InsertWork, task_id: str) -> tuple[int, tuple[bytes, ...]]:
-    """Write the rows that an insert clause takes; how many, and rows for ``to_data_files``."""
+def write_inserts(work: InsertWork, task_id: str) -> InsertResult:
+    """Write the rows that an insert clause takes."""
     reader = ChangeReader(work.slices, work.plan.source_columns)
     writer = DataFileWriter(work.write, task_id)
     try:
         inserted = _write_picked(work, reader, writer)
-        return inserted, tuple(file.to_row() for file in writer.close())
+        return InsertResult(inserted, tuple(file.to_row() for file in writer.close()))
     except BaseException:
         writer.abort()
         raise

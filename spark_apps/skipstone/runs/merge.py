@@ -17,8 +17,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.codec import encode
-from skipstone_core.commits import Aborted, AlreadyCommitted, Conflicted, Outcome, Present, RolledBack, TxnRecord
-from skipstone_core.errors import BadSpec
+from skipstone_core.commits import Conflicted, Outcome, TxnRecord
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.jobs import DuplicatesPolicy, JobReport, JobRequest, MergeTask, TableRef
 from skipstone_core.merges import MergeCounts, funnel_summary
@@ -27,12 +27,15 @@ from skipstone_core.reasons import Reason
 from skipstone.rewrite.changes import verify_slices
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files, touched_by_keys
 from skipstone.runs.merge_source import Changes, SourceSite, read_changes
+from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
+from skipstone.runs.settled import applied_already, settled
 from skipstone.runs.states import report_state
 from skipstone.session import spark_session
+from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, pinned_source
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files, find_digest, find_txn
+from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
@@ -74,35 +77,15 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
         ports=ports,
     )
     table = job.load()
-    if settled := _settled(table, request.txn):
-        return job.report(settled, MergeCounts())
+    if outcome := settled(table, request.txn):
+        return job.report(outcome, MergeCounts())
     require_writable(table)
     listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
-    if refused := _applied_already(table, job.task, listing):
+    if refused := applied_already(table, job.task.source, listing.digest):
         return job.report(refused, MergeCounts())
     with _scratch(request) as scratch:
         outcome, counts = _plan_until_settled(job, listing, scratch)
     return job.report(outcome, counts)
-
-
-def _settled(table: Table, txn: str) -> Outcome | None:
-    match find_txn(table, txn):
-        case Present(record):
-            return AlreadyCommitted(record)
-        case RolledBack():
-            message = "The commit of this job was rolled back in the table; create a new job to apply it again."
-            return Conflicted(Reason.ROLLED_BACK, message)
-        case Aborted():
-            return Conflicted(Reason.ABORTED, "This job was given up and fenced off before it committed.")
-        case _:
-            return None
-
-
-def _applied_already(table: Table, task: MergeTask, listing: SourceListing) -> Outcome | None:
-    if task.source.duplicates is DuplicatesPolicy.ALLOW or not (other := find_digest(table, listing.digest)):
-        return None
-    message = f"The job with uid {other} already applied the same source; set source.duplicates to Allow."
-    return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
 
 
 @contextmanager
@@ -142,20 +125,23 @@ def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> C
     job.reporter.progress("reading the source")
     with job.reporter.stage("session"):
         spark = spark_session(job.request)
-    with job.reporter.stage("read"):
+    with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
         site = SourceSite(spark=spark, task=job.task, listing=listing, scratch=scratch)
         return read_changes(site, files)
 
 
 def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
     job.reporter.progress(f"merging {changes.rows} changes into {len(target[1])} files")
-    with job.reporter.stage("rewrite"):
-        site = RewriteSite(
-            spark=spark_session(job.request), sizes=job.request.spark, strategy=job.task.pruning, token=token
-        )
+    spark = spark_session(job.request)
+    site = RewriteSite(spark=spark, sizes=job.request.spark, strategy=job.task.pruning, token=token)
+    with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, "merging"):
         rewrite = rewrite_files(site, changes, *target)
+    try:
         verify_slices(changes.slices)
-        return rewrite
+    except BadData:
+        discard_files(target[0], rewrite.added)
+        raise
+    return rewrite
 
 
 def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: str) -> Outcome:

@@ -6,7 +6,8 @@ Must not commit.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,16 +16,18 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
+from skipstone_core.errors import UserError
 from skipstone_core.jobs import PruningStrategy, SparkRef
 from skipstone_core.merges import FunnelStage, MergeCounts, pack_by_bytes
 
-from skipstone.indexes.distribute import parallelism, run_tasks
+from skipstone.indexes.distribute import InSpark
 from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.funnel import EXACT_JOIN, Candidates, KeyRangeStage, Stage, run_funnel, search_here
 from skipstone.rewrite.failures import caught, opened
 from skipstone.rewrite.merging import (
     FileResult,
     FileWork,
+    InsertResult,
     InsertWork,
     MergeWork,
     WorkResult,
@@ -37,6 +40,7 @@ from skipstone.rewrite.merging import (
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
 from skipstone.runs.merge_source import Changes
+from skipstone.tables.commits import discard_files
 from skipstone.tables.filesets import FileSet
 
 #: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
@@ -81,10 +85,12 @@ def rewrite_files(site: RewriteSite, changes: Changes, table: Table, files: File
     """Prune, merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
     candidates, funnel = prune_files(site, changes, files)
     write = write_spec(table, site.token)
-    merged = _merge_candidates(site, _works(site, changes, candidates, (table, files, write)))
+    merged = _merge_candidates(site, _works(site, changes, candidates, (table, files, write)), table)
     results = [result for part in merged for result in part.files]
-    inserted, inserts = _insert_rest(site, changes, results, write)
-    rows = [row for part in merged for row in part.written] + inserts
+    rows = [row for part in merged for row in part.written]
+    with _discarding(rows, table):
+        inserted, inserts = _insert_rest(site, changes, results, (table, write))
+    rows += inserts
     touched = sum(result.touched for result in results)
     funnel.append(FunnelStage(name=EXACT_JOIN, files_in=funnel[-1].files_out, files_out=touched))
     return Rewrite(
@@ -114,9 +120,33 @@ def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
     return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start)))
 
 
-def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork]) -> list[WorkResult]:
-    answers = run_tasks(site.spark, _merge_task, works)
-    return [result for answer in answers if isinstance(result := opened(answer), WorkResult)]
+def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork], table: Table) -> list[WorkResult]:
+    answers = InSpark(site.spark).run(_merge_task, works)
+    return [one for one in _opened(answers, table) if isinstance(one, WorkResult)]
+
+
+def _opened(answers: Sequence[bytes], table: Table) -> list[object]:
+    """All results; when one task met a user's error, what the others wrote is gone again."""
+    rows: list[bytes] = []
+    for answer in answers:
+        with suppress(UserError):
+            rows.extend(_written_rows(opened(answer)))
+    with _discarding(rows, table):
+        return [opened(answer) for answer in answers]
+
+
+def _written_rows(result: object) -> Sequence[bytes]:
+    return result.written if isinstance(result, WorkResult | InsertResult) else ()
+
+
+@contextmanager
+def _discarding(rows: Sequence[bytes], table: Table) -> Iterator[None]:
+    """Delete the written files when the block fails: no commit names them yet."""
+    try:
+        yield
+    except UserError:
+        discard_files(table, tuple(to_data_files(rows, table)))
+        raise
 
 
 def _merge_task(work: MergeWork, task: str) -> bytes:
@@ -128,26 +158,26 @@ def _insert_task(work: InsertWork, task: str) -> bytes:
 
 
 def _insert_rest(
-    site: RewriteSite, changes: Changes, results: Sequence[FileResult], write: WriteSpec
+    site: RewriteSite, changes: Changes, results: Sequence[FileResult], target: tuple[Table, WriteSpec]
 ) -> tuple[int, list[bytes]]:
     """Insert source rows that matched nowhere: how many, and the written files."""
+    (table, write), plan = target, changes.plan
     rest = unmatched_rows(changes.slices, results)
-    if not changes.plan.when_not_matched or not len(rest):
+    if not plan.when_not_matched or not len(rest):
         return 0, []
     if len(rest) <= INSERT_HERE_ROWS:
-        answers = [_insert_task(insert_work(changes.plan, write, changes.slices, rest), "driver")]
+        answers = [_insert_task(insert_work(plan, write, changes.slices, rest), "driver")]
     else:
         parts = np.array_split(rest, _cores(site))
-        works = [insert_work(changes.plan, write, changes.slices, part) for part in parts]
-        answers = run_tasks(site.spark, _insert_task, works)
-    done = [opened(answer) for answer in answers]
-    pairs = [pair for pair in done if isinstance(pair, tuple)]
-    return sum(int(pair[0]) for pair in pairs), [row for pair in pairs for row in pair[1]]
+        works = [insert_work(plan, write, changes.slices, part) for part in parts]
+        answers = InSpark(site.spark).run(_insert_task, works)
+    done = [one for one in _opened(answers, table) if isinstance(one, InsertResult)]
+    return sum(one.rows for one in done), [row for one in done for row in one.written]
 
 
 def _cores(site: RewriteSite) -> int:
     """Cores of all executors, or of the driver in local mode."""
-    return site.sizes.instances * site.sizes.executor_cores or parallelism(site.spark)
+    return site.sizes.instances * site.sizes.executor_cores or InSpark(site.spark).parallelism
 
 
 def _counts(

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import UUIDType
+from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
@@ -25,7 +26,6 @@ from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.distribute import task_id
 from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.keyranges import order_keys
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
@@ -160,7 +160,13 @@ def _write_partition(
     table = pa.Table.from_batches(rows, schema=schema)
     if not table.num_rows:
         return None
-    return write_slice(table, rule, f"{directory}/slice-{task_id(0)}.parquet")
+    return write_slice(table, rule, f"{directory}/slice-{_attempt_id()}.parquet")
+
+
+def _attempt_id() -> int:
+    """Unique within the application: another attempt at the same partition writes another file."""
+    context = TaskContext.get()
+    return context.taskAttemptId() if context else 0
 
 
 def _require_good(batch: pa.RecordBatch) -> None:

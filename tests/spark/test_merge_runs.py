@@ -1,0 +1,85 @@
+"""Whole merge runs on real tables, compared with DuckDB's MERGE."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from skipstone_core.jobs import RunOutcome
+from skipstone_core.reasons import Reason
+
+from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, duckdb_merge, task_of
+
+SCHEMA = Schema(
+    NestedField(1, "id", LongType(), required=True),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "n", LongType()),
+)
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> MergeBed:
+    made = MergeBed(tmp_path)
+    made.create(SCHEMA)
+    return made
+
+
+def people(start: int, stop: int) -> list[dict[str, object]]:
+    return [{"id": i, "name": f"name {i}", "n": i % 7} for i in range(start, stop)]
+
+
+def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> None:
+    bed.append(*(people(1000 * i, 1000 * (i + 1)) for i in range(10)))
+    feed = pa.table(
+        {
+            "id": pa.array([5, 7, 2500, 10_001, 10_002]),
+            "name": ["five", "seven", None, "new", "gone"],
+            "op": ["U", "D", "U", "I", "D"],
+        }
+    )
+    expected = duckdb_merge(
+        bed.table().scan().to_arrow(),
+        feed,
+        "merge into t using s on t.id = s.id when matched and s.op = 'D' then delete "
+        "when matched then update set name = s.name "
+        "when not matched and s.op != 'D' then insert (id, name) values (s.id, s.name)",
+    )
+    before = bed.paths()
+    clause = INSERT.__class__(action=INSERT.action, when="source.op != 'D'")
+    report = bed.merge(task_of(bed.source(feed), when_matched=(DELETE_D, UPDATE), when_not_matched=(clause,)))
+    assert report.outcome is RunOutcome.COMMITTED
+    assert dict(report.counts) == {
+        "filesTotal": 10,
+        "filesCandidate": 2,
+        "filesTouched": 2,
+        "filesRewritten": 2,
+        "rowsSource": 5,
+        "rowsMatched": 3,
+        "rowsUpdated": 2,
+        "rowsDeleted": 1,
+        "rowsInserted": 1,
+    }
+    assert bed.rows() == expected
+    assert len(before & bed.paths()) == 8
+    assert report.table_states[0].rows == 10_000
+    summary = bed.table().current_snapshot().summary  # type: ignore[union-attr]
+    assert summary["skipstone.merge.funnel"] == "total 10 > nullKeys 10 > keyRanges 2 > exactJoin 2"  # type: ignore[index]
+    assert not list((bed.root / ".skipstone" / "runs").rglob("*.parquet"))
+
+
+def test_run_twice_commits_once(bed: MergeBed) -> None:
+    bed.append(people(0, 10))
+    task = task_of(bed.source(people(5, 12)))
+    first = bed.merge(task, uid="aaaaaaaa-0000-0000-0000-000000000000")
+    rows = bed.rows()
+    second = bed.merge(task, uid="aaaaaaaa-0000-0000-0000-000000000000")
+    assert second.outcome is RunOutcome.ALREADY_COMMITTED
+    assert second.snapshot_id == first.snapshot_id
+    assert second.counts == first.counts
+    assert bed.rows() == rows
+    third = bed.merge(task)
+    assert third.reason is Reason.SOURCE_ALREADY_APPLIED
+    assert bed.rows() == rows
