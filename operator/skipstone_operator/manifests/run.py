@@ -21,7 +21,6 @@ from skipstone_operator.manifests.spark import SparkPlan, build_spark_properties
 from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.warehouse import WarehouseSpec
 
-
 #: Ends the name of the account whose pods may report and nothing else.
 LOCAL_ACCOUNT_SUFFIX = "-local"
 
