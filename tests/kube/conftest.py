@@ -29,7 +29,14 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]
         for name in names:
             plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+        wait_until(lambda: _discovers(plane, len(names)), seconds=30, failure="kubectl does not discover our kinds")
         yield plane
+
+
+def _discovers(plane: ControlPlane, kinds: int) -> bool:
+    # kubectl keeps what it discovered on disk; what it kept from before the CRDs knows neither kinds nor category.
+    found = plane.kubectl("api-resources", "--api-group", "skipstone.dev", "--cached=false", "--output", "name")
+    return len(found.split()) == kinds
 
 
 @pytest.fixture(scope="session")
