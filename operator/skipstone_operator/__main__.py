@@ -26,7 +26,7 @@ from skipstone_operator.adapters.leases import KubeLeaseStore
 from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.metrics import Metrics
 from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
-from skipstone_operator.reconcilers import reconcile
+from skipstone_operator.reconcilers.entry import reconcile
 from skipstone_operator.resources.kinds import KINDS
 from skipstone_operator.routing import KEY_KINDS, Router, identity_of
 from skipstone_operator.runtime.lease import Lease, LeaseLost
@@ -201,6 +201,9 @@ class Operator:
     def _changed(self, obj: Mapping[str, Any]) -> None:
         identity = identity_of(obj)
         self.deliveries.seen(identity, obj["metadata"]["resourceVersion"])
+        if identity.kind == "SecondaryIndex":
+            missing = ((obj.get("status") or {}).get("segments") or {}).get("missing", 0)
+            self.metrics.index_lag(identity.namespace, identity.name, missing)
         for key in self.router.changed(obj):
             self.queue.put(key)
 

@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from skipstone_core.errors import SkipstoneError
+
 from skipstone_operator.runtime.queue import QueueClosed, WorkQueue
 
 K = TypeVar("K", bound=Hashable)
@@ -82,5 +84,5 @@ class ReconcileLoop(Generic[K]):
 
 
 def _unexpected(error: Exception) -> bool:
-    """Whether the stack says more than the message: faults of the network explain themselves."""
-    return not isinstance(error, OSError | TimeoutError)
+    """Whether the stack says more than the message: faults of the network and our own sentences explain themselves."""
+    return not isinstance(error, OSError | TimeoutError | SkipstoneError)
