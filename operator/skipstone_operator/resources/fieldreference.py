@@ -56,7 +56,7 @@ def walk(schema: Schema, prefix: str = "") -> Iterator[tuple[str, Schema, bool]]
 
 
 def _row(path: str, schema: Schema, *, required: bool) -> str:
-    notes = [schema["description"]]
+    notes = [_escaped(schema["description"])]
     if "enum" in schema:
         notes.append("One of " + ", ".join(f"`{value}`" for value in schema["enum"]) + ".")
     notes += _bounds(schema)
@@ -65,6 +65,10 @@ def _row(path: str, schema: Schema, *, required: bool) -> str:
     if required:
         notes.append("Required.")
     return f"| `{path}` | {_type(schema)} | {' '.join(notes)} |"
+
+
+def _escaped(text: str) -> str:
+    return text.replace("<", "&lt;").replace("|", "\\|")
 
 
 def _type(schema: Schema) -> str:
@@ -87,7 +91,7 @@ def _bounds(schema: Schema) -> list[str]:
 
 def _rules(name: str, root: Schema) -> list[str]:
     messages = list(dict.fromkeys(all_messages(root)))
-    return [f"### {name} rules", "", *(f"- {message}." for message in messages), ""]
+    return [f"### {name} rules", "", *(f"- {_escaped(message)}." for message in messages), ""]
 
 
 def all_messages(schema: Schema) -> Iterator[str]:

@@ -145,7 +145,8 @@ class DriverSize:
 
     cores: Annotated[int, Doc("Cores of the driver.", minimum=1, maximum=256)] = 1
     memory: Annotated[
-        str, Doc("Memory of the driver's JVM, such as 1g or 512m.", max_length=12, pattern=MEMORY, help=MEMORY_HELP)
+        str,
+        Doc("Memory of the driver's JVM, such as 512m, 2g or 2Gi.", max_length=12, pattern=MEMORY, help=MEMORY_HELP),
     ] = "1g"
 
 
@@ -158,7 +159,8 @@ class ExecutorSize:
     ] = 0
     cores: Annotated[int, Doc("Cores of one executor.", minimum=1, maximum=256)] = 1
     memory: Annotated[
-        str, Doc("Memory of one executor's JVM, such as 2g or 512m.", max_length=12, pattern=MEMORY, help=MEMORY_HELP)
+        str,
+        Doc("Memory of one executor's JVM, such as 512m, 2g or 2Gi.", max_length=12, pattern=MEMORY, help=MEMORY_HELP),
     ] = "1g"
 
 
