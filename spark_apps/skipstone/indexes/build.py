@@ -17,6 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.errors import UserError
 from skipstone_core.indexes import LiveFile, plan_builds
 from skipstone_core.snapshots import FileIdentity
 
@@ -35,7 +36,7 @@ from skipstone.indexes.entries import (
 )
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.rewrite.reader import describe_files
-from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.rewrite.writer import DataFileWriter, WrittenFile, to_data_files, write_spec
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import FileSet, pin_table
 
@@ -96,36 +97,84 @@ def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, Liv
     }
 
 
-def build_unit(site: BuildSite, index: IndexTable, unit: MissingUnit, first_file_id: int) -> UnitResult:
-    """Enter one unit into ``index`` with file ids from ``first_file_id`` on.
+@dataclass(frozen=True)
+class EnteredUnit:
+    """A unit whose entries are written and not committed yet. ``sources`` are the files that could be read."""
 
-    Raises what a failing task raises; then nothing was committed. The index's head must be ``index.table``.
-    """
-    sources = _sources(site, unit, first_file_id)
-    results = site.tasks.run(build_entries, _tasks(site, index, sources))
-    skipped = tuple(one for result in results for one in result.skipped)
+    unit: MissingUnit
+    sources: tuple[EntrySource, ...]
+    next_file_id: int
+    written: tuple[WrittenFile, ...]
+    skipped: tuple[SkippedFile, ...]
+
+
+def plan_waves(units: Sequence[MissingUnit], parallelism: int) -> list[list[MissingUnit]]:
+    """Units to enter together, so that small segments keep all cores busy; each is committed on its own."""
+    waves: list[list[MissingUnit]] = []
+    free = 0
+    for unit in units:
+        if free <= 0:
+            waves.append([])
+            free = parallelism
+        waves[-1].append(unit)
+        free -= _task_count(unit.rows, parallelism)
+    return waves
+
+
+def _task_count(rows: int, parallelism: int) -> int:
+    return min(parallelism, 1 + rows // ROWS_PER_TASK)
+
+
+def enter_units(
+    site: BuildSite, index: IndexTable, units: Sequence[MissingUnit], first_file_id: int
+) -> list[EnteredUnit]:
+    """Write the entries of some units, with file ids from ``first_file_id`` on. Raises what a failing task raises."""
+    planned: list[tuple[list[EntrySource], list[SkippedFile]]] = []
+    for unit in units:
+        planned.append(_sources(site, unit, first_file_id))
+        first_file_id += len(unit.ordinals)
+    tasks = [task for number, (sources, _) in enumerate(planned) for task in _tasks(site, index, sources, number)]
+    results = site.tasks.run(build_entries, tasks)
+    return [
+        _entered(unit, planned[number], [result for result in results if result.unit == number])
+        for number, unit in enumerate(units)
+    ]
+
+
+def _entered(
+    unit: MissingUnit, planned: tuple[list[EntrySource], list[SkippedFile]], results: Sequence[TaskResult]
+) -> EnteredUnit:
+    sources, refused = planned
+    skipped = (*refused, *(one for result in results for one in result.skipped))
     lost = {one.file_id for one in skipped}
-    entered = [source for source in sources if source.file_id not in lost]
-    if not entered:
-        _discard(index, results)
-        return UnitResult(unit, None, 0, 0, skipped)
-    outcome = _commit(site, index, results, (unit, entered))
-    entries = sum(written.records for result in results for written in result.written)
-    return UnitResult(unit, outcome, len(entered), entries, skipped)
+    numbers = [*(source.file_id for source in sources), *lost]
+    return EnteredUnit(
+        unit=unit,
+        sources=tuple(source for source in sources if source.file_id not in lost),
+        next_file_id=max(numbers, default=-1) + 1,
+        written=tuple(written for result in results for written in result.written),
+        skipped=skipped,
+    )
 
 
-def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> list[EntrySource]:
-    described = describe_files(site.table, site.files, unit.ordinals)
-    return [EntrySource(first_file_id + i, replace(file, deletes=())) for i, file in enumerate(described)]
+def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> tuple[list[EntrySource], list[SkippedFile]]:
+    """The files of a unit that our reader can take, and those that it cannot (not Parquet)."""
+    sources, refused = [], []
+    for file_id, ordinal in enumerate(unit.ordinals, first_file_id):
+        try:
+            (described,) = describe_files(site.table, site.files, [ordinal])
+            sources.append(EntrySource(file_id, replace(described, deletes=())))
+        except UserError as error:
+            refused.append(SkippedFile(file_id, site.files.files["path"][ordinal].as_py(), str(error), vanished=False))
+    return sources, refused
 
 
-def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
+def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource], unit: int) -> list[BuildTask]:
     names = {field.field_id: field.name for field in site.table.schema().fields}
     keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
     spec = write_spec(index.table, site.run_id)
-    rows = sum(source.file.records for source in sources)
-    count = min(site.tasks.parallelism, 1 + rows // ROWS_PER_TASK)
-    return [BuildTask(tuple(part), keys, spec, site.buffer_bytes) for part in balanced(sources, count) if part]
+    count = _task_count(sum(source.file.records for source in sources), site.tasks.parallelism)
+    return [BuildTask(unit, tuple(part), keys, spec, site.buffer_bytes) for part in balanced(sources, count) if part]
 
 
 def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySource]]:
@@ -139,23 +188,31 @@ def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySourc
     return [sorted(part, key=lambda one: one.file_id) for part in parts]
 
 
-def _commit(
-    site: BuildSite, index: IndexTable, results: Sequence[TaskResult], entered: tuple[MissingUnit, list[EntrySource]]
-) -> Outcome:
-    unit, sources = entered
-    covers = write_covers(index, cover_rows(index, unit.segment, sources), site.run_id)
-    added = (*_entry_files(index, results), *covers)
+def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredUnit) -> UnitResult:
+    """Commit one unit: its entries and their coverage at once. The plan was made on the head ``index.table``."""
+    if not entered.sources:
+        discard_entered(index, [entered])
+        return UnitResult(entered.unit, None, 0, 0, entered.skipped)
+    covers = write_covers(index, cover_rows(index, entered.unit.segment, entered.sources), site.run_id)
+    added = (*_entry_files(index, entered), *covers)
     change = TableCommit(
         pinned=pin_table(index.table),
         added=added,
-        summary={"skipstone.run": site.run_id, "skipstone.segment": str(unit.segment)},
-        properties={NEXT_FILE_ID_PROPERTY: str(max(source.file_id for source in sources) + 1)},
+        summary={"skipstone.run": site.run_id, "skipstone.segment": str(entered.unit.segment)},
+        properties={NEXT_FILE_ID_PROPERTY: str(entered.next_file_id)},
         guard=nobody_else_entered,
     )
     outcome = commit_table(site.catalog, index.ref(), change)
     if isinstance(outcome, Conflicted):
         discard_files(index.table, added)
-    return outcome
+    entries = sum(written.records for written in entered.written)
+    return UnitResult(entered.unit, outcome, len(entered.sources), entries, entered.skipped)
+
+
+def discard_entered(index: IndexTable, entered: Sequence[EnteredUnit]) -> None:
+    """Delete the entries of units that were never offered to a commit."""
+    for one in entered:
+        discard_files(index.table, tuple(_entry_files(index, one)))
 
 
 def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:
@@ -163,12 +220,8 @@ def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None
     return "another run of this index entered files meanwhile" if added else None
 
 
-def _entry_files(index: IndexTable, results: Sequence[TaskResult]) -> list[DataFile]:
-    return to_data_files([written.to_row() for result in results for written in result.written], index.table)
-
-
-def _discard(index: IndexTable, results: Sequence[TaskResult]) -> None:
-    discard_files(index.table, tuple(_entry_files(index, results)))
+def _entry_files(index: IndexTable, entered: EnteredUnit) -> list[DataFile]:
+    return to_data_files([written.to_row() for written in entered.written], index.table)
 
 
 def cover_rows(index: IndexTable, segment: int, sources: Sequence[EntrySource]) -> pa.Table:

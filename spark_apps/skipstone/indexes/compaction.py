@@ -135,7 +135,7 @@ def merge_entries(task: MergeTask, task_id: str) -> TaskResult:
     for path in task.paths:
         for batch in scan_entries((task.io, path), schema, condition, schema.names):
             sorter.add(batch)
-    return TaskResult(sorter.close())
+    return TaskResult(0, sorter.close())
 
 
 def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:

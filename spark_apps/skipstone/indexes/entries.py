@@ -40,8 +40,9 @@ class EntrySource:
 
 @dataclass(frozen=True)
 class BuildTask:
-    """What one Spark task enters."""
+    """What one Spark task enters. ``unit`` comes back in the result."""
 
+    unit: int
     sources: tuple[EntrySource, ...]
     keys: tuple[KeyColumn, ...]
     spec: WriteSpec
@@ -62,6 +63,7 @@ class SkippedFile:
 class TaskResult:
     """What a task wrote and which files it could not enter."""
 
+    unit: int
     written: tuple[WrittenFile, ...] = ()
     skipped: tuple[SkippedFile, ...] = ()
 
@@ -130,7 +132,7 @@ def build_entries(task: BuildTask, task_id: str) -> TaskResult:
             sorter.add(batch)
         if batch is not None:
             skipped.append(batch)
-    return TaskResult(sorter.close(), tuple(skipped))
+    return TaskResult(task.unit, sorter.close(), tuple(skipped))
 
 
 def _next_batch(source: EntrySource, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | SkippedFile | None:

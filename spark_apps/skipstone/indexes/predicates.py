@@ -220,8 +220,10 @@ def _bound(op: Operator, value: Value, kind: IcebergType) -> tuple[Operator, obj
             return (op, value) if family is KeyFamily.BOOLEAN else None
         case str():
             return (op, value) if family is KeyFamily.STRING else None
-        case int() | float() | Decimal() if family is KeyFamily.FLOAT:
-            return (op, float(value)) if abs(value) < _FLOAT_LIMIT or isinstance(value, float) else None
+        case float() if family is KeyFamily.FLOAT:
+            return (op, value)
+        case int() | Decimal() if family is KeyFamily.FLOAT:
+            return (op, float(value)) if abs(Decimal(value)) < _FLOAT_LIMIT else None
         case int() | Decimal() if family in (KeyFamily.INTEGER, KeyFamily.DECIMAL):
             return _number_bound(op, Decimal(value), kind)
         case datetime():

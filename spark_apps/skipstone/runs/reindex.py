@@ -18,7 +18,17 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
 from skipstone_core.jobs import IndexRef, JobReport, JobRequest, RunOutcome, TableRef
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.build import BuildSite, MissingUnit, UnitResult, build_unit, plan_units
+from skipstone.indexes.build import (
+    BuildSite,
+    EnteredUnit,
+    MissingUnit,
+    UnitResult,
+    commit_entered,
+    discard_entered,
+    enter_units,
+    plan_units,
+    plan_waves,
+)
 from skipstone.indexes.compaction import compact_index, rows_to_merge
 from skipstone.indexes.coverage import cover_files, failed_segments, next_file_id, read_covers
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
@@ -151,22 +161,39 @@ def _plan(work: _Work, index: IndexTable, progress: _Progress) -> list[MissingUn
 
 
 def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progress: _Progress) -> bool:
-    """Build and commit unit by unit; False as soon as the index's head is not the one this run made."""
+    """Build in waves, commit unit by unit; False as soon as the index's head is not the one this run made."""
     site = _site(work, sum(unit.rows for unit in units))
     next_id = next_file_id(index, read_covers(index))
-    for number, unit in enumerate(units):
-        work.reporter.progress(f"segment {unit.segment}, {number + 1} of {len(units)}", _counts(progress))
-        try:
-            result = build_unit(site, index, unit, next_id)
-        except (PySparkException, Py4JError, OSError) as error:
-            _fail(progress, unit.segment, f"the build failed: {_first_line(error)}", retryable=True)
-            continue
-        _take(work, result, progress)
-        next_id += len(unit.ordinals)
-        index = replace(index, table=work.catalog.load_table(index.identifier))
-        if not is_ours(result, index):
-            return False
+    for wave in plan_waves(units, site.tasks.parallelism):
+        done = f"{progress.segments} of {len(units)} missing segments done"
+        work.reporter.progress(f"segment {wave[0].segment}, {done}", _counts(progress))
+        entered = _enter(site, index, wave, next_id, progress)
+        for position, one in enumerate(entered):
+            result = commit_entered(site, index, one)
+            _take(work, result, progress)
+            index = replace(index, table=work.catalog.load_table(index.identifier))
+            if not is_ours(result, index):
+                discard_entered(index, entered[position + 1 :])
+                return False
+        next_id += sum(len(unit.ordinals) for unit in wave)
     return True
+
+
+def _enter(
+    site: BuildSite, index: IndexTable, wave: list[MissingUnit], next_id: int, progress: _Progress
+) -> list[EnteredUnit]:
+    """Enter a wave; when a task of it fails for good, unit by unit, so that only the guilty one is left out."""
+    try:
+        return enter_units(site, index, wave, next_id)
+    except (PySparkException, Py4JError, OSError) as error:
+        if len(wave) == 1:
+            _fail(progress, wave[0].segment, f"the build failed: {_first_line(error)}", retryable=True)
+            return []
+    entered: list[EnteredUnit] = []
+    for unit in wave:
+        entered.extend(_enter(site, index, [unit], next_id, progress))
+        next_id += len(unit.ordinals)
+    return entered
 
 
 def is_ours(result: UnitResult, index: IndexTable) -> bool:
