@@ -1,0 +1,273 @@
+"""A cluster and a lake in memory: a kubelet that moves driver pods on, and drivers that commit at most once.
+
+What a driver does is decided by ``script``; without one it does its work. Used by the life-cycle tests of reconcilers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from skipstone_core.jobs import (
+    IndexRef,
+    IndexState,
+    JobReport,
+    JobRequest,
+    RunKind,
+    RunOutcome,
+    SegmentCounts,
+    TableRef,
+    TableState,
+)
+from skipstone_core.reasons import Reason
+
+from tests.unit.kube_double import MemoryKube
+
+Pod = dict[str, Any]
+
+
+@dataclass
+class LakeTable:
+    """One table: its commits by transaction, its segments, and which of them each index covers."""
+
+    owner: str
+    columns: dict[str, str]
+    commits: dict[str, int] = field(default_factory=dict)
+    aborted: set[str] = field(default_factory=set)
+    segments: list[int] = field(default_factory=list)
+    covered: dict[str, set[int]] = field(default_factory=dict)
+    sequence: int = 0
+
+
+@dataclass(frozen=True)
+class Ends:
+    """How a scripted driver ends: with an exit code, and a report or none. ``commits``: it does its work first."""
+
+    exit_code: int
+    reason: Reason | None = None
+    commits: bool = False
+    end_reason: str = "Error"
+    outcome: RunOutcome = RunOutcome.FAILED
+
+
+Script = Callable[[JobRequest], Ends | None]
+
+
+@dataclass
+class Lake:
+    """All tables, and the drivers' behaviour."""
+
+    tables: dict[tuple[str, str], LakeTable] = field(default_factory=dict)
+    script: Script = lambda _request: None
+
+    def run(self, request: JobRequest) -> tuple[int, JobReport | None, str]:
+        """Do a driver's work: exit code, report, and the container's end reason."""
+        ends = self.script(request)
+        if ends is None or ends.commits:
+            report = self.work(request)
+            if ends is None:
+                return 0, report, "Completed"
+        if ends.reason is None:
+            return ends.exit_code, None, ends.end_reason
+        report = replace(_blank(request), outcome=ends.outcome, reason=ends.reason, message="as scripted")
+        return ends.exit_code, report, ends.end_reason
+
+    def work(self, request: JobRequest) -> JobReport:
+        """What the data plane does, in a few lines."""
+        work = {
+            RunKind.CHECK: self._check,
+            RunKind.TABLE: self._create,
+            RunKind.LOAD: self._append,
+            RunKind.MERGE: self._append,
+            RunKind.REINDEX: self._reindex,
+            RunKind.OBSERVE: self._observe,
+            RunKind.CONFIRM: self._confirm,
+            RunKind.DROP: self._drop,
+        }
+        return work[request.kind](request)
+
+    def _check(self, request: JobRequest) -> JobReport:
+        return replace(_blank(request), outcome=RunOutcome.COMMITTED, reason=Reason.CHECKED)
+
+    def _create(self, request: JobRequest) -> JobReport:
+        assert request.table is not None and request.table_task is not None
+        columns = {column.name: column.type for column in request.table_task.columns}
+        table = self.tables.setdefault(request.table.identifier, LakeTable(request.table.uid, columns))
+        table.columns.update(columns)
+        return self._committed(request, 1)
+
+    def _append(self, request: JobRequest) -> JobReport:
+        assert request.table is not None
+        table = self.tables[request.table.identifier]
+        if request.txn in table.aborted:
+            return replace(_blank(request), outcome=RunOutcome.FAILED, reason=Reason.ABORTED)
+        already = request.txn in table.commits
+        table.commits[request.txn] = table.commits.get(request.txn, 0) + (not already)
+        if not already:
+            table.sequence += 1
+            table.segments.append(table.sequence)
+        outcome = RunOutcome.ALREADY_COMMITTED if already else RunOutcome.COMMITTED
+        reason = Reason.ALREADY_COMMITTED if already else Reason.COMMITTED
+        counts = {"segment": table.sequence, "rowsLoaded": 10, "filesTotal": 4, "filesCandidate": 1}
+        return replace(self._committed(request, 2), outcome=outcome, reason=reason, counts=counts)
+
+    def _reindex(self, request: JobRequest) -> JobReport:
+        assert request.table is not None and request.reindex is not None
+        table = self.tables[request.table.identifier]
+        covered = table.covered.setdefault(request.reindex.index.uid, set())
+        built = set(table.segments) - covered
+        covered |= built
+        return replace(self._committed(request, 3), counts={"segments": len(built)})
+
+    def _observe(self, request: JobRequest) -> JobReport:
+        assert request.observe is not None
+        states = tuple(self.state(seen.table, seen.indexes) for seen in request.observe.tables)
+        return replace(_blank(request), outcome=RunOutcome.COMMITTED, reason=Reason.OBSERVED, table_states=states)
+
+    def _confirm(self, request: JobRequest) -> JobReport:
+        assert request.table is not None and request.confirm is not None
+        table = self.tables[request.table.identifier]
+        if request.confirm.txn in table.commits:
+            return replace(
+                self._committed(request, 2), outcome=RunOutcome.ALREADY_COMMITTED, reason=Reason.ALREADY_COMMITTED
+            )
+        table.aborted.add(request.confirm.txn)
+        return replace(self._committed(request, 0), outcome=RunOutcome.ABSENT, reason=Reason.ABORTED)
+
+    def _drop(self, request: JobRequest) -> JobReport:
+        assert request.table is not None and request.drop is not None
+        table = self.tables.get(request.table.identifier)
+        index = request.drop.index
+        if index is not None and table is not None:
+            table.covered.pop(index.uid, None)
+        elif index is None and table is not None:
+            if table.owner != request.table.uid:
+                return replace(_blank(request), outcome=RunOutcome.COMMITTED, reason=Reason.NOT_CREATED_HERE)
+            del self.tables[request.table.identifier]
+        return replace(_blank(request), outcome=RunOutcome.COMMITTED, reason=Reason.DATA_DELETED, message="purged")
+
+    def _committed(self, request: JobRequest, snapshot: int) -> JobReport:
+        assert request.table is not None
+        return replace(
+            _blank(request),
+            outcome=RunOutcome.COMMITTED,
+            reason=Reason.COMMITTED,
+            snapshot_id=str(snapshot),
+            table_states=(self.state(request.table, request.indexes),),
+        )
+
+    def state(self, ref: TableRef, indexes: tuple[IndexRef, ...]) -> TableState:
+        """The head of a table as every run reports it at its end."""
+        table = self.tables.get(ref.identifier)
+        if table is None:
+            problem, message = Reason.TABLE_MISSING, "the table is gone"
+            return TableState(namespace=ref.namespace, name=ref.name, uid=ref.uid, problem=problem, message=message)
+        return TableState(
+            namespace=ref.namespace,
+            name=ref.name,
+            uid=ref.uid,
+            table_uuid="uuid-1",
+            owner=table.owner,
+            snapshot_id=str(table.sequence),
+            sequence_number=table.sequence,
+            rows=10 * len(table.segments),
+            files=len(table.segments),
+            segments=SegmentCounts(total=len(table.segments), valid=len(table.segments), latest=table.sequence),
+            columns=table.columns,
+            field_ids={name: number for number, name in enumerate(table.columns, 1)},
+            indexes=tuple(index_state(table, index) for index in indexes),
+            location="/skipstone/main/air/flights",
+        )
+
+
+def index_state(table: LakeTable, index: IndexRef) -> IndexState:
+    """How far one index covers the table."""
+    covered = table.covered.get(index.uid, set())
+    missing = tuple(segment for segment in table.segments if segment not in covered)
+    total = len(table.segments)
+    return IndexState(
+        uid=index.uid,
+        name=index.name,
+        segments_total=total,
+        segments_synced=total - len(missing),
+        segments_missing=len(missing),
+        missing_segments=missing[:20],
+        files_live=total,
+        files_covered=total - len(missing),
+        rows_live=10 * total,
+        rows_covered=10 * (total - len(missing)),
+        exists=index.uid in table.covered,
+    )
+
+
+def _blank(request: JobRequest) -> JobReport:
+    return JobReport(
+        run_id=request.run_id,
+        attempt=request.attempt,
+        kind=request.kind,
+        outcome=RunOutcome.RUNNING,
+        reason=Reason.DRIVER_RUNNING,
+    )
+
+
+@dataclass
+class Kubelet:
+    """Moves every driver pod one stage on: scheduled, running, ended. ``holds`` keeps pods where they are."""
+
+    kube: MemoryKube
+    lake: Lake
+    holds: Callable[[Pod], bool] = lambda _pod: False
+
+    def tick(self) -> None:
+        for pod in list(self.kube.find("Pod")):
+            if pod["metadata"].get("deletionTimestamp"):
+                self.kube.drop("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
+            elif not self.holds(pod):
+                self._move(pod)
+
+    def _move(self, pod: Pod) -> None:
+        phase = pod["status"].get("phase", "Pending")
+        if phase == "Pending":
+            status = {"phase": "Running", "containerStatuses": [_container(running=True, at=self.kube.clock.text())]}
+            self.kube.edit("Pod", pod["metadata"]["name"], lambda p: p.update(status=status))
+        elif phase == "Running":
+            end_pod(self.kube, self.lake, pod)
+
+
+def end_pod(kube: MemoryKube, lake: Lake, pod: Pod) -> None:
+    """Let the driver of ``pod`` do its work and end."""
+    conf = kube.objects["ConfigMap", "lake", pod["metadata"]["name"].removesuffix("-driver") + "-conf"]
+    request = JobRequest.from_json(conf["data"]["request.json"])
+    code, report, reason = lake.run(request)
+    ended: Pod = {"exitCode": code, "reason": reason, "startedAt": kube.clock.text(), "finishedAt": kube.clock.text()}
+    annotations = dict(pod["metadata"].get("annotations", {}))
+    if report is not None:
+        ended["message"] = replace(report, table_states=()).to_json()
+        annotations["skipstone.dev/report"] = report.to_json()
+    status = {
+        "phase": "Succeeded" if code == 0 else "Failed",
+        "containerStatuses": [{"name": "spark-kubernetes-driver", "state": {"terminated": ended}}],
+    }
+
+    def end(target: Pod) -> None:
+        target["metadata"]["annotations"] = annotations
+        target["status"] = status
+
+    kube.edit("Pod", pod["metadata"]["name"], end)
+
+
+def _container(*, running: bool, at: str) -> Pod:
+    state = {"running": {"startedAt": at}} if running else {"waiting": {"reason": "ContainerCreating"}}
+    return {"name": "spark-kubernetes-driver", "state": state}
+
+
+def request_of(kube: MemoryKube, run_id: str) -> JobRequest:
+    """The request in the ConfigMap of a run."""
+    return JobRequest.from_json(kube.objects["ConfigMap", "lake", f"{run_id}-conf"]["data"]["request.json"])
+
+
+def dump(obj: object) -> str:
+    """For messages of failed tests."""
+    return json.dumps(obj, indent=1, sort_keys=True, default=str)
