@@ -5,6 +5,7 @@ One JVM serves the whole test process: it carries the Iceberg runtime, which our
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -18,6 +19,24 @@ from skipstone.tables.catalogs import open_catalog
 from skipstone_core.jobs import CatalogRef, CatalogType, WarehouseRef
 
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
+
+
+#: PySpark leaves the sockets of collected results to the garbage collector.
+_OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Spare the tests of this folder from warnings about PySpark's own sockets."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.filterwarnings(_OPEN_SOCKETS))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def collected_sockets() -> Iterator[None]:
+    """Collect them before the next module's tests see them."""
+    yield
+    gc.collect()
 
 
 def _submit_arguments() -> str:
@@ -57,3 +76,16 @@ def catalog(warehouse: WarehouseRef) -> Iterator[Catalog]:
 def spark(_one_jvm: None) -> SparkSession:
     """The session that second-engine reads use."""
     return SparkSession.builder.getOrCreate()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """py4j leaves its sockets to the garbage collector; every other unraisable warning stays an error."""
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here):
+            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
+            item.add_marker(
+                pytest.mark.filterwarnings(
+                    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
+                )
+            )

@@ -1,0 +1,50 @@
+"""Small steps that table tests share: append rows through our writer and commit, make deletes by hand."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone.rewrite.reader import describe_files, read_data_file
+from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec, written_batch
+from skipstone.tables.commits import TableCommit, commit_table
+from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone_core.commits import Committed
+from skipstone_core.jobs import TableRef
+
+_TASKS = itertools.count()
+
+
+def ref_of(table: Table) -> TableRef:
+    """The reference under which runs know ``table``."""
+    namespace, name = table.name()
+    return TableRef(namespace=namespace, name=name, uid="11111111-2222-3333-4444-555555555555")
+
+
+def write_files(table: Table, rows: pa.Table) -> tuple[DataFile, ...]:
+    """Data files with ``rows``, not committed."""
+    writer = DataFileWriter(write_spec(table, "testrun"), f"{next(_TASKS)}-0")
+    writer.write(rows)
+    returned = written_batch(writer.close()).column("written").to_pylist()
+    return tuple(to_data_files(returned, table))
+
+
+def append(table: Table, rows: pa.Table, **change: Any) -> Table:
+    """``table`` with ``rows`` committed as one segment."""
+    commit = TableCommit(pinned=pin_table(table), added=write_files(table, rows), **change)
+    outcome = commit_table(table.catalog, ref_of(table), commit)
+    assert isinstance(outcome, Committed), outcome
+    return table.catalog.load_table(table.name())
+
+
+def read_all(table: Table, columns: Sequence[str] | None = None) -> pa.Table:
+    """All live rows as our reader gives them."""
+    files = read_file_set(table)
+    names = list(columns or [field.name for field in files.schema.fields])
+    described = describe_files(table, files, range(len(files)))
+    batches = [batch for file in described for batch in read_data_file(file, names)]
+    return pa.Table.from_batches(batches) if batches else pa.table({name: [] for name in names})
