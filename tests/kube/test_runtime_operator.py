@@ -1,0 +1,260 @@
+"""The operator as a process with the chart's own Roles against a real API server: start, rest, hand-over, end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.error import URLError
+
+import pytest
+from kubernetes import client
+
+from tests.cluster.controlplane import ControlPlane
+from tests.cluster.shell import wait_until
+from tests.cluster.toolchain import build_tools
+
+CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
+LEASE = "skipstone-operator"
+WRITES = {"create", "update", "patch", "delete", "deletecollection"}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass
+class Operator:
+    """One operator process. Its log is JSON, one object a line."""
+
+    environment: dict[str, str]
+    log: Path
+    probe: int = field(default_factory=free_port)
+    metrics: int = field(default_factory=free_port)
+
+    def start(self) -> None:
+        ports = {"SKIPSTONE_PROBE_PORT": str(self.probe), "SKIPSTONE_METRICS_PORT": str(self.metrics)}
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "skipstone_operator"], env={**self.environment, **ports}, stdout=log, stderr=log
+            )
+
+    def messages(self) -> list[str]:
+        return [json.loads(line)["message"] for line in self.log.read_text().splitlines()]
+
+    def get(self, port: int, path: str) -> tuple[int, str]:
+        """Status and text; (0, "") when nobody answers."""
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+                return answer.status, answer.read().decode()
+        except urllib.error.HTTPError as error:
+            return error.code, ""
+        except (URLError, OSError):
+            return 0, ""
+
+    def wait_healthy(self) -> None:
+        wait_until(
+            lambda: self.process.poll() is not None or self.get(self.probe, "/healthz")[0] == 200,
+            seconds=60,
+            failure="the operator did not become healthy",
+        )
+        assert self.process.poll() is None, self.log.read_text()
+
+    def wait_end(self) -> int:
+        return self.process.wait(timeout=60)
+
+    def kill(self) -> None:
+        if self.process.poll() is None:
+            os.kill(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+
+
+@pytest.fixture(scope="module")
+def helm() -> Path:
+    return build_tools(["helm"])["helm"]
+
+
+@pytest.fixture
+def environment(control_plane: ControlPlane, namespace: str, helm: Path) -> dict[str, str]:
+    """The variables of an operator in ``namespace`` that has the rights which the chart gives."""
+    rendered = subprocess.run(
+        [helm, "template", "skipstone", CHART, "--namespace", namespace, "--set", "crds.enabled=false"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    ).stdout
+    control_plane.kubectl(
+        "apply", "--namespace", namespace, "--selector", "app.kubernetes.io/component in (operator,spark)",
+        "--prune=false", "--filename", "-",
+        text_input=without_workloads(rendered),
+    )  # fmt: skip
+    config = control_plane.service_account_kubeconfig(namespace, "skipstone")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SKIPSTONE_", "POD_"))}
+    return kept | {
+        "KUBECONFIG": str(config),
+        "SKIPSTONE_NAMESPACES": namespace,
+        "SKIPSTONE_OPERATOR_NAMESPACE": namespace,
+        "SKIPSTONE_SPARK_IMAGE": "skipstone/spark:test",
+        "SKIPSTONE_LEASE_NAME": LEASE,
+    }
+
+
+def without_workloads(rendered: str) -> str:
+    """No node runs here, so what would need one is left out."""
+    return "\n---\n".join(part for part in rendered.split("\n---\n") if "kind: Deployment" not in part)
+
+
+@pytest.fixture
+def operators(environment: dict[str, str], tmp_path: Path) -> Iterator[list[Operator]]:
+    """Two operators that are not started yet; killed at the end."""
+    found = [Operator(environment | {"POD_NAME": f"operator-{n}"}, tmp_path / f"{n}.log") for n in range(2)]
+    yield found
+    for operator in found:
+        if hasattr(operator, "process"):
+            operator.kill()
+
+
+@pytest.fixture
+def leases(api_client: client.ApiClient) -> client.CoordinationV1Api:
+    return client.CoordinationV1Api(api_client)
+
+
+def holder(leases: client.CoordinationV1Api, namespace: str) -> str:
+    try:
+        return leases.read_namespaced_lease(LEASE, namespace).spec.holder_identity or ""
+    except client.ApiException:
+        return ""
+
+
+def writes_by(plane: ControlPlane, namespace: str) -> list[dict[str, Any]]:
+    """The operator's own writes so far, from the audit log."""
+    user = f"system:serviceaccount:{namespace}:skipstone"
+    events: list[dict[str, Any]] = plane.read_audit()  # type: ignore[assignment]
+    return [event for event in events if event["user"]["username"] == user and event["verb"] in WRITES]
+
+
+def warehouse(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "skipstone.dev/v1alpha1",
+        "kind": "Warehouse",
+        "metadata": {"name": name},
+        "spec": {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": "missing"}}},
+    }
+
+
+def create(api: client.CustomObjectsApi, namespace: str, body: dict[str, Any]) -> None:
+    api.create_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, "warehouses", body)
+
+
+def ready_reason(api: client.CustomObjectsApi, namespace: str, name: str) -> str:
+    found: Any = api.get_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, "warehouses", name)
+    conditions = found.get("status", {}).get("conditions", [])
+    return next((c["reason"] for c in conditions if c["type"] == "Ready"), "")
+
+
+def test_at_rest_the_lease_is_all_that_is_written(
+    operators: list[Operator], control_plane: ControlPlane, api: client.CustomObjectsApi, namespace: str
+) -> None:
+    create(api, namespace, warehouse("lake"))
+    operators[0].start()
+    operators[0].wait_healthy()
+    wait_until(
+        lambda: ready_reason(api, namespace, "lake") == "ClaimNotFound", seconds=30, failure="no verdict on the claim"
+    )
+    wait_until(lambda: is_settled(control_plane, namespace), seconds=60, failure="the operator did not settle")
+    before = len(writes_by(control_plane, namespace))
+    # Renewals come every 5 s: 13 of them are more than a minute, with a resync in it.
+    wait_until(
+        lambda: len(writes_by(control_plane, namespace)) >= before + 13, seconds=120, failure="the lease rested too"
+    )
+    rest = writes_by(control_plane, namespace)[before:]
+    assert {(event["verb"], event["objectRef"]["resource"]) for event in rest} == {("update", "leases")}
+    assert operators[0].process.poll() is None
+
+
+def is_settled(plane: ControlPlane, namespace: str) -> bool:
+    """Whether the last three writes were the lease's."""
+    return [event["objectRef"]["resource"] for event in writes_by(plane, namespace)[-3:]] == ["leases"] * 3
+
+
+def test_a_new_object_is_seen_at_once_and_an_edited_status_is_mended(
+    operators: list[Operator], api: client.CustomObjectsApi, namespace: str
+) -> None:
+    operators[0].start()
+    operators[0].wait_healthy()
+    create(api, namespace, warehouse("late"))
+    wait_until(lambda: ready_reason(api, namespace, "late") == "ClaimNotFound", seconds=20, failure="not reconciled")
+    api.patch_namespaced_custom_object_status(
+        "skipstone.dev", "v1alpha1", namespace, "warehouses", "late", {"status": {"conditions": []}}
+    )
+    wait_until(lambda: ready_reason(api, namespace, "late") == "ClaimNotFound", seconds=20, failure="not mended")
+
+
+def test_probe_and_metrics_answer(operators: list[Operator]) -> None:
+    operators[0].start()
+    operators[0].wait_healthy()
+    status, text = operators[0].get(operators[0].metrics, "/metrics")
+    assert status == 200
+    assert 'skipstone_runs_total{kind="Load",reason="Committed"} 0.0' in text
+
+
+def test_sigterm_ends_the_operator_and_frees_the_lease(
+    operators: list[Operator], leases: client.CoordinationV1Api, namespace: str
+) -> None:
+    operators[0].start()
+    operators[0].wait_healthy()
+    assert holder(leases, namespace) == "operator-0"
+    operators[0].process.terminate()
+    assert operators[0].wait_end() == 0
+    assert holder(leases, namespace) == ""
+
+
+def test_a_second_operator_waits_for_the_lease_and_takes_over_when_the_first_is_killed(
+    operators: list[Operator], leases: client.CoordinationV1Api, namespace: str
+) -> None:
+    first, second = operators
+    first.start()
+    first.wait_healthy()
+    second.start()
+    wait_until(lambda: "waiting for the lease" in second.messages(), seconds=30, failure="the second did not wait")
+    assert second.get(second.probe, "/healthz")[0] == 0
+    first.kill()
+    second.wait_healthy()
+    assert holder(leases, namespace) == "operator-1"
+
+
+def test_an_operator_that_loses_the_lease_ends(
+    operators: list[Operator], leases: client.CoordinationV1Api, namespace: str
+) -> None:
+    operators[0].start()
+    operators[0].wait_healthy()
+    leases.patch_namespaced_lease(LEASE, namespace, {"spec": {"holderIdentity": "usurper"}})
+    assert operators[0].wait_end() == 1
+    assert operators[0].messages()[-1] == "ending: the lease is lost: held by usurper"
+    assert holder(leases, namespace) == "usurper"
+
+
+def test_a_namespace_without_rights_ends_the_start_with_one_sentence(operators: list[Operator]) -> None:
+    operators[0].environment["SKIPSTONE_NAMESPACES"] += ",default"
+    operators[0].start()
+    assert operators[0].wait_end() == 1
+    assert operators[0].messages()[-1].startswith("ending: namespace default: the operator may not list warehouses")
+
+
+def test_a_bad_setting_ends_the_start_with_one_sentence(operators: list[Operator]) -> None:
+    operators[0].environment["SKIPSTONE_WORKERS"] = "many"
+    operators[0].start()
+    assert operators[0].wait_end() == 1
+    (message,) = operators[0].messages()
+    assert message == "ending: SKIPSTONE_WORKERS: 'many' is no whole number from 1 to 256: correct it"
