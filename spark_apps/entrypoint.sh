@@ -1,7 +1,12 @@
 #!/bin/bash
-# What a container of the data plane runs. Spark starts its executor pods with the single argument
-# "executor" and passes everything else in the environment; any other argument list is a command.
+# What a container of the data plane runs. The operator starts a run with "app <kind>". Spark starts its executor
+# pods with the single argument "executor" and passes everything else in the environment. Any other argument list
+# is a command.
 set -euo pipefail
+
+if [ "${1:-}" = app ]; then
+  exec python "/opt/skipstone/apps/${2:?which app?}.py"
+fi
 
 if [ "${1:-}" != executor ]; then
   exec "$@"
