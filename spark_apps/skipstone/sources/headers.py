@@ -37,6 +37,7 @@ def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] 
     try:
         with _open_text(path, options) as text:
             names = _first_record(text, options)
+        "".join(names or ()).encode()  # bytes that could not be decoded show here; those after the header do not matter
     except (OSError, EOFError, UnicodeError, csv.Error) as error:
         raise unreadable(name, f"the header cannot be read as {options.encoding}: {error}") from error
     twice = [column for column, n in Counter(names or ()).items() if n > 1 and column]
@@ -54,7 +55,7 @@ def _open_text(path: Path, options: TextOptions) -> TextIO:
     binary = _open_binary(path)
     encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
-    return io.TextIOWrapper(binary, encoding=encoding, newline=newline)
+    return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)
 
 
 def _open_binary(path: Path) -> BinaryIO:

@@ -30,7 +30,9 @@ _ZONE_LETTERS = frozenset("VzOXxZ")
 
 @dataclass(frozen=True, kw_only=True)
 class TextOptions:
-    """How to read Csv or Json. ``quote`` empty: no quoting. ``null_value`` None: only Json's null is null.
+    """How to read Csv or Json. ``quote`` empty: no quoting.
+
+    Null are Json's null, Csv's empty fields without quotes and, when given, the text ``null_value``.
 
     ``escape`` equal to ``quote`` means that quotes are doubled inside quotes, as RFC 4180 has it.
     """
@@ -59,7 +61,6 @@ def text_options(source: SourceSpec) -> TextOptions:
             raise _wrong(name, f"is no option: use one of {', '.join(sorted(_KNOWN))}")
         if source.format is not SourceFormat.CSV and name in _CSV_ONLY:
             raise _wrong(name, "is for the format Csv only: remove it")
-    is_csv = source.format is SourceFormat.CSV
     quote = _one_character(given, "quote", '"', empty=True)
     options = TextOptions(
         header=_flag(given, "header"),
@@ -67,7 +68,7 @@ def text_options(source: SourceSpec) -> TextOptions:
         quote=quote,
         escape=_one_character(given, "escape", quote, empty=not quote),
         encoding=_encoding(given),
-        null_value=given.get("nullValue", "" if is_csv else None),
+        null_value=given.get("nullValue") or None,
         date_format=given.get("dateFormat"),
         timestamp_format=given.get("timestampFormat"),
         multi_line=_flag(given, "multiLine"),

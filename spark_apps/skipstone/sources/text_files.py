@@ -22,6 +22,8 @@ from skipstone.sources.options import TextOptions
 
 #: Real file names may hold these; without this Spark would take them for patterns.
 NO_GLOB = {"__globPaths__": "false"}
+#: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
+_NEVER_WRITTEN = "\ue000\uf8ff\ue000"
 
 
 def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
@@ -62,14 +64,13 @@ def _csv_group(
 
 
 def _csv_options(options: TextOptions) -> Mapping[str, str]:
-    null_value = {} if options.null_value is None else {"nullValue": options.null_value}
     return {
         "header": str(options.header).lower(),
         "sep": options.delimiter,
         "quote": options.quote,
         "escape": options.escape or "\\",
         "columnPruning": "false",
-        **null_value,
+        "nullValue": _NEVER_WRITTEN,
     }
 
 
