@@ -129,6 +129,7 @@ class Lake:
 def query(sql: str, rows: pa.Table) -> pa.Table:
     """What DuckDB answers to ``sql`` on ``rows``."""
     with duckdb.connect() as connection:
+        connection.execute("set TimeZone = 'UTC'")
         connection.register("rows", rows)
         return connection.sql(sql).to_arrow_table()
 
