@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def ref_of(table: Table) -> TableRef:
 
 def write_files(table: Table, rows: pa.Table) -> tuple[DataFile, ...]:
     """Data files with ``rows``, not committed."""
-    writer = DataFileWriter(write_spec(table, "testrun"), f"{next(_TASKS)}-0")
+    writer = DataFileWriter(write_spec(table, "testrun"), f"{os.getpid()}-{next(_TASKS)}")
     writer.write(rows)
     returned = written_batch(writer.close()).column("written").to_pylist()
     return tuple(to_data_files(returned, table))

@@ -1,0 +1,102 @@
+"""Delete files made by hand: PyIceberg writes none, and Spark writes no equality deletes.
+
+A delete manifest is written by PyIceberg's own Avro writer and added to the manifest list of a new snapshot.
+"""
+
+from __future__ import annotations
+
+import itertools
+import uuid
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.manifest import (
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.table import Table
+from pyiceberg.table.update.snapshot import _FastAppendFiles
+from pyiceberg.typedef import Record
+from skipstone.tables.arrow import FIELD_ID_KEY, arrow_schema, field_id
+
+_NUMBERS = itertools.count()
+_PATH_ID, _POS_ID = "2147483546", "2147483545"
+
+
+class _DeletesWriter(ManifestWriterV2):
+    """A manifest of deletes."""
+
+    def content(self) -> ManifestContent:
+        """Deletes."""
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class _AddDeletes(_FastAppendFiles):
+    """An append whose one new manifest holds delete files."""
+
+    def _manifests(self) -> list[ManifestFile]:
+        spec = self._transaction.table_metadata.spec()
+        writer = _DeletesWriter(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, "gzip")
+        with writer:
+            for file in self._added_data_files:
+                writer.add(
+                    ManifestEntry.from_args(
+                        status=ManifestEntryStatus.ADDED, snapshot_id=self._snapshot_id, data_file=file
+                    )
+                )
+        return [writer.to_manifest_file(), *self._existing_manifests()]
+
+
+def add_position_delete(table: Table, target: DataFile, positions: list[int]) -> None:
+    """Delete rows of ``target`` by position."""
+    schema = pa.schema(
+        [
+            pa.field("file_path", pa.string(), nullable=False, metadata={FIELD_ID_KEY: _PATH_ID.encode()}),
+            pa.field("pos", pa.int64(), nullable=False, metadata={FIELD_ID_KEY: _POS_ID.encode()}),
+        ]
+    )
+    rows = pa.table([[target.file_path] * len(positions), positions], schema=schema)
+    partition = tuple(target.partition[n] for n in range(len(target.partition)))
+    bound = {int(_PATH_ID): target.file_path.encode()}
+    _add(table, rows, partition, content=DataFileContent.POSITION_DELETES, lower_bounds=bound, upper_bounds=bound)
+
+
+def add_equality_delete(table: Table, values: dict[str, list[Any]], *partition: Any) -> None:
+    """Delete the rows of ``partition`` that have these values."""
+    whole = arrow_schema(table.schema())
+    schema = pa.schema([whole.field(name) for name in values])
+    ids = [field_id(field) for field in schema]
+    rows = pa.table(list(values.values()), schema=schema)
+    _add(table, rows, partition, content=DataFileContent.EQUALITY_DELETES, equality_ids=ids)
+
+
+def _add(table: Table, rows: pa.Table, partition: tuple[Any, ...], **values: Any) -> None:
+    path = f"{table.location()}/data/delete-{next(_NUMBERS)}-{uuid.uuid4()}.parquet"
+    with table.io.new_output(path).create() as sink:
+        pq.write_table(rows, sink)
+    file = DataFile.from_args(
+        file_path=path,
+        file_format=FileFormat.PARQUET,
+        partition=Record(*partition),
+        record_count=rows.num_rows,
+        file_size_in_bytes=len(table.io.new_input(path)),
+        **values,
+    )
+    file.spec_id = table.spec().spec_id
+    transaction = table.transaction()
+    update = transaction.update_snapshot()
+    producer = _AddDeletes(operation=update.fast_append()._operation, transaction=transaction, io=table.io)
+    producer.append_data_file(file)
+    producer.commit()
+    transaction.commit_transaction()

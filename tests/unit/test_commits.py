@@ -1,0 +1,97 @@
+"""The rules of transaction records: what is kept, how small, and what may be forgotten."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from skipstone_core.commits import (
+    MAX_RECORD_BYTES,
+    MAX_RECORDS,
+    YOUNG_MS,
+    TxnRecord,
+    decode_record,
+    encode_record,
+    plan_forgetting,
+    txn_property,
+)
+from skipstone_core.errors import ContractViolation
+from skipstone_core.snapshots import DeleteKind, is_delete_newer
+
+DAY_MS = 24 * 3600 * 1000
+NOW = 10_000 * DAY_MS
+
+records = st.builds(
+    TxnRecord,
+    time_ms=st.integers(0, 2**53),
+    snapshot_id=st.integers(0, 2**63 - 1),
+    counts=st.dictionaries(st.sampled_from(["rowsLoaded", "rowsRejected", "segment"]), st.integers(1, 2**40)),
+    rejected_path=st.none() | st.text(min_size=1, max_size=40),
+    source_digest=st.none() | st.text("0123456789abcdef", min_size=64, max_size=64),
+    is_empty=st.booleans(),
+    is_aborted=st.booleans(),
+)
+
+
+@given(records)
+def test_a_record_is_read_back_as_it_was_written(record: TxnRecord) -> None:
+    assert decode_record(encode_record(record)) == record
+
+
+@given(st.text(max_size=2000), st.dictionaries(st.text(min_size=1, max_size=20), st.integers(0, 0), max_size=50))
+def test_a_record_never_takes_more_than_its_bytes(path: str, counts: dict[str, int]) -> None:
+    record = TxnRecord(time_ms=1, rejected_path=path, counts=counts)
+    assert len(encode_record(record).encode()) <= MAX_RECORD_BYTES
+
+
+def test_a_rejected_path_too_long_to_keep_gives_way_to_the_counts() -> None:
+    kept = decode_record(encode_record(TxnRecord(time_ms=1, rejected_path="p" * 600, counts={"rowsLoaded": 3})))
+    assert kept == TxnRecord(time_ms=1, counts={"rowsLoaded": 3})
+
+
+@pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"t":"x"}', '{"t":1,"c":[]}', "7"])
+def test_what_is_no_record_is_refused(text: str) -> None:
+    with pytest.raises(ContractViolation):
+        decode_record(text)
+
+
+def aged(*days: int) -> dict[str, TxnRecord]:
+    """One record per age in days."""
+    return {txn_property(f"{number:04}"): TxnRecord(time_ms=NOW - age * DAY_MS) for number, age in enumerate(days)}
+
+
+def test_nothing_is_forgotten_while_there_is_room() -> None:
+    assert plan_forgetting(aged(*[400] * (MAX_RECORDS - 1)), NOW) == ()
+
+
+def test_the_oldest_is_forgotten_to_make_room() -> None:
+    known = aged(*[40] * (MAX_RECORDS - 1), 41)
+    assert plan_forgetting(known, NOW) == (txn_property(f"{MAX_RECORDS - 1:04}"),)
+
+
+def test_a_log_that_outgrew_its_bound_is_cut_back() -> None:
+    forgotten = plan_forgetting(aged(*[40] * (MAX_RECORDS + 9)), NOW)
+    assert forgotten is not None
+    assert len(forgotten) == 10
+
+
+def test_young_records_are_never_forgotten() -> None:
+    known = aged(*[1] * (MAX_RECORDS - 1))
+    known["oldest"] = TxnRecord(time_ms=NOW - YOUNG_MS + 1)
+    assert plan_forgetting(known, NOW) is None
+    known["oldest"] = TxnRecord(time_ms=NOW - YOUNG_MS)
+    assert plan_forgetting(known, NOW) == ("oldest",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "delete", "applies"),
+    [
+        (DeleteKind.POSITION, 3, 3, True),
+        (DeleteKind.POSITION, 4, 3, False),
+        (DeleteKind.EQUALITY, 3, 3, False),
+        (DeleteKind.EQUALITY, 2, 3, True),
+    ],
+    ids=["position, same commit", "position, older", "equality, same commit", "equality, newer"],
+)
+def test_which_deletes_are_new_enough(kind: DeleteKind, data: int, delete: int, *, applies: bool) -> None:
+    assert is_delete_newer(kind, data_sequence=data, delete_sequence=delete) is applies
