@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.errors import SkipstoneError
@@ -21,7 +21,7 @@ from skipstone_operator import logs
 from skipstone_operator.adapters.clock import SystemClock
 from skipstone_operator.adapters.connection import Connection, connect
 from skipstone_operator.adapters.events import KubeEvents
-from skipstone_operator.adapters.kube import KubeClient
+from skipstone_operator.adapters.kube import KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
 from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.metrics import Metrics
@@ -29,6 +29,7 @@ from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
 from skipstone_operator.reconcilers.entry import reconcile
 from skipstone_operator.resources.kinds import KINDS
 from skipstone_operator.routing import KEY_KINDS, Router, identity_of
+from skipstone_operator.runtime.access import AccessGained, split_by_access, wait_for_access
 from skipstone_operator.runtime.lease import Lease, LeaseLost
 from skipstone_operator.runtime.loop import ReconcileLoop
 from skipstone_operator.runtime.queue import WorkQueue
@@ -55,7 +56,7 @@ def main(environment: Mapping[str, str]) -> int:
         settings = load_settings(environment)
         logs.set_up(settings.log_level)
         asyncio.run(run(settings))
-    except* (SkipstoneError, OSError, LeaseLost, WatchStalled) as group:
+    except* (SkipstoneError, OSError, LeaseLost, WatchStalled, AccessGained) as group:
         code = EXIT_FAILED
         for error in leaves(group):
             logger.error("ending: %s", error)
@@ -76,9 +77,12 @@ async def run(settings: Settings) -> None:
     try:
         kube = KubeClient(connection)
         await kube.check_resources()
-        for namespace in settings.namespaces:
-            await kube.check_access(namespace)
-        await build_operator(settings, connection, kube).work()
+        watched, barred = await split_by_access(settings.namespaces, kube.find_objection)
+        if not watched:
+            raise Unprepared("; ".join(barred.values()))
+        for objection in barred.values():
+            logger.warning("left out: %s", objection)
+        await build_operator(replace(settings, namespaces=watched), connection, kube).work(tuple(barred))
     finally:
         await connection.close()
 
@@ -97,6 +101,7 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient)
     return Operator(
         settings=settings,
         connection=connection,
+        kube=kube,
         ports=Ports(
             kube=kube,
             clock=clock,
@@ -123,6 +128,7 @@ class Operator:
 
     settings: Settings
     connection: Connection
+    kube: KubeClient
     ports: Ports
     metrics: Metrics
     lease: Lease
@@ -147,22 +153,26 @@ class Operator:
             meter=self.metrics,
         )
 
-    async def work(self) -> None:
-        """Hold the Lease and reconcile until SIGTERM. Raises LeaseLost, WatchStalled or what ends the watch."""
+    async def work(self, barred: tuple[str, ...] = ()) -> None:
+        """Hold the Lease and reconcile until SIGTERM. Raises LeaseLost, WatchStalled or what ends the watch.
+
+        Raises AccessGained when one of the ``barred`` namespaces can be watched.
+        """
         self.metrics.serve(self.settings.metrics_port)
         await self.lease.acquire()
         try:
             async with asyncio.TaskGroup() as group:
-                await self._work_in(group)
+                await self._work_in(group, barred)
         finally:
             self.queue.close()
             await self.lease.release()
 
-    async def _work_in(self, group: asyncio.TaskGroup) -> None:
+    async def _work_in(self, group: asyncio.TaskGroup, barred: tuple[str, ...]) -> None:
         workers = group.create_task(self._loop.run(), name="loop")
         guards = [
             group.create_task(self.lease.keep(), name="lease"),
             group.create_task(self._resync.run(), name="resync"),
+            group.create_task(wait_for_access(barred, self.kube.find_objection), name="access"),
         ]
         # kopf ends every task that is born after it: let ours be born first.
         await asyncio.sleep(0)

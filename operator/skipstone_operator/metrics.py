@@ -10,6 +10,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, star
 from skipstone_core.jobs import RunKind
 from skipstone_core.reasons import Reason
 
+from skipstone_operator.settings import BadSetting
+
 PREFIX = "skipstone"
 LAUNCH_PHASES = ("submit", "schedule", "run")
 RECONCILE_RESULTS = ("done", "failed")
@@ -136,8 +138,11 @@ class Metrics:
         self._lag.remove_by_labels({"namespace": namespace, "index": name})
 
     def serve(self, port: int, address: str = "0.0.0.0") -> int:
-        """Serve /metrics from a thread of its own; the port, if 0 was asked for. Raises OSError when it is taken."""
-        self._server, self._thread = start_http_server(port, addr=address, registry=self.registry)
+        """Serve /metrics from a thread of its own; answers the port, which 0 leaves open. Raises BadSetting."""
+        try:
+            self._server, self._thread = start_http_server(port, addr=address, registry=self.registry)
+        except OSError as error:
+            raise BadSetting(f"SKIPSTONE_METRICS_PORT: port {port} cannot be used: choose another ({error})") from error
         return int(self._server.server_port)
 
     def stop(self) -> None:

@@ -245,11 +245,33 @@ def test_an_operator_that_loses_the_lease_ends(
     assert holder(leases, namespace) == "usurper"
 
 
-def test_a_namespace_without_rights_ends_the_start_with_one_sentence(operators: list[Operator]) -> None:
-    operators[0].environment["SKIPSTONE_NAMESPACES"] += ",default"
+def test_without_rights_in_any_namespace_the_start_ends_with_one_sentence(operators: list[Operator]) -> None:
+    operators[0].environment["SKIPSTONE_NAMESPACES"] = "default"
     operators[0].start()
     assert operators[0].wait_end() == 1
     assert operators[0].messages()[-1].startswith("ending: namespace default: the operator may not list warehouses")
+
+
+def test_a_namespace_without_rights_keeps_nobody_from_the_others_and_is_taken_in_when_it_gets_them(
+    operators: list[Operator], control_plane: ControlPlane, api: client.CustomObjectsApi, namespace: str
+) -> None:
+    operator = operators[0]
+    operator.environment["SKIPSTONE_NAMESPACES"] = f"default,{namespace}"
+    operator.start()
+    operator.wait_healthy()
+    assert any(text.startswith("left out: namespace default") for text in operator.messages())
+    create(api, namespace, warehouse("lake"))
+    wait_until(lambda: ready_reason(api, namespace, "lake") == "ClaimNotFound", seconds=20, failure="not reconciled")
+    subject = f"{namespace}:skipstone"
+    control_plane.kubectl(
+        "create", "rolebinding", namespace, "--namespace", "default", "--clusterrole", "cluster-admin",
+        "--serviceaccount", subject,
+    )  # fmt: skip
+    try:
+        assert operator.wait_end() == 1
+        assert operator.messages()[-1] == "ending: namespace default can be watched now: starting anew"
+    finally:
+        control_plane.kubectl("delete", "rolebinding", namespace, "--namespace", "default")
 
 
 def test_a_bad_setting_ends_the_start_with_one_sentence(operators: list[Operator]) -> None:

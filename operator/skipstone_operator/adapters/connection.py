@@ -70,7 +70,7 @@ class Connection:
             async with asyncio.timeout(REQUEST_SECONDS):
                 answer = await self._send(method, path, query=query, body=body, content_type=content_type)
         except (aiohttp.ClientError, OSError) as error:
-            raise ApiFault(f"{method} {path}: {error or type(error).__name__}") from error
+            raise ApiFault(f"{method} {path}: {str(error) or type(error).__name__}") from error
         if answer.status == 401:
             await _configure(self.client.configuration)
         if answer.status in (401, 429) or answer.status >= 500:

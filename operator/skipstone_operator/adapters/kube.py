@@ -134,16 +134,17 @@ class KubeClient:
                 "(kubectl apply --server-side -f crds/)"
             )
 
-    async def check_access(self, namespace: str) -> None:
-        """Raise Unprepared when the operator may not list its own kinds in ``namespace``."""
+    async def find_objection(self, namespace: str) -> str | None:
+        """Why the operator cannot watch its own kinds in ``namespace``, in one sentence; None when it can."""
         for kind in KINDS.values():
             answer = await self.connection.request("GET", path_of(kind.name, namespace), query={"limit": "1"})
             if answer.status == 403:
-                raise Unprepared(
+                return (
                     f"namespace {namespace}: the operator may not list {kind.plural}; add the namespace to the "
                     f"chart's list of watched namespaces, or bind its Role there ({answer.body.get('message', '')})"
                 )
             _read(answer, f"LIST {kind.name} {namespace}")
+        return None
 
 
 def _read(answer: Answer, what: str) -> JsonObject:

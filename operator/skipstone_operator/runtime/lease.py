@@ -116,7 +116,7 @@ class Lease:
             else:
                 return False
         except OSError as error:
-            logger.warning("lease could not be read or taken: %s", error or type(error).__name__)
+            logger.warning("lease could not be read or taken: %s", str(error) or type(error).__name__)
             return False
         return self._took(stored, started)
 
@@ -131,7 +131,7 @@ class Lease:
                 if stored is None:
                     await self._reread()
         except OSError as error:
-            logger.warning("lease not renewed: %s", error or type(error).__name__)
+            logger.warning("lease not renewed: %s", str(error) or type(error).__name__)
             if self.time() - self._renewed_at >= self.timing.give_up:
                 raise self._lost(f"not renewed for {self.timing.give_up:g} s") from error
             return False

@@ -70,7 +70,7 @@ class ReconcileLoop(Generic[K]):
             self._count(key, "failed", started)
             logger.warning(
                 "reconcile failed, trying again: %s",
-                error or type(error).__name__,
+                str(error) or type(error).__name__,
                 exc_info=_unexpected(error),
                 extra={"key": str(key), "failures": self.queue.failures(key), "retryAfterSeconds": round(delay, 3)},
             )

@@ -108,7 +108,7 @@ class Resync(Generic[S]):
         try:
             listed = await self.list_all()
         except (OSError, TimeoutError) as error:
-            logger.warning("resync could not list: %s", error or type(error).__name__)
+            logger.warning("resync could not list: %s", str(error) or type(error).__name__)
             await self.sleep(self.timing.patience)
             return
         self.listed_at = since
