@@ -134,7 +134,7 @@ class MergeBed:
 
     def paths(self) -> set[str]:
         """The live data files."""
-        return {task.file.file_path for task in self.table().scan().plan_files()}
+        return {task.file.file_path.removeprefix("file://") for task in self.table().scan().plan_files()}
 
     def on_disk(self) -> set[str]:
         """All data files on disk."""
