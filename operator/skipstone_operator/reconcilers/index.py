@@ -123,7 +123,19 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
         return False
     table = world.place.table
     behind = table is not None and table.status.sequence_number > status.table_sequence_number
-    return not is_known(status) or status.segments.missing > 0 or behind
+    return not is_known(status) or buildable(status) > 0 or behind or _may_have_healed(world, status)
+
+
+def buildable(status: SecondaryIndexStatus) -> int:
+    """Missing segments that are not known to fail."""
+    return max(0, status.segments.missing - status.segments.failed)
+
+
+def _may_have_healed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
+    """Whether segments failed under inputs that have changed since."""
+    plan, last = plan_reindex(world), status.last_run
+    changed = plan is not None and last is not None and last.inputs_hash != plan.inputs_hash
+    return status.segments.failed > 0 and changed
 
 
 def is_given_up(status: SecondaryIndexStatus, plan: RunPlan | None) -> bool:
@@ -269,7 +281,7 @@ def _succeeded(world: IndexWorld, status: SecondaryIndexStatus, verdict: Verdict
     now = format_time(world.setting.now)
     built = verdict.report.counts.get("segments", 0) if verdict.report is not None else 0
     synced = replace(status, last_sync_time=now, failed_inputs_hash="")
-    if status.segments.missing and not built:
+    if buildable(status) and not built:
         # A run that built nothing while segments are missing must not be followed by another at once, for ever.
         return _tried_again(world, synced, status.failed_attempts + 1)
     return replace(synced, failed_attempts=0)

@@ -265,7 +265,8 @@ def conclude(world: TableWorld, table: TableSubject, run: RunWorld, verdict: Ver
             ended = replace(ended, failed_attempts=failures, retry_time=retry)
         case _:
             assert_never(verdict.ending)
-    ended = with_tally(world, with_observation(world, table, ended))
+    changed = verdict.ending is Ending.SUCCEEDED
+    ended = with_tally(world, with_observation(world, table, ended, schema_changed=changed))
     progress = idle_progress(world, table, ended, find_change(world, table, ended))
     return or_rest(written(world, table, ended, progress), 0.0)
 

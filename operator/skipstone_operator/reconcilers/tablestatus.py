@@ -25,35 +25,53 @@ from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
 WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop"})
-#: Problems under which the counters of a state say nothing of our table.
-_NOT_OURS = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
 
 
-def with_observation(world: TableWorld, table: TableSubject, status: TableStatus) -> TableStatus:
-    """``status`` with the newest state that a finished run told, once the table is known to be the one declared."""
+def with_observation(
+    world: TableWorld, table: TableSubject, status: TableStatus, *, schema_changed: bool = False
+) -> TableStatus:
+    """``status`` with the newest state that a finished run told, once the table is known to be the one declared.
+
+    ``schema_changed``: a change run of ours just ended, so another schema than the remembered one is as it should be.
+    """
     managed = table.spec.management is Management.MANAGED
     observation = find_observation(table.meta.uid, world.pods)
     if observation is None or (managed and status.applied_generation == 0):
         return status
-    return apply_state(status, observation) if is_newer(observation, status.observed_time) else status
+    if not is_newer(observation, status.observed_time):
+        return status
+    watched = managed and not schema_changed and status.current_run is None
+    return apply_state(status, observation, _find_drift(status, observation.state) if watched else "")
 
 
-def apply_state(status: TableStatus, observation: Observation) -> TableStatus:
-    """``status`` with what ``observation`` says."""
+def _find_drift(status: TableStatus, state: TableState) -> str:
+    """How the schema differs from the one that our own change runs left; empty when it does not."""
+    if not status.field_ids or not state.table_uuid:
+        return ""
+    old = {name: (number, status.column_types.get(name)) for name, number in status.field_ids.items()}
+    new = {name: (number, state.columns.get(name)) for name, number in state.field_ids.items()}
+    changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+    if not changed:
+        return ""
+    names = ", ".join(changed[:5])
+    return f"somebody else changed the columns {names} of the table: undo it, or declare them in spec.columns"
+
+
+def apply_state(status: TableStatus, observation: Observation, drift: str = "") -> TableStatus:
+    """``status`` with what ``observation`` says; ``drift`` is the sentence on a schema changed by others."""
     state = observation.state
+    problem = state.problem or (Reason.SCHEMA_DRIFT if drift else None)
     seen = replace(
         status,
         observed_time=format_time(observation.time),
-        problem=state.problem.value if state.problem else "",
-        problem_message=shorten(state.message) if state.problem else "",
+        problem=problem.value if problem else "",
+        problem_message=shorten(state.message if state.problem else drift),
     )
-    if state.problem in _NOT_OURS:
-        return seen
-    return _with_counters(seen, state)
+    # A state without table UUID tells of no table: what was known of it stays.
+    return _with_counters(seen, state, drifted=problem is Reason.SCHEMA_DRIFT) if state.table_uuid else seen
 
 
-def _with_counters(status: TableStatus, state: TableState) -> TableStatus:
-    drifted = state.problem is Reason.SCHEMA_DRIFT
+def _with_counters(status: TableStatus, state: TableState, *, drifted: bool) -> TableStatus:
     return replace(
         status,
         table_uuid=status.table_uuid or state.table_uuid,
