@@ -19,7 +19,7 @@ from skipstone_core.errors import SkipstoneError
 
 from skipstone_operator import logs
 from skipstone_operator.adapters.clock import SystemClock
-from skipstone_operator.adapters.connection import Connection, connect
+from skipstone_operator.adapters.connection import ApiFault, Connection, connect
 from skipstone_operator.adapters.events import KubeEvents
 from skipstone_operator.adapters.kube import KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
@@ -39,6 +39,9 @@ from skipstone_operator.watch import Watch, run_watch
 
 EXIT_STOPPED = 0
 EXIT_FAILED = 1
+#: How long an API server that does not answer is waited for at start, less than the liveness probe's patience.
+START_SECONDS = 45.0
+START_PAUSE_SECONDS = 3.0
 #: How long reconciles at work get to end after SIGTERM; less than the grace period of the pod.
 DRAIN_SECONDS = 10.0
 #: How long a failed operator gets to close its connections before it ends hard.
@@ -76,7 +79,7 @@ async def run(settings: Settings) -> None:
     connection = await connect()
     try:
         kube = KubeClient(connection)
-        await kube.check_resources()
+        await wait_for_cluster(kube)
         watched, barred = await split_by_access(settings.namespaces, kube.find_objection)
         if not watched:
             raise Unprepared("; ".join(barred.values()))
@@ -85,6 +88,23 @@ async def run(settings: Settings) -> None:
         await build_operator(replace(settings, namespaces=watched), connection, kube).work(tuple(barred))
     finally:
         await connection.close()
+
+
+async def wait_for_cluster(kube: KubeClient) -> None:
+    """Wait a while for an API server that is down, which costs less than being started anew and anew.
+
+    Raises ApiFault when it stays down, Unprepared when it lacks our kinds.
+    """
+    loop = asyncio.get_running_loop()
+    end = loop.time() + START_SECONDS
+    while True:
+        try:
+            return await kube.check_resources()
+        except ApiFault as fault:
+            if loop.time() >= end:
+                raise
+            logger.warning("waiting for the API server: %s", fault)
+        await asyncio.sleep(START_PAUSE_SECONDS)
 
 
 def build_operator(settings: Settings, connection: Connection, kube: KubeClient) -> Operator:

@@ -16,6 +16,7 @@ from typing import Any
 from urllib.error import URLError
 
 import pytest
+import yaml
 from kubernetes import client
 
 from tests.cluster.controlplane import ControlPlane
@@ -181,6 +182,7 @@ def test_at_rest_the_lease_is_all_that_is_written(
     rest = writes_by(control_plane, namespace)[before:]
     assert {(event["verb"], event["objectRef"]["resource"]) for event in rest} == {("update", "leases")}
     assert operators[0].process.poll() is None
+    assert "skipstone_watch_stale_objects 0.0" in operators[0].get(operators[0].metrics, "/metrics")[1]
 
 
 def is_settled(plane: ControlPlane, namespace: str) -> bool:
@@ -272,6 +274,21 @@ def test_a_namespace_without_rights_keeps_nobody_from_the_others_and_is_taken_in
         assert operator.messages()[-1] == "ending: namespace default can be watched now: starting anew"
     finally:
         control_plane.kubectl("delete", "rolebinding", namespace, "--namespace", "default")
+
+
+def test_an_api_server_that_is_late_is_waited_for(operators: list[Operator], tmp_path: Path) -> None:
+    config = yaml.safe_load(Path(operators[0].environment["KUBECONFIG"]).read_text())
+    config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
+    late = tmp_path / "late.kubeconfig"
+    late.write_text(yaml.safe_dump(config))
+    operators[0].environment["KUBECONFIG"] = str(late)
+    operators[0].start()
+    wait_until(
+        lambda: any(text.startswith("waiting for the API server") for text in operators[0].messages()),
+        seconds=30,
+        failure="the operator did not wait",
+    )
+    assert operators[0].process.poll() is None
 
 
 def test_a_bad_setting_ends_the_start_with_one_sentence(operators: list[Operator]) -> None:
