@@ -73,6 +73,8 @@ def text_options(source: SourceSpec) -> TextOptions:
         timestamp_format=given.get("timestampFormat"),
         multi_line=_flag(given, "multiLine"),
     )
+    if source.format is SourceFormat.JSON and options.encoding != "UTF-8":
+        raise _wrong("encoding", "is always UTF-8 for the format Json: write the file so and remove it")
     return _consistent(options)
 
 

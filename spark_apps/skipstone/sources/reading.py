@@ -62,7 +62,7 @@ def read_source(
     SOURCE_COLUMN_MISSING when files differ in their columns).
     """
     rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, (listing, source, schema), rules.options, ())
+    groups = _groups(spark, (listing, source, schema), rules.options)
     columns = source_columns(source, schema, groups)
     return SourceRead(frame=_joined((spark, listing.root), groups, columns, rules), columns=columns, listing=listing)
 
@@ -76,8 +76,7 @@ def read_table_rows(
     feeds and for a source column that the mapping names and a file lacks.
     """
     rules = _rules(spark, source, time_zone)
-    wanted = [pair.from_ for pair in source.mapping] + [field.name for field in schema.fields]
-    groups = _groups(spark, (listing, source, schema), rules.options, wanted)
+    groups = _groups(spark, (listing, source, schema), rules.options)
     columns = table_columns(source, schema, groups)
     return SourceRead(frame=_joined((spark, listing.root), groups, columns, rules), columns=columns, listing=listing)
 
@@ -112,13 +111,13 @@ def _probe(spark: SparkSession, column: Column, what: tuple[str, str, str]) -> N
 
 
 def _groups(
-    spark: SparkSession, what: tuple[SourceListing, SourceSpec, Schema], options: TextOptions, wanted: Sequence[str]
+    spark: SparkSession, what: tuple[SourceListing, SourceSpec, Schema], options: TextOptions
 ) -> list[RawGroup]:
     listing, source, schema = what
     if source.format is SourceFormat.CSV:
         return csv_groups(spark, listing, declared_names(source, schema), options)
     if source.format is SourceFormat.JSON:
-        return json_groups(spark, listing, options, wanted)
+        return json_groups(spark, listing, options)
     return typed_groups(spark, listing, source.format)
 
 

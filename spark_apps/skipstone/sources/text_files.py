@@ -69,6 +69,7 @@ def _csv_options(options: TextOptions) -> Mapping[str, str]:
         "sep": options.delimiter,
         "quote": options.quote,
         "escape": options.escape or "\\",
+        "encoding": options.encoding,
         "columnPruning": "false",
         "nullValue": _NEVER_WRITTEN,
     }
@@ -79,24 +80,21 @@ def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
     return F.to_csv(F.struct(*map(F.col, references)), {**dialect, "nullValue": options.null_value or ""})
 
 
-def json_groups(
-    spark: SparkSession, listing: SourceListing, options: TextOptions, wanted: Sequence[str]
-) -> list[RawGroup]:
+def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions) -> list[RawGroup]:
     """One group with every name that stands in a record; reads the files once to learn the names.
 
-    Only ``wanted`` are kept when any are named. Raises BadData (SOURCE_UNREADABLE).
+    Raises BadData (SOURCE_UNREADABLE).
     """
     for file in listing.files:
         require_unpackable(file.path)
     paths = spark_paths(listing, [file.path for file in listing.files])
     names = _json_names(spark, paths, options, listing)
-    kept = [name for name in names if name in set(wanted) or not wanted]
-    frame: DataFrame = spark.read.schema(_strings(kept)).options(**_common(options)).json(paths)
+    frame: DataFrame = spark.read.schema(_strings(names)).options(**_common(options)).json(paths)
     return [
         RawGroup(
             frame=frame.withColumn(URL, F.col("_metadata.file_path")),
-            columns={name: RawColumn(quoted(name), is_text=True) for name in kept},
-            record=F.to_json(F.struct(*(F.col(quoted(name)) for name in kept))) if kept else F.lit("{}"),
+            columns={name: RawColumn(quoted(name), is_text=True) for name in names},
+            record=F.to_json(F.struct(*(F.col(quoted(name)) for name in names))) if names else F.lit("{}"),
             corrupt="the record is not a JSON object",
             example=listing.files[0].path,
         )
@@ -114,10 +112,10 @@ def _json_names(
 
 
 def _common(options: TextOptions) -> dict[str, str]:
+    """For both formats. Json is UTF-8 always: told an encoding, Spark would no longer keep numbers as written."""
     return {
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
-        "encoding": options.encoding,
         "multiLine": str(options.multi_line).lower(),
         **NO_GLOB,
     }

@@ -5,14 +5,15 @@ Called by ``reading``. Footers are read on the driver, so that a column of a wro
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import orc
-from pyspark.sql import SparkSession
+from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 from skipstone_core.errors import BadSpec
 from skipstone_core.jobs import SourceFormat
 from skipstone_core.reasons import Reason
@@ -84,15 +85,20 @@ def _group(
     footer, files = alike
     readable = {name: found for name, found in footer if found is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
-    reader = spark.read.schema(ddl).options(**NO_GLOB)
+    reader = spark.read.schema(StructType.fromDDL(ddl) if ddl else StructType()).options(**NO_GLOB)
     paths = spark_paths(listing, files)
     frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(
         frame=frame.withColumn(CORRUPT, F.lit(None).cast("string")).withColumn(URL, F.col("_metadata.file_path")),
         columns=_columns(footer),
-        record=F.to_json(F.struct(*(F.col(quoted(name)) for name in readable)), {"ignoreNullFields": "false"}),
+        record=_record(readable),
         example=files[0],
     )
+
+
+def _record(names: Iterable[str]) -> Column:
+    columns = [F.col(quoted(name)) for name in names]
+    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
 def _columns(footer: Footer) -> Mapping[str, RawColumn]:

@@ -1,0 +1,361 @@
+"""How Json, Parquet and ORC are read: types, widening without loss, and what is refused by name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from pyspark.sql import SparkSession
+from skipstone.sources.listing import list_source
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, SourceRead, read_source, read_table_rows
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.jobs import (
+    CatalogRef,
+    CatalogType,
+    ColumnMapping,
+    ColumnSpec,
+    SourceFormat,
+    SourceSpec,
+    WarehouseRef,
+)
+from skipstone_core.reasons import Reason
+
+Read = Callable[..., SourceRead]
+ENDINGS = {".json": SourceFormat.JSON, ".parquet": SourceFormat.PARQUET, ".orc": SourceFormat.ORC}
+
+
+@pytest.fixture
+def read(tmp_path: Path, spark: SparkSession) -> Read:
+    """Reads files of the test's directory as a load does (``merge=True``: as a merge does); format by ending."""
+
+    def run(names: list[str], schema: Schema, **given: Any) -> SourceRead:
+        how = read_source if given.pop("merge", False) else read_table_rows
+        time_zone = given.pop("time_zone", "UTC")
+        source = SourceSpec(format=ENDINGS[Path(names[0]).suffix], paths=tuple(names), **given)
+        warehouse = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
+        return how(spark, list_source(warehouse, source), source, schema, time_zone)
+
+    return run
+
+
+def rows(read: SourceRead) -> list[dict[str, Any]]:
+    return [row.asDict() for row in read.frame.collect()]
+
+
+def values(read: SourceRead) -> list[Any]:
+    """The values of the column ``v``; no row may be bad."""
+    found = rows(read)
+    assert [row[ERROR_COLUMN] for row in found if row[ERROR_COLUMN]] == []
+    return [row["v"] for row in found]
+
+
+def only(kind: PrimitiveType, *, required: bool = False) -> Schema:
+    return Schema(NestedField(1, "v", kind, required=required))
+
+
+# Json
+
+
+@pytest.mark.parametrize(
+    ("kind", "written", "value"),
+    [
+        (IntegerType(), "7", 7),
+        (IntegerType(), '"7"', 7),
+        (LongType(), "9223372036854775807", 2**63 - 1),
+        (DecimalType(38, 3), "12345678901234567890.123", Decimal("12345678901234567890.123")),
+        (DecimalType(9, 2), "1.50", Decimal("1.50")),
+        (DoubleType(), "1e300", 1e300),
+        (DoubleType(), '"NaN"', "nan"),
+        (BooleanType(), "true", True),
+        (StringType(), '"caf\\u00e9 \\ud834\\udd1e"', "café 𝄞"),
+        (StringType(), "1.50", "1.50"),
+        (StringType(), '{"x": [1, null]}', '{"x": [1, null]}'),
+        (StringType(), '""', ""),
+        (DateType(), '"2013-01-31"', date(2013, 1, 31)),
+        (IntegerType(), "null", None),
+    ],
+)
+def test_json_values_are_kept_exactly(
+    read: Read, tmp_path: Path, kind: PrimitiveType, written: str, value: Any
+) -> None:
+    (tmp_path / "a.json").write_text(f'{{"v": {written}, "V": 1}}\n')
+    found = values(read(["a.json"], only(kind)))
+    if isinstance(value, str) and isinstance(kind, StringType) and value.startswith("{"):
+        assert json.loads(found[0]) == json.loads(value)
+    else:
+        assert found == [value] or str(found[0]) == value
+
+
+def test_json_rows_that_do_not_fit_are_told(read: Read, tmp_path: Path) -> None:
+    lines = ['{"v": 1}', '{"v": 2147483648}', '{"v":', "7", "{}", '{"v": 1.5}', ""]
+    (tmp_path / "a.json").write_text("\n".join(lines))
+    found = rows(read(["a.json"], only(IntegerType(), required=True)))
+    assert [(row[ERROR_COLUMN], row[RECORD_COLUMN]) for row in found] == [
+        (None, None),
+        ("column 'v': '2147483648' is not of type int", '{"v":"2147483648"}'),
+        ("the record is not a JSON object", '{"v":'),
+        ("the record is not a JSON object", "7"),
+        ("column 'v' is required and holds null", "{}"),
+        ("column 'v': '1.5' is not of type int", '{"v":"1.5"}'),
+    ]
+
+
+def test_json_over_several_lines(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('[\n {"v": 1},\n {"v": 2}\n]\n')
+    assert values(read(["a.json"], only(IntegerType()), options={"multiLine": "true"})) == [1, 2]
+
+
+def test_json_that_lacks_a_required_or_mapped_name_is_told(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"V": 1}\n')
+    with pytest.raises(BadData, match=r"'a\.json' has no column 'v', .*it has 'V'") as caught:
+        read(["a.json"], only(IntegerType(), required=True))
+    assert caught.value.reason is Reason.SOURCE_COLUMN_MISSING
+    with pytest.raises(BadData, match="has no column 'w'"):
+        read(["a.json"], only(IntegerType()), mapping=(ColumnMapping(column="v", from_="w"),))
+
+
+def test_json_names_that_stand_twice_in_a_record_are_told(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"v": 1, "v": 2}\n')
+    with pytest.raises(BadData, match="the names of the records cannot be used") as caught:
+        read(["a.json"], only(IntegerType()))
+    assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
+@pytest.mark.parametrize("option", ["header", "delimiter", "quote", "escape"])
+def test_options_of_csv_are_refused_for_json(read: Read, tmp_path: Path, option: str) -> None:
+    (tmp_path / "a.json").write_text('{"v": 1}\n')
+    with pytest.raises(BadSpec, match=rf"source\.options\.{option}: is for the format Csv only"):
+        read(["a.json"], only(IntegerType()), options={option: "true"})
+
+
+def test_json_is_utf_8(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"v": 1}\n')
+    with pytest.raises(BadSpec, match=r"source\.options\.encoding: is always UTF-8"):
+        read(["a.json"], only(IntegerType()), options={"encoding": "ISO-8859-1"})
+
+
+def test_json_null_text_is_null(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('{"v": "NA"}\n{"v": 3}\n')
+    assert values(read(["a.json"], only(IntegerType()), options={"nullValue": "NA"})) == [None, 3]
+
+
+# Parquet and ORC
+
+NAIVE = datetime.fromisoformat("1880-01-01T01:02:03.000004")
+AWARE = NAIVE.replace(tzinfo=UTC)
+ID = UUID("f81d4fae-7dec-11d0-a765-00a0c91e6bf6")
+PARQUET: list[tuple[pa.DataType, Any, PrimitiveType, Any]] = [
+    (pa.bool_(), True, BooleanType(), True),
+    (pa.int8(), -1, IntegerType(), -1),
+    (pa.uint8(), 255, LongType(), 255),
+    (pa.int32(), 7, LongType(), 7),
+    (pa.int32(), 7, DoubleType(), 7.0),
+    (pa.int32(), 7, DecimalType(12, 2), Decimal("7.00")),
+    (pa.uint32(), 2**32 - 1, LongType(), 2**32 - 1),
+    (pa.uint64(), 2**64 - 1, DecimalType(20, 0), Decimal(2**64 - 1)),
+    (pa.float32(), 0.5, DoubleType(), 0.5),
+    (pa.decimal128(9, 2), Decimal("-1.25"), DecimalType(12, 4), Decimal("-1.2500")),
+    (pa.string(), "𝄞", StringType(), "𝄞"),
+    (pa.large_string(), "x", StringType(), "x"),
+    (pa.dictionary(pa.int32(), pa.string()), "x", StringType(), "x"),
+    (pa.binary(), b"\x00\xff", BinaryType(), b"\x00\xff"),
+    (pa.binary(), b"abcd", FixedType(4), b"abcd"),
+    (pa.binary(4), b"abcd", FixedType(4), b"abcd"),
+    (pa.binary(16), ID.bytes, UUIDType(), str(ID)),
+    (pa.uuid(), ID.bytes, UUIDType(), str(ID)),
+    (pa.string(), str(ID).upper(), UUIDType(), str(ID)),
+    (pa.date32(), date(1, 1, 1), DateType(), date(1, 1, 1)),
+    (pa.time64("us"), time(1, 2, 3, 4), TimeType(), 3_723_000_004),
+    (pa.time32("ms"), time(1, 2, 3, 4000), TimeType(), 3_723_004_000),
+    (pa.timestamp("us"), NAIVE, TimestampType(), NAIVE),
+    (pa.timestamp("ms"), NAIVE.replace(microsecond=0), TimestampType(), NAIVE.replace(microsecond=0)),
+    (pa.timestamp("ns"), NAIVE, TimestampType(), NAIVE),
+    (pa.timestamp("us", tz="UTC"), AWARE, TimestamptzType(), AWARE),
+    (pa.timestamp("ns", tz="Europe/Berlin"), AWARE, TimestamptzType(), AWARE),
+]
+
+
+def plain(value: Any) -> Any:
+    """PySpark gives instants as naive datetimes of this process's zone and binary as bytearray."""
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+@pytest.mark.parametrize(("found", "value", "kind", "expected"), PARQUET, ids=[f"{f}-{k}" for f, _, k, _ in PARQUET])
+def test_parquet_columns_feed_equal_and_wider_types(  # noqa: PLR0917
+    read: Read, tmp_path: Path, found: pa.DataType, value: Any, kind: PrimitiveType, expected: Any
+) -> None:
+    pq.write_table(pa.table({"v": pa.array([value, None], found)}), tmp_path / "a.parquet")
+    first, second = values(read(["a.parquet"], only(kind)))
+    assert (first.astimezone(UTC) if isinstance(kind, TimestamptzType) else plain(first)) == expected
+    assert second is None
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (pa.int64(), IntegerType()),
+        (pa.float64(), FloatType()),
+        (pa.int64(), DoubleType()),
+        (pa.string(), IntegerType()),
+        (pa.int32(), StringType()),
+        (pa.decimal128(9, 3), DecimalType(9, 2)),
+        (pa.decimal128(10, 2), DecimalType(9, 2)),
+        (pa.timestamp("us", tz="UTC"), TimestampType()),
+        (pa.date32(), TimestampType()),
+        (pa.binary(5), FixedType(4)),
+        (pa.list_(pa.int32()), IntegerType()),
+        (pa.float16(), FloatType()),
+    ],
+    ids=str,
+)
+def test_parquet_columns_that_could_lose_something_are_told(
+    read: Read, tmp_path: Path, found: pa.DataType, kind: PrimitiveType
+) -> None:
+    pq.write_table(pa.table({"v": pa.array([None], found)}), tmp_path / "a.parquet")
+    with pytest.raises(BadSpec, match=r"column 'v' of 'a\.parquet' is .* cannot feed 'v'") as caught:
+        read(["a.parquet"], only(kind))
+    assert caught.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "error"),
+    [
+        (pa.array([1_001], pa.timestamp("ns")), TimestampType(), "column 'v': '1001' is not timestamp without loss"),
+        (pa.array([b"abc"]), FixedType(4), "column 'v': 'abc' is not fixed[4] without loss"),
+        (pa.array(["x"]), UUIDType(), "column 'v': 'x' is not uuid without loss"),
+        (pa.array([None], pa.int32()), IntegerType(), "column 'v' is required and holds null"),
+    ],
+)
+def test_parquet_rows_that_do_not_fit_are_told(
+    read: Read, tmp_path: Path, array: pa.Array, kind: PrimitiveType, error: str
+) -> None:
+    pq.write_table(pa.table({"v": array, "w": pa.array([5])}), tmp_path / "a.parquet")
+    (row,) = rows(read(["a.parquet"], only(kind, required=True)))
+    assert (row[ERROR_COLUMN], row[FILE_COLUMN]) == (error, "a.parquet")
+    assert json.loads(row[RECORD_COLUMN])["w"] == 5
+
+
+def test_wall_clocks_of_a_file_are_of_the_jobs_time_zone(read: Read, tmp_path: Path) -> None:
+    noon = datetime.fromisoformat("2013-07-01T12:00")
+    pq.write_table(pa.table({"v": pa.array([noon], pa.timestamp("us"))}), tmp_path / "a.parquet")
+    orc.write_table(pa.table({"v": pa.array([noon], pa.timestamp("us"))}), tmp_path / "a.orc")
+    for name in ("a.parquet", "a.orc"):
+        (found,) = values(read([name], only(TimestamptzType()), time_zone="Europe/Berlin"))
+        assert found.astimezone(UTC) == datetime(2013, 7, 1, 10, tzinfo=UTC)
+
+
+def test_timestamps_of_old_writers_are_instants(read: Read, tmp_path: Path) -> None:
+    table = pa.table({"v": pa.array([AWARE], pa.timestamp("us", tz="UTC"))})
+    pq.write_table(table, tmp_path / "a.parquet", use_deprecated_int96_timestamps=True)
+    (found,) = values(read(["a.parquet"], only(TimestamptzType()), time_zone="Europe/Berlin"))
+    assert found.astimezone(UTC) == AWARE
+
+
+def test_files_with_other_columns_and_types_go_into_one_frame(read: Read, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"w": ["x"], "v": pa.array([1], pa.int32())}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": pa.array([2], pa.int64())}), tmp_path / "b.parquet")
+    schema = Schema(NestedField(1, "v", LongType()), NestedField(2, "w", StringType()))
+    found = read(["a.parquet", "b.parquet"], schema).frame.collect()
+    assert sorted((row.v, row.w) for row in found) == [(1, "x"), (2, None)]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.orc"])
+@pytest.mark.parametrize("content", [b"", b"a,b\n1,2\n", b"PAR1" + b"\0" * 50 + b"PAR1"], ids=["empty", "text", "torn"])
+def test_files_of_another_format_are_told(read: Read, tmp_path: Path, name: str, content: bytes) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(BadData, match=f"'{name}': this is no readable") as caught:
+        read([name], only(IntegerType()))
+    assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
+@pytest.mark.parametrize("given", [{"options": {"header": "true"}}, {"columns": (ColumnSpec(name="v", type="int"),)}])
+def test_options_and_types_are_refused_for_typed_files(read: Read, tmp_path: Path, given: Mapping[str, Any]) -> None:
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "a.parquet")
+    with pytest.raises(BadSpec, match=r"^source\.(options|columns)") as caught:
+        read(["a.parquet"], only(LongType()), **given)
+    assert caught.value.reason is Reason.INVALID_SPEC
+
+
+ORC: list[tuple[pa.DataType, Any, PrimitiveType, Any]] = [
+    (pa.bool_(), True, BooleanType(), True),
+    (pa.int16(), -1, IntegerType(), -1),
+    (pa.int64(), 2**62, LongType(), 2**62),
+    (pa.float64(), -0.5, DoubleType(), -0.5),
+    (pa.decimal128(20, 2), Decimal("-1.25"), DecimalType(20, 2), Decimal("-1.25")),
+    (pa.string(), "𝄞", StringType(), "𝄞"),
+    (pa.binary(), b"\x00\xff", BinaryType(), b"\x00\xff"),
+    (pa.date32(), date(1880, 1, 1), DateType(), date(1880, 1, 1)),
+    (pa.timestamp("us"), NAIVE.replace(microsecond=0), TimestampType(), NAIVE.replace(microsecond=0)),
+    (pa.timestamp("us"), NAIVE.replace(year=2013), TimestampType(), NAIVE.replace(year=2013)),
+]
+
+
+@pytest.mark.parametrize(("found", "value", "kind", "expected"), ORC, ids=[f"{f}-{k}" for f, _, k, _ in ORC])
+def test_orc_columns(  # noqa: PLR0917
+    read: Read, tmp_path: Path, found: pa.DataType, value: Any, kind: PrimitiveType, expected: Any
+) -> None:
+    orc.write_table(pa.table({"v": pa.array([value, None], found)}), tmp_path / "a.orc")
+    assert [plain(one) for one in values(read(["a.orc"], only(kind)))] == [expected, None]
+
+
+def test_orc_dates_before_the_gregorian_calendar_are_told(read: Read, tmp_path: Path) -> None:
+    orc.write_table(pa.table({"v": pa.array([date(1500, 1, 1)])}), tmp_path / "a.orc")
+    (row,) = rows(read(["a.orc"], only(DateType())))
+    assert row[ERROR_COLUMN].endswith("is not date without loss")
+
+
+def test_orc_instants_are_told(read: Read, tmp_path: Path) -> None:
+    orc.write_table(pa.table({"v": pa.array([AWARE], pa.timestamp("us", tz="UTC"))}), tmp_path / "a.orc")
+    with pytest.raises(BadSpec, match="column 'v' is a timestamp with local time zone") as caught:
+        read(["a.orc"], only(TimestamptzType()))
+    assert caught.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
+
+
+def test_a_merge_sees_the_types_of_the_file_where_the_table_has_none(read: Read, tmp_path: Path) -> None:
+    table = pa.table({"op": ["U"], "seq": pa.array([1], pa.int32()), "v": pa.array([1], pa.int32()), "deep": [[1]]})
+    pq.write_table(table, tmp_path / "a.parquet")
+    found = read(["a.parquet"], only(LongType()), merge=True)
+    assert [(c.name, str(c.type)) for c in found.columns] == [("op", "string"), ("seq", "int"), ("v", "long")]
+
+
+def test_a_merge_needs_the_same_columns_in_all_files(read: Read, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"op": ["U"], "v": [1]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(BadData, match=r"'b\.parquet' has no column 'op'") as caught:
+        read(["a.parquet", "b.parquet"], only(LongType()), merge=True)
+    assert caught.value.reason is Reason.SOURCE_COLUMN_MISSING
+
+
+def test_a_merge_needs_one_type_per_column_that_the_table_does_not_know(read: Read, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"seq": ["1"]}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"seq": [1]}), tmp_path / "b.parquet")
+    with pytest.raises(BadSpec, match=r"column 'seq' is string in 'a\.parquet' and long in 'b\.parquet'"):
+        read(["a.parquet", "b.parquet"], only(LongType()), merge=True)
