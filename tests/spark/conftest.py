@@ -20,7 +20,6 @@ from skipstone_core.jobs import CatalogRef, CatalogType, WarehouseRef
 
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 
-
 #: PySpark leaves the sockets of collected results to the garbage collector.
 _OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 
@@ -76,16 +75,3 @@ def catalog(warehouse: WarehouseRef) -> Iterator[Catalog]:
 def spark(_one_jvm: None) -> SparkSession:
     """The session that second-engine reads use."""
     return SparkSession.builder.getOrCreate()
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """py4j leaves its sockets to the garbage collector; every other unraisable warning stays an error."""
-    here = Path(__file__).parent
-    for item in items:
-        if item.path.is_relative_to(here):
-            item.add_marker(pytest.mark.filterwarnings("ignore:unclosed <socket.socket:ResourceWarning"))
-            item.add_marker(
-                pytest.mark.filterwarnings(
-                    "ignore:Exception ignored in. <socket.socket:pytest.PytestUnraisableExceptionWarning"
-                )
-            )

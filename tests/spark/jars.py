@@ -6,7 +6,7 @@ Used by the second engine (plain Spark with the Iceberg runtime) and by the REST
 from __future__ import annotations
 
 import fcntl
-import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -14,45 +14,60 @@ import pyspark
 
 CACHE = Path(__file__).parents[2] / ".cache" / "jars"
 SPARK_JARS = Path(pyspark.__file__).parent / "jars"
-FETCH_SECONDS = 600
+FETCH_SECONDS = 900
 
 ICEBERG_RUNTIME = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "org.xerial:sqlite-jdbc:3.50.3.0")
 
 
 def jar_paths(name: str, coordinates: tuple[str, ...]) -> list[Path]:
-    """The jars of ``coordinates`` (group:artifact:version[:classifier]) in the folder ``name``; fetches what lacks."""
-    folder = CACHE / name
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
+    """The jars of ``coordinates`` (group:artifact:version[:classifier]) alone; what is not cached is fetched."""
+    return _cached(name, coordinates, transitive=False)
+
+
+def resolved_jars(name: str, coordinates: tuple[str, ...]) -> list[Path]:
+    """The jars of ``coordinates`` and of all they need at run time."""
+    return _cached(name, coordinates, transitive=True)
+
+
+def _cached(name: str, coordinates: tuple[str, ...], *, transitive: bool) -> list[Path]:
+    """The folder ``name`` is complete when its list of coordinates is written, which happens last."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    folder, listed = CACHE / name, "\n".join(coordinates)
+    with (CACHE / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        return [_jar(folder, coordinate) for coordinate in coordinates]
+        complete = folder / "coordinates"
+        if not complete.exists() or complete.read_text() != listed:
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir()
+            _retrieve(folder, coordinates, transitive=transitive)
+            complete.write_text(listed)
+    return sorted(folder.glob("*.jar"))
 
 
-def _jar(folder: Path, coordinate: str) -> Path:
-    group, artifact, version, *classifier = coordinate.split(":")
-    path = folder / "-".join([artifact, version, *classifier])
-    path = path.with_name(path.name + ".jar")
-    if not path.exists():
-        _fetch(path, (group, artifact, version, classifier))
-    return path
-
-
-def _fetch(path: Path, module: tuple[str, str, str, list[str]]) -> None:
-    group, artifact, version, classifier = module
-    landing = path.with_suffix(".landing")
-    ivy = path.parent / f"{path.name}.ivy.xml"
-    extra = f' m:classifier="{classifier[0]}"' if classifier else ""
-    ivy.write_text(
+def _retrieve(folder: Path, coordinates: tuple[str, ...], *, transitive: bool) -> None:
+    module = folder / "ivy.xml"
+    module.write_text(
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
         '<info organisation="skipstone" module="tests"/><configurations><conf name="default"/></configurations>'
-        f'<dependencies><dependency org="{group}" name="{artifact}" rev="{version}" transitive="false" '
-        f'conf="default->master"><artifact name="{artifact}" type="jar"{extra}/></dependency></dependencies></ivy-module>'
+        f"<dependencies>{_dependencies(coordinates, transitive=transitive)}</dependencies>"
+        "</ivy-module>"
     )
-    command = ["java", "-cp", f"{SPARK_JARS}/*", "org.apache.ivy.Main", "-warn", "-m2compatible", "-notransitive"]
-    command += ["-ivy", str(ivy), "-cache", str(path.parent / "ivy"), "-confs", "default", "-retrieve"]
-    command.append(f"{landing}/[artifact]-[revision].[ext]")
-    subprocess.run(command, check=True, timeout=FETCH_SECONDS, env={**os.environ}, capture_output=True)
-    ivy.unlink()
-    (jar,) = landing.iterdir()
-    jar.rename(path)
-    landing.rmdir()
+    command = ["java", "-cp", f"{SPARK_JARS}/*", "org.apache.ivy.Main", "-warn", "-m2compatible", "-types", "jar,bundle"]
+    command += ["-ivy", str(module), "-cache", str(CACHE / "ivy"), "-confs", "default"]
+    command += ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
+    subprocess.run(command, check=True, timeout=FETCH_SECONDS, stdout=subprocess.DEVNULL)
+
+
+def _dependencies(coordinates: tuple[str, ...], *, transitive: bool) -> str:
+    """One Ivy dependency per module, with an artifact per classifier."""
+    modules: dict[tuple[str, ...], list[str]] = {}
+    for coordinate in coordinates:
+        group, artifact, version, *classifier = coordinate.split(":")
+        extra = f' m:classifier="{classifier[0]}"' if classifier else ""
+        named = f'<artifact name="{artifact}" type="jar" ext="jar"{extra}/>'
+        modules.setdefault((group, artifact, version), []).append(named)
+    options = f'transitive="{str(transitive).lower()}" conf="default->{"default" if transitive else "master"}"'
+    return "".join(
+        f'<dependency org="{group}" name="{artifact}" rev="{version}" {options}>{"".join(artifacts)}</dependency>'
+        for (group, artifact, version), artifacts in modules.items()
+    )

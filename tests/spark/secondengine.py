@@ -1,4 +1,4 @@
-"""Reads our tables with engines that are not ours: plain Spark with the Iceberg runtime, DuckDB on the Parquet files."""
+"""Reads our tables with engines that are not ours: plain Spark with the Iceberg runtime, DuckDB on the files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from skipstone_core.jobs import WarehouseRef
 
 
 def second_spark(spark: SparkSession, warehouse: WarehouseRef) -> SparkSession:
-    """A session that knows ``warehouse`` by Spark's own JDBC catalog, which is keyed by the catalog's name as ours is."""
+    """A session that knows ``warehouse`` by Spark's own JDBC catalog, keyed by the catalog's name as ours is."""
     session = spark.newSession()
     settings = {
         "": "org.apache.iceberg.spark.SparkCatalog",

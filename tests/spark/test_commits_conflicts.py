@@ -1,4 +1,4 @@
-"""Whether a change planned on one head may be committed on a newer one. Rivals are real: Spark's deletes, our commits."""
+"""Whether a change planned on one head may be committed on a newer one. Rivals are real, Spark among them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction is in the table at most once, whatever is lost, killed, delayed or raced. No Spark here: real catalogs."""
+"""A transaction is in the table at most once, whatever is lost, killed, delayed or raced. Catalogs are real."""
 
 from __future__ import annotations
 

@@ -75,7 +75,8 @@ def example_rows(count: int = 300) -> pa.Table:
 def _row(number: int) -> dict[str, Any]:
     if number % 7 == 3:
         return {"id": number}
-    moment = dt.datetime(1965 + number % 90, 1 + number % 12, 1 + number % 28, number % 24, 3, 4, 56789)
+    day = dt.date(1965 + number % 90, 1 + number % 12, 1 + number % 28)
+    moment = dt.datetime.combine(day, dt.time(number % 24, 3, 4, 56789))
     return {
         "id": number,
         "flag": number % 2 == 0,
@@ -136,7 +137,11 @@ def test_plain_spark_reads_what_was_written(written: Table, spark: SparkSession,
 
 
 def test_duckdb_reads_what_was_written(written: Table) -> None:
-    found = duckdb_rows(written).select([field.name for field in written.schema().fields]).cast(arrow_schema(written.schema()))
+    found = (
+        duckdb_rows(written)
+        .select([field.name for field in written.schema().fields])
+        .cast(arrow_schema(written.schema()))
+    )
     assert by_id(found) == by_id(example_rows())
 
 
@@ -155,8 +160,9 @@ FILTERS = {
     "real = double('NaN')": lambda row: row["real"] is not None and row["real"] != row["real"],
     "price < -1.00": lambda row: row["price"] is not None and row["price"] < -1,
     "day = date '1970-06-06'": lambda row: row["day"] == dt.date(1970, 6, 6),
-    "seen < timestamp_ntz '1970-01-01 00:00:00'": lambda row: row["seen"] is not None
-    and row["seen"] < dt.datetime(1970, 1, 1),
+    "seen < timestamp_ntz '1970-01-01 00:00:00'": lambda row: (
+        row["seen"] is not None and row["seen"].year < 1970
+    ),
     "name is null": lambda row: row["name"] is None,
     "id between 17 and 19": lambda row: 17 <= row["id"] <= 19,
 }

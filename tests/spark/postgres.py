@@ -1,0 +1,68 @@
+"""A real PostgreSQL on loopback for one test run: from Debian's package, installed when it is missing."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+PASSWORD = "correct horse"
+USER = "skipstone"
+SECONDS = 300
+
+
+@contextmanager
+def postgres() -> Iterator[int]:
+    """The port of a server with the superuser USER and PASSWORD; it and its data end with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="skipstone-postgres-"))
+    tools, port = _tools(), _free_port()
+    data, secret = folder / "data", folder / "password"
+    secret.write_text(PASSWORD)
+    account = _unprivileged()
+    for path in (folder, secret):
+        os.chown(path, account.pw_uid, account.pw_gid)
+    options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+    _run(account, [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"])
+    try:
+        _run(account, [tools / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"])
+        yield port
+    finally:
+        _run(account, [tools / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+        shutil.rmtree(folder)
+
+
+def _tools() -> Path:
+    for attempt in ("look", "install"):
+        found = [Path(path) for path in (shutil.which("initdb"), *_debian_folders()) if path]
+        if found:
+            return found[-1].parent
+        if attempt == "look":
+            subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "postgresql"], check=True)
+    raise RuntimeError("the package postgresql installed no initdb")
+
+
+def _debian_folders() -> list[str]:
+    return sorted(str(path) for path in Path("/usr/lib/postgresql").glob("*/bin/initdb"))
+
+
+def _unprivileged() -> pwd.struct_passwd:
+    """PostgreSQL refuses to run as root."""
+    return pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
+
+
+def _run(account: pwd.struct_passwd, command: list[Path | str]) -> None:
+    words = [str(word) for word in command]
+    as_user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
+    subprocess.run(words, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

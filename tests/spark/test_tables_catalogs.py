@@ -1,0 +1,208 @@
+"""Each catalog type against a real one: SQLite, PostgreSQL, Iceberg's own REST server."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from skipstone.runs.check import check_catalog
+from skipstone.tables.catalogs import load_table, open_catalog
+from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
+from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tables.schemas import Declaration, Ownership, ensure_table
+from skipstone_core.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome
+from skipstone_core.errors import BadSpec, DependencyUnavailable
+from skipstone_core.jobs import (
+    CatalogRef,
+    CatalogType,
+    ColumnSpec,
+    PartitionFieldSpec,
+    TableRef,
+    TableTask,
+    WarehouseRef,
+)
+from skipstone_core.reasons import Reason
+
+from tests.spark.lake import read_all, write_files
+from tests.spark.postgres import PASSWORD, USER, postgres
+from tests.spark.restserver import rest_catalog
+
+REF = TableRef(namespace="shop", name="orders", uid="9d1f0c3e-0000-4000-8000-000000000001")
+TASK = TableTask(
+    columns=(ColumnSpec(name="id", type="long", required=True), ColumnSpec(name="price", type="decimal(9,2)")),
+    partitioning=(PartitionFieldSpec(column="id", transform="Bucket", width=4),),
+)
+ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
+
+
+@pytest.fixture(scope="module")
+def postgres_port() -> Iterator[int]:
+    """A PostgreSQL for this module."""
+    with postgres() as port:
+        yield port
+
+
+@pytest.fixture(scope="module")
+def rest_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A REST catalog for this module."""
+    with rest_catalog(tmp_path_factory.mktemp("rest")) as address:
+        yield address
+
+
+@pytest.fixture(params=["sqlite", "postgres", "rest"])
+def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarehouseRef:
+    """A warehouse whose catalog is of each kind in turn."""
+    if request.param == "sqlite":
+        catalog = CatalogRef(type=CatalogType.SQL)
+    elif request.param == "postgres":
+        port = request.getfixturevalue("postgres_port")
+        monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
+        monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", PASSWORD)
+        catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql+psycopg2://127.0.0.1:{port}/postgres")
+    else:
+        catalog = CatalogRef(type=CatalogType.REST, uri=request.getfixturevalue("rest_address"))
+    return WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog)
+
+
+@pytest.fixture
+def opened(home: WarehouseRef) -> Iterator[Catalog]:
+    """The open catalog, without a table REF at the end."""
+    catalog = open_catalog(home)
+    yield catalog
+    if catalog.table_exists(REF.identifier):
+        catalog.drop_table(REF.identifier)
+    catalog.close()
+
+
+@pytest.fixture
+def table(opened: Catalog, home: WarehouseRef) -> Table:
+    """The table of TASK."""
+    made, ownership = ensure_table(opened, Declaration(warehouse=home, ref=REF, task=TASK))
+    assert ownership is Ownership.CREATED
+    return made
+
+
+def change(table: Table) -> TableCommit:
+    """A load of ROWS under one transaction."""
+    return TableCommit(pinned=pin_table(table), added=write_files(table, ROWS), txn="t1")
+
+
+def test_a_table_is_created_loaded_and_read(opened: Catalog, table: Table, home: WarehouseRef) -> None:
+    check_catalog(opened)
+    outcome = commit_table(opened, REF, change(table))
+    assert isinstance(outcome, Committed)
+    now = load_table(opened, replace(REF, table_uuid=str(table.metadata.table_uuid)))
+    assert sorted(read_all(now, ["id"]).column(0).to_pylist()) == list(range(10))
+    assert now.location().startswith(f"file://{home.root}/")
+    assert isinstance(commit_table(opened, REF, change(now)), AlreadyCommitted)
+
+
+def test_two_drivers_at_a_barrier_commit_once(opened: Catalog, table: Table, home: WarehouseRef) -> None:
+    barrier = threading.Barrier(2, timeout=60)
+    first_round = threading.local()
+    outcomes: list[Outcome] = []
+
+    class AtTheBarrier(NoHooks):
+        def before_swap(self, _: Table) -> None:
+            if not hasattr(first_round, "over"):
+                first_round.over = True
+                barrier.wait()
+
+    def drive(planned: TableCommit) -> None:
+        own = open_catalog(home)
+        outcomes.append(commit_table(own, REF, planned, CommitPorts(hooks=AtTheBarrier())))
+        own.close()
+
+    drivers = [threading.Thread(target=drive, args=(change(table),)) for _ in range(2)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(90)
+    assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyCommitted", "Committed"]
+    assert read_file_set(opened.load_table(REF.identifier)).files["records"].to_pylist() != []
+    assert read_all(opened.load_table(REF.identifier), ["id"]).num_rows == 10
+
+
+def test_an_aborted_transaction_never_lands(opened: Catalog, table: Table) -> None:
+    planned = change(table)
+    assert isinstance(abort_txn(opened, REF, "t1"), Aborted)
+    outcome = commit_table(opened, REF, planned)
+    assert isinstance(outcome, Conflicted)
+    assert outcome.reason is Reason.ABORTED
+
+
+def test_a_missing_table_is_told(opened: Catalog) -> None:
+    with pytest.raises(BadSpec) as caught:
+        load_table(opened, REF)
+    assert caught.value.reason is Reason.TABLE_MISSING
+    assert str(caught.value) == "The catalog 'skipstone' holds no table shop.orders."
+
+
+def test_a_replaced_table_is_told(opened: Catalog, table: Table, home: WarehouseRef) -> None:
+    known = replace(REF, table_uuid=str(table.metadata.table_uuid))
+    opened.drop_table(REF.identifier)
+    ensure_table(opened, Declaration(warehouse=home, ref=REF, task=TASK))
+    with pytest.raises(BadSpec, match="is another table now") as caught:
+        load_table(opened, known)
+    assert caught.value.reason is Reason.TABLE_REPLACED
+
+
+def test_an_open_catalog_that_goes_away_is_unavailable(tmp_path: Path) -> None:
+    (tmp_path / "catalog.db").mkdir()
+    home = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
+    with pytest.raises(DependencyUnavailable) as caught:
+        open_catalog(home)
+    assert caught.value.reason is Reason.CATALOG_UNAVAILABLE
+
+
+def test_a_wrong_password_is_unavailable_and_not_shown(
+    postgres_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
+    monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", "guessed wrong")
+    catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql+psycopg2://127.0.0.1:{postgres_port}/postgres")
+    with pytest.raises(DependencyUnavailable, match="did not answer") as caught:
+        open_catalog(WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog))
+    assert "guessed wrong" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("uri", "reason", "said"),
+    [
+        ("not a url", Reason.INVALID_SPEC, "is no SQLAlchemy URL"),
+        ("mysql://h/db", Reason.INVALID_SPEC, "use sqlite or postgresql"),
+        ("postgresql+psycopg2://u:secret@h/db", Reason.INVALID_SPEC, "put the password into the Secret"),
+        ("sqlite://", Reason.INVALID_SPEC, "needs a file below the root"),
+        ("sqlite:////etc/catalog.db", Reason.PATH_OUTSIDE_WAREHOUSE, "is not below the Warehouse's root"),
+    ],
+)
+def test_an_sql_uri_that_cannot_work_is_refused(tmp_path: Path, uri: str, reason: Reason, said: str) -> None:
+    home = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL, uri=uri))
+    with pytest.raises(BadSpec, match=said) as caught:
+        open_catalog(home)
+    assert caught.value.reason is reason
+    assert caught.value.field == "spec.catalog.uri"
+    assert "secret" not in str(caught.value)
+
+
+def test_a_symbolic_link_out_of_the_root_is_no_catalog_file(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "catalog.db").symlink_to(tmp_path / "elsewhere.db")
+    home = WarehouseRef(name="wh", root=str(root), catalog=CatalogRef(type=CatalogType.SQL))
+    with pytest.raises(BadSpec) as caught:
+        open_catalog(home)
+    assert caught.value.reason is Reason.PATH_OUTSIDE_WAREHOUSE
+
+
+@pytest.mark.parametrize(("uri", "error"), [("ftp://x", BadSpec), ("http://127.0.0.1:9", DependencyUnavailable)])
+def test_a_rest_address_that_cannot_work_is_refused(tmp_path: Path, uri: str, error: type[Exception]) -> None:
+    home = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.REST, uri=uri))
+    with pytest.raises(error):
+        open_catalog(home)
