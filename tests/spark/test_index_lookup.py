@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from skipstone.indexes import compaction, tables
 from skipstone.query import ReadOptions, explain, read
 from skipstone_core.errors import BadSpec
 
@@ -174,6 +175,27 @@ def test_every_key_type_is_looked_up_as_duckdb_filters(lake: Lake, case: KeyCase
     for condition in case.conditions:
         lake.assert_exact(condition)
         assert lake.plan(condition).funnel.total == 3
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+def test_keys_of_every_type_survive_a_merge_that_cuts_them_into_ranges(
+    lake: Lake, case: KeyCase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 3)
+    monkeypatch.setattr(compaction, "ROWS_PER_RANGE", 8)
+    schema = pa.schema([pa.field("c", case.kind)])
+    table = lake.create(schema)
+    for start in range(8):
+        values = pa.array([*case.values[start:], *case.values[:start]], case.kind)
+        table.append(pa.table({"c": values}, schema=schema))
+    index = index_on("c")
+    lake.reindex(index)
+    entries = lake.index_table(index).entries
+    assert {file.level for file in entries} == {1}
+    assert sum(file.records for file in entries) == 8 * len(case.values)
+    assert len(entries) > (case.kind != pa.bool_())
+    for condition in case.conditions:
+        lake.assert_exact(condition)
 
 
 def test_binary_keys_can_be_looked_up_for_null(lake: Lake) -> None:

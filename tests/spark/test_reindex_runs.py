@@ -172,8 +172,21 @@ def test_a_missing_cover_file_makes_its_index_cover_nothing(lake: Lake) -> None:
     lake.reindex(K)
     local(lake.index_table(K).covers[0].path).unlink()
     state = lake.state(K)
-    assert (state.segments_missing, state.degraded) == (3, Reason.STORAGE_UNAVAILABLE)
+    assert (state.exists, state.segments_missing, state.degraded) == (True, 3, Reason.STORAGE_UNAVAILABLE)
     assert lake.assert_exact("k = 40").num_rows == 2
+
+
+@pytest.mark.parametrize("part", ["cover", "metadata"])
+def test_a_damaged_index_table_is_built_anew_by_the_next_run(lake: Lake, part: str) -> None:
+    grow(lake, 2)
+    lake.reindex(K)
+    found = lake.index_table(K)
+    paths = {"cover": found.covers[0].path, "metadata": found.table.metadata_location}
+    local(paths[part]).unlink()
+    assert lake.state(K).degraded is Reason.STORAGE_UNAVAILABLE
+    assert lake.assert_exact("k = 40").num_rows == 2
+    assert lake.reindex(K).counts["segments"] == 2
+    assert (lake.state(K).segments_synced, lake.state(K).degraded) == (2, None)
 
 
 def test_a_dropped_index_table_is_absent_and_the_next_run_builds_it_anew(lake: Lake) -> None:

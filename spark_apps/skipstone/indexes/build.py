@@ -174,18 +174,25 @@ def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource], u
     keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
     spec = write_spec(index.table, site.run_id)
     count = _task_count(sum(source.file.records for source in sources), site.tasks.parallelism)
-    return [BuildTask(unit, tuple(part), keys, spec, site.buffer_bytes) for part in balanced(sources, count) if part]
+    parts = balanced([part for source in sources for part in _split(source, count)], count)
+    return [BuildTask(unit, tuple(part), keys, spec, site.buffer_bytes) for part in parts if part]
+
+
+def _split(source: EntrySource, count: int) -> list[EntrySource]:
+    """A file with enough rows for several tasks is read by several tasks, each a share of its row groups."""
+    shares = min(count, _task_count(source.file.records, count))
+    return [replace(source, share=number, shares=shares) for number in range(shares)]
 
 
 def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySource]]:
     """Deal sources out so that the parts have about as many rows; within a part the order is kept."""
     parts: list[list[EntrySource]] = [[] for _ in range(count)]
-    rows = [0] * count
-    for source in sorted(sources, key=lambda one: -one.file.records):
+    rows = [0.0] * count
+    for source in sorted(sources, key=lambda one: -one.rows):
         least = rows.index(min(rows))
         parts[least].append(source)
-        rows[least] += source.file.records
-    return [sorted(part, key=lambda one: one.file_id) for part in parts]
+        rows[least] += source.rows
+    return [sorted(part, key=lambda one: (one.file_id, one.share)) for part in parts]
 
 
 def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredUnit) -> UnitResult:

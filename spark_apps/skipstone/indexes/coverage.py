@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
+from errno import ENOENT
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +17,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from skipstone_core.errors import BadSpec
+from skipstone_core.errors import BadSpec, SkipstoneError
 from skipstone_core.indexes import synced_up_to
 from skipstone_core.jobs import MAX_LISTED_SEGMENTS, IndexRef, IndexState, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
-from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable, find_index, index_identifier
+from skipstone.indexes.tables import (
+    NEXT_FILE_ID_PROPERTY,
+    IndexTable,
+    index_identifier,
+    load_index_table,
+    open_index,
+)
 from skipstone.tables.filesets import FileSet
 
 COVER_SCHEMA = pa.schema(
@@ -36,6 +43,14 @@ COVER_SCHEMA = pa.schema(
         pa.field("definition", pa.string()),
     ]
 )
+
+
+class UnreadableIndex(SkipstoneError):
+    """Metadata, a manifest or a cover file of an index is gone or damaged."""
+
+    def __init__(self, identifier: tuple[str, str], error: Exception) -> None:
+        super().__init__(f"the index table {'.'.join(identifier)} cannot be read: {error}")
+        self.is_damaged = not isinstance(error, OSError) or error.errno in (None, ENOENT)
 
 
 @dataclass(frozen=True)
@@ -63,6 +78,24 @@ def read_covers(index: IndexTable) -> pa.Table:
 def _read_cover_file(index: IndexTable, path: str) -> pa.Table:
     with index.table.io.new_input(path).open() as stream:
         return pq.read_table(stream, columns=COVER_SCHEMA.names).cast(COVER_SCHEMA)
+
+
+def read_index(catalog: Catalog, identifier: tuple[str, str], table_uuid: str) -> tuple[IndexTable | None, pa.Table]:
+    """The index of the table ``table_uuid`` (None when there is none) and its cover rows.
+
+    Raises UnreadableIndex, and what the catalog raises.
+    """
+    try:
+        table = load_index_table(catalog, identifier)
+    except FileNotFoundError as error:
+        raise UnreadableIndex(identifier, error) from error
+    try:
+        found = None if table is None else open_index(table)
+        if found is None or found.stored.table_uuid != table_uuid:
+            return None, COVER_SCHEMA.empty_table()
+        return found, read_covers(found)
+    except Exception as error:
+        raise UnreadableIndex(identifier, error) from error
 
 
 def cover_files(files: FileSet, covers: pa.Table) -> Coverage:
@@ -97,14 +130,14 @@ def index_state(
 
     An unreadable index counts as covering nothing, with a message. Raises what the catalog raises.
     """
-    found = find_index(catalog, index_identifier(warehouse, ref, index), table_uuid=files.table_uuid)
+    identifier = index_identifier(warehouse, ref, index)
+    try:
+        found, covers = read_index(catalog, identifier, files.table_uuid)
+    except UnreadableIndex as error:
+        broken = (Reason.STORAGE_UNAVAILABLE, f"{error}; it counts as empty")
+        return _with_problem(replace(_counts(files, _nothing(files), index), exists=True), broken)
     if found is None:
         return _with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index))
-    try:
-        covers = read_covers(found)
-    except (OSError, pa.ArrowInvalid) as error:
-        broken = (Reason.STORAGE_UNAVAILABLE, f"the coverage of the index cannot be read: {error}")
-        return _with_problem(_counts(files, _nothing(files), index, found), broken)
     state = _counts(files, cover_files(files, covers), index, found)
     return _with_problem(state, definition_problem(files.schema, found.stored))
 

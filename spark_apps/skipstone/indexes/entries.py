@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
 from skipstone_core.errors import UserError
 
 from skipstone.indexes.definition import ENTRY, key_name
@@ -32,10 +34,25 @@ class KeyColumn:
 
 @dataclass(frozen=True)
 class EntrySource:
-    """A data file to enter under ``file_id``, without its deletes."""
+    """A data file to enter under ``file_id``, without its deletes; or share number ``share`` of ``shares`` of it."""
 
     file_id: int
     file: DataFileDescription
+    share: int = 0
+    shares: int = 1
+
+    @property
+    def rows(self) -> float:
+        """About how many rows it has."""
+        return self.file.records / self.shares
+
+    def row_groups(self) -> range | None:
+        """The row groups of the share; None for all."""
+        if self.shares == 1:
+            return None
+        with load_file_io({}, self.file.path).new_input(self.file.path).open() as stream:
+            count = pq.read_metadata(stream).num_row_groups
+        return range(self.share * count // self.shares, (self.share + 1) * count // self.shares)
 
 
 @dataclass(frozen=True)
@@ -149,7 +166,7 @@ def file_entries(source: EntrySource, keys: Sequence[KeyColumn]) -> Iterator[pa.
     """The entries of one data file in file order."""
     names = list(dict.fromkeys(key.name for key in keys))
     schema = entry_schema([key.storage for key in keys])
-    for batch in read_data_file(source.file, [*names, POSITION_COLUMN, ROW_GROUP_COLUMN]):
+    for batch in read_data_file(source.file, [*names, POSITION_COLUMN, ROW_GROUP_COLUMN], source.row_groups()):
         columns = [stored_keys(batch[key.name], key.storage) for key in keys]
         file_ids = pa.nulls(batch.num_rows, pa.int32()).fill_null(source.file_id)
         row_groups = batch[ROW_GROUP_COLUMN].cast(pa.int32())

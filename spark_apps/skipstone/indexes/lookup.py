@@ -17,13 +17,13 @@ from pyiceberg.catalog import Catalog
 from skipstone_core.ids import index_table_prefix
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.coverage import Coverage, cover_files, read_covers, segment_coverage
+from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_index, segment_coverage
 from skipstone.indexes.definition import definition_problem, key_name
 from skipstone.indexes.entries import entry_schema
 from skipstone.indexes.predicates import AllOf, AnyOf, Test, bounds_leading, index_expression
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.scans import scan_entries
-from skipstone.indexes.tables import IndexFile, IndexTable, open_index
+from skipstone.indexes.tables import IndexFile, IndexTable
 from skipstone.tables.filesets import FileSet
 
 #: A location is a file's ordinal, then its row group in the low bits.
@@ -102,12 +102,11 @@ def find_indexes(
 def _open(catalog: Catalog, identifier: tuple[str, str], files: FileSet) -> FoundIndex | IndexProblem:
     name = identifier[1]
     try:
-        index = open_index(catalog.load_table(identifier))
-        if index is None or index.stored.table_uuid != files.table_uuid:
-            return IndexProblem(name, "it was made for another table or by another version")
-        covers = read_covers(index)
-    except Exception as error:  # noqa: BLE001 - whatever is wrong with an index, the query must be answered without it
-        return IndexProblem(name, f"it cannot be read: {error}")
+        index, covers = read_index(catalog, identifier, files.table_uuid)
+    except UnreadableIndex as error:
+        return IndexProblem(name, str(error))
+    if index is None:
+        return IndexProblem(name, "it was made for another table or by another version")
     problem = definition_problem(files.schema, index.stored)
     if problem and problem[0] is not Reason.COLUMN_REPLACED:
         return IndexProblem(name, problem[1])

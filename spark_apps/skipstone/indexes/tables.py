@@ -10,7 +10,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NamespaceAlreadyExistsError, NoSuchTableError, TableAlreadyExistsError
+from pyiceberg.exceptions import (
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
 from pyiceberg.table import Table
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import index_table_name
@@ -117,13 +122,18 @@ def _index_files(files: FileSet) -> list[IndexFile]:
     return found
 
 
+def load_index_table(catalog: Catalog, identifier: tuple[str, str]) -> Table | None:
+    """The table under ``identifier`` whatever it is, None when there is none; raises what the catalog raises."""
+    try:
+        return catalog.load_table(identifier)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None
+
+
 def find_index(catalog: Catalog, identifier: tuple[str, str], *, table_uuid: str) -> IndexTable | None:
     """The index of the table ``table_uuid``, or None when it is absent or made for another table."""
-    try:
-        table = catalog.load_table(identifier)
-    except NoSuchTableError:
-        return None
-    found = open_index(table)
+    table = load_index_table(catalog, identifier)
+    found = None if table is None else open_index(table)
     return found if found is not None and found.stored.table_uuid == table_uuid else None
 
 
@@ -189,9 +199,8 @@ def _storage_properties(definition: IndexDefinition) -> dict[str, str]:
 
 
 def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
-    try:
-        table = catalog.load_table(new.identifier)
-    except NoSuchTableError:
+    table = load_index_table(catalog, new.identifier)
+    if table is None:
         return
     stored = stored_definition(table.properties)
     if stored is None or stored.owner_uid != new.owner_uid:

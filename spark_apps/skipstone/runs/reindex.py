@@ -7,6 +7,7 @@ a run early, the next one goes on where it stopped. Starts a JVM only when there
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
@@ -30,7 +31,14 @@ from skipstone.indexes.build import (
     plan_waves,
 )
 from skipstone.indexes.compaction import compact_index, rows_to_merge
-from skipstone.indexes.coverage import cover_files, failed_segments, next_file_id, read_covers
+from skipstone.indexes.coverage import (
+    UnreadableIndex,
+    cover_files,
+    failed_segments,
+    next_file_id,
+    read_covers,
+    read_index,
+)
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
 from skipstone.indexes.distribute import InProcess, InSpark
 from skipstone.indexes.entries import BUFFER_BYTES
@@ -39,7 +47,6 @@ from skipstone.indexes.tables import (
     IndexTable,
     NewIndex,
     create_index,
-    find_index,
     index_identifier,
     reopen_index,
 )
@@ -48,6 +55,8 @@ from skipstone.runs.states import report_state
 from skipstone.session import spark_session
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.filesets import FileSet, read_file_set
+
+logger = logging.getLogger(__name__)
 
 #: A merge of one level may fill the next one; more rounds than levels exist are a defect.
 MAX_MERGE_ROUNDS = 16
@@ -113,7 +122,7 @@ def _open(work: _Work) -> IndexTable:
     """The index table, made when absent. A definition that no longer fits the table ends the run."""
     identifier = index_identifier(work.request.warehouse, work.ref, work.index)
     uuid = work.files.table_uuid
-    found = find_index(work.catalog, identifier, table_uuid=uuid)
+    found = _sound_index(work, identifier)
     if found is not None:
         if problem := definition_problem(work.table.schema(), found.stored):
             raise BadSpec(problem[0], problem[1], field="spec.columns")
@@ -127,6 +136,18 @@ def _open(work: _Work) -> IndexTable:
         owner_uid=work.index.uid,
     )
     return create_index(work.catalog, new)
+
+
+def _sound_index(work: _Work, identifier: tuple[str, str]) -> IndexTable | None:
+    """The index, None when there is none. One that is damaged is dropped: all of it can be built again."""
+    try:
+        return read_index(work.catalog, identifier, work.files.table_uuid)[0]
+    except UnreadableIndex as error:
+        if not error.is_damaged:
+            raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, str(error)) from error
+        logger.warning("%s; it is dropped and built again", error)
+        work.catalog.drop_table(identifier)
+        return None
 
 
 def _site(work: _Work, rows: int) -> BuildSite:
