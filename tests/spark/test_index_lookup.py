@@ -135,8 +135,8 @@ CASES = {
     ),
     "timestamptz": KeyCase(
         pa.timestamp("us", tz="UTC"),
-        (None, dt.datetime(1883, 11, 18, 12, 3, 58, 1, UTC), dt.datetime(2024, 1, 1, 0, 0, 0, 1, UTC)),
-        ("c = timestamp '2024-01-01 00:00:00.000001+00:00'", "c < timestamp '1900-01-01 00:00:00+00:00'"),
+        (None, *(dt.datetime(year, 11, 18, 12, 3, 58, 1, UTC) for year in (1883, 1969, 2023, 2024, 2025))),
+        ("c = timestamp '2024-11-18 12:03:58.000001+00:00'", "c < timestamp '1900-01-01 00:00:00+00:00'"),
     ),
     "decimal": KeyCase(
         pa.decimal128(9, 2),
@@ -154,7 +154,7 @@ CASES = {
     ),
     "wide decimal": KeyCase(
         pa.decimal128(38, 10),
-        (None, Decimal("1.0000000001"), Decimal("-12345678901234567890.5"), Decimal("12345678901234567890.5")),
+        (None, *map(Decimal, ("1.0000000001", "-12345678901234567890.5", "12345678901234567890.5", "0", "2", "-3"))),
         ("c = 1.0000000001", "c < 0", "c > 12345678901234567890", "c >= 1"),
     ),
 }
