@@ -162,8 +162,8 @@ def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> tuple[li
     sources, refused = [], []
     for file_id, ordinal in enumerate(unit.ordinals, first_file_id):
         try:
-            (described,) = describe_files(site.table, site.files, [ordinal])
-            sources.append(EntrySource(file_id, replace(described, deletes=())))
+            (described,) = describe_files(site.table, site.files, [ordinal], with_deletes=False)
+            sources.append(EntrySource(file_id, described))
         except UserError as error:
             refused.append(SkippedFile(file_id, site.files.files["path"][ordinal].as_py(), str(error), vanished=False))
     return sources, refused

@@ -7,7 +7,7 @@ Must not ignore a delete: what cannot be applied is refused with a reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -67,16 +67,22 @@ class DataFileDescription:
     name_mapping_json: str | None = None
 
 
-def describe_files(table: Table, files: FileSet, ordinals: Sequence[int]) -> list[DataFileDescription]:
+def describe_files(
+    table: Table, files: FileSet, ordinals: Sequence[int], *, with_deletes: bool = True
+) -> list[DataFileDescription]:
     """Descriptions of ``ordinals`` for tasks, in the pinned schema of ``files``.
 
+    ``with_deletes`` False describes files as they were written, for those who need every row of them.
     Raises BadData with DELETES_UNSUPPORTED when a delete cannot be applied on reading, SOURCE_UNREADABLE when a data
     file is not Parquet.
     """
     schema_json = files.schema.model_dump_json()
     mapping = table.metadata.name_mapping()
     mapping_json = mapping.model_dump_json() if mapping is not None else None
-    return [_describe(table, files, ordinal, (schema_json, mapping_json)) for ordinal in ordinals]
+    described = [_describe(table, files, ordinal, (schema_json, mapping_json)) for ordinal in ordinals]
+    if not with_deletes:
+        return described
+    return [_with_deletes(file, files) for file in described]
 
 
 def read_data_file(
@@ -211,10 +217,14 @@ def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str
         size=file.file_size_in_bytes,
         records=file.record_count,
         schema_json=shared[0],
-        deletes=tuple(_describe_delete(delete, files.schema) for delete in files.deletes(ordinal)),
         constants=tuple(_constants(table, file)),
         name_mapping_json=shared[1],
     )
+
+
+def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:
+    deletes = files.deletes(file.file_id)
+    return replace(file, deletes=tuple(_describe_delete(one, files.schema) for one in deletes)) if deletes else file
 
 
 def _describe_delete(delete: DataFile, schema: Schema) -> DeleteDescription:
