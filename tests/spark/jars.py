@@ -41,7 +41,10 @@ def _cached(name: str, coordinates: tuple[str, ...], *, transitive: bool) -> lis
             folder.mkdir()
             _retrieve(folder, coordinates, transitive=transitive)
             complete.write_text(listed)
-    return sorted(folder.glob("*.jar"))
+    found = sorted(folder.glob("*.jar"))
+    if len(found) < len(coordinates):
+        raise RuntimeError(f"only {len(found)} jars of {len(coordinates)} in {folder}")
+    return found
 
 
 def _retrieve(folder: Path, coordinates: tuple[str, ...], *, transitive: bool) -> None:
@@ -52,7 +55,7 @@ def _retrieve(folder: Path, coordinates: tuple[str, ...], *, transitive: bool) -
         f"<dependencies>{_dependencies(coordinates, transitive=transitive)}</dependencies>"
         "</ivy-module>"
     )
-    command = ["java", "-cp", f"{SPARK_JARS}/*", "org.apache.ivy.Main", "-warn", "-m2compatible", "-types", "jar,bundle"]
+    command = ["java", "-cp", f"{SPARK_JARS}/*", "org.apache.ivy.Main", "-warn", "-m2compatible"]
     command += ["-ivy", str(module), "-cache", str(CACHE / "ivy"), "-confs", "default"]
     command += ["-retrieve", f"{folder}/[artifact]-[revision](-[classifier]).[ext]"]
     subprocess.run(command, check=True, timeout=FETCH_SECONDS, stdout=subprocess.DEVNULL)
