@@ -85,9 +85,16 @@ def _floating(raw: Column, kind: IcebergType, _rules: TextRules) -> Conversion:
 
 def _decimal(raw: Column, kind: IcebergType, _rules: TextRules) -> Conversion:
     precision, scale = cast(DecimalType, kind).precision, cast(DecimalType, kind).scale
-    exact = rf"^[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.(?=\d)\d{{0,{scale}}}0*)$"
-    value = F.when(F.trim(raw).rlike(exact), raw.try_cast(f"decimal({precision},{scale})"))
-    return Conversion(value, f"of type {kind} without loss")
+    text = F.trim(raw)
+    plain = rf"^[+-]?(\d+(\.\d{{0,{scale}}}0*)?|\.(?=\d)\d{{0,{scale}}}0*|0*\.?0*[eE][+-]?\d+)$"
+    fits = text.rlike(plain) | (text.rlike(_NUMBER) & (_decimal_places(text) <= scale))
+    return Conversion(F.when(fits, raw.try_cast(f"decimal({precision},{scale})")), f"of type {kind} without loss")
+
+
+def _decimal_places(text: Column) -> Column:
+    """Digits behind the point that a number with exponent needs; at times more than enough, never too few."""
+    written = F.length(F.regexp_extract(text, r"\.(\d*?)0*[eE]", 1))
+    return written - F.regexp_extract(text, r"[eE]([+-]?\d+)$", 1).try_cast("int")
 
 
 def _date(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
