@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
@@ -300,10 +301,19 @@ def greatest(column: pa.Array) -> pa.Scalar:
     return pc.max(column) if len(column) else pa.scalar(None)
 
 
-def merged(case: Case, folder: Path, *, prune: bool) -> list[Row]:
+@dataclass(frozen=True)
+class Written:
+    """Source and target of a case on disk."""
+
+    case: Case
+    folder: Path
+    slices: tuple[ChangeSlice, ...]
+    described: list[DataFileDescription]
+
+
+def merged(on_disk: Written, *, prune: bool) -> list[Row]:
+    case, folder, slices, described = on_disk.case, on_disk.folder, on_disk.slices, on_disk.described
     plan = case.plan
-    slices = write_source(case, plan, folder)
-    described = write_target(case, folder)
     stages = [KeyRangeStage(ranges(case, plan), plan.keys, slices, search_here)] if prune else []
     candidates, _ = run_funnel(stages, len(described), slices)
     write = WriteSpec(
@@ -311,13 +321,13 @@ def merged(case: Case, folder: Path, *, prune: bool) -> list[Row]:
         spec_json=case.spec.model_dump_json(),
         sort_json=UNSORTED_SORT_ORDER.model_dump_json(),
         location=str(folder / "data"),
-        run_id="run",
+        run_id=f"run-{prune}",
         target_file_bytes=1 << 20,
         row_group_bytes=1 << 20,
         row_group_rows=1000,
         codec="zstd",
     )
-    works = tuple(FileWork(described[number], parts) for number, parts in candidates.parts().items())
+    works = tuple(FileWork(described[number], parts) for number, parts in candidates.parts(slices).items())
     result = merge_files(MergeWork(plan=plan, write=write, slices=slices, files=works), "merge")
     written = list(result.written)
     if plan.when_not_matched:
@@ -339,10 +349,14 @@ def as_set(case: Case, rows: list[Row]) -> list[str]:
     return sorted(repr(row) for row in typed)
 
 
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(cases())
-def test_pruned_merge_equals_unpruned_merge_equals_reference(case: Case) -> None:
+@pytest.mark.parametrize("part", range(4))
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@given(case=cases())
+def test_pruned_merge_equals_unpruned_merge_equals_reference(part: int, case: Case) -> None:
+    """Each part draws cases of its own, so that the parts can run beside one another."""
     expected = as_set(case, reference(case))
-    for prune in (True, False):
-        with tempfile.TemporaryDirectory() as folder:
-            assert as_set(case, merged(case, Path(folder), prune=prune)) == expected
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        on_disk = Written(case, folder, write_source(case, case.plan, folder), write_target(case, folder))
+        for prune in (True, False):
+            assert as_set(case, merged(on_disk, prune=prune)) == expected

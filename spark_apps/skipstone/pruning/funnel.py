@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from skipstone_core.merges import BoundKey, FunnelStage
 
-from skipstone.pruning.keyranges import FileRanges, Hits, find_candidates
+from skipstone.pruning.keyranges import FileRanges, Hits, Mask, find_candidates
 from skipstone.rewrite.canonical import Int64s
 from skipstone.rewrite.changes import ChangeSlice, SlicePart, read_keys
 
@@ -24,31 +24,35 @@ EXACT_JOIN = "exactJoin"
 
 
 @dataclass(frozen=True)
-class Candidates:
-    """Candidate files with what of the source each may hold: one row per file and source slice, ordered by file.
-
-    "Not pruned" is the explicit full list (``every_file``), never an empty one.
-    """
+class Pieces:
+    """Which source rows a file may hold: one row per file and source slice, ordered by file."""
 
     files: Int64s
     slices: Int64s
     start: Int64s
     stop: Int64s
 
-    @property
-    def distinct(self) -> Int64s:
-        """The files, each once, ascending."""
-        return np.unique(self.files)
 
-    def parts(self) -> dict[int, tuple[SlicePart, ...]]:
+@dataclass(frozen=True)
+class Candidates:
+    """Candidate files, each once, ascending, with what of the source each may hold.
+
+    ``pieces`` None: every keyed row of every slice. "Not pruned" is the full list of files, never an empty one.
+    """
+
+    files: Int64s
+    pieces: Pieces | None = None
+
+    def parts(self, slices: Sequence[ChangeSlice]) -> dict[int, tuple[SlicePart, ...]]:
         """What of the source each file needs."""
-        found: dict[int, list[SlicePart]] = {}
-        for file, number, start, stop in zip(*(c.tolist() for c in self._columns()), strict=True):
+        if self.pieces is None:
+            whole = tuple(SlicePart(number, 0, one.keyed) for number, one in enumerate(slices) if one.keyed)
+            return dict.fromkeys(self.files.tolist(), whole)
+        one, found = self.pieces, dict[int, list[SlicePart]]()
+        columns = (column.tolist() for column in (one.files, one.slices, one.start, one.stop))
+        for file, number, start, stop in zip(*columns, strict=True):
             found.setdefault(file, []).append(SlicePart(number, start, stop))
         return {file: tuple(parts) for file, parts in found.items()}
-
-    def _columns(self) -> tuple[Int64s, Int64s, Int64s, Int64s]:
-        return self.files, self.slices, self.start, self.stop
 
 
 class Stage(Protocol):
@@ -59,28 +63,20 @@ class Stage(Protocol):
         """What the stage is called."""
 
     def prune(self, candidates: Candidates) -> Candidates:
-        """A subset of ``candidates`` (of its rows, or of the source slices in them) that loses no match."""
-
-
-def every_file(count: int, slices: Sequence[ChangeSlice]) -> Candidates:
-    """All of ``count`` files with all keyed rows of all slices."""
-    keyed = [(number, one.keyed) for number, one in enumerate(slices) if one.keyed]
-    files = np.repeat(np.arange(count, dtype=np.int64), len(keyed))
-    numbers = np.tile(np.array([number for number, _ in keyed], dtype=np.int64), count)
-    stops = np.tile(np.array([rows for _, rows in keyed], dtype=np.int64), count)
-    return Candidates(files, numbers, np.zeros(len(files), dtype=np.int64), stops)
+        """A subset of ``candidates`` (of files, or of the source rows they may hold) that loses no match."""
 
 
 def run_funnel(
     stages: Sequence[Stage], count: int, slices: Sequence[ChangeSlice]
 ) -> tuple[Candidates, list[FunnelStage]]:
     """Run ``stages`` over all of ``count`` files. Source rows with a null key are gone from the start."""
-    candidates = every_file(count, slices)
-    counts = [FunnelStage(name=NULL_KEYS, files_in=count, files_out=len(candidates.distinct))]
+    keyed = any(one.keyed for one in slices)
+    candidates = Candidates(np.arange(count if keyed else 0, dtype=np.int64))
+    counts = [FunnelStage(name=NULL_KEYS, files_in=count, files_out=len(candidates.files))]
     for stage in stages:
-        before = counts[-1].files_out
+        before = len(candidates.files)
         candidates = stage.prune(candidates)
-        counts.append(FunnelStage(name=stage.name, files_in=before, files_out=len(candidates.distinct)))
+        counts.append(FunnelStage(name=stage.name, files_in=before, files_out=len(candidates.files)))
     return candidates, counts
 
 
@@ -109,13 +105,14 @@ class KeyRangeStage:
         """Drop what no key can touch and narrow the slices of the rest."""
         hits = self.search(self.ranges, self.slices, self.keys)
         numbers = [np.full(len(one.files), number, dtype=np.int64) for number, one in enumerate(hits)]
-        found = Candidates(
+        found = Pieces(
             np.concatenate([_NOTHING, *(one.files for one in hits)]),
             np.concatenate([_NOTHING, *numbers]),
             np.concatenate([_NOTHING, *(one.start for one in hits)]),
             np.concatenate([_NOTHING, *(one.stop for one in hits)]),
         )
-        return _ordered(found, np.isin(found.files, candidates.distinct))
+        kept = _ordered(found, np.isin(found.files, candidates.files))
+        return Candidates(np.unique(kept.files), kept)
 
 
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -134,9 +131,7 @@ def search_slice(ranges: Sequence[FileRanges], one: ChangeSlice, keys: Sequence[
     return find_candidates(ranges, columns)
 
 
-def _ordered(candidates: Candidates, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Candidates:
-    order = np.lexsort((candidates.slices, candidates.files))
+def _ordered(pieces: Pieces, kept: Mask) -> Pieces:
+    order = np.lexsort((pieces.slices, pieces.files))
     order = order[kept[order]]
-    return Candidates(
-        candidates.files[order], candidates.slices[order], candidates.start[order], candidates.stop[order]
-    )
+    return Pieces(pieces.files[order], pieces.slices[order], pieces.start[order], pieces.stop[order])

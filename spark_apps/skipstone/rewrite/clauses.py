@@ -89,10 +89,17 @@ def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
     if array.type == field.type:
         return array
     try:
-        return pc.cast(array, field.type)
+        return pc.cast(_widened(array, field.type), field.type)
     except pa.ArrowInvalid as error:
         message = f"a source value does not fit column {field.name!r} ({field.type}): {error}"
         raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
+
+
+def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    """Integers on their way to decimals: Arrow judges that cast by types, not by values."""
+    if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
+        return pc.cast(values, pa.decimal128(38, min(kind.scale, 19)))
+    return values
 
 
 def _update(columns: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:

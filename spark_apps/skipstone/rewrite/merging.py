@@ -101,7 +101,8 @@ class _Merger:
 
     def __init__(self, work: MergeWork, task_id: str) -> None:
         self.work = work
-        self.reader = ChangeReader(work.slices, work.plan.source_columns)
+        self.rows = ChangeReader(work.slices, work.plan.source_columns)
+        self.keys = ChangeReader(work.slices, [key.source for key in work.plan.keys])
         self._task_id = task_id
         self._writers: list[DataFileWriter] = []
 
@@ -177,11 +178,10 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
 
 def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]]:
     plan = merger.work.plan
-    source = merger.reader.read(one.parts)
-    match = _match_keys(one.file, plan, source)
-    hits = np.flatnonzero(match != UNMATCHED)
-    if not len(hits):
+    match = _match_keys(one.file, plan, merger.keys.read(one.parts))
+    if not (match != UNMATCHED).any():
         return FileResult(file_id=one.file.file_id), []
+    source = merger.rows.read(one.parts)
     choice = _choose(one.file, plan, source, match)
     result = _result(one, merger.work.slices, match, choice, plan)
     if not result.rewritten or result.rows_deleted == len(match):

@@ -105,8 +105,8 @@ def _works(
     site: RewriteSite, changes: Changes, candidates: Candidates, target: tuple[Table, FileSet, WriteSpec]
 ) -> list[MergeWork]:
     table, files, write = target
-    ordinals = candidates.distinct.tolist()
-    parts = candidates.parts()
+    ordinals = candidates.files.tolist()
+    parts = candidates.parts(changes.slices)
     described = [FileWork(file, parts[file.file_id]) for file in describe_files(table, files, ordinals)]
     bins = pack_by_bytes([work.file.size for work in described], _cores(site))
     return [
@@ -201,7 +201,7 @@ def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Seque
     """The first of ``paths`` (files of ``files``) that holds a row with one of our keys: bounds first, then keys."""
     candidates, _ = run_funnel([key_range_stage(changes, files)], len(files), changes.slices)
     mine = pc.is_in(files.files["path"], pa.array(list(paths), pa.string()))
-    parts = candidates.parts()
+    parts = candidates.parts(changes.slices)
     ordinals = [i for i in pc.indices_nonzero(mine).to_pylist() if i in parts]
     for file in describe_files(table, files, ordinals):
         if holds_key(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):

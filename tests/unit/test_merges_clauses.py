@@ -1,0 +1,39 @@
+"""Source values on their way into target columns: what fits is cast, what does not is named."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from skipstone.rewrite.clauses import fitted
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+
+@pytest.mark.parametrize(
+    ("values", "kind", "expected"),
+    [
+        (pa.array([1, None], pa.int32()), pa.int64(), [1, None]),
+        (pa.array([1, -7], pa.int64()), pa.decimal128(9, 2), [Decimal("1.00"), Decimal("-7.00")]),
+        (pa.array([Decimal("1.5")], pa.decimal128(2, 1)), pa.decimal128(9, 2), [Decimal("1.50")]),
+        (pa.chunked_array([["a"], ["b"]]), pa.string(), ["a", "b"]),
+        (pa.chunked_array([], pa.int32()), pa.int64(), []),
+    ],
+)
+def test_values_that_fit_are_cast(values: pa.Array, kind: pa.DataType, expected: list[object]) -> None:
+    assert fitted(values, pa.field("x", kind)).to_pylist() == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [
+        (pa.array([2**40]), pa.int32()),
+        (pa.array([10**8]), pa.decimal128(9, 2)),
+        (pa.array([Decimal("1.55")]), pa.decimal128(9, 1)),
+    ],
+)
+def test_a_value_that_does_not_fit_names_the_column(values: pa.Array, kind: pa.DataType) -> None:
+    with pytest.raises(BadData, match="does not fit column 'price'") as caught:
+        fitted(values, pa.field("price", kind))
+    assert caught.value.reason is Reason.BAD_RECORDS
