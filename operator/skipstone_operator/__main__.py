@@ -33,7 +33,7 @@ from skipstone_operator.runtime.access import AccessGained, split_by_access, wai
 from skipstone_operator.runtime.lease import Lease, LeaseLost
 from skipstone_operator.runtime.loop import ReconcileLoop
 from skipstone_operator.runtime.queue import WorkQueue
-from skipstone_operator.runtime.resync import Deliveries, Resync, WatchStalled
+from skipstone_operator.runtime.resync import Deliveries, Resync, ResyncTiming, WatchStalled
 from skipstone_operator.settings import Settings, load_settings
 from skipstone_operator.watch import Watch, run_watch
 
@@ -48,17 +48,18 @@ DRAIN_SECONDS = 10.0
 END_SECONDS = 10.0
 #: Without a successful LIST for this long the operator counts as dead.
 MAX_RESYNC_AGE = 300.0
+DEFAULT_TIMING = ResyncTiming()
 logger = logging.getLogger("skipstone_operator")
 
 
-def main(environment: Mapping[str, str]) -> int:
+def main(environment: Mapping[str, str], resync: ResyncTiming = DEFAULT_TIMING) -> int:
     """Run the operator; the exit code."""
     logs.set_up("info")
     code = EXIT_STOPPED
     try:
         settings = load_settings(environment)
         logs.set_up(settings.log_level)
-        asyncio.run(run(settings))
+        asyncio.run(run(settings, resync))
     except* (SkipstoneError, OSError, LeaseLost, WatchStalled, AccessGained) as group:
         code = EXIT_FAILED
         for error in leaves(group):
@@ -74,7 +75,7 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     return found
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, resync: ResyncTiming) -> None:
     """Check the cluster, take the Lease, work until SIGTERM."""
     connection = await connect()
     try:
@@ -85,7 +86,8 @@ async def run(settings: Settings) -> None:
             raise Unprepared("; ".join(barred.values()))
         for objection in barred.values():
             logger.warning("left out: %s", objection)
-        await build_operator(replace(settings, namespaces=watched), connection, kube).work(tuple(barred))
+        operator = build_operator(replace(settings, namespaces=watched), connection, kube, resync)
+        await operator.work(tuple(barred))
     finally:
         await connection.close()
 
@@ -107,7 +109,7 @@ async def wait_for_cluster(kube: KubeClient) -> None:
         await asyncio.sleep(START_PAUSE_SECONDS)
 
 
-def build_operator(settings: Settings, connection: Connection, kube: KubeClient) -> Operator:
+def build_operator(settings: Settings, connection: Connection, kube: KubeClient, resync: ResyncTiming) -> Operator:
     """All parts, wired. Called inside the running event loop."""
     loop = asyncio.get_running_loop()
     identity = settings.identity or f"{socket.gethostname()}-{os.getpid()}"
@@ -139,6 +141,7 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient)
         queue=WorkQueue(timer=loop, lane=lambda key: key.namespace, meter=metrics),
         router=Router(),
         deliveries=Deliveries(loop.time),
+        timing=resync,
     )
 
 
@@ -155,6 +158,7 @@ class Operator:
     queue: WorkQueue[Key]
     router: Router
     deliveries: Deliveries[Key]
+    timing: ResyncTiming
 
     def __post_init__(self) -> None:
         """Build the parts that call back into this one."""
@@ -171,6 +175,7 @@ class Operator:
             forget=self._forget,
             deliveries=self.deliveries,
             meter=self.metrics,
+            timing=self.timing,
         )
 
     async def work(self, barred: tuple[str, ...] = ()) -> None:

@@ -9,6 +9,7 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import IO
 
 #: What every LogRecord has; the rest came in as ``extra``.
@@ -41,3 +42,9 @@ def set_up(level: str, stream: IO[str] | None = None) -> None:
     root.handlers[:] = [handler]
     root.setLevel(logging.WARNING)
     logging.getLogger("skipstone_operator").setLevel(level.upper())
+    sys.excepthook = log_uncaught
+
+
+def log_uncaught(kind: type[BaseException], error: BaseException, stack: TracebackType | None) -> None:
+    """What ends the process unforeseen is a line of JSON too."""
+    logging.getLogger("skipstone_operator").critical("ending: %s", error, exc_info=(kind, error, stack))

@@ -29,6 +29,10 @@ class Key:
     namespace: str
     name: str
 
+    def __str__(self) -> str:
+        """As logs show it."""
+        return f"{self.kind}/{self.namespace}/{self.name}"
+
 
 @dataclass(frozen=True)
 class Requeue:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +18,9 @@ def stream() -> Iterator[io.StringIO]:
     """Where the logs of a test go; the root logger is put back afterwards."""
     root, ours = logging.getLogger(), logging.getLogger("skipstone_operator")
     before = (root.handlers[:], root.level, ours.level)
+    hook = sys.excepthook
     yield io.StringIO()
+    sys.excepthook = hook
     root.handlers[:] = before[0]
     root.setLevel(before[1])
     ours.setLevel(before[2])
@@ -56,6 +59,15 @@ def test_a_stack_is_a_field(stream: io.StringIO) -> None:
         logging.getLogger("skipstone_operator").exception("failed")
     (line,) = lines(stream)
     assert "ValueError: broken" in line["stack"]
+
+
+def test_what_ends_the_process_unforeseen_is_a_line_of_json_too(stream: io.StringIO) -> None:
+    logs.set_up("info", stream)
+    error = RuntimeError("out of ideas")
+    sys.excepthook(type(error), error, None)
+    (line,) = lines(stream)
+    assert (line["level"], line["message"]) == ("critical", "ending: out of ideas")
+    assert "RuntimeError" in line["stack"]
 
 
 def test_an_extra_field_of_any_type_is_written(stream: io.StringIO) -> None:

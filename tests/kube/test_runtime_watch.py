@@ -1,0 +1,126 @@
+"""A watch that goes deaf: streams stay open and alive, but changes no longer arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from aiohttp import web
+from kubernetes import client
+
+from tests.cluster.controlplane import ControlPlane
+from tests.kube.faults.lab import admin_tls, free_port
+from tests.kube.faults.proxy import HOP_HEADERS, FaultProxy
+
+HASTY = """
+import os, sys
+from skipstone_operator.__main__ import main
+from skipstone_operator.runtime.resync import ResyncTiming
+sys.exit(main(os.environ, ResyncTiming(interval=4.0, patience=2.0)))
+"""
+DEADLINE = 60.0
+
+
+@dataclass
+class DeafeningProxy(FaultProxy):
+    """Forwards everything; once ``deaf``, only the signs of life of a watch."""
+
+    deaf: bool = False
+
+    async def _answer(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
+        if "watch" not in request.query:
+            return await super()._answer(request, answer)
+        headers = {k: v for k, v in answer.headers.items() if k.lower() not in HOP_HEADERS}
+        response = web.StreamResponse(status=answer.status, headers=headers)
+        with suppress(ConnectionResetError, aiohttp.ClientConnectionError):
+            await response.prepare(request)
+            async for line in answer.content:
+                if not self.deaf or b'"BOOKMARK"' in line:
+                    await response.write(line)
+            await response.write_eof()
+        return response
+
+
+class Bench:
+    """An operator with a hasty resync that sees the API server through the proxy."""
+
+    def __init__(self, plane: ControlPlane, api: client.CustomObjectsApi, namespace: str, folder: Path) -> None:
+        self.api, self.namespace, self.folder = api, namespace, folder
+        self.proxy = DeafeningProxy(plane.url, admin_tls(plane))
+        self.log = folder / "operator.log"
+
+    def start(self) -> subprocess.Popen[bytes]:
+        config = self.folder / "kubeconfig"
+        cluster, user = {"server": f"http://127.0.0.1:{self.proxy.port}"}, {"token": "none"}
+        content = {
+            "clusters": [{"name": "c", "cluster": cluster}],
+            "users": [{"name": "u", "user": user}],
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "current-context": "c",
+        }
+        config.write_text(yaml.safe_dump(content))
+        environment = os.environ | {
+            "KUBECONFIG": str(config),
+            "POD_NAME": "operator-0",
+            "SKIPSTONE_NAMESPACES": self.namespace,
+            "SKIPSTONE_OPERATOR_NAMESPACE": self.namespace,
+            "SKIPSTONE_SPARK_IMAGE": "skipstone/spark:test",
+            "SKIPSTONE_PROBE_PORT": str(free_port()),
+            "SKIPSTONE_METRICS_PORT": str(free_port()),
+        }
+        with self.log.open("wb") as log:
+            return subprocess.Popen([sys.executable, "-c", HASTY], env=environment, stdout=log, stderr=log)
+
+    def create(self, name: str) -> None:
+        body = {
+            "apiVersion": "skipstone.dev/v1alpha1",
+            "kind": "Warehouse",
+            "metadata": {"name": name},
+            "spec": {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": "missing"}}},
+        }
+        self.api.create_namespaced_custom_object("skipstone.dev", "v1alpha1", self.namespace, "warehouses", body)
+
+    def is_judged(self, name: str) -> bool:
+        found: Any = self.api.get_namespaced_custom_object(
+            "skipstone.dev", "v1alpha1", self.namespace, "warehouses", name
+        )
+        return bool(found.get("status", {}).get("conditions"))
+
+    async def until_judged(self, name: str) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while not await asyncio.to_thread(self.is_judged, name):
+                await asyncio.sleep(0.1)
+
+
+@pytest.fixture
+def bench(control_plane: ControlPlane, api: client.CustomObjectsApi, namespace: str, tmp_path: Path) -> Bench:
+    return Bench(control_plane, api, namespace, tmp_path)
+
+
+def test_a_deaf_watch_is_made_good_by_the_resync_and_then_ends_the_operator(bench: Bench) -> None:
+    async def scenario() -> int:
+        await bench.proxy.start()
+        operator = bench.start()
+        try:
+            await asyncio.to_thread(bench.create, "before")
+            await bench.until_judged("before")
+            bench.proxy.deaf = True
+            await asyncio.to_thread(bench.create, "after")
+            await bench.until_judged("after")
+            return await asyncio.to_thread(operator.wait, DEADLINE)
+        finally:
+            operator.kill()
+            operator.wait()
+            await bench.proxy.stop()
+
+    assert asyncio.run(scenario()) == 1
+    assert "ending: the watch delivered no change of" in bench.log.read_text().splitlines()[-1]
