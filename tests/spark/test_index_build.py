@@ -290,6 +290,21 @@ def test_a_damaged_data_file_fails_its_segment_until_it_is_mended(lake: Lake) ->
     assert_every_row_once(lake, K)
 
 
+def test_a_segment_that_fails_for_a_passing_reason_is_tried_again(lake: Lake) -> None:
+    table = lake.create(SCHEMA)
+    lake.reindex(K)
+    data = Path(lake.index_table(K).table.location().removeprefix("file://")) / "data"
+    data.write_text("a file where index files go")
+    table.append(rows(0))
+    failed = lake.reindex(K)
+    assert (failed.outcome, failed.reason) == (RunOutcome.CONFLICTED, Reason.SEGMENTS_FAILED)
+    assert "the build failed" in failed.message
+    assert failed.table_states[0].indexes[0].segments_failed == 1
+    data.unlink()
+    assert lake.reindex(K).reason is Reason.COMMITTED
+    assert lake.state(K).segments_synced == 1
+
+
 class Meddler(Reporter):
     """Does something to the table when the run reports its progress for the first time."""
 

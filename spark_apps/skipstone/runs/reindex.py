@@ -95,8 +95,9 @@ class _Work:
 def run_reindex(request: JobRequest, reporter: Reporter) -> JobReport:
     """Cover the missing segments of ``request.reindex.index``; the report counts segments, files and entries.
 
-    Raises BadSpec for columns that cannot be indexed or were replaced, DependencyUnavailable when a segment failed
-    for a reason that may pass. Segments that cannot be indexed at all are reported, the others are covered.
+    Segments that fail are reported (SEGMENTS_FAILED), the others are covered: the outcome is Conflicted when one
+    failed for a reason that may pass, so that the run is tried again, else Committed. Raises BadSpec for columns that
+    cannot be indexed or were replaced, DependencyUnavailable when catalog or index table do not answer.
     """
     work = _pin(request, reporter)
     progress = _Progress()
@@ -295,12 +296,9 @@ def _counts(progress: _Progress) -> dict[str, int]:
 
 def _report(work: _Work, progress: _Progress) -> JobReport:
     state = report_state(work.catalog, work.request.warehouse, work.ref, _indexes(work))
-    base = work.reporter.base()
-    if progress.retryable:
-        raise DependencyUnavailable(Reason.SEGMENTS_FAILED, _failure_text(progress))
     return replace(
-        base,
-        outcome=RunOutcome.COMMITTED,
+        work.reporter.base(),
+        outcome=RunOutcome.CONFLICTED if progress.retryable else RunOutcome.COMMITTED,
         reason=Reason.SEGMENTS_FAILED if progress.failed else Reason.COMMITTED,
         message=_failure_text(progress) if progress.failed else "",
         snapshot_id=str(progress.snapshot_id),
