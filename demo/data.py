@@ -90,7 +90,7 @@ def write_all(root: Path) -> int:
         connection.execute("SET preserve_insertion_order = true")
         write_months(connection, root)
         write_feed(connection, root)
-        (count,) = connection.execute("SELECT count(*) FROM flights").fetchone() or (0,)
+        (count,) = connection.execute("SELECT count(*) FROM flights").fetchall()[0]
     return int(count)
 
 

@@ -67,7 +67,7 @@ def column_print(connection: duckdb.DuckDBPyConnection, relation: str, name: str
     query = (
         f"SELECT count({expression}), count(*) - count({expression}), coalesce(sum(hash(({expression})::VARCHAR)), 0)"
     )
-    row: Any = connection.execute(f"{query} FROM {relation}").fetchone()
+    row: Any = connection.execute(f"{query} FROM {relation}").fetchall()[0]
     return ColumnPrint(name=name, values=int(row[0]), nulls=int(row[1]), hash=int(row[2]) % 2**HASH_BITS)
 
 
