@@ -21,9 +21,11 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestWriterV2,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update.snapshot import _FastAppendFiles
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from skipstone.tables.arrow import FIELD_ID_KEY, arrow_schema, field_id
 
 _NUMBERS = itertools.count()
@@ -36,6 +38,16 @@ class _DeletesWriter(ManifestWriterV2):
     def content(self) -> ManifestContent:
         """Deletes."""
         return ManifestContent.DELETES
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        """Field ids as int, as the format says: PyIceberg writes long, which Spark cannot read."""
+        schema = super()._with_partition(format_version)
+        entry = {field.name: field for field in schema.fields}
+        file = entry["data_file"].field_type
+        ids = ListType(136, IntegerType(), element_required=True)
+        fields = [NestedField(f.field_id, f.name, ids) if f.name == "equality_ids" else f for f in file.fields]
+        narrowed = NestedField(2, "data_file", StructType(*fields), required=True)
+        return Schema(*(narrowed if name == "data_file" else field for name, field in entry.items()))
 
     @property
     def _meta(self) -> dict[str, str]:

@@ -147,7 +147,7 @@ def test_safe_changes_are_applied(run: Run, catalog: Catalog) -> None:
 
 
 @pytest.mark.parametrize(
-    ("columns", "task", "field", "said"),
+    "case",
     [
         (
             (ID, replace(SMALL, type="string")),
@@ -178,8 +178,9 @@ def test_safe_changes_are_applied(run: Run, catalog: Catalog) -> None:
     ],
 )
 def test_changes_that_lose_something_are_refused(
-    run: Run, catalog: Catalog, columns: tuple[ColumnSpec, ...], task: dict[str, Any], field: str, said: str
+    run: Run, catalog: Catalog, case: tuple[tuple[ColumnSpec, ...], dict[str, Any], str, str]
 ) -> None:
+    columns, task, field, said = case
     run(ID, SMALL)
     before = table(catalog).metadata_location
     refused(Reason.SCHEMA_MISMATCH, field, said, lambda: run(*columns, **task))
@@ -187,7 +188,7 @@ def test_changes_that_lose_something_are_refused(
 
 
 @pytest.mark.parametrize(
-    ("columns", "task", "reason", "field"),
+    "case",
     [
         ((ColumnSpec(name="a", type="strng"),), {}, Reason.COLUMN_TYPE_UNSUPPORTED, "spec.columns[0].type"),
         ((ColumnSpec(name="a", type="list<int>"),), {}, Reason.COLUMN_TYPE_UNSUPPORTED, "spec.columns[0].type"),
@@ -225,8 +226,9 @@ def test_changes_that_lose_something_are_refused(
     ],
 )
 def test_what_cannot_be_declared_is_refused_and_creates_nothing(
-    run: Run, catalog: Catalog, columns: tuple[ColumnSpec, ...], task: dict[str, Any], reason: Reason, field: str
+    run: Run, catalog: Catalog, case: tuple[tuple[ColumnSpec, ...], dict[str, Any], Reason, str]
 ) -> None:
+    columns, task, reason, field = case
     refused(reason, field, "", lambda: run(*columns, **task))
     assert not catalog.table_exists(("ns", "t"))
 

@@ -160,9 +160,7 @@ FILTERS = {
     "real = double('NaN')": lambda row: row["real"] is not None and row["real"] != row["real"],
     "price < -1.00": lambda row: row["price"] is not None and row["price"] < -1,
     "day = date '1970-06-06'": lambda row: row["day"] == dt.date(1970, 6, 6),
-    "seen < timestamp_ntz '1970-01-01 00:00:00'": lambda row: (
-        row["seen"] is not None and row["seen"].year < 1970
-    ),
+    "seen < timestamp_ntz '1970-01-01 00:00:00'": lambda row: row["seen"] is not None and row["seen"].year < 1970,
     "name is null": lambda row: row["name"] is None,
     "id between 17 and 19": lambda row: 17 <= row["id"] <= 19,
 }
