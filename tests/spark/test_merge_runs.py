@@ -83,3 +83,22 @@ def test_run_twice_commits_once(bed: MergeBed) -> None:
     third = bed.merge(task)
     assert third.reason is Reason.SOURCE_ALREADY_APPLIED
     assert bed.rows() == rows
+
+
+def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
+    bed: MergeBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.append(*(people(100 * i, 100 * (i + 1)) for i in range(10)))
+    feed = pa.table({"id": range(450, 3000), "name": [f"changed {i}" for i in range(450, 3000)]})
+    expected = duckdb_merge(
+        bed.table().scan().to_arrow(),
+        feed,
+        "merge into t using s on t.id = s.id when matched then update set name = s.name "
+        "when not matched then insert (id, name) values (s.id, s.name)",
+    )
+    for limit in ("merge_source.SLICE_BYTES", "merge_rewrite.SEARCH_HERE_ROWS", "merge_rewrite.INSERT_HERE_ROWS"):
+        monkeypatch.setattr(f"skipstone.runs.{limit}", 1 if "BYTES" not in limit else 2_000)
+    report = bed.merge(task_of(bed.source(feed)))
+    assert bed.rows() == expected
+    assert report.counts["filesCandidate"] == report.counts["filesTouched"] == 6
+    assert report.counts["rowsInserted"] == 2000

@@ -18,11 +18,22 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone_core.errors import UserError
 from skipstone_core.jobs import PruningStrategy, SparkRef
-from skipstone_core.merges import FunnelStage, MergeCounts, pack_by_bytes
+from skipstone_core.merges import BoundKey, FunnelStage, MergeCounts, pack_by_bytes
 
-from skipstone.indexes.distribute import InSpark
+from skipstone.indexes.distribute import InSpark, Tasks
 from skipstone.pruning.bounds import file_ranges
-from skipstone.pruning.funnel import EXACT_JOIN, Candidates, KeyRangeStage, Stage, run_funnel, search_here
+from skipstone.pruning.funnel import (
+    EXACT_JOIN,
+    Candidates,
+    KeyRangeStage,
+    SliceSearch,
+    Stage,
+    run_funnel,
+    search_here,
+    search_slice,
+)
+from skipstone.pruning.keyranges import FileRanges, Hits
+from skipstone.rewrite.changes import ChangeSlice
 from skipstone.rewrite.failures import caught, opened
 from skipstone.rewrite.merging import (
     FileResult,
@@ -45,6 +56,8 @@ from skipstone.tables.filesets import FileSet
 
 #: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
 INSERT_HERE_ROWS = 50_000
+#: Up to so many source rows the driver searches the key ranges itself.
+SEARCH_HERE_ROWS = 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,14 +84,37 @@ def prune_files(site: RewriteSite, changes: Changes, files: FileSet) -> tuple[Ca
     """The candidate files of ``files`` with what of the source each may hold."""
     stages: list[Stage] = []
     if site.strategy is not PruningStrategy.NONE:
-        stages.append(key_range_stage(changes, files))
+        stages.append(key_range_stage(changes, files, _search(site, changes)))
     return run_funnel(stages, len(files), changes.slices)
 
 
-def key_range_stage(changes: Changes, files: FileSet) -> KeyRangeStage:
+def key_range_stage(changes: Changes, files: FileSet, search: SliceSearch = search_here) -> KeyRangeStage:
     """The stage that compares file bounds with source keys."""
     keys = changes.plan.keys
-    return KeyRangeStage(file_ranges(files, keys), keys, changes.slices, search_here)
+    return KeyRangeStage(file_ranges(files, keys), keys, changes.slices, search)
+
+
+def _search(site: RewriteSite, changes: Changes) -> SliceSearch:
+    """In the driver while the source is small, else one slice per task: then no process holds all keys."""
+    return search_here if changes.rows <= SEARCH_HERE_ROWS else search_in(InSpark(site.spark))
+
+
+def search_in(tasks: Tasks) -> SliceSearch:
+    """A search that hands each slice to a task."""
+
+    def search(ranges: Sequence[FileRanges], slices: Sequence[ChangeSlice], keys: Sequence[BoundKey]) -> list[Hits]:
+        works = [(number, tuple(ranges), one, tuple(keys)) for number, one in enumerate(slices)]
+        found = dict(tasks.run(_search_task, works))
+        return [found[number] for number in range(len(slices))]
+
+    return search
+
+
+def _search_task(
+    work: tuple[int, tuple[FileRanges, ...], ChangeSlice, tuple[BoundKey, ...]], _: str
+) -> tuple[int, Hits]:
+    number, ranges, one, keys = work
+    return number, search_slice(ranges, one, keys)
 
 
 def rewrite_files(site: RewriteSite, changes: Changes, table: Table, files: FileSet) -> Rewrite:
