@@ -81,7 +81,7 @@ TWICE = [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]
         ),
         (
             replace(table_world(new_table()), place=place(warehouse=subject(objects.warehouse()))),
-            ("Unknown", Reason.RUN_INTENDED),
+            ("False", Reason.WAREHOUSE_NOT_READY),
             ("False", Reason.WAITING_FOR_WAREHOUSE),
         ),
         (table_world(new_table({"columns": TWICE})), ("False", Reason.INVALID_SPEC), ("False", Reason.IDLE)),

@@ -20,7 +20,7 @@ from skipstone_operator.resources.common import RunResult
 from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
 from skipstone_operator.worlds.observations import Observation, find_observation, is_newer
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.subjects import Finding, TableSubject
+from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
@@ -118,15 +118,22 @@ def judge_ready(world: TableWorld, table: TableSubject, status: TableStatus) -> 
     if status.problem and status.problem != Reason.FORMAT_VERSION_UNSUPPORTED:
         return fails(READY, Reason(status.problem), status.problem_message)
     if table.spec.management is Management.OBSERVED:
-        return _judge_observed(status)
+        return _judge_observed(world, table, status)
     if status.applied_generation == table.meta.generation:
         return _judge_applied(status)
-    return _judge_unapplied(table, status)
+    return _judge_unapplied(world, table, status)
 
 
-def _judge_observed(status: TableStatus) -> Judgement:
+def _judge_unknown(world: TableWorld, table: TableSubject, message: str) -> Judgement:
+    finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
+    if finding is not None:
+        return fails(READY, finding.reason, finding.message)
+    return unknown(READY, Reason.RUN_INTENDED, message)
+
+
+def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement:
     if not status.table_uuid:
-        return unknown(READY, Reason.RUN_INTENDED, "the table has not been looked at yet")
+        return _judge_unknown(world, table, "the table has not been looked at yet")
     message = "the table is read as it is"
     if status.format_version > 2:
         message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
@@ -139,7 +146,7 @@ def _judge_applied(status: TableStatus) -> Judgement:
     return holds(READY, Reason.ADOPTED, "the table existed and is as spec asks; its data is never purged")
 
 
-def _judge_unapplied(table: TableSubject, status: TableStatus) -> Judgement | None:
+def _judge_unapplied(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement | None:
     last, in_use = status.last_run, status.applied_generation > 0
     # A table in use stays ready for what it was while its change is merely late.
     tells = last is not None and (last.result is RunResult.FAILED or not in_use)
@@ -147,7 +154,7 @@ def _judge_unapplied(table: TableSubject, status: TableStatus) -> Judgement | No
         return fails(READY, Reason(last.reason), last.message)
     if in_use:
         return None
-    return unknown(READY, Reason.RUN_INTENDED, "the table has not been created yet")
+    return _judge_unknown(world, table, "the table has not been created yet")
 
 
 def live_writers(pods: Iterable[PodFacts]) -> tuple[PodFacts, ...]:
