@@ -19,7 +19,7 @@ from demo.replay import differences, fingerprint, open_replay
 
 #: Rows of a JDBC catalog are keyed by the catalog's name, so Spark must use the Warehouse's.
 CATALOG = "skipstone"
-#: Where the demonstration's image keeps the JDBC driver of the catalog.
+#: Where the demonstration's image keeps the JDBC driver of the catalog; only the JVM's own class path finds drivers.
 JARS = Path("/opt/demo/jars")
 
 
@@ -34,7 +34,7 @@ def plain_session(root: Path) -> SparkSession:
         .config(f"{prefix}.uri", f"jdbc:sqlite:{root}/catalog.db")
         .config(f"{prefix}.jdbc.schema-version", "V1")
         .config(f"{prefix}.warehouse", str(root))
-        .config("spark.jars", ",".join(str(jar) for jar in sorted(JARS.glob("*.jar"))))
+        .config("spark.driver.extraClassPath", f"{JARS}/*")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")
