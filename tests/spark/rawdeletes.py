@@ -59,7 +59,7 @@ class _AddDeletes(_FastAppendFiles):
 
     def _manifests(self) -> list[ManifestFile]:
         spec = self._transaction.table_metadata.spec()
-        writer = _DeletesWriter(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, "gzip")
+        writer = _DeletesWriter(spec, self.schema(), self.new_manifest_output(), self._snapshot_id, "deflate")
         with writer:
             for file in self._added_data_files:
                 writer.add(
