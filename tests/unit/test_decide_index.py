@@ -314,6 +314,12 @@ class TestReindex:
         retyped = good_table(columnTypes={"id": "long", "tailnum": "binary"})
         assert "currentRun" in written(on(retyped, status=dict(step.status))).status
 
+    @pytest.mark.parametrize("reason", [Reason.TABLE_MISSING, Reason.TABLE_REPLACED])
+    def test_a_table_that_may_come_back_is_waited_for(self, reason: Reason) -> None:
+        step = conclude(RunOutcome.FAILED, reason, 64, synced=1)
+        assert conditions(step)["Progressing"] == ("True", Reason.RETRYING)
+        assert step.status["failedInputsHash"] == ""
+
     @pytest.mark.parametrize(("outcome", "code"), [(RunOutcome.UNKNOWN, 69), (None, 137)])
     def test_anything_else_is_tried_again(self, outcome: RunOutcome | None, code: int) -> None:
         step = conclude(outcome, Reason.CATALOG_UNAVAILABLE, code, {"failedAttempts": 1}, synced=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -15,6 +16,7 @@ from skipstone_operator.reconcilers.launch import (
     clean_executors,
     discard,
     find_live,
+    find_slots,
     launch,
     next_attempt,
     refusal_finding,
@@ -34,7 +36,7 @@ from skipstone_operator.worlds.runs import (
     judge_pod,
     judge_run,
 )
-from skipstone_operator.worlds.steps import Create, Delete
+from skipstone_operator.worlds.steps import Create, Delete, Slots
 from skipstone_operator.worlds.subjects import Children, ClaimFacts
 from skipstone_operator.worlds.times import backoff, format_span, parse_time, seconds_since, seconds_until
 
@@ -296,6 +298,15 @@ class TestLaunching:
         step = discard(RunWorld(current=RUN, owner_uid=OWNER, conf=conf))
         assert isinstance(step, Delete)
         assert (step.kind, step.uid) == ("ConfigMap", "u")
+
+    def test_only_spark_runs_count_unless_the_claim_is_for_one_pod(self) -> None:
+        load = load_plan()
+        assert find_slots(load) == Slots("uid-main", 2, frozenset({"Load", "Merge", "Reindex"}))
+        light = replace(load, kind=RunKind.CONFIRM)
+        assert find_slots(light) is None
+        alone = find_slots(replace(light, claim=ClaimFacts("lake-data", ("ReadWriteOncePod",))))
+        assert alone is not None
+        assert (alone.limit, len(alone.operations)) == (1, len(RunKind))
 
 
 class TestChildren:

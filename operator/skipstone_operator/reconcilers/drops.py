@@ -142,7 +142,8 @@ def _intend(world: DropWorld, plan: RunPlan) -> Step:
     status, now = world.subject.status, world.setting.now
     if world.run is not None and (step := discard(world.run)) is not None:
         return step
-    if (delay := seconds_until(status.retry_time, now)) > 0 and status.current_run is None:
+    dropped = status.last_run is not None and status.last_run.kind is RunKind.DROP
+    if dropped and (delay := seconds_until(status.retry_time, now)) > 0:
         return Rest(requeue=Requeue(min(delay, _left(world))))
     attempt = next_attempt(world.children, (RunKind.DROP,), 0)
     intended = replace(status, current_run=plan.intent(attempt, format_time(now)), retry_time=None)

@@ -46,6 +46,8 @@ from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import IndexWorld
 
 KINDS = (RunKind.REINDEX,)
+#: Refusals that the Table's own condition tells of, and that end when the table is back.
+_MAY_COME_BACK = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
 
 
 def decide(world: IndexWorld) -> Step:
@@ -256,9 +258,9 @@ def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
     match verdict.ending:
         case Ending.SUCCEEDED:
             ended = _succeeded(world, status, verdict)
-        case Ending.REFUSED:
+        case Ending.REFUSED if verdict.reason not in _MAY_COME_BACK:
             ended = replace(status, failed_inputs_hash=run.current.inputs_hash, failed_attempts=0)
-        case Ending.UNKNOWN | Ending.ABSENT:
+        case Ending.UNKNOWN | Ending.ABSENT | Ending.REFUSED:
             ended = _tried_again(world, status, status.failed_attempts + 1)
         case Ending.LOST:
             stopped = verdict.reason is Reason.SUSPENDED

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.jobs import SPARK_KINDS, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.manifests import build_run
@@ -30,10 +30,20 @@ def launch(run: RunWorld, plan: RunPlan) -> Step:
     conf_map, pod = build_run(build_manifest(plan, run.current))
     if run.conf is None:
         return Create(object=conf_map)
+    return Create(object=pod, slots=find_slots(plan))
+
+
+def find_slots(plan: RunPlan) -> Slots | None:
+    """What bounds runs like this one: a claim for one pod bounds all, ``maxConcurrentRuns`` those with Spark.
+
+    A drop or a confirm run never waits behind a long merge: it is small, and much waits for it.
+    """
     warehouse = plan.warehouse
-    one_pod = plan.claim is not None and plan.claim.one_pod
-    limit = 1 if one_pod else warehouse.spec.max_concurrent_runs
-    return Create(object=pod, slots=Slots(warehouse.meta.uid, limit))
+    if plan.claim is not None and plan.claim.one_pod:
+        return Slots(warehouse.meta.uid, 1, frozenset(kind.value for kind in RunKind))
+    if plan.kind not in SPARK_KINDS:
+        return None
+    return Slots(warehouse.meta.uid, warehouse.spec.max_concurrent_runs, frozenset(kind.value for kind in SPARK_KINDS))
 
 
 def is_stale(current: CurrentRun, plan: RunPlan) -> bool:

@@ -84,7 +84,8 @@ async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None
     }
     namespace = step.object["metadata"]["namespace"]
     pods = await ports.kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"})
-    live = sum(1 for pod in pods if read_pod(pod).live)
+    facts = [read_pod(pod) for pod in pods]
+    live = sum(1 for pod in facts if pod.live and pod.operation in slots.operations)
     if live < slots.limit:
         return None
     message = f"exceeded quota: {live} runs of the Warehouse are at work, spec.maxConcurrentRuns allows {slots.limit}"

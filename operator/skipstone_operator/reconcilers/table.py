@@ -138,7 +138,8 @@ def find_change(world: TableWorld, table: TableSubject, status: TableStatus) -> 
     if status.applied_generation == table.meta.generation:
         return None
     plan = plan_table_run(table, world.place, warehouse, world.setting)
-    failure = canonical_hash({"inputs": plan.inputs_hash, "schema": dict(status.column_types)})
+    known = {"inputs": plan.inputs_hash, "schema": dict(status.column_types), "problem": status.problem}
+    failure = canonical_hash(known)
     ready = find_warehouse_finding(table.spec.warehouse_ref.name, warehouse) is None
     waited = seconds_until(status.retry_time, world.setting.now) == 0
     return Change(plan, failure, due=ready and waited and status.failed_inputs_hash != failure)
@@ -246,27 +247,24 @@ def conclude(world: TableWorld, table: TableSubject, run: RunWorld, verdict: Ver
     """The change run ended: the spec is applied, refused for good, or tried again."""
     now, timing = world.setting.now, world.setting.timing
     ended = replace(table.status, current_run=None, retry_time=None, last_run=record_end(run.current, verdict, now))
+    applied = verdict.ending is Ending.SUCCEEDED
+    if applied:
+        generation, inputs_hash = run.current.generation, run.current.inputs_hash
+        ended = replace(ended, applied_generation=generation, applied_hash=inputs_hash, failed_attempts=0)
+    ended = with_tally(world, with_observation(world, table, ended, schema_changed=applied))
     match verdict.ending:
         case Ending.SUCCEEDED:
-            ended = replace(
-                ended,
-                applied_generation=run.current.generation,
-                applied_hash=run.current.inputs_hash,
-                failed_attempts=0,
-                failed_inputs_hash="",
-            )
+            ended = replace(ended, failed_inputs_hash="")
         case Ending.REFUSED:
+            # Remembered with the schema and the problem as this very run told them.
             change = find_change(world, table, ended)
             ended = replace(ended, failed_inputs_hash=change.failure_hash if change else "")
         case Ending.UNKNOWN | Ending.LOST | Ending.ABSENT:
             failures = ended.failed_attempts + (verdict.ending is not Ending.LOST)
             delay = backoff(max(1, failures), base=timing.backoff_base, cap=timing.backoff_cap)
-            retry = format_time(add_seconds(now, delay))
-            ended = replace(ended, failed_attempts=failures, retry_time=retry)
+            ended = replace(ended, failed_attempts=failures, retry_time=format_time(add_seconds(now, delay)))
         case _:
             assert_never(verdict.ending)
-    changed = verdict.ending is Ending.SUCCEEDED
-    ended = with_tally(world, with_observation(world, table, ended, schema_changed=changed))
     progress = idle_progress(world, table, ended, find_change(world, table, ended))
     return or_rest(written(world, table, ended, progress), 0.0)
 

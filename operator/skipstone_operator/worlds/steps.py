@@ -52,10 +52,11 @@ class Create:
 
 @dataclass(frozen=True)
 class Slots:
-    """At most ``limit`` live driver pods labelled with ``warehouse_uid``."""
+    """At most ``limit`` live driver pods of these ``operations`` labelled with ``warehouse_uid``."""
 
     warehouse_uid: str
     limit: int
+    operations: frozenset[str]
 
 
 @dataclass(frozen=True, kw_only=True)
