@@ -11,6 +11,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
+from skipstone.indexes.entries import EntrySorter, entry_schema
+from skipstone.rewrite.writer import write_spec
 from skipstone.runs import reindex as reindex_run
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
@@ -370,6 +372,24 @@ def test_a_build_in_spark_enters_the_same_as_one_in_the_driver(lake: Lake, monke
     columns = ["k0", "data_path", "row_group", "pos"]
     key = [(column, "ascending") for column in columns]
     assert lake.entries(K).select(columns).sort_by(key) == lake.entries(other).select(columns).sort_by(key)
+
+
+def test_a_task_that_fails_leaves_no_files_behind(lake: Lake) -> None:
+    segments(lake, 1)
+    lake.reindex(K)
+    index = lake.index_table(K)
+    data = Path(index.table.location().removeprefix("file://")) / "data"
+    before = sorted(data.rglob("*.parquet"))
+    schema = entry_schema(["long"])
+    batch = pa.RecordBatch.from_arrays([pa.array([1], field.type) for field in schema], schema=schema)
+    with (
+        pytest.raises(ZeroDivisionError),
+        EntrySorter(write_spec(index.table, "run"), "task", level=0, buffer_bytes=1) as sorter,
+    ):
+        sorter.add(batch)
+        assert len(list(data.rglob("*.parquet"))) == len(before) + 1
+        raise ZeroDivisionError
+    assert sorted(data.rglob("*.parquet")) == before
 
 
 def test_a_table_that_is_not_there_is_named(lake: Lake) -> None:

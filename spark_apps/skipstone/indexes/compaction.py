@@ -127,15 +127,15 @@ def _merge_entries(
 
 def merge_entries(task: MergeTask, task_id: str) -> TaskResult:
     """The kernel of a merge: read one key range of all files, sort, write."""
-    sorter = EntrySorter(task.spec, task_id, level=task.level, buffer_bytes=task.buffer_bytes)
     schema = entry_schema(task.storages)
     keep = pc.invert(pc.field("file_id").isin(pa.array(sorted(task.dropped), pa.int32())))
     limits = task.range.expression(schema.field(0).type)
     condition = keep if limits is None else limits & keep
-    for path in task.paths:
-        for batch in scan_entries((task.io, path), schema, condition, schema.names):
-            sorter.add(batch)
-    return TaskResult(0, sorter.close())
+    with EntrySorter(task.spec, task_id, level=task.level, buffer_bytes=task.buffer_bytes) as sorter:
+        for path in task.paths:
+            for batch in scan_entries((task.io, path), schema, condition, schema.names):
+                sorter.add(batch)
+        return TaskResult(0, sorter.close())
 
 
 def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -94,14 +95,24 @@ def entry_schema(storages: Sequence[str]) -> pa.Schema:
 
 
 class EntrySorter:
-    """Collects entries and writes them as key-ordered files, one file per buffer."""
+    """Collects entries and writes them as key-ordered files, one file per buffer.
+
+    As a context manager it deletes what it wrote when the task fails: nobody will ever name those files.
+    """
 
     def __init__(self, spec: WriteSpec, task_id: str, *, level: int, buffer_bytes: int = BUFFER_BYTES) -> None:
         self._spec, self._task_id, self._level, self._buffer_bytes = spec, task_id, level, buffer_bytes
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
         self._written: list[WrittenFile] = []
-        self._flushes = 0
+        self._writers: list[DataFileWriter] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        for writer in self._writers if kind is not None else ():
+            writer.abort()
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Take a batch of ``entry_schema``."""
@@ -120,8 +131,8 @@ class EntrySorter:
             return
         table = sorted_entries(pa.Table.from_batches(self._batches))
         self._batches, self._bytes = [], 0
-        writer = DataFileWriter(self._spec, f"{self._task_id}-{self._flushes}")
-        self._flushes += 1
+        writer = DataFileWriter(self._spec, f"{self._task_id}-{len(self._writers)}")
+        self._writers.append(writer)
         writer.write(with_partition(table, ENTRY, self._level))
         self._written.extend(writer.close())
 
@@ -141,15 +152,15 @@ def with_partition(table: pa.Table, kind: str, level: int) -> pa.Table:
 
 def build_entries(task: BuildTask, task_id: str) -> TaskResult:
     """Enter the files of a task. A file that is gone or unreadable is reported; the others go on."""
-    sorter = EntrySorter(task.spec, task_id, level=0, buffer_bytes=task.buffer_bytes)
     skipped = []
-    for source in task.sources:
-        batches = file_entries(source, task.keys)
-        while isinstance(batch := _next_batch(source, batches), pa.RecordBatch):
-            sorter.add(batch)
-        if batch is not None:
-            skipped.append(batch)
-    return TaskResult(task.unit, sorter.close(), tuple(skipped))
+    with EntrySorter(task.spec, task_id, level=0, buffer_bytes=task.buffer_bytes) as sorter:
+        for source in task.sources:
+            batches = file_entries(source, task.keys)
+            while isinstance(batch := _next_batch(source, batches), pa.RecordBatch):
+                sorter.add(batch)
+            if batch is not None:
+                skipped.append(batch)
+        return TaskResult(task.unit, sorter.close(), tuple(skipped))
 
 
 def _next_batch(source: EntrySource, batches: Iterator[pa.RecordBatch]) -> pa.RecordBatch | SkippedFile | None:
