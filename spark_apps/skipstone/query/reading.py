@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 
 import pyarrow as pa
 from pyiceberg.table import Table
-from skipstone.tables.arrow import arrow_schema
 from skipstone_core.errors import BadSpec
 from skipstone_core.predicates import Predicate
 from skipstone_core.reasons import Reason
@@ -18,6 +17,7 @@ from skipstone_core.reasons import Reason
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
 from skipstone.rewrite.predicates import evaluate_predicate
 from skipstone.rewrite.reader import describe_files, read_data_file
+from skipstone.tables.arrow import arrow_schema
 
 
 def read(
