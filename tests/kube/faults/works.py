@@ -56,7 +56,12 @@ class Site:
     def prepare(self) -> None:
         """A claim, a Warehouse and an empty table."""
         claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+        accounts = [
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name}}
+            for name in ("skipstone-spark", "skipstone-spark-local")
+        ]
         self.apply(
+            *accounts,
             {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "lake"}, "spec": claim},
             resource("Warehouse", "lake", {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": "lake"}}}),
             resource(
