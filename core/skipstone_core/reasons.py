@@ -100,7 +100,6 @@ class Reason(StrEnum):
     PATH_OUTSIDE_WAREHOUSE = "PathOutsideWarehouse", "A path leads out of the Warehouse's root."
     BAD_RECORDS = "BadRecords", "Rows that do not fit the schema were found and spec.badRecords does not allow them."
     DUPLICATE_SOURCE_KEYS = "DuplicateSourceKeys", "Several source rows have one key and spec.sequenceBy is not set."
-    DUPLICATE_TARGET_MATCH = "DuplicateTargetMatch", "One source row matches in a way the clauses do not allow."
     KEY_COLUMN_MISSING = "KeyColumnMissing", "A merge key is missing in the table or in the source."
     KEY_TYPE_MISMATCH = "KeyTypeMismatch", "A merge key has different types in the table and in the source."
     CONFLICTED = "Conflicted", "Other writers kept changing the same files; try again."

@@ -94,7 +94,9 @@ class FaultProxy:
             headers["Impersonate-User"] = self.impersonate
         body = await request.read()
         url = self.upstream + request.raw_path
-        async with self._session.request(request.method, url, headers=headers, data=body or None, ssl=self.tls) as answer:
+        async with self._session.request(
+            request.method, url, headers=headers, data=body or None, ssl=self.tls
+        ) as answer:
             if breaks and self.moment is Moment.LOST:
                 await answer.read()
                 self._break()
