@@ -18,6 +18,8 @@ FORCED: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
+    # generated methods above 8000 bytes of code are never compiled: wide conversions ran four times slower
+    "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.pyspark.enabled": "true",

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from functools import reduce
 
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -20,25 +19,16 @@ from skipstone_core.jobs import SourceFormat, SourceSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
-from skipstone.sources.filetypes import feed
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup
+from skipstone.sources.groups import RawGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.options import TextOptions, no_options, text_options
-from skipstone.sources.text import Conversion, TextRules, from_text
+from skipstone.sources.projection import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, empty_columns, project
+from skipstone.sources.text import TextRules
 from skipstone.sources.text_files import csv_groups, declared_names, json_groups
 from skipstone.sources.typed_files import typed_groups
 
 __all__ = ["ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "SourceColumn", "SourceRead", "read_source",
            "read_table_rows"]  # fmt: skip
-
-#: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence
-#: that names column and value. RECORD and FILE: the row as text and the file's path relative to the root, for bad rows
-#: only.
-ERROR_COLUMN = "_skipstone_error"
-RECORD_COLUMN = "_skipstone_record"
-FILE_COLUMN = "_skipstone_file"
-MAX_RECORD_CHARACTERS = 1 << 20
-_SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,78 +116,5 @@ def _joined(
 ) -> DataFrame:
     spark, root = site
     if not groups:
-        nothing = [F.lit(None).cast("string").alias(name) for name in (ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN)]
-        return spark.range(0).select(*nothing)
-    return reduce(DataFrame.union, [_project(group, columns, rules, root) for group in groups])
-
-
-def _project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str) -> DataFrame:
-    values: list[Column] = []
-    problems: list[Column] = []
-    for column in columns:
-        value, problem = _convert(group, column, rules)
-        values.append(value.alias(column.name))
-        problems.append(problem)
-    corrupt = F.col(CORRUPT)
-    nothing = F.lit(None).cast("string")
-    problem = F.coalesce(*problems) if problems else nothing
-    error = F.when(corrupt.isNotNull(), F.lit(group.corrupt)).otherwise(problem)
-    record = F.substring(F.coalesce(corrupt, group.record), 1, MAX_RECORD_CHARACTERS)
-    return group.frame.select(
-        *values,
-        error.alias(ERROR_COLUMN),
-        F.when(error.isNotNull(), record).alias(RECORD_COLUMN),
-        F.when(error.isNotNull(), _file(root)).alias(FILE_COLUMN),
-    )
-
-
-def _file(root: str) -> Column:
-    """The path relative to ``root`` out of a file's URL, in which a plus sign means itself."""
-    path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))
-    return F.regexp_replace(path, rf"^file:/*\Q{root.lstrip('/')}\E/", "")
-
-
-def _convert(group: RawGroup, column: SourceColumn, rules: TextRules) -> tuple[Column, Column]:
-    """The typed value and, where it does not fit, why."""
-    raw_column = group.columns.get(column.source)
-    shown = column.name if column.name == column.source else f"{column.source}' (for '{column.name}"
-    if raw_column is None:
-        return F.lit(None).cast(frame_type(column.type)), F.lit(None).cast("string")
-    raw = F.col(raw_column.ref)
-    if raw_column.is_text and rules.options.null_value is not None:
-        raw = F.when(raw != rules.options.null_value, raw)
-    found = _conversion(raw_column, raw, column.type, rules)
-    if found is None:
-        raise _unsupported(group, column, raw_column)
-    text = F.substring(raw.cast("string"), 1, _SHOWN_CHARACTERS)
-    misfit = F.concat(F.lit(f"column '{shown}': '"), text, F.lit(f"' is not {found.what}"))
-    problem = F.when(raw.isNotNull() & found.value.isNull(), misfit)
-    if column.required:
-        problem = problem.when(raw.isNull(), F.lit(f"column '{shown}' is required and holds null"))
-    return found.value, problem
-
-
-def _conversion(column: RawColumn, raw: Column, kind: IcebergType, rules: TextRules) -> Conversion | None:
-    if column.is_text:
-        return from_text(raw, kind, rules)
-    return None if column.file_type is None else feed(column.file_type, raw, kind, rules.time_zone)
-
-
-def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:
-    if raw.is_text:
-        message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet or Orc"
-    else:
-        found = raw.file_type.natural if raw.file_type else "of a type that is not loaded"
-        message = (
-            f"column '{column.source}' of '{group.example}' is {found} and cannot feed '{column.name}' ({column.type}) "
-            "without loss: change the file's type or the table's"
-        )
-    return BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field="source")
-
-
-def frame_type(kind: IcebergType) -> str:
-    """The Spark type in which a frame holds ``kind``."""
-    named = {"int": "int", "long": "bigint", "time": "bigint", "uuid": "string", "timestamp": "timestamp_ntz",
-             "timestamptz": "timestamp"}  # fmt: skip
-    text = str(kind)
-    return "binary" if text.startswith("fixed[") else named.get(text, text)
+        return spark.range(0).select(*empty_columns())
+    return reduce(DataFrame.union, [project(group, columns, rules, root) for group in groups])

@@ -85,7 +85,7 @@ def _group(
     footer, files = alike
     readable = {name: found for name, found in footer if found is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
-    reader = spark.read.schema(StructType.fromDDL(ddl) if ddl else StructType()).options(**NO_GLOB)
+    reader = spark.read.schema(ddl if ddl else StructType()).options(**NO_GLOB)
     paths = spark_paths(listing, files)
     frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(

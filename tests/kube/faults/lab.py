@@ -123,6 +123,8 @@ class Lab:
         """Wait, at most as long as a recovery may take."""
         end = time.monotonic() + RECOVERY_SECONDS
         while not await asyncio.to_thread(done):
+            if self._kubelet_task.done():
+                self._kubelet_task.result()
             if time.monotonic() > end:
                 raise TimeoutError(f"{self.namespace}: {what} was not reached within {RECOVERY_SECONDS:.0f} s")
             await asyncio.sleep(0.25)
