@@ -85,6 +85,12 @@ def shorten(message: str, limit: int = MAX_MESSAGE) -> str:
     return message if len(message) <= limit else message[: limit - 1] + "…"
 
 
+def shorten_bytes(text: str, limit: int) -> str:
+    """``text`` in at most ``limit`` bytes of UTF-8."""
+    data = text.encode()
+    return text if len(data) <= limit else data[: limit - 3].decode(errors="ignore") + "…"
+
+
 def merge_conditions(
     old: Sequence[Condition], new: Iterable[Judgement], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:

@@ -21,6 +21,7 @@ from skipstone_operator.conditions import (
     is_true,
     merge_conditions,
     shorten,
+    shorten_bytes,
     unknown,
 )
 from skipstone_operator.ports import EventType
@@ -74,6 +75,14 @@ def test_long_messages_are_cut() -> None:
     (found,) = merged((), fails(READY, Reason.CHECK_FAILED, "x" * 5000))
     assert len(found.message) == 1024
     assert shorten("short") == "short"
+
+
+@pytest.mark.parametrize("letter", ["x", "ü", "…", "😀"])
+def test_notes_of_events_are_cut_by_bytes(letter: str) -> None:
+    cut = shorten_bytes(letter * 2000, 1024)
+    assert 1000 < len(cut.encode()) <= 1024
+    assert cut.endswith("…")
+    assert shorten_bytes(letter, 1024) == letter
 
 
 def test_finding_conditions() -> None:

@@ -14,7 +14,14 @@ from skipstone_core.codec import encode
 from skipstone_core.jobs import JobReport
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import Judgement, find_transitions, format_time, merge_conditions, shorten
+from skipstone_operator.conditions import (
+    Judgement,
+    find_transitions,
+    format_time,
+    merge_conditions,
+    shorten,
+    shorten_bytes,
+)
 from skipstone_operator.ports import EventRecord, EventType, Key, Requeue
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.worlds.runs import Ending, Live, Verdict
@@ -23,6 +30,8 @@ from skipstone_operator.worlds.subjects import Subject
 
 T = TypeVar("T")
 MAX_PROGRESS = 1024
+#: Bytes that the API server takes as the note of an Event.
+MAX_NOTE = 1024
 
 _RESULTS = {
     Ending.SUCCEEDED: RunResult.SUCCEEDED,
@@ -51,7 +60,7 @@ def put_status(
     old: Any = subject.status
     new: Any = status
     events = [
-        EventRecord(regarding=subject.reference, type=t.type, reason=t.reason, note=shorten(t.message))
+        EventRecord(regarding=subject.reference, type=t.type, reason=t.reason, note=shorten_bytes(t.message, MAX_NOTE))
         for t in find_transitions(old.conditions, new.conditions)
     ]
     return PutStatus(
@@ -87,7 +96,7 @@ def later(step: PutStatus | None, after: float) -> Step:
 
 def event(subject: Subject[Any, Any], type_: EventType, reason: Reason, note: str) -> EventRecord:
     """One Event about ``subject``."""
-    return EventRecord(regarding=subject.reference, type=type_, reason=reason, note=shorten(note))
+    return EventRecord(regarding=subject.reference, type=type_, reason=reason, note=shorten_bytes(note, MAX_NOTE))
 
 
 def earliest(*delays: float | None) -> float | None:
