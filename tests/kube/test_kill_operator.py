@@ -16,7 +16,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane
 from tests.kube.faults.driver import warm_up
-from tests.kube.faults.lab import Lab, Plan
+from tests.kube.faults.lab import Lab, Plan, admin_tls
 from tests.kube.faults.proxy import Moment
 from tests.kube.faults.works import Loads, Merges, Reindexes, Site
 
@@ -71,7 +71,8 @@ async def kill_during(plane: ControlPlane, pool: ProcessPoolExecutor, base: Path
     folder = base / kind
     folder.mkdir()
     await asyncio.to_thread(plane.kubectl, "create", "namespace", namespace)
-    site, lab, outcome = Site(plane, namespace, folder), Lab(plane, namespace, folder, pool), Outcome()
+    site = Site(plane, namespace, folder, admin_tls(plane))
+    lab, outcome = Lab(plane, namespace, folder, pool), Outcome()
     work = KINDS[kind](site)
     await asyncio.to_thread(site.prepare)
     await asyncio.to_thread(work.prepare)

@@ -7,8 +7,12 @@ table itself whether its rows are there exactly once.
 from __future__ import annotations
 
 import json
+import ssl
+import urllib.error
+import urllib.request
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +24,7 @@ from tests.cluster.controlplane import ControlPlane
 
 JsonObject = dict[str, Any]
 API = "skipstone.dev/v1alpha1"
+PLURALS = {"tbl": "tables", "si": "secondaryindexes", "lj": "loadjobs", "mj": "mergejobs"}
 ROWS_PER_LOAD = 3
 
 
@@ -30,6 +35,7 @@ class Site:
     plane: ControlPlane
     namespace: str
     folder: Path
+    tls: ssl.SSLContext
     expected: dict[int, str] = field(default_factory=dict)
 
     def apply(self, *objects: JsonObject) -> None:
@@ -39,8 +45,16 @@ class Site:
 
     def get(self, kind: str, name: str) -> JsonObject:
         """The object, or an empty one."""
-        found = self.plane.kubectl("get", kind, name, "-n", self.namespace, "--ignore-not-found", "-o", "json")
-        return json.loads(found) if found.strip() else {}
+        url = f"{self.plane.url}/apis/{API}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
+        try:
+            with urllib.request.urlopen(url, context=self.tls, timeout=30) as answer:
+                found: JsonObject = json.load(answer)
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code != HTTPStatus.NOT_FOUND:
+                    raise
+            return {}
+        return found
 
     def condition(self, kind: str, name: str, type_: str) -> str:
         """The status of a condition, empty when it is not there."""
