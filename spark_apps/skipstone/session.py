@@ -18,7 +18,7 @@ FORCED: Mapping[str, str] = {
     "spark.speculation": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
-    # generated methods above 8000 bytes of code are never compiled: wide conversions ran four times slower
+    # Java never compiles methods of more than 8000 bytes of code, and conversions of wide tables are such methods
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.csv.parser.columnPruning.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",

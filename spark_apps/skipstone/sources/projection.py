@@ -1,0 +1,161 @@
+"""From raw columns to typed ones, and one sentence for each row that does not fit.
+
+Called by ``reading`` per group of files. Works in stages, each a select of its own, so that Spark computes a value
+once however often it is used, and builds a sentence for bad rows only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.types import IcebergType
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
+
+from skipstone.sources.columns import SourceColumn
+from skipstone.sources.filetypes import feed
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup
+from skipstone.sources.text import Conversion, TextRules, from_text
+
+#: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence
+#: that names column and value. RECORD and FILE: the row as text and the file's path relative to the root, for bad rows
+#: only.
+ERROR_COLUMN = "_skipstone_error"
+RECORD_COLUMN = "_skipstone_record"
+FILE_COLUMN = "_skipstone_file"
+MAX_RECORD_CHARACTERS = 1 << 20
+_SHOWN_CHARACTERS = 80
+_FAULT = "_skipstone_fault"
+_CORRUPT_FAULT = -1
+
+
+@dataclass(frozen=True)
+class _Typed:
+    """A column on its way: ``raw`` None when no source column of this group feeds it."""
+
+    column: SourceColumn
+    raw: Column | None
+    value: Column
+    what: str = ""
+
+    @property
+    def shown(self) -> str:
+        """The column as sentences name it."""
+        renamed = self.column.name != self.column.source
+        return f"column '{self.column.source}'" + (f" (for '{self.column.name}')" if renamed else "")
+
+
+def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str) -> DataFrame:
+    """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the absolute directory that paths are relative to.
+
+    Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
+    """
+    typed = [_typed(group, column, rules) for column in columns]
+    values = [one.value.alias(_held(i)) for i, one in enumerate(typed)]
+    frame = _with_null_text(group, rules).select("*", *values)
+    return frame.select("*", _fault(typed).alias(_FAULT)).select(
+        *(F.col(_held(i)).alias(one.column.name) for i, one in enumerate(typed)),
+        _sentence(group, typed).alias(ERROR_COLUMN),
+        _of_bad_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN),
+        _of_bad_rows(_file(root), FILE_COLUMN),
+    )
+
+
+def empty_columns() -> list[Column]:
+    """ERROR, RECORD and FILE of a frame without rows."""
+    return [F.lit(None).cast("string").alias(name) for name in (ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN)]
+
+
+def _held(position: int) -> str:
+    return f"_skipstone_value_{position}"
+
+
+def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
+    """The group's frame with the text that stands for null made null."""
+    text = rules.options.null_value
+    if text is None:
+        return group.frame
+    raw = [F.col(column.ref) for column in group.columns.values() if column.is_text]
+    names = [column.ref.strip("`").replace("``", "`") for column in group.columns.values() if column.is_text]
+    return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
+
+
+def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
+    raw_column = group.columns.get(column.source)
+    if raw_column is None:
+        return _Typed(column, None, F.lit(None).cast(frame_type(column.type)))
+    raw = F.col(raw_column.ref)
+    found = _conversion(raw_column, raw, column.type, rules)
+    if found is None:
+        raise _unsupported(group, column, raw_column)
+    return _Typed(column, raw, found.value, found.what)
+
+
+def _conversion(column: RawColumn, raw: Column, kind: IcebergType, rules: TextRules) -> Conversion | None:
+    if column.is_text:
+        return from_text(raw, kind, rules)
+    return None if column.file_type is None else feed(column.file_type, raw, kind, rules.time_zone)
+
+
+def _fault(typed: Sequence[_Typed]) -> Column:
+    """The row's first fault as a number: a column's position for a misfit, that plus their count for a null."""
+    faults = F.when(F.col(CORRUPT).isNotNull(), _CORRUPT_FAULT)
+    for position, one in enumerate(typed):
+        if one.raw is not None:
+            faults = faults.when(one.raw.isNotNull() & F.col(_held(position)).isNull(), position)
+            if one.column.required:
+                faults = faults.when(one.raw.isNull(), len(typed) + position)
+    return faults
+
+
+def _sentence(group: RawGroup, typed: Sequence[_Typed]) -> Column:
+    fault = F.col(_FAULT)
+    corrupt = F.when(fault == _CORRUPT_FAULT, F.lit(group.corrupt))
+    if not typed:
+        return corrupt
+    heads = [f"{one.shown}: '" for one in typed]
+    tails = [f"' is not {one.what}" for one in typed]
+    nothing = F.lit(None).cast("string")
+    texts = [
+        F.substring(one.raw.cast("string"), 1, _SHOWN_CHARACTERS) if one.raw is not None else nothing for one in typed
+    ]
+    misfit = F.concat(_chosen(heads, fault), F.element_at(F.array(*texts), fault + 1), _chosen(tails, fault))
+    nulls = [f"{one.shown} is required and holds null" for one in typed]
+    return corrupt.when(fault < len(typed), misfit).when(fault.isNotNull(), _chosen(nulls, fault - len(typed)))
+
+
+def _chosen(texts: Sequence[str], position: Column) -> Column:
+    return F.element_at(F.array(*map(F.lit, texts)), position + 1)
+
+
+def _of_bad_rows(column: Column, name: str) -> Column:
+    return F.when(F.col(_FAULT).isNotNull(), column).alias(name)
+
+
+def _file(root: str) -> Column:
+    """The path relative to ``root`` out of a file's URL, in which a plus sign means itself."""
+    path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))
+    return F.regexp_replace(path, rf"^file:/*\Q{root.lstrip('/')}\E/", "")
+
+
+def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:
+    if raw.is_text:
+        message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet or Orc"
+    else:
+        found = raw.file_type.natural if raw.file_type else "of a type that is not loaded"
+        message = (
+            f"column '{column.source}' of '{group.example}' is {found} and cannot feed '{column.name}' ({column.type}) "
+            "without loss: change the file's type or the table's"
+        )
+    return BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field="source")
+
+
+def frame_type(kind: IcebergType) -> str:
+    """The Spark type in which a frame holds ``kind``."""
+    named = {"int": "int", "long": "bigint", "time": "bigint", "uuid": "string", "timestamp": "timestamp_ntz",
+             "timestamptz": "timestamp"}  # fmt: skip
+    text = str(kind)
+    return "binary" if text.startswith("fixed[") else named.get(text, text)
