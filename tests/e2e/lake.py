@@ -123,6 +123,10 @@ class Lake:
         """kubectl apply."""
         self.kube.apply(*objects)
 
+    def create(self, item: JsonObject) -> None:
+        """kubectl create, which keeps no copy of the object in an annotation."""
+        self.kube.run("create", "-f", "-", text=json.dumps(item))
+
     def until(self, kind: str, name: str, done: Callable[[JsonObject], bool], *, seconds: float = 180) -> JsonObject:
         """The resource as soon as ``done`` holds; raises KubeError with its status when it does not in time."""
         seen: list[JsonObject] = [{}]

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from demo.kube import KubeError
 from tests.e2e.lake import Lake, index, load, merge, people, table, warehouse
 
 DROP_TABLE = """
@@ -144,6 +145,22 @@ def test_a_table_changed_behind_our_back_is_noticed(wrong: Lake, name: str, code
     wrong.until_condition("tbl", name, "Ready")
     wrong.run_pod("meddle", "python", "-c", code, wrong.mount, f"db.{name}")
     wrong.until_condition("tbl", name, "Ready", status="False", reason=reason, seconds=180)
+
+
+def test_garbage_in_an_annotation_disturbs_nothing(wrong: Lake) -> None:
+    wrong.write("in/garbage.csv", people(100, 102))
+    job = load("garbage", "in/garbage.csv")
+    job["metadata"]["annotations"] = {"example.org/garbage": "\u2603 {" * 40_000, "skipstone.dev/report": "{{{"}
+    wrong.create(job)
+    assert wrong.until_complete("lj", "garbage")["status"]["rowsLoaded"] == 3
+
+
+def test_the_longest_name_works_and_a_longer_one_is_refused(wrong: Lake) -> None:
+    wrong.write("in/long.csv", people(200, 202))
+    wrong.apply(load("n" * 63, "in/long.csv"))
+    assert wrong.until_complete("lj", "n" * 63)["status"]["rowsLoaded"] == 3
+    with pytest.raises(KubeError, match="63"):
+        wrong.apply(load("n" * 64, "in/long.csv"))
 
 
 def test_deleting_resources_in_any_state_ends_clean(wrong: Lake) -> None:
