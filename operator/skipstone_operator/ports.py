@@ -36,13 +36,9 @@ class Key:
 
 @dataclass(frozen=True)
 class Requeue:
-    """When to look at the key again: ``after`` seconds, or only when something was seen (``None``).
-
-    ``also`` names keys that this write concerns too; putting them into the queue saves the wait for the resync.
-    """
+    """When to look at the key again: ``after`` seconds, or only when something was seen (``None``)."""
 
     after: float | None = None
-    also: tuple[Key, ...] = ()
 
     @staticmethod
     def never() -> Requeue:

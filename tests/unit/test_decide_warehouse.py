@@ -10,7 +10,7 @@ import pytest
 from skipstone_core.codec import encode
 from skipstone_core.jobs import RunOutcome
 from skipstone_core.reasons import Reason
-from skipstone_operator.ports import EventType, Key, Refused
+from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.observes import seconds_to_look
 from skipstone_operator.reconcilers.requests import plan_check_run, plan_observe_run
 from skipstone_operator.reconcilers.warehouse import decide, refused
@@ -146,7 +146,6 @@ class TestCheck:
         step = conclude(RunOutcome.COMMITTED, Reason.CHECKED, 0)
         assert both(step) == [("True", Reason.CHECKED), IDLE]
         assert (step.status["checkedGeneration"], step.status["checkTime"]) == (1, "2026-01-01T12:00:00Z")
-        assert Key("Table", "lake", "flights") in step.requeue.also
 
     @pytest.mark.parametrize(
         ("outcome", "reason", "code", "shown"),
@@ -312,14 +311,13 @@ class TestObserveRun:
         world = warehouse_world(status=status, tables=(table,))
         return replace(world, observe=RunWorld(current=current, owner_uid=OWNER, pod=found)), current
 
-    def test_what_it_found_is_told_to_the_tables(self) -> None:
+    def test_its_end_is_remembered_and_the_next_waits_a_moment(self) -> None:
         world, current = self.observing()
         said = report(current, RunOutcome.COMMITTED, Reason.OBSERVED)
         run = RunWorld(current=current, owner_uid=OWNER, pod=ended(current, OWNER, 0, said))
         step = written(replace(world, observe=run))
         assert step.status["lastObserveRun"]["reason"] == "Observed"
         assert step.status["observeRetryTime"] == "2026-01-01T12:00:10Z"
-        assert Key("Table", "lake", "flights") in step.requeue.also
 
     def test_failures_back_off(self) -> None:
         world, current = self.observing()

@@ -13,7 +13,7 @@ from skipstone_core.jobs import RunKind, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
-from skipstone_operator.ports import Key, Refused
+from skipstone_operator.ports import Refused
 from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
 from skipstone_operator.reconcilers.launch import (
@@ -150,8 +150,7 @@ def written(world: IndexWorld, status: SecondaryIndexStatus, progress: Judgement
     given_up = is_given_up(status, plan_reindex(world))
     judgements = [*judge(world, status, given_up=given_up), progress]
     index = world.index
-    table = Key("Table", index.meta.namespace, index.spec.table_ref.name)
-    return put_status(index, judged(status, index, judgements, world.setting.now), also=(table,))
+    return put_status(index, judged(status, index, judgements, world.setting.now))
 
 
 def decide_idle(world: IndexWorld) -> Step:

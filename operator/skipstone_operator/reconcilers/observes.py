@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from skipstone_core.jobs import Management, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import READY, find, format_time
-from skipstone_operator.ports import Key, Requeue
+from skipstone_operator.ports import Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
 from skipstone_operator.reconcilers.launch import (
     FOREIGN_POLL,
@@ -168,10 +167,4 @@ def _conclude(world: WarehouseWorld, run: RunWorld, verdict: Verdict) -> Step:
         failed_observes=failures,
         observe_retry_time=format_time(add_seconds(now, delay)),
     )
-    return or_rest(put_status(world.warehouse, ended, also=concerned(world)), 0.0)
-
-
-def concerned(world: WarehouseWorld) -> tuple[Key, ...]:
-    """The keys of all tables and indexes of the Warehouse."""
-    subjects: list[Any] = [*world.tables, *(index for found in world.indexes.values() for index in found)]
-    return tuple(subject.key for subject in subjects)
+    return or_rest(put_status(world.warehouse, ended), 0.0)

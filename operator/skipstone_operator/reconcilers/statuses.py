@@ -22,7 +22,7 @@ from skipstone_operator.conditions import (
     shorten,
     shorten_bytes,
 )
-from skipstone_operator.ports import EventRecord, EventType, Key, Requeue
+from skipstone_operator.ports import EventRecord, EventType, Requeue
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.worlds.runs import Ending, Live, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
@@ -51,9 +51,7 @@ def judged(status: T, subject: Subject[Any, Any], judgements: Sequence[Judgement
     return new
 
 
-def put_status(
-    subject: Subject[Any, T], status: T, *, also: tuple[Key, ...] = (), note: EventRecord | None = None
-) -> PutStatus | None:
+def put_status(subject: Subject[Any, T], status: T) -> PutStatus | None:
     """The write that makes ``status`` the object's, or None when it is already."""
     if status == subject.status:
         return None
@@ -66,8 +64,7 @@ def put_status(
     return PutStatus(
         object=dict(subject.raw),
         status=encode(status),
-        events=(*events, *((note,) if note else ())),
-        requeue=Requeue(0.0, also),
+        events=tuple(events),
     )
 
 

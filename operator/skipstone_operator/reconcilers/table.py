@@ -14,7 +14,7 @@ from skipstone_core.jobs import Management, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
-from skipstone_operator.ports import Key, Refused, Requeue
+from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers import drops, jobs
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.reconcilers.launch import (
@@ -157,13 +157,7 @@ def written(
     status = replace(status, writer=choose_writer(world, table, status, change_due=due))
     ready = judge_ready(world, table, status)
     judgements = [progress] if ready is None else [ready, progress]
-    return put_status(table, judged(status, table, judgements, world.setting.now), also=neighbours(world, table))
-
-
-def neighbours(world: TableWorld, table: TableSubject) -> tuple[Key, ...]:
-    """Who wants to hear of a change of the table's status: its indexes and its Warehouse."""
-    warehouse = Key("Warehouse", table.meta.namespace, table.spec.warehouse_ref.name)
-    return (*(index.key for index in world.place.indexes), warehouse)
+    return put_status(table, judged(status, table, judgements, world.setting.now))
 
 
 def decide_idle(world: TableWorld, table: TableSubject) -> Step:

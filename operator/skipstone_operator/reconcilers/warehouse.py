@@ -28,7 +28,7 @@ from skipstone_operator.reconcilers.launch import (
     refusal_finding,
     trim,
 )
-from skipstone_operator.reconcilers.observes import concerned, decide_observe
+from skipstone_operator.reconcilers.observes import decide_observe
 from skipstone_operator.reconcilers.requests import effective_image, plan_check_run
 from skipstone_operator.reconcilers.statuses import (
     first_write,
@@ -149,10 +149,10 @@ def judge_ready(world: WarehouseWorld, status: WarehouseStatus, wait: Finding | 
 def written(
     world: WarehouseWorld, status: WarehouseStatus, progress: Judgement, wait: Finding | None = None
 ) -> PutStatus | None:
-    """The status write with all conditions, if anything changed; tables hear of it when readiness may have."""
+    """The status write with all conditions, if anything changed."""
     warehouse = world.warehouse
     new = judged(status, warehouse, (judge_ready(world, status, wait), progress), world.setting.now)
-    return put_status(warehouse, new, also=concerned(world))
+    return put_status(warehouse, new)
 
 
 def decide_check(world: WarehouseWorld) -> Step:
