@@ -13,8 +13,13 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 from skipstone_core.jobs import JobRequest
 
+#: ORC readers turn wall-clock times by the zone of the JVM; UTC turns them by nothing.
+JVM_OPTIONS = "-Duser.timezone=UTC"
+
 #: Right answers depend on these; properties of a Warehouse cannot change them.
 FORCED: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": JVM_OPTIONS,
+    "spark.executor.extraJavaOptions": JVM_OPTIONS,
     "spark.speculation": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",
@@ -35,14 +40,10 @@ FORCED: Mapping[str, str] = {
     "spark.sql.session.timeZone": "UTC",
 }
 
-#: ORC readers turn wall-clock times by the zone of the JVM; UTC turns them by nothing.
-JVM_OPTIONS = "-Duser.timezone=UTC"
-
 LOCAL: Mapping[str, str] = {
     "spark.master": "local[2]",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
 }
