@@ -37,7 +37,9 @@ def test_apply_and_delete_end_clean_in_both_orders(lakes: dict[str, Lake], order
 def test_a_load_runs_on_executor_pods(lakes: dict[str, Lake]) -> None:
     lake = lakes["e2e-wide"]
     lake.write("in/1.csv", people(1, 500))
-    spark = {"driver": {"cores": 1, "memory": "768Mi"}, "executor": {"instances": 1, "cores": 1, "memory": "768Mi"}}
+    small = {f"spark.kubernetes.{role}.request.cores": "400m" for role in ("driver", "executor")}
+    sizes = {"cores": 1, "memory": "768Mi"}
+    spark = {"driver": sizes, "executor": {"instances": 1, **sizes}, "conf": small}
     lake.apply(warehouse(spark=spark), table(), load("one", "in/1.csv"))
     seen: set[str] = set()
 
