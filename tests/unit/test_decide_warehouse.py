@@ -74,6 +74,14 @@ PENDING = ("False", Reason.CHECK_PENDING)
             warehouse_world({"spark": {"conf": {"spark.jars": "evil.jar"}}}),
             [("False", Reason.INVALID_SPEC), IDLE],
         ),
+        (
+            warehouse_world({"spark": {"conf": {"spark.driver.memoryOverhead": "plenty"}}}),
+            [("False", Reason.INVALID_SPEC), IDLE],
+        ),
+        (
+            warehouse_world({"spark": {"conf": {"spark.executor.memoryOverheadFactor": "half"}}}),
+            [("False", Reason.INVALID_SPEC), IDLE],
+        ),
         (warehouse_world(), [PENDING, ("True", Reason.RUN_INTENDED)]),
         (warehouse_world(status={**CHECKED, "conditions": []}), [("True", Reason.CHECKED), IDLE]),
         (warehouse_world(status=CHECKED, metadata={"generation": 2}), [PENDING, ("True", Reason.RUN_INTENDED)]),
@@ -86,6 +94,8 @@ PENDING = ("False", Reason.CHECK_PENDING)
         "bad catalog",
         "forbidden pod template",
         "forbidden setting",
+        "driver overhead that is no amount of memory",
+        "executor overhead that is no number",
         "never checked",
         "checked",
         "changed since",

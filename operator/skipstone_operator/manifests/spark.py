@@ -83,7 +83,7 @@ def plan_spark(spec: SparkSettings, request: JobRequest) -> SparkPlan:
         driver_cores=request.spark.driver_cores,
         driver_cpu_request=spec.conf.get("spark.kubernetes.driver.request.cores", str(request.spark.driver_cores)),
         driver_heap_mib=heap,
-        driver_overhead_mib=driver_overhead_mib(heap, spec.conf),
+        driver_overhead_mib=overhead_mib(heap, spec.conf, "driver"),
         executor_cores=request.spark.executor_cores,
         executor_memory=f"{parse_mib(spec.executor.memory, 'spec.spark.executor.memory')}m",
         conf=spec.conf,
@@ -91,13 +91,15 @@ def plan_spark(spec: SparkSettings, request: JobRequest) -> SparkPlan:
 
 
 def check_conf(conf: Mapping[str, str]) -> None:
-    """Raise BadSpec for the first setting that is not on the allow-list."""
+    """Raise BadSpec for the first setting that is not on the allow-list, or whose value no pod can be built from."""
     for key in sorted(set(conf) - set(SPARK_CONF)):
         raise BadSpec(
             Reason.INVALID_SPEC,
             f"{key!r} may not be set; remove it or choose from: {', '.join(SPARK_CONF)}",
             field="spec.spark.conf",
         )
+    for side in ("driver", "executor"):
+        overhead_mib(0, conf, side)
 
 
 def parse_mib(text: str, field: str) -> int:
@@ -108,20 +110,21 @@ def parse_mib(text: str, field: str) -> int:
     return math.ceil(int(matched[1]) * MIB_PER_UNIT[matched[2]])
 
 
-def driver_overhead_mib(heap_mib: int, conf: Mapping[str, str]) -> int:
-    """Memory beyond the heap: what the conf says, else the larger of 0.4 of the heap and 384 MiB."""
-    if fixed := conf.get("spark.driver.memoryOverhead"):
+def overhead_mib(heap_mib: int, conf: Mapping[str, str], side: str) -> int:
+    """Memory of ``side`` (driver, executor) beyond its heap: what conf says, else 0.4 of the heap, at least 384 MiB."""
+    name = f"spark.{side}.memoryOverhead"
+    if fixed := conf.get(name):
         unit = "m" if fixed.strip().isdigit() else ""
-        return parse_mib(fixed.strip() + unit, "spec.spark.conf[spark.driver.memoryOverhead]")
-    factor = _factor(conf.get("spark.driver.memoryOverheadFactor"))
-    return max(math.ceil(factor * heap_mib), MIN_OVERHEAD_MIB)
+        return parse_mib(fixed.strip() + unit, f"spec.spark.conf[{name}]")
+    return max(math.ceil(_factor(conf, f"{name}Factor") * heap_mib), MIN_OVERHEAD_MIB)
 
 
-def _factor(text: str | None) -> float:
+def _factor(conf: Mapping[str, str], name: str) -> float:
+    text = conf.get(name)
     if text is None:
         return OVERHEAD_FACTOR
     if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text.strip()):
-        field = "spec.spark.conf[spark.driver.memoryOverheadFactor]"
+        field = f"spec.spark.conf[{name}]"
         raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no number; write for example 0.4", field=field)
     return float(text)
 
