@@ -398,6 +398,18 @@ class TestConfirming:
         step = decide_job(job_world(status=TRIED, children=Children(pods=(live,))))
         assert isinstance(step, Delete)
 
+    def test_a_warehouse_that_no_pod_can_be_built_from(self) -> None:
+        world, current = self.with_confirm()
+        current = replace(current, launch_time=None)
+        unfit = place(warehouse=good_warehouse(spark={"podTemplate": {"spec": {"shareProcessNamespace": True}}}))
+        intended = decide_job(job_world(status=TRIED, place=unfit))
+        launching = decide_job(replace(seen(world, current), place=unfit))
+        for step in (intended, launching):
+            assert written_condition(step, "Progressing") == ("True", Reason.OUTCOME_UNKNOWN)
+            assert isinstance(step, PutStatus)
+            message = next(c["message"] for c in step.status["conditions"] if c["type"] == "Progressing")
+            assert "correct Warehouse 'main': spec.spark.podTemplate.spec.shareProcessNamespace" in message
+
     def test_suspend_does_not_keep_the_truth_waiting(self) -> None:
         step = decide_job(job_world(objects.load("jan", suspend=True), TRIED))
         assert written_condition(step, "Progressing") == ("True", Reason.CONFIRMING)

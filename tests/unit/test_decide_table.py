@@ -472,6 +472,19 @@ class TestDeletion:
         answer = Refused(status=403, reason="Forbidden", message="x", causes=("NamespaceTerminating",))
         assert released(refused(table_world(going()), OWNER, answer)) == KEPT
 
+    def test_a_warehouse_that_no_pod_can_be_built_from_is_named_until_time_is_up(self) -> None:
+        begun = written(table_world(going()))
+        table = going(status={**begun.status, "tableUuid": "uuid-1"})
+        current = table.status.current_run
+        assert current is not None
+        unfit = good_warehouse(spark={"podTemplate": {"spec": {"shareProcessNamespace": True}}})
+        world = seen(replace(table_world(table), place=replace(place(table=table), warehouse=unfit)), current)
+        step = written(world)
+        message = next(c["message"] for c in step.status["conditions"] if c["type"] == "Progressing")
+        assert "correct Warehouse 'main': spec.spark.podTemplate.spec.shareProcessNamespace" in message
+        late = replace(SETTING, now=START + timedelta(seconds=540))
+        assert released(decide(replace(world, setting=late))) == KEPT
+
     def test_another_refusal_waits(self) -> None:
         step = refused(table_world(going()), OWNER, Refused(status=403, reason="Forbidden", message="exceeded quota"))
         assert progressing(step) == ("True", Reason.DELETING)

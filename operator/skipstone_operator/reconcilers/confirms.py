@@ -25,7 +25,7 @@ from skipstone_operator.reconcilers.launch import (
     launch,
     next_attempt,
 )
-from skipstone_operator.reconcilers.requests import RunPlan, plan_confirm_run
+from skipstone_operator.reconcilers.requests import RunPlan, find_misfit, plan_confirm_run
 from skipstone_operator.reconcilers.statuses import followed, or_rest
 from skipstone_operator.resources.common import ConfirmState
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
@@ -60,6 +60,9 @@ def plan_confirm(world: JobWorld) -> RunPlan | str:
         return "whether the commit landed is not known: the Table that the job was for is gone; delete the job"
     if place.warehouse is None:
         return "whether the commit landed is not known: the Warehouse is gone; create it again or delete the job"
+    if (misfit := find_misfit(place.warehouse)) is not None:
+        name = place.warehouse.meta.name
+        return f"whether the commit landed is not known: correct Warehouse {name!r}: {misfit.message}"
     return plan_confirm_run(world.job, place, place.table, place.warehouse, world.setting)
 
 

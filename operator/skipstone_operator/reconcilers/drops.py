@@ -24,7 +24,7 @@ from skipstone_operator.reconcilers.launch import (
     launch,
     next_attempt,
 )
-from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, plan_drop_run
+from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
 from skipstone_operator.reconcilers.statuses import event, followed, judged, or_rest, put_status, record_end
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
@@ -95,6 +95,9 @@ def decide_drop(world: DropWorld) -> Step:
     warehouse, run = world.warehouse, world.run
     if warehouse is None:
         return retain(world, "the Warehouse is gone")
+    if (misfit := find_misfit(warehouse)) is not None and not _is_launched(run):
+        message = f"the drop cannot start: correct Warehouse {warehouse.meta.name!r}: {misfit.message}"
+        return _progress(world, world.subject.status, message, FOREIGN_POLL)
     plan = plan_drop_run(world.target, warehouse, world.claim, world.setting)
     if run is None or run.current.kind is not RunKind.DROP:
         return _intend(world, plan)
@@ -136,6 +139,10 @@ def _progress(world: DropWorld, status: Any, message: str, after: float) -> Step
     ]
     new = judged(status, world.subject, judgements, world.setting.now)
     return or_rest(put_status(world.subject, new), min(after, _left(world)))
+
+
+def _is_launched(run: RunWorld | None) -> bool:
+    return run is not None and (run.pod is not None or run.current.launch_time is not None)
 
 
 def _intend(world: DropWorld, plan: RunPlan) -> Step:

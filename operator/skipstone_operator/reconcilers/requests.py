@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from skipstone_core.codec import decode, encode
+from skipstone_core.errors import BadSpec
 from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, table_txn
 from skipstone_core.jobs import (
     BadRecordsSpec,
@@ -33,7 +34,7 @@ from skipstone_core.jobs import (
     WarehouseRef,
 )
 
-from skipstone_operator.manifests import Owner, RunManifest
+from skipstone_operator.manifests import Owner, RunManifest, check_conf, check_pod_template
 from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION
@@ -41,6 +42,7 @@ from skipstone_operator.resources.loadjob import LoadJobSpec
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.worlds.subjects import (
     ClaimFacts,
+    Finding,
     IndexSubject,
     Place,
     Setting,
@@ -113,6 +115,16 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
         deadline_seconds=plan.deadline_seconds,
         one_node=plan.claim is not None and plan.claim.one_node,
     )
+
+
+def find_misfit(warehouse: WarehouseSubject) -> Finding | None:
+    """Why no pod can be built from the Warehouse: a setting or a field of the template that is not allowed."""
+    try:
+        check_conf(warehouse.spec.spark.conf)
+        check_pod_template(warehouse.spec.spark.pod_template)
+    except BadSpec as error:
+        return Finding(error.reason, str(error))
+    return None
 
 
 def effective_warehouse(warehouse: WarehouseSubject, claim: ClaimFacts | None, defaults: RunDefaults) -> dict[str, Any]:

@@ -8,13 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from skipstone_core.errors import BadSpec
 from skipstone_core.jobs import CatalogType, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds
 from skipstone_operator.labels import FINALIZER
-from skipstone_operator.manifests import check_conf, check_pod_template
 from skipstone_operator.ports import EventType, Refused, Requeue
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
 from skipstone_operator.reconcilers.launch import (
@@ -29,7 +27,7 @@ from skipstone_operator.reconcilers.launch import (
     trim,
 )
 from skipstone_operator.reconcilers.observes import decide_observe
-from skipstone_operator.reconcilers.requests import effective_image, plan_check_run
+from skipstone_operator.reconcilers.requests import effective_image, find_misfit, plan_check_run
 from skipstone_operator.reconcilers.statuses import (
     first_write,
     followed,
@@ -87,11 +85,8 @@ def find_obstacle(world: WarehouseWorld) -> Finding | None:
     warehouse, claim = world.warehouse, world.claim
     if (bad := validate_spec(warehouse.kind, warehouse.spec)) is not None:
         return Finding(bad.reason, bad.message)
-    try:
-        check_conf(warehouse.spec.spark.conf)
-        check_pod_template(warehouse.spec.spark.pod_template)
-    except BadSpec as error:
-        return Finding(error.reason, str(error))
+    if (misfit := find_misfit(warehouse)) is not None:
+        return misfit
     if claim is None:
         name = _claim_name(warehouse)
         message = f"spec.storage.pvc.claimName: there is no PersistentVolumeClaim {name!r} here; create it"
