@@ -115,10 +115,11 @@ def _conclude(world: JobWorld, verdict: Verdict) -> Step:
             reason = Reason(confirm.reason or Reason.ABORTED.value)
             message = f"{confirm.message}; nothing was committed, and nothing will be".lstrip("; ")
             return or_rest(failed(world, status, reason, message), 0.0)
-        case Ending.REFUSED:
+        case Ending.REFUSED if verdict.reason is Reason.ROLLED_BACK:
             message = f"{verdict.message}; before that: {confirm.reason}: {confirm.message}"
             return or_rest(failed(world, status, verdict.reason, message), 0.0)
-        case Ending.UNKNOWN | Ending.LOST:
+        case Ending.UNKNOWN | Ending.LOST | Ending.REFUSED:
+            # A run that could not even open the table has not answered: the commit may be there.
             return _ask_again(world, confirm, verdict)
         case _:
             assert_never(verdict.ending)
