@@ -306,6 +306,14 @@ class TestWhatRunsTell:
         assert ready(self.told(observed, **change)) == ("True", Reason.OBSERVED)
         assert observed.spec.management is Management.OBSERVED
 
+    @pytest.mark.parametrize("left_out", [{"columns": {}}, {"columns": {}, "field_ids": {}}])
+    def test_a_schema_that_had_no_room_in_the_report_is_as_it_was(self, left_out: dict[str, Any]) -> None:
+        step = self.told(**left_out)
+        assert ready(step) == ("True", Reason.CREATED)
+        assert step.status["rows"] == 30
+        assert step.status["fieldIds"] == {"id": 1, "tailnum": 2}
+        assert step.status["columnTypes"] == {"id": "long", "tailnum": "string"}
+
     def test_indexes_are_counted(self) -> None:
         good = subject(objects.index("a"), {**synced_index_status(), "conditions": [condition("Synced", "True", "x")]})
         bad = subject(objects.index("b", "id"))

@@ -46,7 +46,7 @@ def with_observation(
 
 def _find_drift(status: TableStatus, state: TableState) -> str:
     """How the schema differs from the one that our own change runs left; empty when it does not."""
-    if not status.field_ids or not state.table_uuid:
+    if not status.field_ids or not state.table_uuid or not _tells_schema(state):
         return ""
     old = {name: (number, status.column_types.get(name)) for name, number in status.field_ids.items()}
     new = {name: (number, state.columns.get(name)) for name, number in state.field_ids.items()}
@@ -71,15 +71,21 @@ def apply_state(status: TableStatus, observation: Observation, drift: str = "") 
     return _with_counters(seen, state, drifted=problem is Reason.SCHEMA_DRIFT) if state.table_uuid else seen
 
 
+def _tells_schema(state: TableState) -> bool:
+    # A report with many tables or columns leaves lists out to fit into its annotation.
+    return bool(state.field_ids) and bool(state.columns)
+
+
 def _with_counters(status: TableStatus, state: TableState, *, drifted: bool) -> TableStatus:
+    kept = drifted or not _tells_schema(state)
     return replace(
         status,
         table_uuid=status.table_uuid or state.table_uuid,
         location=state.location or status.location,
         format_version=state.format_version,
         owned=bool(state.owner) and state.owner == state.uid,
-        field_ids=status.field_ids if drifted else dict(state.field_ids),
-        column_types=status.column_types if drifted else dict(state.columns),
+        field_ids=status.field_ids if kept else dict(state.field_ids),
+        column_types=status.column_types if kept else dict(state.columns),
         snapshot_id=state.snapshot_id,
         sequence_number=state.sequence_number,
         rows=state.rows,
