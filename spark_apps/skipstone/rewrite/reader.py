@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -90,7 +91,8 @@ def read_data_file(
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of ``file`` in file order, ``columns`` by their name in the schema to read in.
 
-    POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold are null.
+    POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold have
+    their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start).
     Raises KeyError for a column that the schema does not have.
     """
@@ -134,18 +136,19 @@ class _Projection:
     def column(self, batch: pa.RecordBatch | None, number: int, count: int) -> pa.Array:
         """Column ``number`` of the schema for ``count`` rows, in its kernel type."""
         target = self._arrow[number].type
-        constants = dict(self.file.constants)
         if batch is None or number not in self._names:
-            return (
-                pa.repeat(pa.scalar(constants[number], target), count)
-                if number in constants
-                else pa.nulls(count, target)
-            )
+            return pa.repeat(self._constant(number, target), count)
         found = batch.column(batch.schema.get_field_index(self._names[number]))
         if found.type == target:
             return found
         field = self.schema.find_field(number)
         return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
+
+    def _constant(self, number: int, target: pa.DataType) -> pa.Scalar:
+        """What a column that the file does not hold is in all its rows: its partition value, else its default."""
+        default = self.schema.find_field(number).initial_default
+        value = dict(self.file.constants).get(number, default)
+        return pa.scalar(value.bytes if isinstance(value, UUID) else value, target)
 
     def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
         one = batch.select([self._names[field.field_id]])
