@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.transforms import IdentityTransform
+from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.rewrite.reader import describe_files
@@ -160,3 +162,23 @@ def test_files_of_format_1_are_segment_zero(catalog: Catalog, spark: SparkSessio
     state = table_state(catalog, ref_of(table)).state
     assert (state.format_version, state.problem) == (1, Reason.FORMAT_VERSION_UNSUPPORTED)
     assert ids(table) == [1, 2]
+
+
+@pytest.mark.parametrize("by_position", [True, False], ids=["position", "equality"])
+def test_deletes_apply_in_the_partition_of_nan(catalog: Catalog, *, by_position: bool) -> None:
+    by_x = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "x"))
+    nan = rows(1, 2).append_column("x", pa.array([math.nan] * 2))
+    table = append(catalog.create_table(("ns", "t"), SCHEMA, partition_spec=by_x), nan)
+    if by_position:
+        add_position_delete(table, read_file_set(table).data_file(0), [0])
+    else:
+        add_equality_delete(table, {"id": [1]}, math.nan)
+    assert ids(table) == [2]
+
+
+def test_equality_deletes_of_a_spec_of_void_fields_apply_everywhere(catalog: Catalog) -> None:
+    table = append(catalog.create_table(("ns", "t"), SCHEMA, partition_spec=BY_PART), rows(1, 2))
+    with table.update_spec() as update:
+        update.remove_field("part").add_field("part", VoidTransform(), "nothing")
+    add_equality_delete(fresh(table), {"id": [1]}, None)
+    assert ids(table) == [2]

@@ -12,6 +12,7 @@ from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.transforms import VoidTransform
 from skipstone_core.snapshots import DeleteKind, is_delete_newer
 
 from skipstone.tables.manifests import partition_tuple
@@ -44,7 +45,10 @@ class Delete:
 
 @dataclass
 class DeleteIndex:
-    """Delete files by where they apply: everywhere (equality deletes of an unpartitioned spec) or in one partition."""
+    """Delete files by where they apply: everywhere or in one partition.
+
+    Equality deletes of a spec without fields, or with void fields only, apply everywhere.
+    """
 
     everywhere: list[Delete] = field(default_factory=list)
     by_scope: dict[Scope, list[Delete]] = field(default_factory=lambda: defaultdict(list))
@@ -71,7 +75,7 @@ class DeleteIndex:
         file = entry.data_file
         kind = DeleteKind.EQUALITY if file.content == DataFileContent.EQUALITY_DELETES else DeleteKind.POSITION
         delete = Delete(file, kind, entry.sequence_number or 0, entry.snapshot_id or 0)
-        if kind is DeleteKind.EQUALITY and spec.is_unpartitioned():
+        if kind is DeleteKind.EQUALITY and all(isinstance(field.transform, VoidTransform) for field in spec.fields):
             self.everywhere.append(delete)
         else:
             self.by_scope[(file.spec_id, partition_tuple(file))].append(delete)

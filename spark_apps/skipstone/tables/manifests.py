@@ -5,6 +5,7 @@ Used by FileSet only. Must not decide which file is live beyond what a manifest 
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -117,8 +118,12 @@ def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:
 
 
 def partition_tuple(file: DataFile) -> tuple[Any, ...]:
-    """The partition of ``file`` as a hashable tuple of Iceberg's internal values."""
-    return tuple(file.partition[position] for position in range(len(file.partition)))
+    """The partition of ``file`` as a hashable tuple of Iceberg's internal values; every NaN is the same object.
+
+    NaN equals itself by identity only, and deletes are found by partition.
+    """
+    values = (file.partition[position] for position in range(len(file.partition)))
+    return tuple(math.nan if isinstance(value, float) and math.isnan(value) else value for value in values)
 
 
 def _row(entry: ManifestEntry, partition: int) -> tuple[Any, ...]:
