@@ -303,6 +303,13 @@ class TestReindex:
         step = conclude(RunOutcome.COMMITTED, Reason.COMMITTED, 0, total=4, built=0)
         assert step.status["retryTime"] == "2026-01-01T12:00:10Z"
 
+    def test_a_run_that_tells_nothing_of_the_index_waits_ever_longer(self) -> None:
+        world, current = with_run(known={"failedAttempts": 1})
+        said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts={"segments": 0})
+        step = written(seen(world, current, ended(current, OWNER, 0, said)))
+        assert (step.status["failedAttempts"], step.status["retryTime"]) == (2, "2026-01-01T12:00:20Z")
+        assert conditions(step)["Progressing"] == ("True", Reason.RETRYING)
+
     @pytest.mark.parametrize("reason", [Reason.COLUMN_REPLACED, Reason.DELETES_UNSUPPORTED])
     def test_refused_is_remembered(self, reason: Reason) -> None:
         step = conclude(RunOutcome.FAILED, reason, 64, synced=1)

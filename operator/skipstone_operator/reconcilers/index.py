@@ -282,8 +282,8 @@ def _succeeded(world: IndexWorld, status: SecondaryIndexStatus, verdict: Verdict
     now = format_time(world.setting.now)
     built = verdict.report.counts.get("segments", 0) if verdict.report is not None else 0
     synced = replace(status, last_sync_time=now, failed_inputs_hash="")
-    if buildable(status) and not built:
-        # A run that built nothing while segments are missing must not be followed by another at once, for ever.
+    if not built and is_needed(world, synced):
+        # A run that built nothing and left its need standing must not be followed by another at once, for ever.
         return _tried_again(world, synced, status.failed_attempts + 1)
     return replace(synced, failed_attempts=0)
 
