@@ -11,6 +11,8 @@ from skipstone_core.codec import encode
 from skipstone_core.jobs import Management, RunKind, RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import EventType, Key, Refused
+from skipstone_operator.reconcilers.confirms import plan_confirm
+from skipstone_operator.reconcilers.jobfacts import plan_run
 from skipstone_operator.reconcilers.requests import RunPlan, build_table_task, plan_table_run
 from skipstone_operator.reconcilers.table import decide, refused
 from skipstone_operator.reconcilers.tablestatus import choose_writer, find_turn
@@ -506,6 +508,34 @@ class TestDeletion:
         world = replace(table_world(table), setting=replace(SETTING, now=START + timedelta(seconds=waited)))
         step = decide(seen(world, current, pending(current, OWNER, Reason.IMAGE_PULL_FAILED)))
         assert isinstance(step, PutFinalizers) is kept
+
+
+class TestLaunchesComeLast:
+    def launching(self, kind: RunKind, table: TableSubject, status: dict[str, Any]) -> JobWorld:
+        where = place(table=table)
+        idle = job_world(status=status, place=where)
+        plan = plan_confirm(idle) if kind is RunKind.CONFIRM else plan_run(idle)
+        assert isinstance(plan, RunPlan)
+        current = plan.intent(1, EARLIER)
+        intended = job_world(status={**status, "currentRun": encode(current)}, place=where)
+        return replace(intended, run=RunWorld(current=current, owner_uid="uid-jan"))
+
+    def test_a_load_without_room_does_not_keep_the_table_from_being_told(self) -> None:
+        settled = written(table_world(good_table(writer={"kind": "LoadJob", "name": "jan", "uid": "uid-jan"})))
+        table = new_table(status={**settled.status, "writer": {"kind": "LoadJob", "name": "jan", "uid": "uid-jan"}})
+        load = self.launching(RunKind.LOAD, table, {"attempts": 1, "tableUid": OWNER})
+        told = decide(table_world(table, jobs=(load,)))
+        assert isinstance(told, PutStatus)
+        after = new_table(status=dict(told.status))
+        calm = table_world(after, jobs=(replace(load, place=place(table=after)),))
+        assert isinstance(decide(calm), Create)
+
+    def test_a_confirm_run_that_is_refused_does_not_keep_a_deleted_table(self) -> None:
+        table = going()
+        confirm = {"attempts": 1, "reason": "BackoffLimitExceeded", "message": "x", "since": EARLIER}
+        job = self.launching(RunKind.CONFIRM, table, {"attempts": 1, "tableUid": OWNER, "confirm": confirm})
+        late = replace(SETTING, now=START + timedelta(seconds=540))
+        assert released(decide(replace(table_world(table, jobs=(job,)), setting=late))) == KEPT
 
 
 class TestIdentity:

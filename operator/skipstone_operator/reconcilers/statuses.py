@@ -25,7 +25,7 @@ from skipstone_operator.conditions import (
 from skipstone_operator.ports import EventRecord, EventType, Requeue
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.worlds.runs import Ending, Live, Verdict
-from skipstone_operator.worlds.steps import PutStatus, Rest, Step
+from skipstone_operator.worlds.steps import Create, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Subject
 
 T = TypeVar("T")
@@ -71,14 +71,20 @@ def put_status(subject: Subject[Any, T], status: T) -> PutStatus | None:
 def first_write(steps: Iterable[Step]) -> Step:
     """The first of these steps that writes; if none does, rest until the first of them wants to look again.
 
-    ``steps`` is read no further than needed.
+    Creates come last, for they alone may be refused again and again (a quota, no room in the Warehouse): what else
+    there is to do must not wait for them. ``steps`` is read no further than needed.
     """
     delays: list[float | None] = []
+    creates: list[Create] = []
     for step in steps:
-        if not isinstance(step, Rest):
-            return step
-        delays.append(step.requeue.after)
-    return Rest(requeue=Requeue(earliest(*delays)))
+        match step:
+            case Rest():
+                delays.append(step.requeue.after)
+            case Create():
+                creates.append(step)
+            case _:
+                return step
+    return creates[0] if creates else Rest(requeue=Requeue(earliest(*delays)))
 
 
 def or_rest(step: Step | None, after: float | None) -> Step:
