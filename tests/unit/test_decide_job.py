@@ -456,6 +456,41 @@ class TestConfirming:
         assert waits(seen(world, current, pod(current, OWNER))) == ("True", Reason.CONFIRMING)
 
 
+ELSEWHERE = {"attempts": 1, "launched": True, "tableUid": "uid-of-the-first"}
+
+
+class TestAnotherTableOfThatName:
+    """A job commits at most once: what began on one Table is never carried on in another."""
+
+    def test_no_further_attempt(self) -> None:
+        step = decide_job(job_world(status=ELSEWHERE))
+        assert written_condition(step, "Progressing") == ("False", Reason.TABLE_NOT_FOUND)
+        assert isinstance(step, PutStatus)
+        message = next(c["message"] for c in step.status["conditions"] if c["type"] == "Progressing")
+        assert message.startswith("spec.tableRef: ")
+        assert message.endswith("delete this job and create it anew")
+
+    def test_a_driver_at_work_goes(self) -> None:
+        current = launched_load()
+        world = job_world(status={**ELSEWHERE, "currentRun": encode(current)})
+        step = decide_job(seen(world, current, pod(current, OWNER)))
+        assert written_condition(step, "Progressing") == ("True", Reason.TABLE_NOT_FOUND)
+
+    def test_an_intent_that_led_to_no_pod_is_renewed_for_the_new_one(self) -> None:
+        current = current_run()
+        status = {"attempts": 1, "tableUid": "uid-of-the-first", "currentRun": encode(current)}
+        step = decide_job(seen(job_world(status=status), current))
+        assert written_condition(step, "Progressing") == ("True", Reason.RUN_INTENDED)
+        assert isinstance(step, PutStatus)
+        assert step.status["tableUid"] == "uid-flights"
+
+
+def launched_load() -> CurrentRun:
+    plan = plan_run(job_world())
+    assert plan is not None
+    return replace(plan.intent(1, EARLIER), launch_time=EARLIER)
+
+
 FINISHED = {
     "completionTime": EARLIER,
     "attempts": 1,

@@ -348,6 +348,11 @@ class TestWriter:
         jobs = (queued("a", OLD, suspend=True), queued("b", OLD, done), deleted, queued("d", NEW))
         assert self.writer(*jobs) == "d"
 
+    def test_a_job_that_began_on_another_table_of_that_name_holds_up_nobody(self) -> None:
+        confirm = {"attempts": 1, "reason": "BackoffLimitExceeded", "message": "x", "since": EARLIER}
+        stranger = {"attempts": 1, "launched": True, "tableUid": "uid-of-the-first", "confirm": confirm}
+        assert self.writer(queued("a", OLD, stranger), queued("b", NEW)) == "b"
+
     def test_who_has_begun_goes_on_first(self) -> None:
         table = good_table()
         world = table_world(table, jobs=(queued("a", OLD), queued("b", NEW, BEGUN)))

@@ -20,10 +20,31 @@ WAIT_POLL = 60.0
 
 def find_block(world: JobWorld) -> Finding | None:
     """What else has to change before the job may start a run."""
-    place, spec = world.place, world.job.spec
-    if (finding := find_table_finding(spec.table_ref.name, place.table)) is not None:
+    if (stranger := find_stranger(world)) is not None:
+        return stranger
+    if (finding := find_table_finding(world.job.spec.table_ref.name, world.place.table)) is not None:
         return finding
     return find_warehouse_block(world) or world.turn
+
+
+def find_stranger(world: JobWorld) -> Finding | None:
+    """Whether the Table is another one than the job began on: there the job's commit would not be found."""
+    status, table = world.job.status, world.place.table
+    if table is None or not status.launched or status.table_uid in ("", table.meta.uid):
+        return None
+    return Finding(
+        Reason.TABLE_NOT_FOUND,
+        f"spec.tableRef: the Table {table.meta.name!r} that this job began on is gone, and the one that bears its name "
+        "now is another: delete this job and create it anew",
+    )
+
+
+def table_uid(world: JobWorld) -> str:
+    """The uid of the Table that the job is for; fixed once a driver may have written to it."""
+    status, table = world.job.status, world.place.table
+    if table is None or (status.launched and status.table_uid):
+        return str(status.table_uid)
+    return table.meta.uid
 
 
 def find_warehouse_block(world: JobWorld) -> Finding | None:

@@ -21,8 +21,10 @@ from skipstone_operator.reconcilers.jobfacts import (
     deadline_left,
     deadline_message,
     find_block,
+    find_stranger,
     plan_run,
     retry_message,
+    table_uid,
 )
 from skipstone_operator.reconcilers.jobstatus import at_work, failed, is_finished, waiting
 from skipstone_operator.reconcilers.launch import (
@@ -118,7 +120,7 @@ def intend(world: JobWorld) -> Step:
         current_run=current,
         attempts=max(current.attempt, status.attempts),
         retry_time=None,
-        table_uid=status.table_uid or (world.place.table.meta.uid if world.place.table else ""),
+        table_uid=table_uid(world),
     )
     message = f"attempt {current.attempt} is about to be launched as run {current.id}"
     return or_rest(at_work(world, intended, Reason.RUN_INTENDED, message), 0.0)
@@ -145,8 +147,9 @@ def decide_launch(world: JobWorld, run: RunWorld) -> Step:
     if world.job.spec.suspend or plan is None or find_block(world) is not None:
         return discard(run) or withdraw(world)
     if is_stale(run.current, plan):
-        renewed = replace(status, current_run=plan.intent(run.current.attempt, format_time(world.setting.now)))
-        message = f"the Warehouse changed; attempt {run.current.attempt} is launched anew"
+        intent = plan.intent(run.current.attempt, format_time(world.setting.now))
+        renewed = replace(status, current_run=intent, table_uid=table_uid(world))
+        message = f"Table or Warehouse changed; attempt {run.current.attempt} is launched anew"
         return discard(run) or or_rest(at_work(world, renewed, Reason.RUN_INTENDED, message), 0.0)
     return launch(run, plan)
 
@@ -204,6 +207,8 @@ def find_stop(world: JobWorld, live: Live) -> StopOrder | None:
         return StopOrder(Reason.DEADLINE_EXCEEDED, deadline_message(world))
     if table is not None and table.deleting:
         return StopOrder(Reason.TABLE_NOT_FOUND, f"Table {table.meta.name!r} is being deleted")
+    if (stranger := find_stranger(world)) is not None:
+        return StopOrder(stranger.reason, stranger.message)
     if live.overdue:
         return StopOrder(live.reason, live.message)
     return None

@@ -13,7 +13,7 @@ from skipstone_core.jobs import Management, TableState
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import READY, SYNCED, Judgement, fails, format_time, holds, is_true, shorten, unknown
-from skipstone_operator.reconcilers.jobfacts import find_block
+from skipstone_operator.reconcilers.jobfacts import find_block, find_stranger
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import RunResult
@@ -180,6 +180,8 @@ def _is_begun(job: JobWorld) -> bool:
 
 
 def _is_able(job: JobWorld) -> bool:
+    if find_stranger(job) is not None:
+        return False
     if _is_begun(job):
         return True
     return not job.job.spec.suspend and find_block(replace(job, turn=None)) is None
