@@ -41,6 +41,7 @@ from tests.unit.world_cases import (
 Obj = dict[str, Any]
 OWNER = "uid-main"
 CHECKED = {"observedGeneration": 1, "checkedGeneration": 1, "conditions": [condition("Ready", "True", "Checked")]}
+ONE_POD = ClaimFacts("lake-data", ("ReadWriteOncePod",))
 SHARED = ClaimFacts("lake-data", ("ReadWriteMany",))
 REST_CATALOG = {"catalog": {"type": "Rest", "uri": "http://catalog:8181"}}
 
@@ -65,6 +66,11 @@ PENDING = ("False", Reason.CHECK_PENDING)
         (warehouse_world(claim=None), [("False", Reason.CLAIM_NOT_FOUND), IDLE]),
         (warehouse_world(claim=SHARED), [("False", Reason.CATALOG_NEEDS_ONE_NODE), IDLE]),
         (warehouse_world(REST_CATALOG, claim=SHARED), [PENDING, ("True", Reason.RUN_INTENDED)]),
+        (
+            warehouse_world({"spark": {"executor": {"instances": 1}}}, claim=ONE_POD),
+            [("False", Reason.INVALID_SPEC), IDLE],
+        ),
+        (warehouse_world(claim=ONE_POD), [PENDING, ("True", Reason.RUN_INTENDED)]),
         (warehouse_world({"catalog": {"type": "Rest"}}), [("False", Reason.INVALID_SPEC), IDLE]),
         (
             warehouse_world({"spark": {"podTemplate": {"spec": {"hostNetwork": True}}}}),
@@ -91,6 +97,8 @@ PENDING = ("False", Reason.CHECK_PENDING)
         "no claim",
         "SQLite on a shared claim",
         "a server catalog on a shared claim",
+        "executors on a claim for one pod",
+        "no executors on a claim for one pod",
         "bad catalog",
         "forbidden pod template",
         "forbidden setting",

@@ -91,6 +91,12 @@ def find_obstacle(world: WarehouseWorld) -> Finding | None:
         name = _claim_name(warehouse)
         message = f"spec.storage.pvc.claimName: there is no PersistentVolumeClaim {name!r} here; create it"
         return Finding(Reason.CLAIM_NOT_FOUND, message)
+    if claim.one_pod and warehouse.spec.spark.executor.instances > 0:
+        message = (
+            f"spec.spark.executor.instances: claim {claim.name!r} is ReadWriteOncePod, so executors could never start "
+            "beside their driver; set 0 or use a ReadWriteOnce claim"
+        )
+        return Finding(Reason.INVALID_SPEC, message)
     if is_sqlite(warehouse) and not claim.one_node:
         message = (
             f"spec.catalog: an SQLite catalog needs all pods on one node, but claim {claim.name!r} is ReadWriteMany; "
