@@ -51,6 +51,10 @@ class Requeue:
         return Requeue(0.0)
 
 
+class AccessDenied(ConnectionError):
+    """The API server forbids a read: the Role is not bound, or went with a namespace that is being deleted."""
+
+
 @dataclass(frozen=True)
 class Created:
     """The object was created; ``object`` is as the API server stored it."""
@@ -119,7 +123,7 @@ DeleteAnswer = Deleted | Conflict | Gone | Refused
 class KubeApi(Protocol):
     """The API server. ``kind`` is the Kubernetes kind, for example ``Table``, ``Pod``, ``PersistentVolumeClaim``.
 
-    Reads are quorum reads (no ``resourceVersion=0``). Any other fault is raised.
+    Reads are quorum reads (no ``resourceVersion=0``). A forbidden read is AccessDenied; any other fault is raised.
     """
 
     async def get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
@@ -135,6 +139,10 @@ class KubeApi(Protocol):
         fields: Mapping[str, str] | None = None,
     ) -> tuple[JsonObject, ...]:
         """All objects in ``namespace`` with these labels; a field selector ``!=`` is written ``{"a!": "b"}``."""
+        ...
+
+    async def is_terminating(self, namespace: str) -> bool:
+        """Whether ``namespace`` is being deleted, or gone."""
         ...
 
     async def create(self, obj: JsonObject) -> CreateAnswer:

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from skipstone_operator.ports import (
+    AccessDenied,
     Conflict,
     CreateAnswer,
     Created,
@@ -63,10 +64,16 @@ class MemoryKube:
     crash: Callable[[int, str], bool] = lambda _number, _moment: False
     refuse: Callable[[JsonObject], Refused | None] = lambda _obj: None
     created: Callable[[JsonObject], None] = lambda _obj: None
+    terminating: set[str] = field(default_factory=set)
+    unreadable: set[str] = field(default_factory=set)
     _version: int = 0
     _uids: int = 0
 
+    async def is_terminating(self, namespace: str) -> bool:
+        return namespace in self.terminating
+
     async def get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
+        self._require_readable(kind)
         return copy.deepcopy(self.objects.get((kind, namespace, name)))
 
     async def list(
@@ -77,8 +84,13 @@ class MemoryKube:
         labels: Mapping[str, str] | None = None,
         fields: Mapping[str, str] | None = None,
     ) -> tuple[JsonObject, ...]:
+        self._require_readable(kind)
         found = (o for (k, ns, _), o in sorted(self.objects.items()) if (k, ns) == (kind, namespace))
         return tuple(copy.deepcopy(o) for o in found if _has_labels(o, labels or {}) and _has_fields(o, fields or {}))
+
+    def _require_readable(self, kind: str) -> None:
+        if kind in self.unreadable:
+            raise AccessDenied(f"{kind} may not be read")
 
     async def create(self, obj: JsonObject) -> CreateAnswer:
         place = _place(obj)

@@ -97,9 +97,19 @@ def test_namespaced_install_makes_no_cluster_wide_object(helm: Path) -> None:
     assert not {obj["kind"] for obj in found} & {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
 
 
-def test_default_install_makes_nothing_cluster_wide_but_crds(helm: Path) -> None:
-    unbound = {obj["kind"] for obj in objects(render(helm)) if "namespace" not in obj["metadata"]}
-    assert unbound == {"CustomResourceDefinition"}
+def test_default_install_is_cluster_wide_in_crds_and_in_lifting_finalizers_only(helm: Path) -> None:
+    unbound = [obj for obj in objects(render(helm)) if "namespace" not in obj["metadata"]]
+    assert {obj["kind"] for obj in unbound} == {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    (role,) = (obj for obj in unbound if obj["kind"] == "ClusterRole")
+    assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
+        (["warehouses", "tables", "secondaryindexes"], ["get", "update"]),
+        (["namespaces"], ["get"]),
+    ]
+
+
+def test_a_second_release_may_ask_for_lifting_finalizers(helm: Path) -> None:
+    made = objects(render(helm, "--set", "crds.enabled=false,finishDeletions=true"))
+    assert {obj["kind"] for obj in made if "namespace" not in obj["metadata"]} == {"ClusterRole", "ClusterRoleBinding"}
 
 
 def test_chart_makes_no_resource_of_ours(helm: Path) -> None:

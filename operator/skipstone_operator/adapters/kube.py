@@ -12,6 +12,7 @@ from skipstone_core.errors import SkipstoneError
 
 from skipstone_operator.adapters.connection import Answer, ApiFault, Connection
 from skipstone_operator.ports import (
+    AccessDenied,
     Conflict,
     CreateAnswer,
     Created,
@@ -84,6 +85,13 @@ class KubeClient:
                 return tuple(found)
             query["continue"] = more
 
+    async def is_terminating(self, namespace: str) -> bool:
+        """Whether ``namespace`` is being deleted, or gone. Raises AccessDenied and ApiFault."""
+        answer = await self.connection.request("GET", f"/api/v1/namespaces/{namespace}")
+        if answer.status == 404:
+            return True
+        return bool(_read(answer, f"GET Namespace {namespace}")["metadata"].get("deletionTimestamp"))
+
     async def create(self, obj: JsonObject) -> CreateAnswer:
         """POST once. Raises ApiFault; the object may then exist or not."""
         kind, metadata = obj["kind"], obj["metadata"]
@@ -148,9 +156,10 @@ class KubeClient:
 
 
 def _read(answer: Answer, what: str) -> JsonObject:
-    if not answer.ok:
-        raise ApiFault(f"{what}: {answer.status} {answer.body.get('message', '')}".rstrip())
-    return answer.body
+    if answer.ok:
+        return answer.body
+    said = f"{what}: {answer.status} {answer.body.get('message', '')}".rstrip()
+    raise AccessDenied(said) if answer.status == 403 else ApiFault(said)
 
 
 def _items(kind: str, page: JsonObject) -> Iterator[JsonObject]:

@@ -10,8 +10,9 @@ from collections.abc import Callable
 from skipstone_core.errors import SkipstoneError
 
 from skipstone_operator import labels
-from skipstone_operator.ports import Key, Ports, Refused, Requeue
+from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
 from skipstone_operator.reconcilers import index, table, warehouse
+from skipstone_operator.reconcilers.farewell import let_go
 from skipstone_operator.reconcilers.gather import gather_index, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.perform import owner_uid_of, perform
 from skipstone_operator.worlds.steps import Create, Step
@@ -25,6 +26,13 @@ class WriteRefused(SkipstoneError):
 
 async def reconcile(key: Key, ports: Ports) -> Requeue:
     """Make at most one write for ``key``; says when to look at it again. Unknown kinds are nobody's business."""
+    try:
+        return await _reconcile_kind(key, ports)
+    except AccessDenied as denied:
+        return await let_go(key, ports, denied)
+
+
+async def _reconcile_kind(key: Key, ports: Ports) -> Requeue:
     match key.kind:
         case "Table":
             return await _reconcile_table(key, ports)

@@ -1,0 +1,55 @@
+"""The last word in a namespace that is being deleted: its Role may be gone before our finalizers are.
+
+Called by the entry when a read was forbidden. Needs the cluster-wide right to read and update our own kinds and to
+read namespaces, which the chart gives unless it is installed without any. Touches nothing but our finalizer.
+"""
+
+from __future__ import annotations
+
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.labels import FINALIZER
+from skipstone_operator.ports import (
+    AccessDenied,
+    Conflict,
+    EventRecord,
+    EventType,
+    Gone,
+    JsonObject,
+    Key,
+    Ports,
+    Refused,
+    Requeue,
+    Updated,
+)
+
+NOTE = "the data was kept: the namespace went away before it could be dropped"
+
+
+async def let_go(key: Key, ports: Ports, denied: AccessDenied) -> Requeue:
+    """Take our finalizer off the resource of ``key`` when its namespace is going away.
+
+    Raises ``denied`` again in every other case: a Role that is not bound is for an administrator to see.
+    """
+    found = await ports.kube.get(key.kind, key.namespace, key.name)
+    if found is None:
+        return Requeue.never()
+    finalizers = found["metadata"].get("finalizers", [])
+    if FINALIZER not in finalizers or not await ports.kube.is_terminating(key.namespace):
+        raise denied
+    found["metadata"]["finalizers"] = [name for name in finalizers if name != FINALIZER]
+    match await ports.kube.replace(found):
+        case Updated():
+            await ports.events.publish(_record(found))
+            return Requeue.never()
+        case Conflict() | Gone():
+            return Requeue.now()
+        case Refused():
+            raise denied
+
+
+def _record(found: JsonObject) -> EventRecord:
+    metadata = found["metadata"]
+    regarding = {"apiVersion": found["apiVersion"], "kind": found["kind"]}
+    regarding |= {field: metadata[field] for field in ("namespace", "name", "uid")}
+    return EventRecord(regarding=regarding, type=EventType.WARNING, reason=Reason.DATA_RETAINED, note=NOTE)
