@@ -130,6 +130,25 @@ def test_files_without_any_line_and_with_a_header_only_give_no_rows(reader: Read
     assert reader.good({"blank.csv": "\n \n", "header.csv": "\na,b\n"}, AB) == []
 
 
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+@pytest.mark.parametrize("first", [",", '"",""', ' ,""'])
+def test_without_header_a_first_row_of_empty_fields_is_a_row(reader: Reader, first: str, multi_line: str) -> None:
+    rows = reader.good(
+        {"one.csv": f"\n{first}\n1,x\n"}, schema(a=StringType(), b=StringType()), options={"multiLine": multi_line}
+    )
+    assert len(rows) == 2
+    assert ("1", "x") in rows
+
+
+@pytest.mark.parametrize("multi_line", ["true", "false"])
+@pytest.mark.parametrize("header", [",", '"",""', '""'])
+def test_a_header_without_any_name_is_told(reader: Reader, header: str, multi_line: str) -> None:
+    options = {"header": "true", "multiLine": multi_line}
+    with pytest.raises(BadData, match=r"'one\.csv': the header names no column") as caught:
+        reader.read({"one.csv": f"{header}\n1,x\n"}, AB, options=options)
+    assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
 @pytest.mark.parametrize("packed", [gzip.compress, bz2.compress], ids=["gz", "bz2"])
 def test_packed_files_are_read(reader: Reader, packed: Any) -> None:
     name = "one.csv.gz" if packed is gzip.compress else "one.csv.bz2"

@@ -32,14 +32,21 @@ def require_unpackable(name: str) -> None:
 def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] | None:
     """The column names of the file at ``path``, shown as ``name``; None when the file has no line.
 
-    Raises BadData (SOURCE_UNREADABLE) when it cannot be read or a column stands twice.
+    Without header there are no names, only that there is a line: () is returned.
+    Raises BadData (SOURCE_UNREADABLE) when it cannot be read, names no column or one twice.
     """
     try:
         with _open_text(path, options) as text:
+            if not options.header:
+                return () if any(line.strip() for line in text) else None
             names = _first_record(text, options)
         "".join(names or ()).encode()  # bytes that could not be decoded show here; those after the header do not matter
     except (OSError, EOFError, UnicodeError, csv.Error) as error:
         raise unreadable(name, f"the header cannot be read as {options.encoding}: {error}") from error
+    if names is not None and not "".join(names).strip():
+        raise unreadable(
+            name, "the header names no column: write the names into the first line, or set header to false"
+        )
     twice = [column for column, n in Counter(names or ()).items() if n > 1 and column]
     if twice:
         raise unreadable(name, f"the column '{twice[0]}' stands twice in the header: give each column its own name")
@@ -79,7 +86,12 @@ def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:
         escapechar=None if doubled else options.escape,
         strict=True,
     )
-    return next((tuple(record) for record in records if "".join(record).strip()), None)
+    return next((tuple(record) for record in records if not _is_blank(record)), None)
+
+
+def _is_blank(record: list[str]) -> bool:
+    """Whether a record is a line without anything; one empty field in quotes is something."""
+    return not record or (len(record) == 1 and bool(record[0]) and not record[0].strip())
 
 
 def _first_line(text: TextIO) -> list[str]:

@@ -24,6 +24,8 @@ from skipstone.sources.options import TextOptions
 NO_GLOB = {"__globPaths__": "false"}
 #: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
 _NEVER_WRITTEN = "\ue000\uf8ff\ue000"
+#: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
+_NO_NAME = "_skipstone_no_name"
 
 
 def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
@@ -89,12 +91,13 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
         require_unpackable(file.path)
     paths = spark_paths(listing, [file.path for file in listing.files])
     names = _json_names(spark, paths, options, listing)
-    frame: DataFrame = spark.read.schema(_strings(names)).options(**_common(options)).json(paths)
+    read = names or (_NO_NAME,)
+    frame: DataFrame = spark.read.schema(_strings(read)).options(**_common(options)).json(paths)
     return [
         RawGroup(
             frame=frame.withColumn(URL, F.col("_metadata.file_path")),
             columns={name: RawColumn(quoted(name), is_text=True) for name in names},
-            record=F.to_json(F.struct(*(F.col(quoted(name)) for name in names))) if names else F.lit("{}"),
+            record=F.to_json(F.struct(*(F.col(quoted(name)) for name in read))),
             corrupt="the record is not a JSON object",
             example=listing.files[0].path,
         )
