@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -311,6 +312,21 @@ class TestObserveRun:
         create = decide(replace(after, observe=RunWorld(current=current, owner_uid=OWNER)))
         assert isinstance(create, Create)
         assert create.object["data"]["request.json"].count('"management": "Observed"') == 1
+
+    def test_no_more_than_one_report_can_tell_and_the_longest_unseen_first(self) -> None:
+        tables = [observed(f"t{n:02}", refreshIntervalSeconds=30) for n in range(60)]
+        longest = observed("z", status={"observedTime": "2026-01-01T10:00:00Z"}, refreshIntervalSeconds=30)
+        world = settled(warehouse_world(status=CHECKED, tables=(*tables, longest)))
+        after = replace(world, warehouse=subject(objects.warehouse(), dict(written(world).status)))
+        current = after.warehouse.status.observe_run
+        assert current is not None
+        create = decide(replace(after, observe=RunWorld(current=current, owner_uid=OWNER)))
+        assert isinstance(create, Create)
+        asked = [
+            look["table"]["uid"] for look in json.loads(create.object["data"]["request.json"])["observe"]["tables"]
+        ]
+        assert len(asked) == 48
+        assert asked[0] == "uid-z"
 
     def test_rests_until_the_next_is_due(self) -> None:
         step = decide(settled(warehouse_world(status=CHECKED, tables=(observed(),))))

@@ -38,6 +38,8 @@ SETTLE = 10.0
 #: Seconds until something that a run did not answer is asked again.
 ASK_AGAIN = 60.0
 OBSERVED_INTERVAL = 300
+#: Tables and indexes that one report has room for: 64 KiB, about one KiB for each. A fuller one would tell nothing.
+MAX_TOLD = 48
 
 
 def decide_observe(world: WarehouseWorld) -> Step:
@@ -73,10 +75,15 @@ def _decide_idle(world: WarehouseWorld) -> Step:
 
 
 def _due(world: WarehouseWorld) -> Iterator[tuple[TableSubject, tuple[IndexSubject, ...]]]:
-    for table in world.tables:
-        wait = seconds_to_look(world, table)
-        if wait is not None and wait <= 0:
-            yield table, world.indexes.get(table.meta.name, ())
+    """The tables of the next run, those looked at longest ago first; what has no room in one report comes later."""
+    due = [table for table in world.tables if seconds_to_look(world, table) == 0]
+    told = 0
+    for table in sorted(due, key=lambda table: (table.status.observed_time or "", table.age)):
+        indexes = world.indexes.get(table.meta.name, ())
+        if told and told + 1 + len(indexes) > MAX_TOLD:
+            return
+        told += 1 + len(indexes)
+        yield table, indexes
 
 
 def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:
