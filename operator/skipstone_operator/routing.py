@@ -63,9 +63,13 @@ class Router:
         return before | self._concerned(me) | self._observed_tables(obj)
 
     def removed(self, identity: Key) -> frozenset[Key]:
-        """Forget a deleted object; the keys that its deletion concerns."""
+        """Forget a deleted object; the keys that its deletion concerns.
+
+        A job whose driver is still there is forgotten later: the next writer waits for that driver's end.
+        """
         concerned = self._concerned(identity)
-        self._remember(identity, None)
+        if identity.kind not in JOB_KINDS or not self._children_of(identity, "Pod"):
+            self._remember(identity, None)
         return concerned
 
     def key_of(self, identity: Key) -> Key | None:

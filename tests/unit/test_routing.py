@@ -89,6 +89,16 @@ def test_a_deleted_job_concerns_its_table_and_is_forgotten(router: Router) -> No
     assert router.removed(job) == frozenset()
 
 
+def test_a_driver_that_outlives_its_job_still_concerns_the_table_that_it_keeps_busy(router: Router) -> None:
+    job, driver = Key("LoadJob", "air", "january"), Key("Pod", "air", "p-driver")
+    router.changed(pod("LoadJob", "january"))
+    assert router.removed(job) == {TABLE}
+    assert router.changed(pod("LoadJob", "january")) == {TABLE}
+    assert router.removed(driver) == {TABLE}
+    assert router.removed(job) == {TABLE}
+    assert router.removed(job) == frozenset()
+
+
 def test_a_deleted_table_concerns_its_indexes_and_its_warehouse(router: Router) -> None:
     assert router.removed(TABLE) == {WAREHOUSE, TABLE, INDEX}
     assert router.changed(resource("Warehouse", "lake")) == {WAREHOUSE}
