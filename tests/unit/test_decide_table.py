@@ -316,6 +316,17 @@ class TestWhatRunsTell:
         assert step.status["fieldIds"] == {"id": 1, "tailnum": 2}
         assert step.status["columnTypes"] == {"id": "long", "tailnum": "string"}
 
+    def test_an_observed_table_says_why_nobody_could_look_at_it(self) -> None:
+        last = {"id": "x", "kind": "Observe", "result": "Unknown", "reason": "CatalogUnavailable", "message": "refused"}
+        failing = good_warehouse()
+        status = {**failing.raw["status"], "failedObserves": 2, "lastObserveRun": last}
+        table = subject(objects.observed_table())
+        world = replace(table_world(table), place=place(table=table, warehouse=subject(objects.warehouse(), status)))
+        step = written(world)
+        assert ready(step) == ("Unknown", Reason.CATALOG_UNAVAILABLE)
+        message = next(c["message"] for c in step.status["conditions"] if c["type"] == "Ready")
+        assert message == "the table could not be looked at: refused"
+
     def test_indexes_are_counted(self) -> None:
         good = subject(objects.index("a"), {**synced_index_status(), "conditions": [condition("Synced", "True", "x")]})
         bad = subject(objects.index("b", "id"))

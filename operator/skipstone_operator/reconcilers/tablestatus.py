@@ -20,7 +20,7 @@ from skipstone_operator.resources.common import RunResult
 from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
 from skipstone_operator.worlds.observations import Observation, find_observation, is_newer
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding
+from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
@@ -137,9 +137,19 @@ def _judge_unknown(world: TableWorld, table: TableSubject, message: str) -> Judg
     return unknown(READY, Reason.RUN_INTENDED, message)
 
 
+def _judge_unseen(world: TableWorld) -> Judgement | None:
+    warehouse = world.place.warehouse
+    if warehouse is None or not warehouse_ready(warehouse) or warehouse.status.failed_observes == 0:
+        return None
+    last = warehouse.status.last_observe_run
+    if last is None or not last.reason:
+        return None
+    return unknown(READY, Reason(last.reason), f"the table could not be looked at: {last.message}")
+
+
 def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement:
     if not status.table_uuid:
-        return _judge_unknown(world, table, "the table has not been looked at yet")
+        return _judge_unseen(world) or _judge_unknown(world, table, "the table has not been looked at yet")
     message = "the table is read as it is"
     if status.format_version > 2:
         message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
