@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, date, datetime, time
@@ -59,7 +60,8 @@ def read(tmp_path: Path, spark: SparkSession) -> Read:
     def run(names: list[str], schema: Schema, **given: Any) -> SourceRead:
         how = read_source if given.pop("merge", False) else read_table_rows
         time_zone = given.pop("time_zone", "UTC")
-        source = SourceSpec(format=ENDINGS[Path(names[0]).suffix], paths=tuple(names), **given)
+        kind = given.pop("format", None) or ENDINGS[Path(names[0]).suffix]
+        source = SourceSpec(format=kind, paths=tuple(names), **given)
         warehouse = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
         return how(spark, list_source(warehouse, source), source, schema, time_zone)
 
@@ -142,6 +144,25 @@ def test_json_without_any_name_is_told_row_by_row(read: Read, tmp_path: Path) ->
 def test_json_over_several_lines(read: Read, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('[\n {"v": 1},\n {"v": 2}\n]\n')
     assert values(read(["a.json"], only(IntegerType()), options={"multiLine": "true"})) == [1, 2]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz"])
+def test_json_with_more_than_one_document_in_a_file_is_told(read: Read, tmp_path: Path, ending: str) -> None:
+    content = (json.dumps({"v": 1, "t": "}" * 70_000}) + '\n{"v": 2}\n').encode()
+    (tmp_path / f"a.json{ending}").write_bytes(gzip.compress(content) if ending else content)
+    with pytest.raises(BadData, match="holds more than one document: set multiLine to false") as caught:
+        read([f"a.json{ending}"], only(IntegerType()), format=SourceFormat.JSON, options={"multiLine": "true"})
+    assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
+def test_one_json_document_may_be_a_broken_or_a_long_one(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text('\n{"v":\n 1, "t": "' + "{" * 200_000 + '"}\n\n')
+    (tmp_path / "b.json").write_text('{"v":\n')
+    found = rows(read(["a.json", "b.json"], only(IntegerType()), options={"multiLine": "true"}))
+    assert sorted((row["v"] or 0, row[ERROR_COLUMN] or "") for row in found) == [
+        (0, "the record is not a JSON object"),
+        (1, ""),
+    ]
 
 
 def test_json_that_lacks_a_required_or_mapped_name_is_told(read: Read, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""The headers of Csv files, read with the dialect that Spark will use.
+"""How text files begin: the headers of Csv files, in the dialect that Spark will use, and the first object of Json.
 
-Called by the Csv reader on the driver. Must not read more of a file than its header.
+Called by the readers on the driver. Must not read more of a file than that.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ import bz2
 import csv
 import gzip
 import io
+import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO, cast
 
@@ -20,6 +22,9 @@ from skipstone.sources.options import TextOptions
 
 #: Endings of packed files that Spark would read as if they were text.
 _NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
+
+#: Most first objects of files with many fit; more is read when not.
+_FIRST_CHARACTERS = 64 * 1024
 
 
 def require_unpackable(name: str) -> None:
@@ -51,6 +56,34 @@ def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] 
     if twice:
         raise unreadable(name, f"the column '{twice[0]}' stands twice in the header: give each column its own name")
     return names
+
+
+def require_one_document(path: Path, name: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) when a Json object is followed by another document, which Spark would not read.
+
+    Reads as much as the first object takes. What is no whole object is left to Spark, which tells it as a bad row.
+    """
+    try:
+        with _open_text(path, TextOptions()) as text:
+            rest = _after_object(text)
+            is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
+    except (OSError, EOFError) as error:
+        raise unreadable(name, f"the file cannot be read: {error}") from error
+    if not is_alone:
+        raise unreadable(name, "the file holds more than one document: set multiLine to false for one object a line")
+
+
+def _after_object(text: TextIO) -> str | None:
+    """What was read behind the object that ``text`` begins with; None when it does not begin with a whole one."""
+    content, size = "", _FIRST_CHARACTERS
+    while more := text.read(size):
+        content = (content + more).lstrip()
+        if content and not content.startswith("{"):
+            return None
+        with suppress(ValueError, RecursionError):
+            return content[json.JSONDecoder().raw_decode(content)[1] :]
+        size = max(size, len(content))
+    return None
 
 
 def unreadable(name: str, message: str) -> BadData:

@@ -16,7 +16,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from skipstone_core.jobs import SourceSpec
 
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup
-from skipstone.sources.headers import read_header, require_unpackable, unreadable
+from skipstone.sources.headers import read_header, require_one_document, require_unpackable, unreadable
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.options import TextOptions
 
@@ -89,6 +89,8 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
     """
     for file in listing.files:
         require_unpackable(file.path)
+        if options.multi_line:
+            require_one_document(Path(listing.root) / file.path, file.path)
     paths = spark_paths(listing, [file.path for file in listing.files])
     names = _json_names(spark, paths, options, listing)
     read = names or (_NO_NAME,)
