@@ -16,6 +16,7 @@ from skipstone_operator.reconcilers.jobfacts import plan_run
 from skipstone_operator.reconcilers.jobs import decide_job, refused
 from skipstone_operator.reconcilers.requests import RunPlan
 from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.runs import ConfFacts, RunWorld
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest
 from skipstone_operator.worlds.subjects import Children, Finding
@@ -454,6 +455,30 @@ class TestConfirming:
     def test_a_confirm_run_at_work(self) -> None:
         world, current = self.with_confirm()
         assert waits(seen(world, current, pod(current, OWNER))) == ("True", Reason.CONFIRMING)
+
+
+def longest(value: Any) -> int:
+    if isinstance(value, dict):
+        return max(map(longest, value.values()), default=0)
+    return max(map(longest, value), default=0) if isinstance(value, list) else len(str(value))
+
+
+def test_however_much_a_cluster_says_its_words_fit_into_the_status() -> None:
+    current = launched_load()
+    wordy = {"name": "spark-kubernetes-driver", "state": {"waiting": {"reason": "ErrImagePull", "message": "x" * 9000}}}
+    labels = {"skipstone.dev/run-id": current.id, "skipstone.dev/owner-uid": OWNER}
+    raw = {"metadata": {"labels": labels, "creationTimestamp": EARLIER}, "status": {"containerStatuses": [wordy]}}
+    world = job_world(status={"attempts": 1, "currentRun": encode(current)})
+    stopping = decide_job(seen(world, current, read_pod(raw)))
+    assert isinstance(stopping, PutStatus)
+    assert stopping.status["currentRun"]["stopReason"] == "ImagePullFailed"
+    assert longest(stopping.status) <= 1024
+    last = job_world(objects.load("jan", backoffLimit=0), {"attempts": 1, "currentRun": encode(current)})
+    said = report(current, RunOutcome.UNKNOWN, Reason.DRIVER_FAILED, message="y" * 9000)
+    confirming = decide_job(seen(last, current, ended(current, OWNER, 1, said)))
+    assert isinstance(confirming, PutStatus)
+    assert confirming.status["confirm"]["reason"] == "BackoffLimitExceeded"
+    assert longest(confirming.status) <= 1024
 
 
 ELSEWHERE = {"attempts": 1, "launched": True, "tableUid": "uid-of-the-first"}

@@ -10,7 +10,7 @@ from typing import Any, assert_never
 
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import format_time
+from skipstone_operator.conditions import format_time, shorten
 from skipstone_operator.reconcilers.jobfacts import deadline_left, deadline_message, retry_time
 from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed
 from skipstone_operator.reconcilers.statuses import or_rest, record_end
@@ -94,7 +94,8 @@ def give_up(world: JobWorld, status: Any, reason: Reason, message: str) -> Step:
     if not status.launched:
         return or_rest(failed(world, status, reason, message), 0.0)
     since = format_time(world.setting.now)
-    asking = replace(status, retry_time=None, confirm=ConfirmState(reason=reason.value, message=message, since=since))
+    confirm = ConfirmState(reason=reason.value, message=shorten(message), since=since)
+    asking = replace(status, retry_time=None, confirm=confirm)
     return or_rest(
         at_work(world, asking, Reason.CONFIRMING, f"looking whether a commit landed before failing: {message}"), 0.0
     )

@@ -16,6 +16,7 @@ from skipstone_core.jobs import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
 from skipstone_operator import labels
+from skipstone_operator.conditions import shorten
 from skipstone_operator.worlds.times import parse_time
 
 JsonObject = Mapping[str, Any]
@@ -160,7 +161,7 @@ def _is_disrupted(status: JsonObject) -> bool:
 def find_wait(status: JsonObject) -> Wait:
     """What a pod that has not started waits for."""
     waiting = _driver_state(status).get("waiting") or {}
-    reason, message = waiting.get("reason", ""), waiting.get("message", "")
+    reason, message = waiting.get("reason", ""), shorten(waiting.get("message", ""))
     if reason in _IMAGE:
         return Wait(Reason.IMAGE_PULL_FAILED, message or f"the image cannot be pulled: {reason}")
     if reason in _CONFIG:
@@ -171,7 +172,7 @@ def find_wait(status: JsonObject) -> Wait:
 def _scheduling_wait(conditions: Mapping[str, JsonObject]) -> Wait:
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False":
-        message = scheduled.get("message", "no node can take the pod")
+        message = shorten(scheduled.get("message", "no node can take the pod"))
         volume = "persistentvolume" in message.lower()
         return Wait(Reason.VOLUME_UNAVAILABLE if volume else Reason.UNSCHEDULABLE, message)
     mounted = conditions.get("PodReadyToStartContainers") or {}
