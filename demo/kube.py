@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tests.cluster.layout import CACHE, NODE
+
 ROOT = Path(__file__).resolve().parents[1]
-EMBEDDED = ROOT / ".cache" / "cluster"
+#: State of the embedded node: kubeconfig, volumes, logs.
+EMBEDDED = NODE.root
 JsonObject = dict[str, Any]
 
 
@@ -115,8 +118,8 @@ def embedded_cluster() -> Kube:
     if not kubeconfig.exists():
         raise KubeError("the embedded cluster is not running: start it by `make cluster`")
     return Kube(
-        kubectl=str(EMBEDDED / "bin" / "kubectl"),
-        helm=str(EMBEDDED / "bin" / "helm"),
+        kubectl=str(CACHE / "bin" / "kubectl"),
+        helm=str(CACHE / "bin" / "helm"),
         environment={**os.environ, "KUBECONFIG": str(kubeconfig)},
         images=Images(
             operator="localhost/skipstone-operator:dev",

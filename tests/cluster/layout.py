@@ -6,6 +6,7 @@ of the checkout, apart from what many checkouts share (built programs, image lay
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[2]
 SOURCES = Path(__file__).resolve().parent
 CACHE = REPOSITORY / ".cache" / "cluster"
+LONGEST_STATE_PATH = 47
 KUBE_ROOT = REPOSITORY / ".cache" / "kube"
 
 
@@ -20,6 +22,16 @@ def find_shared_cache() -> Path:
     """Return the per-user folder that every checkout of the project on this machine shares."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "skipstone"
+
+
+def find_state_root(cache: Path) -> Path:
+    """Return where a node whose files belong below `cache` keeps its state: there, or under a short name.
+
+    Unix sockets bound the length of paths, so a checkout that lies deep gets a folder below /var/tmp of its own.
+    """
+    if len(str(cache)) <= LONGEST_STATE_PATH:
+        return cache
+    return Path("/var/tmp") / f"skipstone-{hashlib.sha256(str(cache).encode()).hexdigest()[:8]}"
 
 
 @dataclass(frozen=True)

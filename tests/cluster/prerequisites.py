@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
-from tests.cluster.layout import SOURCES
+from tests.cluster.layout import LONGEST_STATE_PATH, SOURCES
 from tests.cluster.shell import run_logged, stage, succeeds
 
 CONTROL_PLANE_PACKAGES = ("openssl",)
@@ -22,7 +22,6 @@ IMAGE_PACKAGES = ("buildah", "debootstrap", "openjdk-17-jre-headless")
 BUILD_GIB = 6
 NODE_GIB = 12
 # A unix socket's path may have 107 characters; the longest that is made below the state folder has 60.
-LONGEST_STATE_PATH = 47
 
 
 def check_root() -> None:
