@@ -56,10 +56,10 @@ test-kube: setup cluster-tools ## Tests against a real kube-apiserver
 	$(PYTHON_ENV)/pytest -q tests/kube
 
 test-spark: setup ## Tests with real Spark, Parquet and Iceberg
-	$(PYTHON_ENV)/pytest -q tests/spark
+	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile --timeout 900 tests/spark
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
-	$(PYTHON_ENV)/pytest -q -x tests/e2e
+	$(PYTHON_ENV)/pytest -q -x --timeout 900 tests/e2e
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
 	@$(STAGE) --begin
