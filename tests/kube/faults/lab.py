@@ -107,10 +107,16 @@ class Lab:
         self.proxy.arm(plan.at, plan.moment, self.kill_operator)
         await asyncio.to_thread(work)
         await self.until(lambda: self.proxy.fired.is_set() or (ended() and self.is_quiet()), f"{plan}: the fault")
-        if self.proxy.fired.is_set():
-            self.start_operator()
+        self.revive_operator()
         await self.until(lambda: ended() and self.is_quiet(), f"{plan}: the end")
+        self.proxy.disarm()
+        self.revive_operator()
         return len(self.proxy.writes)
+
+    def revive_operator(self) -> None:
+        """Start it again if it was killed; a write that came late may have done that after all was quiet."""
+        if self.operator is not None and self.operator.poll() is not None:
+            self.start_operator()
 
     def is_quiet(self) -> bool:
         """Whether the operator has written nothing for a moment."""
