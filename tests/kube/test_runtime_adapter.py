@@ -297,7 +297,7 @@ class Breaking(BaseHTTPRequestHandler):
         """Keep quiet."""
 
 
-@pytest.fixture(params=[0, 401, 429, 500, 503])
+@pytest.fixture(params=[0, 200, 401, 429, 500, 503])
 def breaking(
     request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[type[Breaking]]:

@@ -90,7 +90,7 @@ class Connection:
         response = await self.client.rest_client.request(  # type: ignore[no-untyped-call]
             method, url, headers=headers, body=body, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         )
-        return Answer(response.status, _as_object(await response.read()))
+        return read_answer(response.status, await response.read())
 
     async def _prepared(
         self, method: str, path: str, query: Mapping[str, str] | None, content_type: str
@@ -145,9 +145,18 @@ async def _configure(configuration: Configuration) -> None:
         raise NoCluster(f"no API server is configured: set KUBECONFIG or run in a pod ({error})") from error
 
 
-def _as_object(data: bytes) -> dict[str, Any]:
+def read_answer(status: int, data: bytes) -> Answer:
+    """The answer in ``data``. Raises ApiFault for a success that is no JSON object.
+
+    A body cut short or encoded by something in between must never pass for an empty list: what is live would be
+    taken for absent.
+    """
     try:
         found = json.loads(data or b"{}")
     except ValueError:
-        return {"message": data[:1024].decode(errors="replace")}
-    return found if isinstance(found, dict) else {"message": str(found)[:1024]}
+        found = data[:1024].decode(errors="replace")
+    if isinstance(found, dict):
+        return Answer(status, found)
+    if 200 <= status < 300:
+        raise ApiFault(f"{status} with a body that is no JSON object: {str(found)[:64]!r}")
+    return Answer(status, {"message": str(found)[:1024]})

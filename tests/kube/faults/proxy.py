@@ -17,9 +17,7 @@ import aiohttp
 from aiohttp import web
 
 WRITING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
-HOP_HEADERS = frozenset(
-    {"host", "connection", "transfer-encoding", "content-length", "content-encoding", "accept-encoding"}
-)
+HOP_HEADERS = frozenset({"host", "connection", "transfer-encoding", "content-length"})
 
 
 class Moment(StrEnum):
@@ -58,7 +56,9 @@ class FaultProxy:
     async def start(self) -> None:
         """Listen on a free port of the loopback address."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
-        self._session = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        self._session = aiohttp.ClientSession(
+            timeout=timeout, auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
+        )
         app = web.Application(client_max_size=8 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._forward)
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
