@@ -22,6 +22,7 @@ from skipstone_operator.adapters.events import KubeEvents
 from skipstone_operator.adapters.kube import KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
 from skipstone_operator.ports import (
+    AccessDenied,
     Conflict,
     Created,
     Deleted,
@@ -247,9 +248,9 @@ def test_a_user_without_rights_is_refused_or_at_fault(
         refused = await kube.create(conf_map(namespace, "c"))
         assert isinstance(refused, Refused)
         assert (refused.status, refused.reason) == (403, "Forbidden")
-        with pytest.raises(ApiFault, match="403"):
+        with pytest.raises(AccessDenied, match="403"):
             await kube.get("ConfigMap", namespace, "c")
-        with pytest.raises(ApiFault, match="403"):
+        with pytest.raises(AccessDenied, match="403"):
             await kube.list("ConfigMap", namespace)
         objection = await kube.find_objection(namespace)
         assert objection is not None
@@ -382,7 +383,7 @@ def test_a_rotated_service_account_token_is_taken_up(
         token.write_text(config["users"][0]["user"]["token"])
         with pytest.raises(ApiFault, match="401"):
             await kube.get("ConfigMap", namespace, "c")
-        with pytest.raises(ApiFault, match="403"):
+        with pytest.raises(AccessDenied, match="403"):
             await kube.get("ConfigMap", namespace, "c")
         assert (await kube.connection.credentials()).token == token.read_text()
 
