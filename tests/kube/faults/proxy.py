@@ -57,11 +57,15 @@ class FaultProxy:
         """Listen on a free port of the loopback address."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=10)
         self._session = aiohttp.ClientSession(
-            timeout=timeout, auto_decompress=False, skip_auto_headers=["Accept-Encoding"]
+            timeout=timeout,
+            auto_decompress=False,
+            skip_auto_headers=["Accept-Encoding"],
+            # A killed operator leaves its watches behind: they end with their client, and may be many until then.
+            connector=aiohttp.TCPConnector(limit=0),
         )
         app = web.Application(client_max_size=8 * 1024 * 1024)
         app.router.add_route("*", "/{path:.*}", self._forward)
-        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
+        self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1, handler_cancellation=True)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", 0)
         await site.start()
