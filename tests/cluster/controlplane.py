@@ -92,7 +92,9 @@ class ControlPlane:
 
     def read_audit(self) -> list[dict[str, object]]:
         """Return the requests answered so far, oldest first, as audit.k8s.io/v1 Events."""
-        return [json.loads(line) for line in self.audit_log.read_text().splitlines()]
+        text = self.audit_log.read_text()
+        complete = text[: text.rfind("\n") + 1]  # the last line may be half written
+        return [json.loads(line) for line in complete.splitlines()]
 
     def stop(self) -> None:
         """Stop the programs; the state folder stays."""

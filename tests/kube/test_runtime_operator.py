@@ -142,7 +142,7 @@ def writes_by(plane: ControlPlane, namespace: str) -> list[dict[str, Any]]:
     """The operator's own writes so far, from the audit log."""
     user = f"system:serviceaccount:{namespace}:skipstone"
     events: list[dict[str, Any]] = plane.read_audit()  # type: ignore[assignment]
-    return [event for event in events if event["user"]["username"] == user and event["verb"] in WRITES]
+    return [event for event in events if event["user"].get("username") == user and event["verb"] in WRITES]
 
 
 def warehouse(name: str) -> dict[str, Any]:

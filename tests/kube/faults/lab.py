@@ -92,9 +92,9 @@ class Lab:
             "SKIPSTONE_PROBE_PORT": str(free_port()),
             "SKIPSTONE_METRICS_PORT": str(free_port()),
         }
-        log = (self.folder.parent / f"{self.namespace}.operator.log").open("ab")
         command = [sys.executable, "-m", "skipstone_operator"]
-        self.operator = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
+        with (self.folder.parent / f"{self.namespace}.operator.log").open("ab") as log:
+            self.operator = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
 
     def kill_operator(self) -> None:
         """SIGKILL, by pid."""
