@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -65,9 +64,7 @@ def test_deleting_the_namespace_with_a_running_merge_ends_within_two_minutes(lak
     lake.kube.wait_for(
         "the merge has a driver", lambda: bool(lake.kube.items("pods", "skipstone.dev/operation=Merge")), seconds=120
     )
-    start = time.monotonic()
-    lake.kube.run("delete", "namespace", lake.kube.namespace, "--timeout=120s")
-    assert time.monotonic() - start <= 120
+    lake.kube.run("delete", "namespace", lake.kube.namespace, "--timeout=120s")  # raises when it takes longer
 
 
 def test_uninstalling_keeps_the_resources_and_a_new_release_takes_over(main: Lake, kube: Kube) -> None:
