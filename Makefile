@@ -42,8 +42,8 @@ test: ## Everything that must pass, the cluster end-to-end tests included
 	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
 	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
-	@$(STAGE) "tests against an API server" $(MAKE) --no-print-directory test-kube
-	@$(STAGE) "tests with Spark" $(MAKE) --no-print-directory test-spark
+	@$(STAGE) "tests with Spark and against an API server" scripts/beside \
+		"$(MAKE) --no-print-directory test-kube" "$(MAKE) --no-print-directory test-spark"
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
 	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
@@ -53,7 +53,7 @@ test-unit: setup ## Tests of rules, decisions and kernels
 	$(PYTHON_ENV)/pytest -q -n 2 tests/unit
 
 test-kube: setup cluster-tools ## Tests against a real kube-apiserver
-	$(PYTHON_ENV)/pytest -q tests/kube
+	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
 
 test-spark: setup ## Tests with real Spark, Parquet and Iceberg
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile --timeout 900 tests/spark

@@ -1,7 +1,7 @@
 """A kubelet without containers: moves driver pods through their phases while a process does the driver's real work.
 
 It also watches what must never happen: two live drivers of one owner. Talks to the API server directly, not through
-the proxy, as an administrator. Every loop ends when it is cancelled.
+the proxy, as an administrator.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from concurrent.futures import Executor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +20,7 @@ import aiohttp
 JsonObject = dict[str, Any]
 MANAGED = "app.kubernetes.io/managed-by=skipstone-operator"
 REPORT = "skipstone.dev/report"
+LOOK_SECONDS = 0.2
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -48,13 +50,20 @@ class SimulatedKubelet:
     driven: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Look for new pods five times a second until cancelled."""
+        """Look for new pods five times a second until ``stop``, then let drivers that are at work finish."""
         async with aiohttp.ClientSession(self.upstream) as self._session:
-            while True:
+            while not self._stopping.is_set():
                 await self._look()
-                await asyncio.sleep(0.2)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    def stop(self) -> None:
+        """End ``run`` between two requests: one that is cut off leaves its socket to the garbage collector."""
+        self._stopping.set()
 
     async def _look(self) -> None:
         pods = (await self._call("GET", f"{self._pods}?labelSelector={MANAGED}"))["items"]

@@ -74,7 +74,7 @@ class Lab:
     async def stop(self) -> None:
         """End everything."""
         self.kill_operator()
-        self._kubelet_task.cancel()
+        self.kubelet.stop()
         await asyncio.gather(self._kubelet_task, return_exceptions=True)
         await self.proxy.stop()
 

@@ -105,11 +105,14 @@ class FaultProxy:
         async with self._session.request(
             request.method, url, headers=headers, data=body or None, ssl=self.tls
         ) as answer:
-            if breaks and self.moment is Moment.LOST:
-                await answer.read()
-                self._break()
-                raise web.HTTPBadGateway
-            response = await self._answer(request, answer)
+            try:
+                if breaks and self.moment is Moment.LOST:
+                    await answer.read()
+                    self._break()
+                    raise web.HTTPBadGateway
+                response = await self._answer(request, answer)
+            finally:
+                _cut(answer)
         if breaks:
             self._break()
         return response
@@ -127,3 +130,9 @@ class FaultProxy:
     def _break(self) -> None:
         self.kill()
         self.fired.set()
+
+
+def _cut(answer: aiohttp.ClientResponse) -> None:
+    """End an answer that was not read to its end; a polite end of TLS might come after the end of the loop."""
+    if answer.connection is not None and answer.connection.transport is not None:
+        answer.connection.transport.abort()
