@@ -19,9 +19,9 @@ for ((index = 0; ; index++)); do
   options+=("${!name}")
 done
 
-exec "$JAVA_HOME/bin/java" "${options[@]}" \
+exec "$JAVA_HOME/bin/java" -XX:SharedArchiveFile=/opt/skipstone/classes.jsa "${options[@]}" \
   "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-  -cp "${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/conf:$SPARK_HOME/jars/*" \
+  -cp "/opt/skipstone/classpath.jar:${SPARK_CLASSPATH:+$SPARK_CLASSPATH:}$SPARK_HOME/conf:$SPARK_HOME/jars/*" \
   org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
   --driver-url "$SPARK_DRIVER_URL" \
   --executor-id "$SPARK_EXECUTOR_ID" \
