@@ -8,16 +8,16 @@ So CLASSPATH_JAR is made first, a jar that only names the others, sorted; it is 
 from __future__ import annotations
 
 import os
+import struct
 import subprocess
 import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
-from pyspark.serializers import UTF8Deserializer, read_int
 from pyspark.sql import SparkSession
 
 #: A line of a jar's manifest has at most 72 bytes; those that go on begin with a blank.
@@ -66,6 +66,7 @@ def start_gateway(jars: Path, class_path: Path, archive: Path, connection: Path)
     environment = {
         **os.environ,
         "SPARK_HOME": str(jars.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_SCALA_VERSION": core.name.removeprefix("spark-core_").partition("-")[0],
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(connection),
     }
@@ -83,8 +84,9 @@ def connect(gateway: subprocess.Popen[bytes], connection: Path) -> None:
             raise SystemExit("the JVM did not start")
         time.sleep(0.1)
     with connection.open("rb") as told:
-        os.environ["PYSPARK_GATEWAY_PORT"] = str(read_int(told))
-        os.environ["PYSPARK_GATEWAY_SECRET"] = UTF8Deserializer().loads(told)
+        port, length = struct.unpack("!ii", told.read(8))
+        os.environ["PYSPARK_GATEWAY_PORT"] = str(port)
+        os.environ["PYSPARK_GATEWAY_SECRET"] = told.read(length).decode()
 
 
 def exercise(folder: Path) -> None:
@@ -104,7 +106,7 @@ def exercise(folder: Path) -> None:
     spark.stop()
 
 
-def passed_on(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def passed_on(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
     """A kernel that changes nothing."""
     yield from batches
 
