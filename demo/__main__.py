@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from demo.install import SYSTEM, install_arguments, make_folder
+from demo.install import SYSTEM, install_arguments, is_watched, lift_finalizers, make_folder
 from demo.kube import EMBEDDED, ROOT, Kube, KubeError, condition
 from demo.manifests import claim, namespace, task_pod, volume
 
@@ -175,9 +175,15 @@ def without_age(table: str) -> str:
 
 
 def tear_down(kube: Kube) -> None:
-    """Remove all that the demonstration made: jobs and indexes first, then the release and the namespaces."""
+    """Remove all that the demonstration made: jobs and indexes first, then the release and the namespaces.
+
+    Its operator may be gone, or watch others now: then nobody else lifts the finalizers.
+    """
     tables = kube.within(TABLES)
-    tables.run("delete", "mj,lj,si,tbl,wh", "--all", "--timeout=180s", check=False)
+    if is_watched(kube, TABLES):
+        tables.run("delete", "mj,lj,si,tbl,wh", "--all", "--timeout=180s", check=False)
+    else:
+        lift_finalizers(tables)
     kube.within(SYSTEM).run("delete", "namespace", TABLES, "--ignore-not-found", "--timeout=180s")
     kube.within(SYSTEM).run("delete", "pv", VOLUME, "--ignore-not-found")
     if kube.within(SYSTEM).run("get", "namespace", SYSTEM, "--ignore-not-found"):

@@ -26,3 +26,21 @@ def install_arguments(kube: Kube, watched: tuple[str, ...]) -> tuple[str, ...]:
     settings = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
     chart = str(ROOT / "charts" / "skipstone")
     return ("upgrade", "--install", "skipstone", chart, "--wait", "--timeout", "180s", *settings)
+
+
+def is_watched(kube: Kube, watched: str) -> bool:
+    """Whether an operator of the demonstration's release runs that reconciles the namespace ``watched``."""
+    deployment = kube.within(SYSTEM).get("deployment", "skipstone") or {}
+    if not deployment.get("status", {}).get("availableReplicas"):
+        return False
+    container = deployment["spec"]["template"]["spec"]["containers"][0]
+    named = next((env.get("value", "") for env in container["env"] if env["name"] == "SKIPSTONE_NAMESPACES"), "")
+    return watched in named.split(",")
+
+
+def lift_finalizers(kube: Kube) -> None:
+    """Take the finalizers off whatever is left in the namespace, when no operator is there to do it."""
+    for kind in ("si", "tbl", "wh"):
+        for name in kube.run("get", kind, "-o", "name", check=False).split():
+            if "/" in name:
+                kube.run("patch", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)

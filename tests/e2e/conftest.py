@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from demo.install import SYSTEM, install_arguments
+from demo.install import SYSTEM, install_arguments, lift_finalizers
 from demo.kube import EMBEDDED, Kube
 from demo.manifests import namespace
 from tests.e2e.lake import Lake, index, load, make_lake, merge, people, table, warehouse
@@ -48,14 +48,6 @@ def remove_all(kube: Kube) -> None:
         kube.run("wait", f"namespace/{name}", "--for=delete", "--timeout=120s", check=False)
         kube.run("delete", "pv", f"e2e-{name}", "--ignore-not-found")
         shutil.rmtree(EMBEDDED / "volumes" / f"e2e-{name}", ignore_errors=True)
-
-
-def lift_finalizers(kube: Kube) -> None:
-    """Take the finalizers off whatever is left in the namespace."""
-    for kind in ("si", "tbl", "wh"):
-        for name in kube.run("get", kind, "-o", "name", check=False).split():
-            if "/" in name:
-                kube.run("patch", name, "--type=merge", "-p", '{"metadata":{"finalizers":null}}', check=False)
 
 
 @pytest.fixture(scope="session")
