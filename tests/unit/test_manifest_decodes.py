@@ -211,6 +211,22 @@ def test_files_that_others_may_write_are_not_trusted(cache: Path, tmp_path: Path
 
 
 @pytest.fixture
+def no_umask() -> Iterator[None]:
+    """Files are made with every right that is asked for."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_decodes_are_private_whatever_the_umask(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    assert (cache.stat().st_mode & 0o777, kept(cache).stat().st_mode & 0o777) == (0o700, 0o600)
+    assert load(manifest) == ["a"]
+
+
+@pytest.fixture
 def tiny_files() -> Iterator[None]:
     """The kernel refuses to let any file grow, as a full disk does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

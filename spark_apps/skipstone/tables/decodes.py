@@ -19,7 +19,7 @@ import uuid
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import cache
 from io import RawIOBase
@@ -67,7 +67,7 @@ class ManifestKey:
 
     def text(self) -> str:
         """The key as a file says it."""
-        return json.dumps({"layout": _LAYOUT, **asdict(self)}, sort_keys=True)
+        return json.dumps({"layout": _LAYOUT, **vars(self)}, sort_keys=True)
 
 
 def pack(key: ManifestKey, manifest: DataManifest, sink: Any) -> None:
@@ -141,7 +141,7 @@ class DecodeFolder:
         """Keep the decode of ``key``; whoever looks sees all of it or nothing. What cannot be written is not kept."""
         unfinished = self._folder / f"{uuid.uuid4().hex}.unfinished"
         try:
-            with unfinished.open("xb") as file:
+            with open(unfinished, "xb", opener=_private) as file:
                 summed = _Summed(file)
                 pack(key, manifest, pa.PythonFile(summed, "w"))
                 file.write(summed.checksum())
@@ -230,6 +230,10 @@ class _Summed(RawIOBase):
     def checksum(self) -> bytes:
         """The sum as it stands at the end of the file."""
         return _checksum(self._sum)
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 def _checksum(total: int) -> bytes:

@@ -21,7 +21,7 @@ from skipstone_core.snapshots import Pinned
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
 from skipstone.tables.deletes import Delete, DeleteIndex
-from skipstone.tables.entries import DataManifest
+from skipstone.tables.entries import ENTRY_SCHEMA, DataManifest
 from skipstone.tables.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
@@ -85,11 +85,10 @@ class FileSet:
     @cached_property
     def files(self) -> pa.Table:
         """One row per live data file, see FILES_SCHEMA."""
-        names = FILES_SCHEMA.names[1:]
-        found = pa.concat_tables(
-            [FILES_SCHEMA.remove(0).empty_table()]
-            + [pa.Table.from_batches([m.entries]).select(names).cast(FILES_SCHEMA.remove(0)) for m in self._manifests]
-        )
+        wanted = FILES_SCHEMA.remove(0)
+        batches = [manifest.entries.select(wanted.names) for manifest in self._manifests]
+        schema = pa.schema([ENTRY_SCHEMA.field(name) for name in wanted.names])
+        found = pa.Table.from_batches(batches, schema).cast(wanted)
         ids = pa.array(np.arange(len(self), dtype=np.int32))
         return found.add_column(0, FILES_SCHEMA.field(0), ids).combine_chunks()
 

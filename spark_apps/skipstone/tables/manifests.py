@@ -116,10 +116,12 @@ def _load(
 def _batches(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
     """Manifests to decode together: as many as are not too many bytes, at least one."""
     batch: list[ManifestFile] = []
+    size = 0
     for manifest in manifests:
-        if batch and sum(taken.manifest_length for taken in batch) + manifest.manifest_length > _BATCH_BYTES:
+        size += manifest.manifest_length
+        if batch and size > _BATCH_BYTES:
             yield batch
-            batch = []
+            batch, size = [], manifest.manifest_length
         batch.append(manifest)
     if batch:
         yield batch
