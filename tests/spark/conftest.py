@@ -56,6 +56,12 @@ def _one_jvm() -> Iterator[None]:
         session.stop()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _own_decodes(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Decoded manifests of tests are kept with the tests' other files."""
+    os.environ["SKIPSTONE_CACHE_DIR"] = str(tmp_path_factory.mktemp("decodes"))
+
+
 @pytest.fixture
 def warehouse(tmp_path: Path) -> WarehouseRef:
     """An empty warehouse with an SQLite catalog."""

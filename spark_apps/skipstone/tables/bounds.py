@@ -102,9 +102,12 @@ def _lengths(raw: pa.Array) -> npt.NDArray[np.int64]:
 
 def _bytes_of(raw: pa.Array, rows: npt.NDArray[np.int64], width: int) -> Bytes:
     """The bytes of ``rows`` (all ``width`` long) as a matrix."""
+    if not len(rows):
+        return np.zeros((0, width), np.uint8)
     picked = raw.take(pa.array(rows))
-    data = np.frombuffer(b"".join(picked.to_pylist()), dtype=np.uint8)
-    return data.reshape(len(rows), width)
+    _, offsets, data = picked.buffers()
+    first = np.frombuffer(offsets, np.int32)[picked.offset]
+    return np.frombuffer(data, np.uint8, len(rows) * width, first).reshape(len(rows), width)
 
 
 def _fixed(raw: pa.Array, width: int, dtype: str) -> pa.Array:

@@ -21,7 +21,8 @@ from skipstone_core.snapshots import Pinned
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
 from skipstone.tables.deletes import Delete, DeleteIndex
-from skipstone.tables.manifests import DataManifest, live_entries, read_data_manifest, to_data_file
+from skipstone.tables.entries import ENTRY_SCHEMA, DataManifest
+from skipstone.tables.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
 #: ``file_id``: ordinal within this FileSet.
@@ -54,19 +55,27 @@ class ColumnBounds:
     value_count: pa.Array
 
 
+@dataclass(frozen=True)
+class Content:
+    """What the manifests of a snapshot say. ``decode_counts``: where this read had the data manifests from."""
+
+    manifests: list[DataManifest]
+    deletes: DeleteIndex
+    decode_counts: ManifestCounters
+
+
 class FileSet:
     """All live data files of one snapshot; ordinals (``file_id``) are valid within this object only."""
 
-    def __init__(
-        self, pinned: Pinned, snapshot: Snapshot | None, schema: Schema, content: tuple[list[DataManifest], DeleteIndex]
-    ) -> None:
+    def __init__(self, pinned: Pinned, snapshot: Snapshot | None, schema: Schema, content: Content) -> None:
         """Made by ``read_file_set``; ``schema`` is the one bounds are typed in."""
         self.pinned = pinned
         self.schema = schema
         self.snapshot_id = snapshot.snapshot_id if snapshot else None
         self.sequence_number = (snapshot.sequence_number or 0) if snapshot else 0
         self.table_uuid = pinned.table_uuid
-        self._manifests, self._deletes = content
+        self.decode_counts = content.decode_counts
+        self._manifests, self._deletes = content.manifests, content.deletes
         self._starts = np.cumsum([0, *(manifest.entries.num_rows for manifest in self._manifests)])
 
     def __len__(self) -> int:
@@ -76,11 +85,10 @@ class FileSet:
     @cached_property
     def files(self) -> pa.Table:
         """One row per live data file, see FILES_SCHEMA."""
-        names = FILES_SCHEMA.names[1:]
-        found = pa.concat_tables(
-            [FILES_SCHEMA.remove(0).empty_table()]
-            + [pa.Table.from_batches([m.entries]).select(names).cast(FILES_SCHEMA.remove(0)) for m in self._manifests]
-        )
+        wanted = FILES_SCHEMA.remove(0)
+        batches = [manifest.entries.select(wanted.names) for manifest in self._manifests]
+        schema = pa.schema([ENTRY_SCHEMA.field(name) for name in wanted.names])
+        found = pa.Table.from_batches(batches, schema).cast(wanted)
         ids = pa.array(np.arange(len(self), dtype=np.int32))
         return found.add_column(0, FILES_SCHEMA.field(0), ids).combine_chunks()
 
@@ -151,22 +159,22 @@ def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
     """
     snapshot = _snapshot(table, snapshot_id)
     schema = _schema_at(table, snapshot, current=snapshot_id is None)
-    manifests: list[DataManifest] = []
+    listed = snapshot.manifests(table.io) if snapshot else []
+    data = [manifest for manifest in listed if manifest.content == ManifestContent.DATA]
+    manifests, decode_counts = read_data_manifests(data, table.io)
     deletes = DeleteIndex()
-    for manifest in snapshot.manifests(table.io) if snapshot else ():
+    for manifest in listed:
         if manifest.content == ManifestContent.DELETES:
             spec = table.specs()[manifest.partition_spec_id]
             for entry in live_entries(manifest, table.io):
                 deletes.add(entry, spec)
-        else:
-            manifests.append(read_data_manifest(manifest, table.io))
     pinned = Pinned(
         table_uuid=str(table.metadata.table_uuid),
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         schema_id=schema.schema_id,
         spec_id=table.spec().spec_id,
     )
-    return FileSet(pinned, snapshot, schema, (manifests, deletes))
+    return FileSet(pinned, snapshot, schema, Content(manifests, deletes, decode_counts))
 
 
 def pin_table(table: Table) -> Pinned:

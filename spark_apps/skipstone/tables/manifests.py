@@ -1,14 +1,14 @@
-"""Manifests as Arrow tables: decoded once per path, kept in a byte-budgeted cache (manifests never change).
+"""The data manifests of a snapshot as Arrow: decoded once per process, and once per machine where a folder is kept.
 
-Used by FileSet only. Must not decide which file is live beyond what a manifest entry says.
+Used by FileSet only; manifests never change. Must not decide which file is live beyond what a manifest entry says.
 """
 
 from __future__ import annotations
 
-import math
 import threading
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
 from typing import Any
 
 import pyarrow as pa
@@ -26,70 +26,150 @@ from pyiceberg.manifest import (
     _inherit_from_manifest,
 )
 from pyiceberg.typedef import Record
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from skipstone.tables.avro import Container, NotDecodable, read_container
+from skipstone.tables.decoder import decode_manifests
+from skipstone.tables.decodes import DecodeFolder, ManifestKey, compacted, open_folder
+from skipstone.tables.entries import ENTRY_SCHEMA, DataManifest, Partition, canonical_partition
 
 CACHE_BYTES = 256 * 1024 * 1024
-_COUNTS = pa.map_(pa.int32(), pa.int64())
-_BOUNDS = pa.map_(pa.int32(), pa.binary())
+#: Bytes of manifests that are fetched and decoded together: bounds memory, yet spares small manifests a step each.
+_BATCH_BYTES = 16 * 1024 * 1024
 #: Iceberg's read version that knows deletion vectors.
 _READ_VERSION = 3
 
-#: Columns of a decoded data manifest; ``partition`` indexes ``DataManifest.partitions``.
-ENTRY_SCHEMA = pa.schema(
-    [
-        ("path", pa.string()),
-        ("size", pa.int64()),
-        ("records", pa.int64()),
-        ("segment", pa.int64()),
-        ("added_snapshot_id", pa.int64()),
-        ("data_sequence", pa.int64()),
-        ("spec_id", pa.int32()),
-        ("partition", pa.int32()),
-        ("format", pa.string()),
-        ("sort_order_id", pa.int32()),
-        ("split_offsets", pa.list_(pa.int64())),
-        ("column_sizes", _COUNTS),
-        ("value_counts", _COUNTS),
-        ("null_counts", _COUNTS),
-        ("nan_counts", _COUNTS),
-        ("lower", _BOUNDS),
-        ("upper", _BOUNDS),
-    ]
-)
-
 
 @dataclass(frozen=True)
-class DataManifest:
-    """The live entries of one data manifest; ``partitions`` holds each distinct partition tuple once."""
+class ManifestCounters:
+    """Where data manifests came from. ``by_pyiceberg`` of the ``decoded`` needed PyIceberg's own, slower reader;
+    ``bytes_read``: lengths of the decoded manifests as stored."""
 
-    spec_id: int
-    entries: pa.RecordBatch
-    partitions: tuple[tuple[Any, ...], ...]
+    from_memory: int = 0
+    from_disk: int = 0
+    decoded: int = 0
+    by_pyiceberg: int = 0
+    bytes_read: int = 0
 
-    @property
-    def nbytes(self) -> int:
-        """Approximate memory in bytes."""
-        return int(self.entries.nbytes) + 64 * len(self.partitions)
-
-    def partition(self, row: int) -> tuple[Any, ...]:
-        """Partition tuple of one entry, in Iceberg's internal values."""
-        return self.partitions[self.entries.column("partition")[row].as_py()]
+    def __add__(self, other: ManifestCounters) -> ManifestCounters:
+        """Both together."""
+        return ManifestCounters(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
 
 
-_cache: LRUCache[str, DataManifest] = LRUCache(CACHE_BYTES, getsizeof=lambda manifest: manifest.nbytes)
+_cache: LRUCache[ManifestKey, DataManifest] = LRUCache(CACHE_BYTES, getsizeof=lambda manifest: manifest.nbytes)
+_totals = ManifestCounters()
 _lock = threading.Lock()
 
 
-def read_data_manifest(manifest: ManifestFile, io: FileIO) -> DataManifest:
-    """The live entries of ``manifest``, from the cache when it was read before in this process."""
+def manifest_counters() -> ManifestCounters:
+    """Counts of this process since it began."""
     with _lock:
-        found = _cache.get(manifest.manifest_path)
-    if found is not None:
-        return found
-    decoded = _to_arrow(live_entries(manifest, io), manifest.partition_spec_id)
+        return _totals
+
+
+def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], ManifestCounters]:
+    """The live entries of each of ``manifests``, and where they came from."""
+    global _totals
+    keys = [ManifestKey.of(manifest) for manifest in manifests]
+    found = _from_memory(keys)
+    counters = ManifestCounters(from_memory=len(found))
+    missing = {key: manifest for key, manifest in zip(keys, manifests, strict=True) if key not in found}
+    if missing:
+        loaded, more = _load(missing, io)
+        _remember(loaded)
+        found, counters = found | loaded, counters + more
     with _lock:
-        if decoded.nbytes <= CACHE_BYTES:
-            _cache[manifest.manifest_path] = decoded
-    return decoded
+        _totals += counters
+    return [found[key] for key in keys], counters
+
+
+def _from_memory(keys: Iterable[ManifestKey]) -> dict[ManifestKey, DataManifest]:
+    with _lock:
+        return {key: kept for key in keys if (kept := _cache.get(key)) is not None}
+
+
+def _remember(loaded: dict[ManifestKey, DataManifest]) -> None:
+    with _lock:
+        for key, manifest in loaded.items():
+            if manifest.nbytes <= CACHE_BYTES:
+                _cache[key] = manifest
+
+
+def _load(
+    missing: dict[ManifestKey, ManifestFile], io: FileIO
+) -> tuple[dict[ManifestKey, DataManifest], ManifestCounters]:
+    folder = open_folder()
+    found = {key: kept for key in missing if folder and (kept := folder.load(key))}
+    counters = ManifestCounters(from_disk=len(found))
+    for batch in _batches([manifest for key, manifest in missing.items() if key not in found]):
+        decoded, by_pyiceberg = _decode(batch, io)
+        for manifest, entries in zip(batch, decoded, strict=True):
+            key = ManifestKey.of(manifest)
+            found[key] = _keep(key, entries, folder)
+        size = sum(manifest.manifest_length for manifest in batch)
+        counters += ManifestCounters(decoded=len(batch), by_pyiceberg=by_pyiceberg, bytes_read=size)
+    if folder and counters.decoded:
+        folder.trim()
+    return found, counters
+
+
+def _batches(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Manifests to decode together: as many as are not too many bytes, at least one."""
+    batch: list[ManifestFile] = []
+    size = 0
+    for manifest in manifests:
+        size += manifest.manifest_length
+        if batch and size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], manifest.manifest_length
+        batch.append(manifest)
+    if batch:
+        yield batch
+
+
+def _keep(key: ManifestKey, entries: DataManifest, folder: DecodeFolder | None) -> DataManifest:
+    """Keep the entries on disk and take them from there, which frees memory; without a folder as they are."""
+    if folder:
+        folder.save(key, entries)
+    return (folder and folder.load(key)) or compacted(key, entries)
+
+
+def _decode(batch: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], int]:
+    """The entries of each manifest, and how many needed PyIceberg's reader."""
+    containers = ExecutorFactory.get_or_create().map(lambda manifest: _container(manifest, io), batch)
+    alike: dict[str, dict[int, Container]] = defaultdict(dict)
+    for number, container in enumerate(containers):
+        if container:
+            alike[container.schema][number] = container
+    decoded: dict[int, DataManifest] = {}
+    for group in alike.values():
+        decoded |= _decode_alike(group, batch)
+    found = [
+        decoded.get(number) or _to_arrow(live_entries(manifest, io), manifest.partition_spec_id)
+        for number, manifest in enumerate(batch)
+    ]
+    return found, len(batch) - len(decoded)
+
+
+def _decode_alike(group: dict[int, Container], batch: Sequence[ManifestFile]) -> dict[int, DataManifest]:
+    """Entries by number in ``batch``; without those that only PyIceberg can read."""
+    try:
+        decoded = decode_manifests(list(group.values()), [batch[number] for number in group])
+        return dict(zip(group, decoded, strict=True))
+    except NotDecodable:
+        if len(group) == 1:
+            return {}
+    singles = (_decode_alike({number: container}, batch) for number, container in group.items())
+    return {number: entries for single in singles for number, entries in single.items()}
+
+
+def _container(manifest: ManifestFile, io: FileIO) -> Container | None:
+    with io.new_input(manifest.manifest_path).open() as stream:
+        data = stream.read()
+    try:
+        return read_container(data)
+    except NotDecodable:
+        return None
 
 
 def live_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
@@ -106,7 +186,7 @@ def live_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
 
 
 def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:
-    partitions: dict[tuple[Any, ...], int] = {}
+    partitions: dict[Partition, int] = {}
     columns: list[list[Any]] = [[] for _ in ENTRY_SCHEMA]
     for entry in entries:
         key = partition_tuple(entry.data_file)
@@ -117,13 +197,9 @@ def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:
     return DataManifest(spec_id, pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA), tuple(partitions))
 
 
-def partition_tuple(file: DataFile) -> tuple[Any, ...]:
-    """The partition of ``file`` as a hashable tuple of Iceberg's internal values; every NaN is the same object.
-
-    NaN equals itself by identity only, and deletes are found by partition.
-    """
-    values = (file.partition[position] for position in range(len(file.partition)))
-    return tuple(math.nan if isinstance(value, float) and math.isnan(value) else value for value in values)
+def partition_tuple(file: DataFile) -> Partition:
+    """The partition of ``file`` in Iceberg's internal values, see ``canonical_partition``."""
+    return canonical_partition(file.partition[position] for position in range(len(file.partition)))
 
 
 def _row(entry: ManifestEntry, partition: int) -> tuple[Any, ...]:

@@ -1,0 +1,67 @@
+"""What a data manifest is once decoded: an Arrow batch of live entries and each distinct partition tuple once.
+
+Used by whoever decodes manifests, keeps them or reads their entries. Must not read files.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+_COUNTS = pa.map_(pa.int32(), pa.int64())
+_BOUNDS = pa.map_(pa.int32(), pa.binary())
+
+#: Columns of a decoded data manifest; ``partition`` indexes ``DataManifest.partitions``.
+ENTRY_SCHEMA = pa.schema(
+    [
+        ("path", pa.string()),
+        ("size", pa.int64()),
+        ("records", pa.int64()),
+        ("segment", pa.int64()),
+        ("added_snapshot_id", pa.int64()),
+        ("data_sequence", pa.int64()),
+        ("spec_id", pa.int32()),
+        ("partition", pa.int32()),
+        ("format", pa.string()),
+        ("sort_order_id", pa.int32()),
+        ("split_offsets", pa.list_(pa.int64())),
+        ("column_sizes", _COUNTS),
+        ("value_counts", _COUNTS),
+        ("null_counts", _COUNTS),
+        ("nan_counts", _COUNTS),
+        ("lower", _BOUNDS),
+        ("upper", _BOUNDS),
+    ]
+)
+
+Partition = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class DataManifest:
+    """The live entries of one data manifest; ``partitions`` holds each distinct partition tuple once."""
+
+    spec_id: int
+    entries: pa.RecordBatch
+    partitions: tuple[Partition, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate memory in bytes."""
+        return int(self.entries.nbytes) + 64 * len(self.partitions)
+
+    def partition(self, row: int) -> Partition:
+        """Partition tuple of one entry, in Iceberg's internal values."""
+        return self.partitions[self.entries.column("partition")[row].as_py()]
+
+
+def canonical_partition(values: Iterable[Any]) -> Partition:
+    """The values as a hashable tuple in which every NaN is the same object.
+
+    NaN equals itself by identity only, and deletes are found by partition.
+    """
+    return tuple(math.nan if isinstance(value, float) and math.isnan(value) else value for value in values)

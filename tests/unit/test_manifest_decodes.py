@@ -1,0 +1,271 @@
+"""Decoded manifests on disk: the next process finds them, and nothing that lies there can change an answer."""
+
+from __future__ import annotations
+
+import logging
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
+from skipstone.tables import decodes
+from skipstone.tables.decodes import DecodeFolder, ManifestKey, open_folder
+from skipstone.tables.manifests import manifest_counters, read_data_manifests
+
+from tests.manifest_rows import expected_rows, rows_of
+from tests.unit.manifest_files import BY_EVERYTHING, IO, PARTITIONS, data_file, entries, written_manifest
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder in which decodes are kept; made by the first that is."""
+    monkeypatch.setenv("SKIPSTONE_CACHE_DIR", str(tmp_path / "decodes"))
+    return tmp_path / "decodes" / f"skipstone-{os.geteuid()}"
+
+
+def manifest_of(folder: Path, *names: str) -> ManifestFile:
+    """A manifest of files ``names``."""
+    found = [
+        ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, snapshot_id=77, data_file=data_file(name))
+        for name in names
+    ]
+    return written_manifest(folder, found)
+
+
+def kept(cache: Path) -> Path:
+    """The one decode in the folder."""
+    (path,) = cache.iterdir()
+    return path
+
+
+def load(manifest: ManifestFile) -> list[str] | None:
+    """Paths of the files of ``manifest`` as the folder has them."""
+    folder = open_folder()
+    assert folder is not None
+    found = folder.load(ManifestKey.of(manifest))
+    return found.entries.column("path").to_pylist() if found else None
+
+
+def read(manifest: ManifestFile) -> list[str]:
+    """Paths of the files of ``manifest`` as a run reads them."""
+    (found,), _ = read_data_manifests([manifest], IO)
+    paths: list[str] = found.entries.column("path").to_pylist()
+    return paths
+
+
+def test_a_decode_is_read_once_more_from_memory(cache: Path, tmp_path: Path) -> None:
+    manifest, before = manifest_of(tmp_path, "a", "b"), manifest_counters()
+    (first,), counters = read_data_manifests([manifest], IO)
+    (second,), again = read_data_manifests([manifest], IO)
+    assert second is first
+    assert (counters.decoded, counters.from_disk, counters.from_memory) == (1, 0, 0)
+    assert (again.decoded, again.from_disk, again.from_memory) == (0, 0, 1)
+    assert manifest_counters() == before + counters + again
+
+
+READ_IN_ANOTHER_PROCESS = """
+import sys
+from pathlib import Path
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from skipstone.tables.manifests import read_data_manifests
+from tests.unit.manifest_files import at
+(found,), counters = read_data_manifests([at(Path(sys.argv[1]))], PyArrowFileIO())
+print(*found.entries.column("path").to_pylist(), counters.decoded, counters.from_disk)
+"""
+
+
+def in_another_process(manifest: ManifestFile) -> str:
+    """What a fresh process reads: the paths, then how many were decoded and how many came from disk."""
+    path = manifest.manifest_path.removeprefix("file://")
+    command = [sys.executable, "-c", READ_IN_ANOTHER_PROCESS, path]
+    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+
+
+def test_two_processes_share_the_folder(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a", "b")
+    assert in_another_process(manifest) == "a b 1 0"
+    assert in_another_process(manifest) == "a b 0 1"
+    assert read(manifest) == ["a", "b"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(entries(PARTITIONS), min_size=1, max_size=5))
+def test_what_is_kept_is_what_was_decoded(cache: Path, tmp_path: Path, found: list[ManifestEntry]) -> None:
+    manifest = written_manifest(tmp_path, found, spec=BY_EVERYTHING)
+    read(manifest)
+    folder = open_folder()
+    assert folder
+    loaded = folder.load(ManifestKey.of(manifest))
+    assert loaded
+    assert rows_of(loaded) == expected_rows(manifest, IO)
+
+
+@pytest.mark.parametrize("left", [0, 3, 100, -1, -5, -300])
+def test_a_truncated_file_is_written_anew(cache: Path, tmp_path: Path, left: int) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    assert in_another_process(manifest) == "a 1 0"
+    whole = kept(cache).read_bytes()
+    kept(cache).write_bytes(whole[:left])
+    assert load(manifest) is None
+    assert read(manifest) == ["a"]
+    assert kept(cache).read_bytes() == whole
+
+
+def test_no_flipped_bit_goes_unseen(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    whole = kept(cache).read_bytes()
+    for place in range(0, len(whole), 61):
+        damaged = bytearray(whole)
+        damaged[place] ^= 1
+        kept(cache).write_bytes(damaged)
+        assert load(manifest) is None, place
+
+
+def test_the_decode_of_another_manifest_is_not_taken(cache: Path, tmp_path: Path) -> None:
+    """As if both had the same digest."""
+    one, other = manifest_of(tmp_path, "a"), manifest_of(tmp_path, "b")
+    read(one)
+    mine = kept(cache)
+    read(other)
+    (theirs,) = set(cache.iterdir()) - {mine}
+    theirs.replace(mine)
+    assert load(one) is None
+
+
+@pytest.mark.parametrize("name", ["manifest_length", "sequence_number", "added_snapshot_id", "partition_spec_id"])
+def test_a_manifest_that_is_listed_otherwise_is_decoded_anew(cache: Path, tmp_path: Path, name: str) -> None:
+    """The same path with another length is another file; the rest is what entries inherit."""
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    position = {"manifest_length": 1, "partition_spec_id": 2, "sequence_number": 4, "added_snapshot_id": 6}[name]
+    before = getattr(manifest, name)
+    manifest._data[position] += 1  # type: ignore[misc]
+    assert getattr(manifest, name) == before + 1
+    assert load(manifest) is None
+    assert read_data_manifests([manifest], IO)[1].decoded == 1
+
+
+def test_another_layout_is_not_taken(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    monkeypatch.setattr(decodes, "_LAYOUT", decodes._LAYOUT + 1)
+    assert load(manifest) is None
+
+
+def unwritable_parent(tmp_path: Path) -> None:
+    (tmp_path / "decodes").write_text("a file, so that no folder can be made below it")
+
+
+def open_to_others(tmp_path: Path) -> None:
+    folder = tmp_path / "decodes" / f"skipstone-{os.geteuid()}"
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+
+
+def link_to_elsewhere(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir(mode=0o700)
+    (tmp_path / "decodes").mkdir()
+    (tmp_path / "decodes" / f"skipstone-{os.geteuid()}").symlink_to(elsewhere)
+
+
+@pytest.mark.parametrize("prepare", [unwritable_parent, open_to_others, link_to_elsewhere])
+def test_without_a_private_folder_nothing_is_kept_and_nothing_fails(
+    cache: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, prepare: object
+) -> None:
+    assert callable(prepare)
+    prepare(tmp_path)
+    with caplog.at_level(logging.WARNING):
+        assert open_folder() is None
+        assert read(manifest_of(tmp_path, "a", "b")) == ["a", "b"]
+    assert "SKIPSTONE_CACHE_DIR" in caplog.text
+    assert not list(tmp_path.rglob("*.arrow"))
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_files_of_another_user_are_not_trusted(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    assert load(manifest) == ["a"]
+    os.chown(kept(cache), 12345, 12345)
+    assert load(manifest) is None
+    os.chown(cache, 12345, 12345)
+    assert open_folder() is None
+
+
+def test_files_that_others_may_write_are_not_trusted(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    kept(cache).chmod(0o666)
+    assert load(manifest) is None
+
+
+@pytest.fixture
+def no_umask() -> Iterator[None]:
+    """Files are made with every right that is asked for."""
+    before = os.umask(0)
+    yield
+    os.umask(before)
+
+
+@pytest.mark.usefixtures("no_umask")
+def test_decodes_are_private_whatever_the_umask(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    read(manifest)
+    assert (cache.stat().st_mode & 0o777, kept(cache).stat().st_mode & 0o777) == (0o700, 0o600)
+    assert load(manifest) == ["a"]
+
+
+@pytest.fixture
+def tiny_files() -> Iterator[None]:
+    """The kernel refuses to let any file grow, as a full disk does."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+def test_a_write_that_fails_does_not_stop_a_read(
+    cache: Path, tmp_path: Path, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    request.getfixturevalue("tiny_files")
+    assert read(manifest) == ["a"]
+    assert not list(cache.iterdir())
+    assert "decoded manifests are not kept" in caplog.text
+
+
+def test_the_longest_unused_decodes_go_first(tmp_path: Path) -> None:
+    found = {name: manifest_of(tmp_path, name) for name in ("old", "used", "new")}
+    decoded, _ = read_data_manifests(list(found.values()), IO)
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    everything = DecodeFolder(private)
+    keys = {name: ManifestKey.of(manifest) for name, manifest in found.items()}
+    for age, (name, manifest) in enumerate(zip(found, decoded, strict=True)):
+        everything.save(keys[name], manifest)
+        (newest,) = [path for path in private.iterdir() if path.stat().st_mtime_ns > 10**18]
+        os.utime(newest, (age, age))
+    assert everything.load(keys["used"])
+    size = max(path.stat().st_size for path in private.iterdir())
+    DecodeFolder(private, budget=2 * size).trim()
+    assert [name for name, key in keys.items() if everything.load(key)] == ["used", "new"]
+    DecodeFolder(private, budget=0).trim()
+    assert not list(private.iterdir())
+
+
+def test_mapped_entries_outlive_their_file(cache: Path, tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a")
+    (found,), _ = read_data_manifests([manifest], IO)
+    kept(cache).unlink()
+    assert found.entries.column("path") == pa.array(["a"])
