@@ -129,7 +129,7 @@ class _Reader(DataSourceReader):
 class _FilteringReader(_Reader):
     """The reader of a session with filter pushdown."""
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take what is understood for planning and reading; all go back, so that Spark checks each again."""
         schema = self._source.schema(self._source.table())
         self._pushed = tuple(node for one in filters if (node := understood(one, schema)) is not None)

@@ -37,7 +37,7 @@ _COMPARISONS: Mapping[type[Filter], Operator] = {
 
 
 def understood(pushed: Filter, schema: Schema) -> Node | None:
-    """``pushed`` as a checked predicate node on top-level columns of ``schema``; None when it cannot be told exactly."""
+    """``pushed`` as a checked node on top-level columns of ``schema``; None when it cannot be told exactly."""
     node = _node(pushed)
     if node is None:
         return None
@@ -57,7 +57,7 @@ def _node(pushed: Filter) -> Node | None:
             inner = _node(child)
             return None if inner is None else predicates.Not(inner)
         case _:
-            path = getattr(pushed, "attribute", ())
+            path: tuple[str, ...] = getattr(pushed, "attribute", ())
             return _leaf(pushed, ColumnRef("", path[0])) if len(path) == 1 else None
 
 
