@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator
 from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from skipstone.query.datasource import PUSHDOWN_SETTING, SkipstoneDataSource
 from skipstone.query.pushed import understood
@@ -49,22 +48,19 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     return made
 
 
-@pytest.fixture
-def session(spark: SparkSession) -> Iterator[SparkSession]:
-    """A session of its own with filter pushdown."""
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    """A session of its own that knows the data source."""
     opened = spark.newSession()
-    _register_once(opened)
-    opened.conf.set(PUSHDOWN_SETTING, "true")
-    yield opened
-    opened.conf.unset(PUSHDOWN_SETTING)
+    opened.dataSource.register(SkipstoneDataSource)
+    return opened
 
 
-def _register_once(session: SparkSession) -> None:
-    """Sessions of one JVM share their data sources."""
-    try:
-        session.dataSource.register(SkipstoneDataSource)
-    except AnalysisException as error:
-        assert error.getCondition() == "DATA_SOURCE_ALREADY_EXISTS"
+@pytest.fixture
+def session(registered: SparkSession) -> SparkSession:
+    """The same with filter pushdown."""
+    registered.conf.set(PUSHDOWN_SETTING, "true")
+    return registered
 
 
 def reader(session: SparkSession, lake: Lake, **options: str) -> DataFrameReader:
