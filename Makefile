@@ -7,8 +7,9 @@ CLUSTER ?= embedded
 export CLUSTER
 
 include tests/cluster/cluster.mk
+include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e bench-planning demo demo-down clean
+.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -61,9 +62,6 @@ test-spark: setup ## Tests with real Spark, Parquet and Iceberg
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x --timeout 900 tests/e2e
-
-bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
-	$(PYTHON_ENV)/python -m tests.bench.planning
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
 	@$(STAGE) --begin

@@ -62,10 +62,11 @@ def _batches(table: Table, plan: ReadPlan, names: list[str]) -> Iterator[pa.Reco
     needed = list(dict.fromkeys([*names, *tested]))
     for file in describe_files(table, plan.files, plan.ordinals):
         for batch in read_data_file(file, needed, plan.row_groups.get(file.file_id)):
-            yield _matching(batch, plan.predicate).select(names)
+            yield matching_rows(batch, plan.predicate).select(names)
 
 
-def _matching(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBatch:
+def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBatch:
+    """The rows of ``batch`` on which ``predicate`` (None: always) is true; ``batch`` holds its columns."""
     if predicate is None:
         return batch
     columns = {name: batch[name] for name in batch.schema.names}

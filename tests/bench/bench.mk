@@ -1,0 +1,9 @@
+# Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
+.PHONY: bench-lookup bench-planning
+
+bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (ARGS="--scale 1" for a smaller one)
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.lookup $(ARGS)
+
+bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
+	$(PYTHON_ENV)/python -m tests.bench.planning

@@ -1,0 +1,186 @@
+"""TPC-H lineitem as the same Parquet files in two table formats: what the lookup benchmark reads.
+
+The files are written once by the data plane's own writer, committed to an Iceberg table segment by segment, and linked
+into a Delta table by CONVERT. Kept under ``.cache/bench``; complete when the last step says so.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.runs.reindex import run_reindex
+from skipstone.runs.report import Reporter
+from skipstone_core.jobs import (
+    CatalogRef,
+    CatalogType,
+    IndexRef,
+    JobRequest,
+    ReindexTask,
+    RunKind,
+    TableRef,
+    WarehouseRef,
+)
+
+from tests.spark.jars import CACHE, ICEBERG_RUNTIME, jar_paths, resolved_jars
+
+ROOT = Path(__file__).parents[2]
+DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0",)
+NAMESPACE, NAME = "tpch", "lineitem"
+#: Rises with every change of what is generated.
+LAYOUT = 1
+
+
+@dataclass(frozen=True)
+class Lineitem:
+    """The tables of one scale. ``segments`` commits of ``files // segments`` files each."""
+
+    scale: float
+    segments: int
+    files: int
+
+    @property
+    def root(self) -> Path:
+        """Where it lies."""
+        return ROOT / ".cache" / "bench" / f"lineitem-{self.scale:g}-{self.segments}-{self.files}-{LAYOUT}"
+
+    @property
+    def warehouse(self) -> WarehouseRef:
+        """As requests carry it."""
+        return WarehouseRef(name="bench", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
+
+    @property
+    def delta_path(self) -> Path:
+        """The Delta table's folder."""
+        return self.root / "delta"
+
+    @cached_property
+    def catalog(self) -> SqlCatalog:
+        """The catalog, in SQLite."""
+        uri = f"sqlite:///{self.root}/catalog.db"
+        return SqlCatalog(self.warehouse.catalog.name, uri=uri, warehouse=f"file://{self.root}")
+
+    def table(self) -> Table:
+        """The Iceberg table as it is now."""
+        return self.catalog.load_table((NAMESPACE, NAME))
+
+    def make(self) -> None:
+        """Generate, write and commit, unless it is there."""
+        if (self.root / "complete").exists():
+            return
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.root.mkdir(parents=True)
+        self.catalog.create_namespace(NAMESPACE)
+        for segment in range(self.segments):
+            say(f"segment {segment + 1} of {self.segments}")
+            self._append(self._generated(segment), segment)
+        (self.root / "complete").touch()
+
+    def _generated(self, segment: int) -> pa.Table:
+        folder = self.root / "generated"
+        program = Path(sys.executable).parent / "tpchgen-cli"
+        command = [program, "--scale-factor", f"{self.scale:g}", "--tables", "lineitem", "--format", "parquet"]
+        command += ["--parts", str(self.segments), "--part", str(segment + 1), "--output-dir", folder]
+        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+        rows = pa.concat_tables(pq.read_table(path) for path in sorted(folder.rglob("*.parquet")))
+        shutil.rmtree(folder)
+        return pa.table({field.name: rows[field.name].cast(plain(field.type)) for field in rows.schema})
+
+    def _append(self, rows: pa.Table, segment: int) -> None:
+        if segment == 0:
+            self.catalog.create_table((NAMESPACE, NAME), schema=rows.schema)
+        table, per_segment = self.table(), self.files // self.segments
+        written = []
+        for number in range(per_segment):
+            begin, end = (rows.num_rows * at // per_segment for at in (number, number + 1))
+            writer = DataFileWriter(write_spec(table, f"bench{segment:03}"), f"{number:05}-0")
+            writer.write(rows.slice(begin, end - begin))
+            written.extend(file.to_row() for file in writer.close())
+        with table.transaction() as change, change.update_snapshot().fast_append() as append:
+            for file in to_data_files(written, table):
+                append.append_data_file(file)
+
+    def make_delta(self, spark: SparkSession) -> None:
+        """The same files, linked, as a Delta table with statistics."""
+        if (self.delta_path / "_delta_log").exists():
+            return
+        say("Delta: the same files")
+        self.delta_path.mkdir(exist_ok=True)
+        for task in self.table().scan().plan_files():
+            path = Path(task.file.file_path.removeprefix("file://"))
+            os.link(path, self.delta_path / path.name)
+        spark.sql(f"convert to delta parquet.`{self.delta_path}`")
+
+    def reindex(self, column: str, max_segments: int | None = None) -> None:
+        """Enter at most so many more segments of the index on ``column``."""
+        index = IndexRef(name=f"by-{column}", uid=f"{sum(column.encode()):08d}-0000-0000", columns=(column,))
+        request = JobRequest(
+            kind=RunKind.REINDEX,
+            run_id=f"bench-{column}-1",
+            attempt=1,
+            warehouse=self.warehouse,
+            owner_kind="SecondaryIndex",
+            owner_name=index.name,
+            owner_uid=index.uid,
+            table=TableRef(namespace=NAMESPACE, name=NAME, uid="11111111-aaaa-bbbb-cccc-000000000000"),
+            indexes=(index,),
+            reindex=ReindexTask(index=index, max_segments=max_segments),
+        )
+        run_reindex(request, Reporter(request))
+
+    def drop_indexes(self) -> None:
+        """Forget all indexes."""
+        for identifier in self.catalog.list_tables(NAMESPACE):
+            if identifier[-1] != NAME:
+                self.catalog.purge_table(identifier)
+
+
+def plain(kind: pa.DataType) -> pa.DataType:
+    """Types that Iceberg has: no views, no large strings."""
+    if pa.types.is_string_view(kind) or pa.types.is_large_string(kind):
+        return pa.string()
+    return pa.int64() if pa.types.is_integer(kind) and kind.bit_width > 32 else kind
+
+
+def say(text: str) -> None:
+    """Progress, for people."""
+    print(f"  {text}", flush=True)
+
+
+def session(lineitem: Lineitem) -> SparkSession:
+    """Spark with both formats, in two cores."""
+    CACHE.mkdir(parents=True, exist_ok=True)
+    jars = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *resolved_jars("delta", DELTA)]
+    name = lineitem.warehouse.catalog.name
+    settings = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": "6g",
+        "spark.ui.enabled": "false",
+        "spark.jars": ",".join(str(path) for path in jars),
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "spark.sql.warehouse.dir": str(lineitem.root / "spark-warehouse"),
+        f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
+        f"spark.sql.catalog.{name}.type": "jdbc",
+        f"spark.sql.catalog.{name}.uri": f"jdbc:sqlite:{lineitem.root}/catalog.db",
+        f"spark.sql.catalog.{name}.warehouse": f"file://{lineitem.root}",
+        f"spark.sql.catalog.{name}.jdbc.schema-version": "V1",
+    }
+    builder = SparkSession.builder.appName("bench-lookup")
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,0 +1,168 @@
+"""Lookups through partly synced indexes against plain Iceberg and Delta on the same files: `make bench-lookup`.
+
+Every case runs ours and its peers in turn, in one warm session, with another key each time; answers are compared.
+Prints a table and writes build/bench/lookup.jsonl: ratio = best peer / ours, medians of the repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import skipstone
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.bench.lineitem import NAME, NAMESPACE, ROOT, Lineitem, say, session
+
+RESULTS = ROOT / "build" / "bench" / "lookup.jsonl"
+OURS, ICEBERG, DELTA = "ours", "iceberg", "delta"
+SHAPES = {
+    "aggregate": "count(*) as n, sum(l_extendedprice) as price, min(l_shipdate) as shipped",
+    "rows": "*",
+}
+INDEXED_ONLY = {"indexed columns": "l_partkey"}
+
+
+@dataclass(frozen=True)
+class Case:
+    """A condition per repetition, on tables in a state of sync."""
+
+    name: str
+    conditions: tuple[str, ...]
+    shapes: dict[str, str]
+    target: float
+
+
+def main() -> None:
+    """Run all cases."""
+    options = _options()
+    lineitem = Lineitem(options.scale, options.segments, options.files)
+    say(f"TPC-H lineitem, scale {options.scale:g}, {options.segments} segments, {options.files} files")
+    lineitem.make()
+    spark = session(lineitem)
+    spark.sparkContext.setLogLevel("ERROR")
+    lineitem.make_delta(spark)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    with RESULTS.open("w") as results:
+        for line in _lines(lineitem, spark, options.repeats):
+            results.write(json.dumps(line) + "\n")
+            results.flush()
+            peers = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in line["peers"].items())
+            hit = f"{line['files_hit']}/{line['files_total']} files"
+            print(f"{line['case']:<55} ours {line['ours_s']:.3f} s, {peers}: {line['ratio']:.2f} ({hit})", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=10)
+    parser.add_argument("--segments", type=int, default=40)
+    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--repeats", type=int, default=5)
+    return parser.parse_args()
+
+
+def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[dict[str, Any]]:
+    keys = _Keys(lineitem, repeats + 1)
+    points = tuple(f"l_partkey = {key}" for key in keys.parts[:, 0])
+    lineitem.drop_indexes()
+    before = 0
+    for synced in (0, lineitem.segments // 2, lineitem.segments - 3, lineitem.segments):
+        if synced:
+            lineitem.reindex("l_partkey", synced - before)
+        before = synced
+        name = f"point, {synced} of {lineitem.segments} segments synced"
+        yield from _measured(lineitem, spark, Case(name, points, SHAPES, 0.0))
+    for column in ("l_suppkey", "l_orderkey"):
+        lineitem.reindex(column)
+    for case in keys.cases():
+        yield from _measured(lineitem, spark, case)
+
+
+class _Keys:
+    """Keys that stand in the table, other ones for every repetition; the first is for warming up."""
+
+    def __init__(self, lineitem: Lineitem, repeats: int) -> None:
+        chance = np.random.default_rng(1)
+        self.parts = chance.integers(1, int(200_000 * lineitem.scale), (repeats, 100))
+        self.orders = chance.integers(1, int(6_000_000 * lineitem.scale) - 6000, repeats)
+        self.width = int(6_000 * lineitem.scale)
+        rows = lineitem.table().scan(selected_fields=("l_partkey", "l_suppkey"), limit=repeats * 50).to_arrow()
+        self.pairs = rows.slice(0, repeats * 50).take(list(range(0, repeats * 50, 50))).to_pylist()
+
+    def cases(self) -> Iterator[Case]:
+        """Cases on fully synced indexes."""
+        part_range = max(1, self.parts.max() // 1000)
+        pairs = tuple(f"l_partkey = {p['l_partkey']} and l_suppkey = {p['l_suppkey']}" for p in self.pairs)
+        lists = tuple(f"l_partkey in ({', '.join(map(str, row))})" for row in self.parts)
+        starts = self.parts[:, 0]
+        uniform = tuple(f"l_partkey between {key} and {key + part_range}" for key in starts)
+        ordered = tuple(f"l_orderkey between {key} and {key + self.width}" for key in self.orders)
+        order_lists = tuple(
+            f"l_orderkey in ({', '.join(str(key + 32 * step) for step in range(100))})" for key in self.orders
+        )
+        yield Case("and of two indexes", pairs, SHAPES, 8.0)
+        yield Case("point", tuple(f"l_partkey = {key}" for key in starts), INDEXED_ONLY, 10.0)
+        yield Case("in of 100, uniform", lists, SHAPES, 2.0)
+        yield Case("range of 0.1 %, uniform", uniform, SHAPES, 2.0)
+        yield Case("in of 100, load order", order_lists, SHAPES, 4.0)
+        yield Case("range of 0.1 %, load order", ordered, SHAPES, 4.0)
+
+
+def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[dict[str, Any]]:
+    for shape, columns in case.shapes.items():
+        runs: dict[str, list[float]] = {OURS: [], ICEBERG: [], DELTA: []}
+        plan: dict[str, int] = {}
+        for number, condition in enumerate(case.conditions):
+            seconds, plan = _once(lineitem, spark, (columns, condition))
+            if number > 0:
+                for name, one in seconds.items():
+                    runs[name].append(one)
+        medians = {name: statistics.median(times) for name, times in runs.items()}
+        ours = medians.pop(OURS)
+        ratio = min(medians.values()) / ours
+        yield {"case": f"{case.name}: {shape}", "ours_s": ours, "peers": medians, "ratio": ratio, **plan}
+
+
+def _once(lineitem: Lineitem, spark: SparkSession, query: tuple[str, str]) -> tuple[dict[str, float], dict[str, int]]:
+    """Seconds of one repetition of ours and its peers, answers compared, and what ours read."""
+    name = lineitem.warehouse.catalog.name
+    columns, condition = query
+    text = f"select {columns} from {{}} where {condition}"
+    ours, plain = text.format(f"{name}.{NAMESPACE}.{NAME}"), text.format(f"delta.`{lineitem.delta_path}`")
+    calls: dict[str, Callable[[], DataFrame]] = {
+        OURS: lambda: skipstone.sql(spark, ours),
+        ICEBERG: lambda: spark.sql(ours),
+        DELTA: lambda: spark.sql(plain),
+    }
+    seconds, answers = {}, {}
+    for peer, call in calls.items():
+        start = time.perf_counter()
+        answers[peer] = call().collect()
+        seconds[peer] = time.perf_counter() - start
+    if len({tuple(sorted(map(repr, rows))) for rows in answers.values()}) != 1:
+        raise RuntimeError(f"the answers differ: {ours}")
+    return seconds, _read(spark, ours)
+
+
+def _read(spark: SparkSession, query: str) -> dict[str, int]:
+    (relation,) = skipstone.explain(skipstone.sql(spark, query)).relations
+    if relation.plan is None:
+        return {"files_hit": -1, "files_total": -1, "bytes_read": -1, "bytes_total": -1}
+    sizes = relation.plan.files.files["size"].to_numpy()
+    read = sizes[list(relation.plan.ordinals)] if relation.is_rewritten else sizes
+    return {
+        "files_hit": len(read),
+        "files_total": len(sizes),
+        "bytes_read": int(read.sum()),
+        "bytes_total": int(sizes.sum()),
+    }
+
+
+if __name__ == "__main__":
+    main()

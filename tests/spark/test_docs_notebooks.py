@@ -1,0 +1,60 @@
+"""The page for notebook users, run block by block on a small lake."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.spark.index_bed import Lake, index_on
+
+PAGE = Path(__file__).parents[2] / "docs" / "guide" / "notebooks.md"
+BY_TAILNUM = index_on("tailnum", name="by-tailnum")
+
+
+def blocks() -> list[str]:
+    """The Python of the page; only the places that depend on the machine are changed."""
+    found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+    return [text.replace("nyc.flights", "ns.flights") for text in found]
+
+
+def flights(month: int) -> pa.Table:
+    numbers = range(month * 100, month * 100 + 100)
+    return pa.table(
+        {
+            "carrier": ["UA" if n % 2 else "AA" for n in numbers],
+            "flight": pa.array([1545 if n % 10 == 1 else n for n in numbers], pa.int32()),
+            "tailnum": ["N14228" if n == 123 else f"N{n}" for n in numbers],
+            "origin": ["EWR"] * 100,
+            "dest": ["IAH"] * 100,
+        }
+    )
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
+    table = made.create(flights(0).schema, "flights")
+    for month in range(3):
+        table.append(flights(month))
+    made.reindex(BY_TAILNUM, name="flights")
+    return made
+
+
+def test_the_page_works_as_it_is_written(spark: SparkSession, lake: Lake, capsys: pytest.CaptureFixture[str]) -> None:
+    session, *rest = blocks()
+    scope: dict[str, Any] = {}
+    exec(session.replace("/skipstone/flights", str(lake.root)), scope)
+    shown = []
+    for block in rest:
+        exec(block, scope)
+        shown.append(capsys.readouterr().out)
+    by_sql, by_frame, explained, by_source = shown
+    assert by_sql.count("IAH") == 1
+    assert by_frame.count("EWR") == 1
+    assert "by_tailnum" in explained
+    assert by_source.count("N14228") == 1

@@ -1,0 +1,201 @@
+"""The Spark data source: the same answers as Iceberg's own reader, through the indexes, with pushdown on and off."""
+
+from __future__ import annotations
+
+import datetime as dt
+from decimal import Decimal
+
+import pyarrow as pa
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
+from skipstone.query.datasource import PUSHDOWN_SETTING, SkipstoneDataSource
+from skipstone.query.pushed import understood
+
+from tests.spark.index_bed import Lake, index_on, query, rows_of
+
+SEGMENTS = 4
+PER_SEGMENT = 50
+BY_KEY, BY_NAME = index_on("k", name="by-k"), index_on("s", "k", name="by-s")
+
+
+def rows(segment: int) -> pa.Table:
+    """Fifty rows; every key stands in two segments, every seventh is null."""
+    numbers = range(segment * PER_SEGMENT, (segment + 1) * PER_SEGMENT)
+    keys = [None if n % 7 == 0 else n % (2 * PER_SEGMENT) for n in numbers]
+    return pa.table(
+        {
+            "k": pa.array(keys, pa.int64()),
+            "s": pa.array([f"name {n % 20}" for n in numbers]),
+            "d": pa.array([dt.date(2020, 1, 1) + dt.timedelta(days=n) for n in numbers]),
+            "t": pa.array([dt.datetime(2020, 1, 1, tzinfo=dt.UTC) + dt.timedelta(hours=n) for n in numbers]),
+            "x": pa.array([Decimal(n).scaleb(-2) for n in numbers], pa.decimal128(10, 2)),
+            "f": pa.array([float("nan") if n % 11 == 0 else n / 4 for n in numbers]),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """Four segments, the first three covered by two indexes."""
+    made = Lake(tmp_path_factory.mktemp("lake"))
+    table = made.create(rows(0).schema)
+    for segment in range(SEGMENTS - 1):
+        table.append(rows(segment))
+    for index in (BY_KEY, BY_NAME):
+        made.reindex(index)
+    made.table().append(rows(SEGMENTS - 1))
+    return made
+
+
+@pytest.fixture(scope="module")
+def registered(spark: SparkSession) -> SparkSession:
+    """A session of its own that knows the data source."""
+    opened = spark.newSession()
+    opened.dataSource.register(SkipstoneDataSource)
+    return opened
+
+
+@pytest.fixture
+def session(registered: SparkSession) -> SparkSession:
+    """The same with filter pushdown."""
+    registered.conf.set(PUSHDOWN_SETTING, "true")
+    return registered
+
+
+def reader(session: SparkSession, lake: Lake, **options: str) -> DataFrameReader:
+    """The data source with the lake's catalog."""
+    found = session.read.format("skipstone").option("catalog", lake.warehouse.catalog.name)
+    for key, value in lake.catalog.properties.items():
+        found = found.option(f"catalog.{key}", value)
+    return found.option("catalog.type", "sql").options(**options)
+
+
+def assert_same(frame: DataFrame, expected: pa.Table) -> None:
+    """Equal rows in no order."""
+    found = frame.toArrow().cast(expected.schema)
+    assert rows_of(found) == rows_of(expected)
+
+
+CONDITIONS = [
+    "k = 5",
+    "k in (5, 17, 99, 1000)",
+    "k in (5, null)",
+    "k not in (5, 6)",
+    "k <=> 5",
+    "not (k <=> 5)",
+    "k <=> null",
+    "k between 10 and 12",
+    "k is null",
+    "k is not null and s = 'name 3'",
+    "s like 'name 1%'",
+    "s like '%3' and k < 50",
+    "k = 5 or s = 'name 3'",
+    "d >= date'2020-06-01'",
+    "t < timestamp'2020-01-02 00:00:00'",
+    "x = 0.07",
+    "f > 10",
+    "f = double('nan')",
+    "k + 1 = 6",
+    "k = 5 and k = 6",
+]
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+def test_answers_are_those_of_iceberg_without_us(session: SparkSession, lake: Lake, condition: str) -> None:
+    everything = lake.table().scan().to_arrow()
+    plain = session.createDataFrame(everything).where(condition).toArrow()
+    assert_same(reader(session, lake).load("ns.t").where(condition), plain.cast(everything.schema))
+
+
+def test_pushed_filters_reach_the_plan(session: SparkSession, lake: Lake) -> None:
+    frame = reader(session, lake, tasks="100").load("ns.t").where("k = 6")
+    assert frame.count() == 2
+    assert frame.rdd.getNumPartitions() < SEGMENTS
+
+
+def test_without_pushdown_everything_is_read_and_right(session: SparkSession, lake: Lake) -> None:
+    session.conf.set(PUSHDOWN_SETTING, "false")
+    frame = reader(session, lake, tasks="100").load("ns.t").where("k = 6")
+    assert frame.count() == 2
+    assert frame.rdd.getNumPartitions() == SEGMENTS
+
+
+def test_the_filter_option_prunes_without_pushdown(session: SparkSession, lake: Lake) -> None:
+    session.conf.set(PUSHDOWN_SETTING, "false")
+    frame = reader(session, lake, tasks="100", filter="k = 6").load("ns.t")
+    assert frame.count() == 2
+    assert frame.rdd.getNumPartitions() < SEGMENTS
+
+
+def test_chosen_columns_only(session: SparkSession, lake: Lake) -> None:
+    frame = reader(session, lake, columns="s, k", filter="x < 0.03").load("ns.t")
+    assert frame.columns == ["s", "k"]
+    assert_same(frame, query("select s, k from rows where x < 0.03", lake.table().scan().to_arrow()))
+
+
+def test_a_frame_keeps_its_snapshot(session: SparkSession, lake: Lake) -> None:
+    table = lake.create(rows(0).schema, name="growing")
+    table.append(rows(0))
+    frame = reader(session, lake).load("ns.growing")
+    table.append(rows(1))
+    assert_same(frame, rows(0))
+
+
+def test_an_older_snapshot_by_number(session: SparkSession, lake: Lake) -> None:
+    first = lake.table().history()[0].snapshot_id
+    assert_same(reader(session, lake, snapshotId=str(first)).load("ns.t"), rows(0))
+
+
+def test_nothing_to_read_is_an_empty_answer(session: SparkSession, lake: Lake) -> None:
+    assert reader(session, lake).load("ns.t").where("k = 1000000").toArrow().num_rows == 0
+
+
+def test_without_indexes_the_answer_is_the_same(session: SparkSession, lake: Lake) -> None:
+    assert reader(session, lake, useIndexes="false").load("ns.t").where("k = 6").count() == 2
+
+
+@pytest.mark.parametrize(
+    ("options", "name", "sentence"),
+    [
+        ({}, "t", "name the table as load"),
+        ({}, "ns.other", "the catalog holds no table ns.other"),
+        ({"colunms": "k"}, "ns.t", "there is no such option"),
+        ({"columns": "nope"}, "ns.t", "there is no column 'nope'"),
+        ({"columns": "[1"}, "ns.t", "nor a JSON list"),
+        ({"snapshotId": "x"}, "ns.t", "'x' is no whole number"),
+        ({"snapshotId": "17"}, "ns.t", "ns.t has no snapshot 17"),
+        ({"useIndexes": "maybe"}, "ns.t", "neither true nor false"),
+        ({"filter": "k ="}, "ns.t", "filter"),
+    ],
+)
+def test_wrong_options_are_told(
+    session: SparkSession, lake: Lake, options: dict[str, str], name: str, sentence: str
+) -> None:
+    with pytest.raises(PySparkException, match=sentence):
+        reader(session, lake, **options).load(name)
+
+
+def test_a_column_that_spark_cannot_hold_is_named(session: SparkSession, lake: Lake) -> None:
+    table = lake.create(pa.schema([("k", pa.int64()), ("at", pa.time64("us"))]), name="times")
+    table.append(pa.table({"k": [1], "at": pa.array([dt.time(1, 2, 3)], pa.time64("us"))}))
+    with pytest.raises(PySparkException, match="'at' is time64"):
+        reader(session, lake).load("ns.times")
+    assert reader(session, lake, columns="k").load("ns.times").count() == 1
+
+
+def test_filters_that_are_not_understood_are_left_to_spark(lake: Lake) -> None:
+    from pyspark.sql.datasource import EqualNullSafe, EqualTo, In, Not, StringContains
+
+    schema = lake.table().schema()
+    left = [
+        StringContains(("s",), "x"),
+        EqualTo(("k", "inner"), 5),
+        EqualTo(("nope",), 5),
+        EqualTo(("s",), 5),
+        Not(EqualNullSafe(("k",), 5)),
+        Not(In(("k",), (5, None))),
+        In(("k",), (None,)),
+        EqualTo(("k",), [5]),
+    ]
+    assert [understood(one, schema) for one in left] == [None] * len(left)
