@@ -67,13 +67,9 @@ class Checked:
     explanation: Explanation
 
     def __post_init__(self) -> None:
-        """Run it."""
+        """Plan it, which the run may change, and run it."""
+        self.plan = str(self.df._jdf.queryExecution().executedPlan().toString())
         self.answer = answer(self.df)
-
-    @property
-    def plan(self) -> str:
-        """Spark's physical plan as text."""
-        return str(self.df._jdf.queryExecution().sparkPlan().toString())
 
     @property
     def is_staged(self) -> bool:

@@ -20,18 +20,18 @@ SHAPES = {
     "null-safe equality": ("select n from t where k <=> 7", [2]),
     "in": ("select n from t where k in (7, 14, null)", [2]),
     "in with casts": ("select n from t where k in (7, cast('14' as int), 21.0)", [2]),
-    "range": ("select n from t where k > 6 and k <= 8", [3]),
-    "between": ("select n from t where k between 7 and 8", [3]),
-    "prefix": ("select n from t where g like 'g37%'", [4]),
+    "range": ("select n from t where k > 6 and k <= 8", [2]),
+    "between": ("select n from t where k between 7 and 8", [2]),
+    "prefix": ("select n from t where g like 'g37%'", [2]),
     "like without wildcard": ("select n from t where g like 'g37'", [2]),
     "text compared with a number": ("select n from t where k = '7'", [2]),
-    "two indexes": ("select n from t where k = 7 and g = 'g13'", [2]),
+    "two indexes": ("select n from t where k = 7 and g = 'g13'", [1]),
     "two indexes, one arm each": ("select n from t where k = 7 or g = 'g37'", [3]),
     "arms of conjunctions": ("select n from t where (k = 7 and n > 0) or (k = 14 and g like '%3%')", [2]),
     "not": ("select n from t where not (k <> 7 or n < 0)", [2]),
     "not over or": ("select n from t where not (k < 7 or k > 7)", [2]),
     "other conditions": ("select n from t where k = 7 and n % 2 = 1 and upper(g) <> 'X'", [2]),
-    "no such key": ("select n from t where k = 7 and g = 'nothing'", [1]),
+    "no such key": ("select n from t where k = 7 and g = 'g100x'", [0]),
     "alias": ("select n from (select k + 0 as z, k as x, n from t) where x = 7 and z < 9", [2]),
     "join": ("select a.n, b.n from t a join t b on a.k = b.k where a.k = 7", [2, 2]),
     "join with another table": ("select n, id from range(400) r join t on r.id = t.k where r.id = 7", [2]),
@@ -84,7 +84,7 @@ def views(module_bed: Bed) -> Iterator[None]:
 def test_a_query_reads_the_files_that_its_conditions_leave(module_bed: Bed, text: str, files: list[int]) -> None:
     found = module_bed.query(re.sub(r"(from|join) t\b", rf"\1 {TABLE}", text).replace("t.k", f"{TABLE}.k"))
     assert found.files_read == files, str(found.explanation)
-    assert scans(found.plan) == len(files)
+    assert scans(found.plan) == len([count for count in files if count])
 
 
 def test_sql_runs_through_indexes(module_bed: Bed) -> None:

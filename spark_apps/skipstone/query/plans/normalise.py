@@ -16,6 +16,7 @@ _CATALYST = "org.apache.spark.sql.catalyst."
 _FIRST = (
     "analysis.EliminateSubqueryAliases",
     "analysis.EliminateView",
+    "optimizer.EliminateResolvedHint",
     "optimizer.ReplaceExpressions",
     "optimizer.RewriteWithExpression",
 )

@@ -40,6 +40,7 @@ class Refusal(StrEnum):
         "An expression above the relation depends on which rows come in which order.",
     )
     SAMPLED = "Sampled", "A sample is taken of the relation, and what it picks depends on the files that are read."
+    ENCRYPTED = "Encrypted", "The table is encrypted, and staged scans have no keys."
     EMPTY = "Empty", "The snapshot has no rows."
     # its condition
     LIMITED = "Limited", "A limit lies between the relation and its condition."

@@ -95,6 +95,8 @@ def _require_plain_read(jvm: Java, java: Java, table: Java) -> None:
     unknown = () if options.isEmpty() else [key for key in options.keySet() if key not in _HARMLESS_OPTIONS]
     if unknown:
         raise Refused(Refusal.READ_OPTION, f"option {sorted(unknown)[0]}")
+    if table.properties().get("encryption.key-id"):
+        raise Refused(Refusal.ENCRYPTED)
     if str(table.properties().get("write.wap.enabled")).lower() == "true":
         conf = jvm.org.apache.spark.sql.SparkSession.active().conf()
         if conf.getOption("spark.wap.branch").isDefined():
@@ -103,10 +105,9 @@ def _require_plain_read(jvm: Java, java: Java, table: Java) -> None:
 
 def _open(jvm: Java, java: Java, table: Java, location: str) -> Table:
     catalog = java.catalog().get()
-    identifier = java.identifier().get()
-    namespace = tuple(identifier.namespace())
-    view = SparkCatalogView(jvm, catalog.icebergCatalog())
-    return _table((*namespace, str(identifier.name())), table, location, view)
+    # not the identifier of the relation: it may end in a selector such as branch_audit
+    name = str(table.name()).removeprefix(f"{catalog.name()}.")
+    return _table(tuple(name.split(".")), table, location, SparkCatalogView(jvm, catalog.icebergCatalog()))
 
 
 def _table(identifier: tuple[str, ...], java: Java, location: str, catalog: SparkCatalogView) -> Table:
@@ -168,12 +169,15 @@ def _frozen(jvm: Java, table: Java, metadata: Java, schema: Schema) -> Java:
     return jvm.org.apache.iceberg.BaseTable(operations, table.name())
 
 
+def reads_row_lineage(node: Node) -> bool:
+    """Whether a relation gives out columns of row lineage, which tasks made from JSON do not know."""
+    return any(read_tree(tree).fields["name"] in _ROW_LINEAGE for tree in node.fields["output"])
+
+
 def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
     types = {field.name: str(field.field_type) for field in schema.fields}
     attributes = [read_tree(tree) for tree in node.fields["output"]]
     names = {str(attribute.fields["name"]) for attribute in attributes}
-    if names & _ROW_LINEAGE:
-        raise Refused(Refusal.ROW_LINEAGE)
     if unknown := names - types.keys() - _METADATA_COLUMNS:
         raise Refused(Refusal.SCHEMA_DIFFERS, f"column {min(unknown)}")
     known = [(expression_id(attribute), str(attribute.fields["name"])) for attribute in attributes]

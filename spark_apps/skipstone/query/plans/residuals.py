@@ -17,9 +17,9 @@ Json = dict[str, Any]
 _NAMES: dict[core.Operator, str] = {"=": "eq", "<": "lt", "<=": "lt-eq", ">": "gt", ">=": "gt-eq"}
 
 
-def residual_of(node: core.Node | None) -> Json | bool:
-    """The expression of what ``node`` says; True where it says nothing that readers could use."""
-    found = None if node is None else _expression(node)
+def residual_of(predicate: core.Predicate | None) -> Json | bool:
+    """The expression of a predicate; True where it says nothing that readers could use."""
+    found = None if predicate is None else _expression(predicate.root)
     return True if found is None else found
 
 

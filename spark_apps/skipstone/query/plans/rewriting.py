@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from skipstone_core import predicates as core
@@ -20,9 +19,10 @@ from skipstone.query.plans.expressions import Translator, shown, why_not
 from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.rebuild import Rebuilder
 from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation
+from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation, reads_row_lineage
+from skipstone.query.plans.residuals import residual_of
 from skipstone.query.plans.rowgroups import Spans, row_group_spans
-from skipstone.query.plans.staging import split_size, staged_table, with_table
+from skipstone.query.plans.staging import Reading, split_size, staged_table, with_table
 from skipstone.query.plans.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
 
 logger = logging.getLogger("skipstone.query")
@@ -56,21 +56,24 @@ class _Planned:
     relation: IcebergRelation
     plan: ReadPlan
     spans: Spans
+    is_shared: bool
 
 
 class Rewriting:
-    """The rewriting of one analysed plan. Raises Refused when queries like it are never rewritten."""
+    """The rewriting of one analysed plan, of which Spark has run the commands: a plan that still holds them would run
+    them again. Raises Refused when queries like it are never rewritten.
+    """
 
     def __init__(self, session: Session, analysed: Java) -> None:
         self._session = session
         self._jvm = session.jvm
         self._query = _opened(session.jvm, analysed)
-        self._sites = {key: site for key, site in self._found_sites() if is_iceberg(site.java)}
+        self._sites = self._found_sites()
         self._cached = self._cached_keys(analysed) if self._sites else frozenset()
         self._judged: dict[Key, _Planned | RelationExplanation] = {}
         if self._sites:
             uses = uses_of(session.jvm, self._query)
-            self._judged = {key: self._judge(key, site, uses[key]) for key, site in self._sites.items()}
+            self._judged = {key: self._judge(key, sites, uses[key]) for key, sites in self._sites.items()}
 
     @property
     def explanation(self) -> Explanation:
@@ -97,10 +100,15 @@ class Rewriting:
         plan.setAnalyzed()
         return self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session.java, plan)
 
-    def _found_sites(self) -> Iterator[tuple[Key, _Site]]:
+    def _found_sites(self) -> dict[Key, list[_Site]]:
+        """Every place of each Iceberg relation."""
+        found: dict[Key, list[_Site]] = {}
         for scope in self._query.all():
             for node in scope.relations:
-                yield key_of(node), _Site(scope, node, descend(scope.handle(), node.path))
+                java = descend(scope.handle(), node.path)
+                if is_iceberg(java):
+                    found.setdefault(key_of(node), []).append(_Site(scope, node, java))
+        return found
 
     def _cached_keys(self, analysed: Java) -> frozenset[Key]:
         """Relations of which some use is answered from Spark's cache."""
@@ -111,13 +119,14 @@ class Rewriting:
         lost = frozenset(key for key, count in before.items() if after[key] < count)
         return frozenset(self._sites) if lost and not lost <= self._sites.keys() else lost
 
-    def _judge(self, key: Key, site: _Site, uses: list[Use]) -> _Planned | RelationExplanation:
-        name = str(site.java.table().name())
+    def _judge(self, key: Key, sites: list[_Site], uses: list[Use]) -> _Planned | RelationExplanation:
+        name = str(sites[0].java.table().name())
         try:
             if key in self._cached:
                 raise Refused(Refusal.CACHED)
-            _require_stable(site)
-            return self._plan(site, uses)
+            for site in sites:
+                _require_stable(site)
+            return self._plan(sites[0], uses)
         except _NotUsed as refused:
             return RelationExplanation(name, refused.refusal, refused.detail, refused.plan)
         except Refused as refused:
@@ -140,7 +149,7 @@ class Rewriting:
         spans = row_group_spans(relation.table.io, plan)
         if plan.funnel.read == plan.funnel.min_max and not spans:
             raise _NotUsed(Refusal.NOT_NARROWING, plan)
-        return _Planned(relation, plan, spans)
+        return _Planned(relation, plan, spans, is_shared=len(uses) > 1)
 
 
 class _NotUsed(Refused):
@@ -157,7 +166,7 @@ def _opened(jvm: Java, analysed: Java) -> Scope:
         raise Refused(Refusal.STREAMING)
     query = open_scope(analysed)
     names = {node.name for scope in query.all() for node in scope.tree.walk()}
-    if query.tree.name == "CommandResult" or query.tree.name.endswith("Command"):
+    if "CommandResult" in names:
         raise Refused(Refusal.COMMAND)
     if names & _RECURSIVE:
         raise Refused(Refusal.RECURSIVE)
@@ -172,6 +181,8 @@ def _counts(query: Scope) -> Counter[Key]:
 
 def _require_stable(site: _Site) -> None:
     """Refuse a relation when an expression above it would see other rows, or in another order, and answer otherwise."""
+    if reads_row_lineage(site.node):
+        raise Refused(Refusal.ROW_LINEAGE)
     above = ancestors(site.scope.tree, site.node)
     if any(node.name == "Sample" for node in above):
         raise Refused(Refusal.SAMPLED)
@@ -199,7 +210,9 @@ def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
 
 
 def _staged(jvm: Java, planned: _Planned) -> Java | None:
-    return staged_table(jvm, planned.relation, planned.plan, planned.spans)
+    # a use reads the columns of its own condition only, and a residual must not name others
+    predicate = None if planned.is_shared else planned.plan.predicate
+    return staged_table(jvm, planned.relation, planned.plan, Reading(planned.spans, residual_of(predicate)))
 
 
 def first_line(error: Exception) -> str:

@@ -76,7 +76,7 @@ def no_index(df: DataFrame) -> DataFrame:
 def _try(df: DataFrame, *, is_run: bool) -> tuple[Java | None, Explanation]:
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
     try:
-        rewriting = Rewriting(_session(df), df._jdf.queryExecution().analyzed())
+        rewriting = Rewriting(_session(df), df._jdf.queryExecution().commandExecuted())
         plan = rewriting.rewritten() if is_run else None
         return plan, rewriting.explanation
     except Refused as refused:

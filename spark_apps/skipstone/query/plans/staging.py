@@ -10,6 +10,7 @@ import json
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -24,7 +25,7 @@ from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.catalyst import Java
 from skipstone.query.plans.normalise import scala_object
 from skipstone.query.plans.relations import IcebergRelation
-from skipstone.query.plans.residuals import residual_of
+from skipstone.query.plans.residuals import Json
 from skipstone.query.plans.rowgroups import Spans
 from skipstone.tables.filesets import FileSet
 
@@ -36,11 +37,19 @@ _SMALLEST_SPLIT = 8 * 1024 * 1024
 _LARGEST_SPLIT = 128 * 1024 * 1024
 
 
-def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, spans: Spans) -> Java | None:
-    """A Spark table that reads what ``plan`` says, of some files only the ``spans``; None when that is nothing."""
+@dataclass(frozen=True)
+class Reading:
+    """How files are read: of some only the ``spans``; of those that no index covers what ``residual`` may hold for."""
+
+    spans: Spans
+    residual: Json | bool
+
+
+def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, reading: Reading) -> Java | None:
+    """A Spark table that reads what ``plan`` says; None when that is nothing."""
     if not plan.ordinals:
         return None
-    tasks = _tasks(jvm, relation, plan, spans)
+    tasks = _tasks(jvm, relation, plan, reading)
     set_id = f"skipstone-{uuid.uuid4()}"
     jvm.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(relation.frozen, set_id, tasks)
     table = jvm.org.apache.iceberg.spark.source.SparkRewriteTable(relation.frozen, set_id)
@@ -74,9 +83,9 @@ def split_size(plan: ReadPlan, parallelism: int) -> int:
 # --- tasks ---
 
 
-def _tasks(jvm: Java, relation: IcebergRelation, plan: ReadPlan, spans: Spans) -> Java:
-    described = _Described(relation.table, plan)
-    whole = [described.task(ordinal) for ordinal in plan.ordinals if ordinal not in spans]
+def _tasks(jvm: Java, relation: IcebergRelation, plan: ReadPlan, reading: Reading) -> Java:
+    described = _Described(relation.table, plan, reading)
+    whole = [described.task(ordinal) for ordinal in plan.ordinals if ordinal not in reading.spans]
     specs = relation.frozen.specs()
     tasks = jvm.java.util.ArrayList()
     if whole:
@@ -85,7 +94,7 @@ def _tasks(jvm: Java, relation: IcebergRelation, plan: ReadPlan, spans: Spans) -
         text = json.dumps({"delete-files": described.deletes, "file-scan-tasks": whole})
         tree = mapper.readTree(text)
         tasks.addAll(parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, True))  # noqa: FBT003
-    for text in _split_tasks(jvm, relation.frozen, described, spans):
+    for text in _split_tasks(jvm, relation.frozen, described, reading.spans):
         tasks.add(jvm.org.apache.iceberg.ScanTaskParser.fromJson(text, True))  # noqa: FBT003
     return tasks
 
@@ -116,13 +125,13 @@ def _split_tasks(jvm: Java, frozen: Java, described: _Described, spans: Spans) -
 class _Described:
     """The files of a plan as Iceberg's JSON describes them; each delete file once."""
 
-    def __init__(self, table: Table, plan: ReadPlan) -> None:
+    def __init__(self, table: Table, plan: ReadPlan, reading: Reading) -> None:
         self._table = table
         self._plan = plan
         self._files: dict[int, DataFile] = {}
         self._types: dict[int, list[PrimitiveType]] = {}
         self._references: dict[str, int] = {}
-        self._residual = residual_of(plan.predicate.root if plan.predicate else None)
+        self._residual = reading.residual
         self.deletes: list[dict[str, Any]] = []
 
     @property
