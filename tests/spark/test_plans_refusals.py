@@ -50,8 +50,8 @@ RELATIONS: dict[str, tuple[Refusal, str]] = {
     ),
     "no condition": (Refusal.NO_CONDITION, "select count(*) from t"),
     "condition on an aggregate": (Refusal.NO_CONDITION, "select n, count(*) from t group by n having count(*) = 7"),
-    "one use has no condition": (
-        Refusal.NO_CONDITION,
+    "a computed column": (
+        Refusal.CONDITION,
         "with c as (select *, k as x from t) select n from c where x + 0 = 7",
     ),
     "collation": (Refusal.COLLATED, "select * from t where g = 'G13' collate utf8_lcase"),

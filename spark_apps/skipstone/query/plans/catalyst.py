@@ -9,12 +9,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, reduce
 from typing import Any
 
 #: Handles of objects in the JVM.
 Java = Any
 
+_INITIALISED = (True,)
+ICEBERG = "org.apache.iceberg"
 _HEAD = ("class", "num-children")
 
 
@@ -77,6 +79,19 @@ def _read(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...]) -> tuple[
 def plan_tree(plan: Java) -> Node:
     """The tree of a plan or expression in the JVM."""
     return read_tree(json.loads(plan.toJSON()))
+
+
+@lru_cache(maxsize=256)
+def java_class(jvm: Java, name: str) -> Java:
+    """The class ``name``: its constructor and static methods. Looked up once, as each dot is a round trip."""
+    return reduce(getattr, name.split("."), jvm)
+
+
+@lru_cache(maxsize=256)
+def scala_object(jvm: Java, name: str) -> Java:
+    """The singleton ``name``."""
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(f"{name}$", *_INITIALISED, loader).getField("MODULE$").get(None)
 
 
 def descend(root: Java, path: Iterable[int]) -> Java:

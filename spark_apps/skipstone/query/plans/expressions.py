@@ -21,6 +21,7 @@ from skipstone.query.plans.refusals import Refusal
 #: A literal's microseconds are fetched from the JVM one by one; longer lists of moments are not understood.
 MAX_MOMENTS = 100
 _SHOWN_VALUES = 5
+_SPECIFIC = (Refusal.CONDITION, Refusal.CAST, Refusal.COLLATED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What Spark shows in place of bytes that are no UTF-8.
 _REPLACEMENT = "\ufffd"
@@ -243,8 +244,24 @@ def _any(parts: Sequence[core.Node | None]) -> core.Node | None:
     return core.Or(known) if len(known) == len(parts) else None
 
 
-def why_not(condition: Node) -> Refusal:
-    """The code of a condition of which nothing could be translated."""
+def is_narrowing(node: core.Node) -> bool:
+    """Whether a translated condition says more than that columns are not null, which Spark infers of many."""
+    match node:
+        case core.And():
+            return any(is_narrowing(part) for part in node.parts)
+        case core.Or():
+            return all(is_narrowing(part) for part in node.parts)
+        case _:
+            return not isinstance(node, core.Not)
+
+
+def why_not(condition: Node) -> Refusal | None:
+    """The code of a condition of which nothing could be translated; None when it tests for null only."""
+    if condition.name == "And":
+        codes = [code for child in condition.children if (code := why_not(child))]
+        return max(codes, key=_SPECIFIC.index) if codes else None
+    if condition.name == "IsNotNull":
+        return None
     casts = [node for node in condition.walk() if node.name == "Cast"]
     attributes = [cast for cast in casts if cast.children[0].name == "AttributeReference"]
     if any(_is_string(cast) and _is_string(cast.children[0]) for cast in attributes):

@@ -6,11 +6,7 @@ The copy is only looked at, never run. Must not touch the plan that is run.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Any
-
-from skipstone.query.plans.catalyst import Java
+from skipstone.query.plans.catalyst import Java, java_class, scala_object
 
 _CATALYST = "org.apache.spark.sql.catalyst."
 _FIRST = (
@@ -48,7 +44,7 @@ def normalised(jvm: Java, plan: Java) -> Java:
 
 def with_inlined_ctes(jvm: Java, plan: Java) -> Java:
     """``plan`` with one copy of each common table expression per use, as Spark's optimizer begins."""
-    return jvm.org.apache.spark.sql.catalyst.optimizer.InlineCTE(*_AS_SPARK_DOES).apply(plan)
+    return java_class(jvm, f"{_CATALYST}optimizer.InlineCTE")(*_AS_SPARK_DOES).apply(plan)
 
 
 def with_fixed_time(jvm: Java, plan: Java) -> Java:
@@ -57,12 +53,5 @@ def with_fixed_time(jvm: Java, plan: Java) -> Java:
     return rule.apply(plan)
 
 
-@lru_cache(maxsize=8)
-def _rules(jvm: Java, names: Sequence[str]) -> tuple[Any, ...]:
+def _rules(jvm: Java, names: tuple[str, ...]) -> tuple[Java, ...]:
     return tuple(scala_object(jvm, _CATALYST + name) for name in names)
-
-
-def scala_object(jvm: Java, name: str) -> Java:
-    """The singleton ``name``."""
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(f"{name}$", True, loader).getField("MODULE$").get(None)  # noqa: FBT003

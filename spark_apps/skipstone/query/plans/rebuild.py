@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from skipstone.query.plans.catalyst import Java, Node, descend
+from skipstone.query.plans.catalyst import Java, Node, descend, java_class
 from skipstone.query.plans.uses import RELATION, Inner, Scope, field_of, key_of
 
 #: Gives the relation that replaces the one it gets, with its key.
@@ -69,13 +69,13 @@ class Rebuilder:
         if at is not None:
             return value.updated(at, rebuilt)
         is_option = value.getClass().getName() == "scala.Some"
-        return self._jvm.scala.Some(rebuilt) if is_option else rebuilt
+        return java_class(self._jvm, "scala.Some")(rebuilt) if is_option else rebuilt
 
     def _sequence(self, values: list[Java]) -> Java:
         return self._jvm.PythonUtils.toSeq(values).toIndexedSeq()
 
     def _array(self, values: list[Java]) -> Java:
-        array = self._jvm.java.util.ArrayList()
+        array = java_class(self._jvm, "java.util.ArrayList")()
         for value in values:
             array.add(value)
         return array.toArray()

@@ -20,10 +20,11 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from skipstone.query.plans.catalyst import Java, Node, expression_id, read_tree
+from skipstone.query.plans.catalyst import ICEBERG, Java, Node, expression_id, java_class, read_tree
 from skipstone.query.plans.refusals import Refusal
 
 _SPARK_TABLE = "org.apache.iceberg.spark.source.SparkTable"
+_PATH = "org.apache.iceberg.spark.PathIdentifier"
 _CHANGELOG = "org.apache.iceberg.spark.source.SparkChangelogTable"
 _DATA_TABLES = frozenset({"org.apache.iceberg.BaseTable", "org.apache.iceberg.rest.RESTTable"})
 _ROW_LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
@@ -71,15 +72,15 @@ def is_iceberg(java: Java) -> bool:
     return java.table().getClass().getName() in (_SPARK_TABLE, _CHANGELOG)
 
 
-def open_relation(jvm: Java, node: Node, java: Java) -> IcebergRelation:
-    """Open the table of a relation. Raises Refused."""
+def open_relation(jvm: Java, node: Node, java: Java, wap_branch: str | None) -> IcebergRelation:
+    """Open the table of a relation. ``wap_branch``: what the session reads instead of main. Raises Refused."""
     spark_table = java.table()
     if spark_table.getClass().getName() == _CHANGELOG:
         raise Refused(Refusal.CHANGELOG_TABLE)
     table = spark_table.table()
     if table.getClass().getName() not in _DATA_TABLES:
         raise Refused(Refusal.METADATA_TABLE)
-    _require_plain_read(jvm, java, table)
+    _require_plain_read(java, table, wap_branch)
     current = table.operations().current()
     opened = _open(jvm, java, table, str(current.metadataFileLocation()))
     pinned = _pin(jvm, java, opened.metadata)
@@ -88,8 +89,10 @@ def open_relation(jvm: Java, node: Node, java: Java) -> IcebergRelation:
     return IcebergRelation(str(table.name()), opened, pinned.snapshot_id, pinned.schema, columns, java, frozen)
 
 
-def _require_plain_read(jvm: Java, java: Java, table: Java) -> None:
+def _require_plain_read(java: Java, table: Java, wap_branch: str | None) -> None:
     if java.catalog().isEmpty() or java.identifier().isEmpty():
+        raise Refused(Refusal.NO_CATALOG)
+    if java.identifier().get().getClass().getName() == _PATH:
         raise Refused(Refusal.NO_CATALOG)
     options = java.options()
     unknown = () if options.isEmpty() else [key for key in options.keySet() if key not in _HARMLESS_OPTIONS]
@@ -97,10 +100,8 @@ def _require_plain_read(jvm: Java, java: Java, table: Java) -> None:
         raise Refused(Refusal.READ_OPTION, f"option {sorted(unknown)[0]}")
     if table.properties().get("encryption.key-id"):
         raise Refused(Refusal.ENCRYPTED)
-    if str(table.properties().get("write.wap.enabled")).lower() == "true":
-        conf = jvm.org.apache.spark.sql.SparkSession.active().conf()
-        if conf.getOption("spark.wap.branch").isDefined():
-            raise Refused(Refusal.READ_OPTION, "spark.wap.branch")
+    if wap_branch and str(table.properties().get("write.wap.enabled")).lower() == "true":
+        raise Refused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
 def _open(jvm: Java, java: Java, table: Java, location: str) -> Table:
@@ -143,7 +144,7 @@ def _pin(jvm: Java, java: Java, metadata: TableMetadata) -> _Pinned:
     if snapshot_id is None:
         raise Refused(Refusal.EMPTY)
     current = metadata.schema()
-    if spark_table.equals(jvm.org.apache.iceberg.spark.source.SparkTable(spark_table.table())):
+    if spark_table.equals(java_class(jvm, _SPARK_TABLE)(spark_table.table())):
         return _Pinned(None if metadata.current_snapshot_id == snapshot_id else snapshot_id, current)
     schema = _snapshot_schema(metadata, snapshot_id)
     travels = java.timeTravelSpec().isDefined() and spark_table.branch() is None
@@ -163,10 +164,10 @@ def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
 def _frozen(jvm: Java, table: Java, metadata: Java, schema: Schema) -> Java:
     """The table as it is now, whatever is committed to it later: staged scans read by the names of its schema."""
     if metadata.currentSchemaId() != schema.schema_id:
-        builder = jvm.org.apache.iceberg.TableMetadata.buildFrom(metadata)
+        builder = java_class(jvm, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
         metadata = builder.setCurrentSchema(schema.schema_id).discardChanges().build()
-    operations = jvm.org.apache.iceberg.StaticTableOperations(metadata, table.io())
-    return jvm.org.apache.iceberg.BaseTable(operations, table.name())
+    operations = java_class(jvm, f"{ICEBERG}.StaticTableOperations")(metadata, table.io())
+    return java_class(jvm, f"{ICEBERG}.BaseTable")(operations, table.name())
 
 
 def reads_row_lineage(node: Node) -> bool:
@@ -189,7 +190,7 @@ class SparkCatalogView(NoopCatalog):
 
     def __init__(self, jvm: Java, java: Java) -> None:
         super().__init__("spark")
-        self._jvm = jvm
+        self._identifiers = java_class(jvm, f"{ICEBERG}.catalog.TableIdentifier")
         self._java = java
 
     def list_tables(self, namespace: str | tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -206,7 +207,7 @@ class SparkCatalogView(NoopCatalog):
         Raises NoSuchTableError.
         """
         *namespace, name = _levels(identifier)
-        java = self._jvm.org.apache.iceberg.catalog.TableIdentifier.of(self._namespace(tuple(namespace)), name)
+        java = self._identifiers.of(self._namespace(tuple(namespace)), name)
         try:
             self._java.invalidateTable(java)
             table = self._java.loadTable(java)
@@ -218,7 +219,7 @@ class SparkCatalogView(NoopCatalog):
         return _table((*namespace, name), table, location, self)
 
     def _namespace(self, levels: tuple[str, ...]) -> Any:
-        return self._jvm.org.apache.iceberg.catalog.TableIdentifier.parse(".".join((*levels, "any"))).namespace()
+        return self._identifiers.parse(".".join((*levels, "any"))).namespace()
 
 
 def _levels(identifier: str | tuple[str, ...]) -> tuple[str, ...]:

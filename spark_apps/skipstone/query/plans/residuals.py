@@ -1,6 +1,6 @@
-"""Predicates as Iceberg expressions in JSON: what readers may skip row groups by, in files that no index covers.
+"""Predicates as Iceberg expressions in JSON: what readers may skip row groups by.
 
-Used by ``staging``. Only what Iceberg and Spark understand alike: no floats (NaN, -0.0), no negations.
+Used by ``rewriting``. Only what Iceberg and Spark understand alike: no floats (NaN, -0.0), no negations.
 Must not be used to drop rows: Spark filters what is read.
 """
 
@@ -17,10 +17,9 @@ Json = dict[str, Any]
 _NAMES: dict[core.Operator, str] = {"=": "eq", "<": "lt", "<=": "lt-eq", ">": "gt", ">=": "gt-eq"}
 
 
-def residual_of(predicate: core.Predicate | None) -> Json | bool:
-    """The expression of a predicate; True where it says nothing that readers could use."""
-    found = None if predicate is None else _expression(predicate.root)
-    return True if found is None else found
+def residual_of(predicate: core.Predicate) -> Json | None:
+    """The expression of a predicate; None where it says nothing that readers could use."""
+    return _expression(predicate.root)
 
 
 def _expression(node: core.Node) -> Json | None:

@@ -13,16 +13,15 @@ from dataclasses import dataclass
 from skipstone_core import predicates as core
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
-from skipstone.query.plans.catalyst import Java, Node, descend
+from skipstone.query.plans.catalyst import Java, Node, descend, java_class
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
-from skipstone.query.plans.expressions import Translator, shown, why_not
+from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
 from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.rebuild import Rebuilder
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation, reads_row_lineage
 from skipstone.query.plans.residuals import residual_of
-from skipstone.query.plans.rowgroups import Spans, row_group_spans
-from skipstone.query.plans.staging import Reading, split_size, staged_table, with_table
+from skipstone.query.plans.staging import split_size, staged_table, with_table
 from skipstone.query.plans.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
 
 logger = logging.getLogger("skipstone.query")
@@ -37,6 +36,7 @@ class Session:
     jvm: Java
     java: Java
     index_namespace: str | None
+    wap_branch: str | None
     parallelism: int
 
 
@@ -55,7 +55,6 @@ class _Planned:
 
     relation: IcebergRelation
     plan: ReadPlan
-    spans: Spans
     is_shared: bool
 
 
@@ -98,7 +97,7 @@ class Rewriting:
 
         plan = Rebuilder(self._jvm, frozenset(staged), replace).plan(self._query)
         plan.setAnalyzed()
-        return self._jvm.org.apache.spark.sql.classic.Dataset.ofRows(self._session.java, plan)
+        return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
 
     def _found_sites(self) -> dict[Key, list[_Site]]:
         """Every place of each Iceberg relation."""
@@ -136,9 +135,9 @@ class Rewriting:
             return RelationExplanation(name, Refusal.FAILED, first_line(error))
 
     def _plan(self, site: _Site, uses: list[Use]) -> _Planned:
-        if refusals := [use.refusal for use in uses if use.refusal]:
-            raise Refused(refusals[0])
-        relation = open_relation(self._jvm, site.node, site.java)
+        if unconditional := [use for use in uses if use.condition is None]:
+            raise Refused(unconditional[0].refusal)
+        relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
         predicate = _predicate(relation, uses)
         options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=self._session.index_namespace)
         plan = plan_read(relation.table, predicate, options)
@@ -146,10 +145,9 @@ class Rewriting:
             raise _NotUsed(Refusal.NO_INDEX, plan)
         if not any(use.used for use in plan.indexes):
             raise _NotUsed(Refusal.INDEX_NOT_USED, plan)
-        spans = row_group_spans(relation.table.io, plan)
-        if plan.funnel.read == plan.funnel.min_max and not spans:
+        if plan.funnel.read == plan.funnel.min_max:
             raise _NotUsed(Refusal.NOT_NARROWING, plan)
-        return _Planned(relation, plan, spans, is_shared=len(uses) > 1)
+        return _Planned(relation, plan, is_shared=len(uses) > 1)
 
 
 class _NotUsed(Refused):
@@ -197,22 +195,24 @@ def _require_stable(site: _Site) -> None:
 
 def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
     """What holds for every row that some use takes. Raises Refused."""
-    found: list[core.Node] = []
-    for use in uses:
-        if use.condition is None:
-            raise Refused(Refusal.NO_CONDITION)
-        node = Translator(relation.columns, use.micros).may_be_true(use.condition)
-        if node is None:
-            raise Refused(why_not(use.condition))
-        found.append(node)
+    found = [_translated(relation, use) for use in uses]
     root = core.Or(tuple(found)) if len(found) > 1 else found[0]
     return core.Predicate(root, shown(root))
+
+
+def _translated(relation: IcebergRelation, use: Use) -> core.Node:
+    if use.condition is None:
+        raise Refused(use.refusal)
+    node = Translator(relation.columns, use.micros).may_be_true(use.condition)
+    if node is None or not is_narrowing(node):
+        raise Refused(why_not(use.condition) or use.refusal)
+    return node
 
 
 def _staged(jvm: Java, planned: _Planned) -> Java | None:
     # a use reads the columns of its own condition only, and a residual must not name others
     predicate = None if planned.is_shared else planned.plan.predicate
-    return staged_table(jvm, planned.relation, planned.plan, Reading(planned.spans, residual_of(predicate)))
+    return staged_table(jvm, planned.relation, planned.plan, residual_of(predicate) if predicate else None)
 
 
 def first_line(error: Exception) -> str:

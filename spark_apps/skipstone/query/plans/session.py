@@ -97,6 +97,7 @@ def _session(df: DataFrame) -> Session:
     return Session(
         jvm=spark._jvm,
         java=spark._jsparkSession,
+        wap_branch=spark.conf.get("spark.wap.branch", None),
         index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
         parallelism=spark.sparkContext.defaultParallelism,
     )

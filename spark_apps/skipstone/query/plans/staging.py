@@ -1,7 +1,8 @@
 """Puts the files of a read plan in the place of a relation: Iceberg's own scan of a list of tasks.
 
-Used by ``session``. All files are handed over as one JSON text, so the calls to the JVM do not grow with their number;
-tasks of single row groups are handed over one by one. Must not decide what is read.
+Used by ``rewriting``. All files are handed over as one JSON text, so the calls to the JVM do not grow with their
+number. Tasks are whole files: Iceberg splits staged tasks itself, and refuses those that are parts of files already;
+readers skip row groups by the residual. Must not decide what is read.
 """
 
 from __future__ import annotations
@@ -9,8 +10,6 @@ from __future__ import annotations
 import json
 import threading
 import uuid
-from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,14 +21,14 @@ from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
 from skipstone.query.planner import ReadPlan
-from skipstone.query.plans.catalyst import Java
-from skipstone.query.plans.normalise import scala_object
+from skipstone.query.plans.catalyst import ICEBERG, Java, java_class, scala_object
 from skipstone.query.plans.relations import IcebergRelation
 from skipstone.query.plans.residuals import Json
-from skipstone.query.plans.rowgroups import Spans
-from skipstone.tables.filesets import FileSet
 
 _CONTENT = ("data", "position-deletes", "equality-deletes")
+_TRUE: Json = {"type": "true"}
+_CASE_SENSITIVE = True
+_NOT_STREAMING = False
 _REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
 #: What a file costs to open, in bytes, as Iceberg counts it.
 _OPEN_COST = 4 * 1024 * 1024
@@ -37,22 +36,17 @@ _SMALLEST_SPLIT = 8 * 1024 * 1024
 _LARGEST_SPLIT = 128 * 1024 * 1024
 
 
-@dataclass(frozen=True)
-class Reading:
-    """How files are read: of some only the ``spans``; of those that no index covers what ``residual`` may hold for."""
+def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Java | None:
+    """A Spark table that reads what ``plan`` says; None when that is nothing.
 
-    spans: Spans
-    residual: Json | bool
-
-
-def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, reading: Reading) -> Java | None:
-    """A Spark table that reads what ``plan`` says; None when that is nothing."""
+    ``residual``: what readers may skip row groups by; None: nothing.
+    """
     if not plan.ordinals:
         return None
-    tasks = _tasks(jvm, relation, plan, reading)
+    tasks = _tasks(jvm, relation, _Described(relation.table, plan, residual))
     set_id = f"skipstone-{uuid.uuid4()}"
-    jvm.org.apache.iceberg.spark.ScanTaskSetManager.get().stageTasks(relation.frozen, set_id, tasks)
-    table = jvm.org.apache.iceberg.spark.source.SparkRewriteTable(relation.frozen, set_id)
+    java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get().stageTasks(relation.frozen, set_id, tasks)
+    table = java_class(jvm, f"{ICEBERG}.spark.source.SparkRewriteTable")(relation.frozen, set_id)
     staged_sets(jvm).add(table, set_id)
     return table
 
@@ -61,10 +55,12 @@ def with_table(jvm: Java, java: Java, table: Java | None, split_size: int) -> Ja
     """A copy of a relation, column ids included, that reads ``table``; None reads nothing."""
     if table is None:
         local = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
-        return local.apply(java.output(), scala_object(jvm, "scala.collection.immutable.Nil"), False, _none(jvm))  # noqa: FBT003
-    options = jvm.java.util.HashMap(java.options())
+        return local.apply(
+            java.output(), scala_object(jvm, "scala.collection.immutable.Nil"), _NOT_STREAMING, _none(jvm)
+        )
+    options = java_class(jvm, "java.util.HashMap")(java.options())
     options.putIfAbsent("split-size", str(split_size))
-    options = jvm.org.apache.spark.sql.util.CaseInsensitiveStringMap(options)
+    options = java_class(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(options)
     # without catalog and identifier, so that nothing looks the table up again and reads all of it
     return java.copy(table, java.output(), _none(jvm), _none(jvm), options, _none(jvm))
 
@@ -83,82 +79,36 @@ def split_size(plan: ReadPlan, parallelism: int) -> int:
 # --- tasks ---
 
 
-def _tasks(jvm: Java, relation: IcebergRelation, plan: ReadPlan, reading: Reading) -> Java:
-    described = _Described(relation.table, plan, reading)
-    whole = [described.task(ordinal) for ordinal in plan.ordinals if ordinal not in reading.spans]
+def _tasks(jvm: Java, relation: IcebergRelation, described: _Described) -> Java:
+    text = json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
+    tree = java_class(jvm, f"{ICEBERG}.shaded.com.fasterxml.jackson.databind.ObjectMapper")().readTree(text)
+    parser = java_class(jvm, f"{ICEBERG}.rest.TableScanResponseParser")
     specs = relation.frozen.specs()
-    tasks = jvm.java.util.ArrayList()
-    if whole:
-        mapper = jvm.org.apache.iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
-        parser = jvm.org.apache.iceberg.rest.TableScanResponseParser
-        text = json.dumps({"delete-files": described.deletes, "file-scan-tasks": whole})
-        tree = mapper.readTree(text)
-        tasks.addAll(parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, True))  # noqa: FBT003
-    for text in _split_tasks(jvm, relation.frozen, described, reading.spans):
-        tasks.add(jvm.org.apache.iceberg.ScanTaskParser.fromJson(text, True))  # noqa: FBT003
-    return tasks
-
-
-def _split_tasks(jvm: Java, frozen: Java, described: _Described, spans: Spans) -> Iterator[str]:
-    if not spans:
-        return
-    schema = json.loads(jvm.org.apache.iceberg.SchemaParser.toJson(frozen.schema()))
-    specs: dict[int, Any] = {}
-    for ordinal, wanted in spans.items():
-        spec_id = described.file(ordinal).spec_id
-        if spec_id not in specs:
-            specs[spec_id] = json.loads(jvm.org.apache.iceberg.PartitionSpecParser.toJson(frozen.specs().get(spec_id)))
-        for start, length in wanted:
-            yield json.dumps(
-                {
-                    "schema": schema,
-                    "spec": specs[spec_id],
-                    "data-file": described.data_file(ordinal),
-                    "start": start,
-                    "length": length,
-                    "delete-files": described.deletes_of(ordinal),
-                    "residual-filter": True,
-                }
-            )
+    return parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, _CASE_SENSITIVE)
 
 
 class _Described:
     """The files of a plan as Iceberg's JSON describes them; each delete file once."""
 
-    def __init__(self, table: Table, plan: ReadPlan, reading: Reading) -> None:
+    def __init__(self, table: Table, plan: ReadPlan, residual: Json | None) -> None:
         self._table = table
         self._plan = plan
-        self._files: dict[int, DataFile] = {}
+        self._residual = _TRUE if residual is None else residual
         self._types: dict[int, list[PrimitiveType]] = {}
         self._references: dict[str, int] = {}
-        self._residual = reading.residual
-        self.deletes: list[dict[str, Any]] = []
+        self.deletes: list[Json] = []
 
-    @property
-    def _fileset(self) -> FileSet:
-        return self._plan.files
+    def tasks(self) -> list[Json]:
+        """A task per file of the plan; afterwards ``deletes`` holds what they refer to."""
+        return [self._task(ordinal) for ordinal in self._plan.ordinals]
 
-    def file(self, ordinal: int) -> DataFile:
-        """A data file of the plan."""
-        if ordinal not in self._files:
-            self._files[ordinal] = self._fileset.data_file(ordinal)
-        return self._files[ordinal]
-
-    def task(self, ordinal: int) -> dict[str, Any]:
-        """A task that reads a whole file. Spark filters what an index hit; else readers may skip row groups."""
+    def _task(self, ordinal: int) -> Json:
+        files = self._plan.files
         return {
-            "data-file": self.data_file(ordinal),
-            "delete-file-references": [self._reference(delete) for delete in self._fileset.deletes(ordinal)],
-            "residual-filter": True if ordinal in self._plan.row_groups else self._residual,
+            "data-file": self._content_file(files.data_file(ordinal)),
+            "delete-file-references": [self._reference(delete) for delete in files.deletes(ordinal)],
+            "residual-filter": self._residual,
         }
-
-    def deletes_of(self, ordinal: int) -> list[dict[str, Any]]:
-        """The delete files that apply to a file."""
-        return [self._content_file(delete) for delete in self._fileset.deletes(ordinal)]
-
-    def data_file(self, ordinal: int) -> dict[str, Any]:
-        """A data file of the plan."""
-        return self._content_file(self.file(ordinal))
 
     def _reference(self, delete: DataFile) -> int:
         key = f"{delete.file_path}#{_optional(delete, _OFFSET)}"
@@ -167,7 +117,7 @@ class _Described:
             self.deletes.append(self._content_file(delete))
         return self._references[key]
 
-    def _content_file(self, file: DataFile) -> dict[str, Any]:
+    def _content_file(self, file: DataFile) -> Json:
         described = {
             "spec-id": file.spec_id,
             "content": _CONTENT[int(file.content)],
@@ -221,14 +171,14 @@ class StagedSets:
     """
 
     def __init__(self, jvm: Java) -> None:
-        self._manager = jvm.org.apache.iceberg.spark.ScanTaskSetManager.get()
-        self._references = jvm.java.lang.ref
+        self._manager = java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get()
+        self._reference = java_class(jvm, "java.lang.ref.WeakReference")
         self._lock = threading.Lock()
         self._held: list[tuple[Any, Java, str]] = []
 
     def add(self, table: Java, set_id: str) -> None:
         """Watch a Spark table, and free what nothing reads any more."""
-        reference = self._references.WeakReference(table)
+        reference = self._reference(table)
         with self._lock:
             self._held.append((reference, table.table(), set_id))
         self.free()

@@ -53,13 +53,13 @@ class Scope:
 
 @dataclass(frozen=True, eq=False)
 class Use:
-    """One use of a relation. ``condition``: holds for every row used, else ``refusal`` says why none is known.
+    """One use of a relation. ``condition``: holds for every row used; None when none is known.
 
-    ``micros``: the value of a timestamp literal of the condition.
+    ``refusal``: why there is no other condition. ``micros``: the value of a timestamp literal of the condition.
     """
 
     condition: Node | None
-    refusal: Refusal | None
+    refusal: Refusal
     micros: Callable[[Node], int]
 
 
@@ -133,7 +133,7 @@ def _use(plan: Java, tree: Node, relation: Node) -> Use:
     def micros(literal: Node) -> int:
         return int(descend(field_of(descend(plan, above[-1].path), slot), literal.path).value())
 
-    return Use(condition, None, micros)
+    return Use(condition, _why_no_condition(above[:-1], relation), micros)
 
 
 def _no_literal(literal: Node) -> int:
