@@ -90,8 +90,8 @@ def prepared(spark: SparkSession, root: Path, state: str) -> Bed:
 
 
 def spoil(bed: Bed) -> None:
-    """Cut every second file of the indexes in half."""
-    for index in (*INDEXES[::3], COMPOSITE):
+    """Cut every second file of two indexes in half."""
+    for index in (INDEXES[0], COMPOSITE):
         root = Path(bed.lake.index_table(index).table.location().removeprefix("file://"))
         for file in sorted((root / "data").rglob("*.parquet"))[::2]:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])

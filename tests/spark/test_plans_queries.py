@@ -91,3 +91,23 @@ def test_sql_runs_through_indexes(module_bed: Bed) -> None:
     df = skipstone.sql(module_bed.spark, f"select n from {TABLE} where k = :key", {"key": 7})
     assert scans(Checked(df, skipstone.explain(df)).plan) == 1
     assert [row.n for row in df.collect()] == [1]
+
+
+def test_each_relation_is_logged_in_a_line(module_bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("INFO", "skipstone.query"):
+        skipstone.sql(module_bed.spark, f"select a.n from {TABLE} a join {TABLE} b on a.n = b.n where a.k = 7")
+    lines = [record.getMessage() for record in caplog.records if record.name == "skipstone.query"]
+    assert len(lines) == 2
+    assert "skipstone.ns.t: read through indexes; read k = 7; files: 4 total, 4 after min/max, 2 read" in lines[0]
+    assert "missing 4" in lines[0]
+    assert "NoCondition" in lines[1]
+
+
+def test_explaining_does_not_run_and_changes_nothing(module_bed: Bed) -> None:
+    df = module_bed.spark.sql(f"select n from {TABLE} where k = 7")
+    said = str(skipstone.explain(df))
+    assert said == str(skipstone.explain(skipstone.rewrite(df)))
+    assert "index t__si_idx" in said
+    assert "3/4 segments, missing 4" in said
+    assert "IcebergStagedScan" not in df._jdf.queryExecution().executedPlan().toString()
+    assert str(skipstone.explain(module_bed.spark.range(3))) == "the query reads no Iceberg table"

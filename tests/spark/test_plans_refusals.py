@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pyspark.sql
 import pytest
@@ -198,6 +199,21 @@ def test_tables_without_rows_and_without_indexes(bed: Bed) -> None:
     assert bed.check(keyed(bed)).refusals == [Refusal.NO_INDEX]
 
 
+def test_an_encrypted_table_is_left_as_it_is(bed: Bed) -> None:
+    bed.fill()
+    bed.reindex(BY_K)
+    bed.spark.sql(f"alter table {TABLE} set tblproperties ('encryption.key-id' = 'key')")
+    assert skipstone.explain(keyed(bed)).relations[0].refusal is Refusal.ENCRYPTED
+
+
+def test_every_code_is_shown_by_a_test_and_in_the_guide() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "indexes.md").read_text()
+    tests = Path(__file__).read_text()
+    for code in Refusal:
+        assert f"Refusal.{code.name}" in tests, code
+        assert f"| `{code.value}` | {code.sentence} |" in guide, code
+
+
 def test_columns_of_a_branch_that_are_others_now(bed: Bed) -> None:
     bed.fill()
     bed.reindex(BY_K, BY_G)
@@ -227,8 +243,6 @@ def test_metadata_that_is_gone_leaves_the_query_to_spark(bed: Bed, caplog: pytes
 
 
 def _hide(location: str) -> Callable[[], object]:
-    from pathlib import Path
-
     moved = Path(location).rename(f"{location}.hidden")
     return lambda: moved.rename(location)
 

@@ -94,6 +94,11 @@ def scala_object(jvm: Java, name: str) -> Java:
     return jvm.java.lang.Class.forName(f"{name}$", *_INITIALISED, loader).getField("MODULE$").get(None)
 
 
+def json_mapper(jvm: Java) -> Java:
+    """Reads and writes JSON: whole collections go over in one call."""
+    return java_class(jvm, f"{ICEBERG}.shaded.com.fasterxml.jackson.databind.ObjectMapper")()
+
+
 def descend(root: Java, path: Iterable[int]) -> Java:
     """The node in the JVM that ``path`` leads to."""
     for position in path:

@@ -27,7 +27,7 @@ class RelationExplanation:
 
     def line(self) -> str:
         """One line for logs."""
-        return "; ".join(self.text().splitlines())
+        return "; ".join(line.strip() for line in self.text().splitlines())
 
     def text(self) -> str:
         """The facts for people."""

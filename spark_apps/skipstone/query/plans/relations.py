@@ -6,6 +6,7 @@ the catalog that Spark loaded it from: the user's session is all the configurati
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from skipstone.query.plans.catalyst import ICEBERG, Java, Node, expression_id, java_class, read_tree
+from skipstone.query.plans.catalyst import ICEBERG, Java, Node, expression_id, java_class, json_mapper, read_tree
 from skipstone.query.plans.refusals import Refusal
 
 _SPARK_TABLE = "org.apache.iceberg.spark.source.SparkTable"
@@ -112,12 +113,12 @@ def _open(jvm: Java, java: Java, table: Java, location: str) -> Table:
 
 
 def _table(identifier: tuple[str, ...], java: Java, location: str, catalog: SparkCatalogView) -> Table:
-    io = _file_io(java, location)
+    io = _file_io(catalog.jvm, java, location)
     return Table(identifier, _read_metadata(location, io), location, io, catalog)
 
 
-def _file_io(java: Java, location: str) -> FileIO:
-    properties = {str(key): str(value) for key, value in java.io().properties().items()}
+def _file_io(jvm: Java, java: Java, location: str) -> FileIO:
+    properties = json.loads(json_mapper(jvm).writeValueAsString(java.io().properties()))
     return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
 
 
@@ -190,6 +191,7 @@ class SparkCatalogView(NoopCatalog):
 
     def __init__(self, jvm: Java, java: Java) -> None:
         super().__init__("spark")
+        self.jvm = jvm
         self._identifiers = java_class(jvm, f"{ICEBERG}.catalog.TableIdentifier")
         self._java = java
 

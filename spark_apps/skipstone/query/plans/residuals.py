@@ -14,6 +14,8 @@ from typing import Any
 from skipstone_core import predicates as core
 
 Json = dict[str, Any]
+#: Every task carries its residual, and Iceberg ignores the bounds of row groups for longer lists.
+MAX_VALUES = 200
 _NAMES: dict[core.Operator, str] = {"=": "eq", "<": "lt", "<=": "lt-eq", ">": "gt", ">=": "gt-eq"}
 
 
@@ -33,7 +35,7 @@ def _expression(node: core.Node) -> Json | None:
         case core.Comparison(left=core.ColumnRef(name=name), right=core.Constant(value=value)):
             literal = _literal(value)
             return None if literal is None else {"type": _NAMES[node.op], "term": name, "value": literal}
-        case core.InList(operand=core.ColumnRef(name=name)) if node.values:
+        case core.InList(operand=core.ColumnRef(name=name)) if 0 < len(node.values) <= MAX_VALUES:
             literals = [_literal(constant.value) for constant in node.values]
             return None if None in literals else {"type": "in", "term": name, "values": literals}
         case core.IsNull(operand=core.ColumnRef(name=name)):

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from dataclasses import dataclass
 
+from py4j.protocol import Py4JJavaError
 from skipstone_core import predicates as core
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
@@ -131,7 +132,7 @@ class Rewriting:
         except Refused as refused:
             return RelationExplanation(name, refused.refusal, refused.detail)
         except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
-            logger.warning("%s: %s is read without indexes: %s", Refusal.FAILED.value, name, error)
+            logger.warning("%s: %s is read without indexes: %s", Refusal.FAILED.value, name, first_line(error))
             return RelationExplanation(name, Refusal.FAILED, first_line(error))
 
     def _plan(self, site: _Site, uses: list[Use]) -> _Planned:
@@ -217,4 +218,5 @@ def _staged(jvm: Java, planned: _Planned) -> Java | None:
 
 def first_line(error: Exception) -> str:
     """What an error says, without stack traces of the JVM."""
-    return (str(error).splitlines() or [type(error).__name__])[0]
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    return (str(said).splitlines() or [type(error).__name__])[0]

@@ -82,7 +82,7 @@ def _try(df: DataFrame, *, is_run: bool) -> tuple[Java | None, Explanation]:
     except Refused as refused:
         return None, Explanation(refusal=refused.refusal, detail=refused.detail)
     except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query
-        logger.warning("%s: the query runs without indexes: %s", Refusal.FAILED.value, error)
+        logger.warning("%s: the query runs without indexes: %s", Refusal.FAILED.value, first_line(error))
         return None, Explanation(refusal=Refusal.FAILED, detail=first_line(error))
 
 

@@ -21,7 +21,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
 from skipstone.query.planner import ReadPlan
-from skipstone.query.plans.catalyst import ICEBERG, Java, java_class, scala_object
+from skipstone.query.plans.catalyst import ICEBERG, Java, java_class, json_mapper, scala_object
 from skipstone.query.plans.relations import IcebergRelation
 from skipstone.query.plans.residuals import Json
 
@@ -81,7 +81,7 @@ def split_size(plan: ReadPlan, parallelism: int) -> int:
 
 def _tasks(jvm: Java, relation: IcebergRelation, described: _Described) -> Java:
     text = json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
-    tree = java_class(jvm, f"{ICEBERG}.shaded.com.fasterxml.jackson.databind.ObjectMapper")().readTree(text)
+    tree = json_mapper(jvm).readTree(text)
     parser = java_class(jvm, f"{ICEBERG}.rest.TableScanResponseParser")
     specs = relation.frozen.specs()
     return parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, _CASE_SENSITIVE)
@@ -173,25 +173,29 @@ class StagedSets:
     def __init__(self, jvm: Java) -> None:
         self._manager = java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get()
         self._reference = java_class(jvm, "java.lang.ref.WeakReference")
+        self._dead = java_class(jvm, "java.lang.ref.ReferenceQueue")()
+        self._ids = java_class(jvm, "java.util.HashMap")()
         self._lock = threading.Lock()
-        self._held: list[tuple[Any, Java, str]] = []
+        self._tables: dict[str, Java] = {}
+
+    def __len__(self) -> int:
+        """How many task sets are held."""
+        return len(self._tables)
 
     def add(self, table: Java, set_id: str) -> None:
-        """Watch a Spark table, and free what nothing reads any more."""
-        reference = self._reference(table)
+        """Watch a Spark table that reads a task set, and free what nothing reads any more."""
         with self._lock:
-            self._held.append((reference, table.table(), set_id))
+            self._ids.put(self._reference(table, self._dead), set_id)
+            self._tables[set_id] = table.table()
         self.free()
 
-    def free(self) -> int:
-        """Free task sets that nothing reads; how many are left."""
-        with self._lock:
-            dead = [one for one in self._held if one[0].get() is None]
-            self._held = [one for one in self._held if one not in dead]
-            left = len(self._held)
-        for _, table, set_id in dead:
+    def free(self) -> None:
+        """Free task sets that nothing reads."""
+        while (reference := self._dead.poll()) is not None:
+            with self._lock:
+                set_id = str(self._ids.remove(reference))
+                table = self._tables.pop(set_id)
             self._manager.removeTasks(table, set_id)
-        return left
 
 
 @lru_cache(maxsize=1)
