@@ -156,6 +156,18 @@ def test_partitions_of_every_kind_reach_the_reader(bed: Bed) -> None:
     assert bed.query(f"select _partition, _spec_id, * from {TABLE} where k in (7, 21)").files_read
 
 
+def test_a_file_that_cannot_be_handed_over_leaves_its_relation_to_spark(bed: Bed) -> None:
+    """JSON has no NaN, and Iceberg takes tasks as JSON."""
+    bed.spark.sql(f"create table {TABLE} (k bigint, x double) using iceberg partitioned by (x)")
+    rows = "(7, double('NaN')), (9, double('NaN')), (6, 1.0), (8, 1.0)"
+    bed.spark.sql(f"insert into {TABLE} values {rows}")
+    bed.reindex(BY_K)
+    assert bed.query(f"select * from {TABLE} where k = 7").refusals == [Refusal.FAILED]
+    found = bed.query(f"select * from {TABLE} a join (select * from {TABLE} where k = 8) b on a.k < b.k where a.k = 7")
+    assert found.refusals == [Refusal.FAILED]
+    assert found.files_read == [1]
+
+
 def test_an_index_that_is_gone_or_broken_costs_time_only(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
     bed.fill()
     bed.reindex(BY_K, BY_G)

@@ -198,5 +198,6 @@ def test_residuals_say_only_what_iceberg_understands_alike() -> None:
     assert residual(core.And((equal, core.Comparison("<", x, core.Constant(0.0))))) == residual(equal)
     assert residual(core.Or((equal, core.Comparison("<", x, core.Constant(0.0))))) is None
     assert residual(core.Not(core.IsNull(a))) is None
+    assert residual(core.Or((equal, core.Comparison("=", core.ColumnRef("", "b"), core.Constant(1))))) is None
     assert residual(core.InList(a, ())) is None
     assert residual(core.InList(a, tuple(map(core.Constant, range(MAX_VALUES + 1))))) is None

@@ -20,8 +20,14 @@ _NAMES: dict[core.Operator, str] = {"=": "eq", "<": "lt", "<=": "lt-eq", ">": "g
 
 
 def residual_of(predicate: core.Predicate) -> Json | None:
-    """The expression of a predicate; None where it says nothing that readers could use."""
-    return _expression(predicate.root)
+    """The expression of a predicate; None where it says nothing that readers could use.
+
+    Conjuncts on one column only: of others Spark's optimizer might find that a column does not matter and not read it,
+    and Iceberg fails on residuals that name columns which are not read.
+    """
+    parts = predicate.root.parts if isinstance(predicate.root, core.And) else (predicate.root,)
+    found = [_expression(part) for part in parts if len(core.Predicate(part, "").columns) == 1]
+    return _folded("and", [part for part in found if part is not None])
 
 
 def _expression(node: core.Node) -> Json | None:

@@ -87,18 +87,29 @@ class Rewriting:
 
     def rewritten(self) -> Java | None:
         """The Dataset that reads the files planned; None when no relation was planned."""
-        staged = {key: _staged(self._jvm, one) for key, one in self._judged.items() if isinstance(one, _Planned)}
+        planned = {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
+        staged = {key: table for key, one in planned.items() if (table := self._staged(key, one)) is not None}
         if not staged:
             return None
 
         def replace(key: Key, java: Java) -> Java:
-            planned = self._judged[key]
-            size = split_size(planned.plan, self._session.parallelism) if isinstance(planned, _Planned) else 0
-            return with_table(self._jvm, java, staged[key], size)
+            return with_table(self._jvm, java, staged[key], split_size(planned[key].plan, self._session.parallelism))
 
         plan = Rebuilder(self._jvm, frozenset(staged), replace).plan(self._query)
         plan.setAnalyzed()
         return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
+
+    def _staged(self, key: Key, planned: _Planned) -> Java | None:
+        """The Spark table that takes the relation's place; None when staging failed, which is then its explanation."""
+        # a use reads the columns of its own condition only, and a residual must not name others
+        predicate = None if planned.is_shared else planned.plan.predicate
+        try:
+            return staged_table(
+                self._jvm, planned.relation, planned.plan, residual_of(predicate) if predicate else None
+            )
+        except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
+            self._judged[key] = _failed(planned.relation.name, error)
+            return None
 
     def _found_sites(self) -> dict[Key, list[_Site]]:
         """Every place of each Iceberg relation."""
@@ -132,8 +143,7 @@ class Rewriting:
         except Refused as refused:
             return RelationExplanation(name, refused.refusal, refused.detail)
         except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
-            logger.warning("%s: %s is read without indexes: %s", Refusal.FAILED.value, name, first_line(error))
-            return RelationExplanation(name, Refusal.FAILED, first_line(error))
+            return _failed(name, error)
 
     def _plan(self, site: _Site, uses: list[Use]) -> _Planned:
         if unconditional := [use for use in uses if use.condition is None]:
@@ -210,10 +220,9 @@ def _translated(relation: IcebergRelation, use: Use) -> core.Node:
     return node
 
 
-def _staged(jvm: Java, planned: _Planned) -> Java | None:
-    # a use reads the columns of its own condition only, and a residual must not name others
-    predicate = None if planned.is_shared else planned.plan.predicate
-    return staged_table(jvm, planned.relation, planned.plan, residual_of(predicate) if predicate else None)
+def _failed(name: str, error: Exception) -> RelationExplanation:
+    logger.warning("%s: %s is read without indexes: %s", Refusal.FAILED.value, name, first_line(error))
+    return RelationExplanation(name, Refusal.FAILED, first_line(error))
 
 
 def first_line(error: Exception) -> str:

@@ -25,6 +25,8 @@ from skipstone.query.plans.catalyst import ICEBERG, Java, java_class, json_mappe
 from skipstone.query.plans.relations import IcebergRelation
 from skipstone.query.plans.residuals import Json
 
+#: In place of a table of which no file is read: Iceberg stages no empty lists.
+EMPTY = "empty"
 _CONTENT = ("data", "position-deletes", "equality-deletes")
 _TRUE: Json = {"type": "true"}
 _CASE_SENSITIVE = True
@@ -36,13 +38,13 @@ _SMALLEST_SPLIT = 8 * 1024 * 1024
 _LARGEST_SPLIT = 128 * 1024 * 1024
 
 
-def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Java | None:
-    """A Spark table that reads what ``plan`` says; None when that is nothing.
+def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Java:
+    """A Spark table that reads what ``plan`` says, or EMPTY.
 
     ``residual``: what readers may skip row groups by; None: nothing.
     """
     if not plan.ordinals:
-        return None
+        return EMPTY
     tasks = _tasks(jvm, relation, _Described(relation.table, plan, residual))
     set_id = f"skipstone-{uuid.uuid4()}"
     java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get().stageTasks(relation.frozen, set_id, tasks)
@@ -51,9 +53,9 @@ def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual:
     return table
 
 
-def with_table(jvm: Java, java: Java, table: Java | None, split_size: int) -> Java:
-    """A copy of a relation, column ids included, that reads ``table``; None reads nothing."""
-    if table is None:
+def with_table(jvm: Java, java: Java, table: Java, split_size: int) -> Java:
+    """A copy of a relation, column ids included, that reads ``table``."""
+    if table == EMPTY:
         local = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         return local.apply(
             java.output(), scala_object(jvm, "scala.collection.immutable.Nil"), _NOT_STREAMING, _none(jvm)
