@@ -5,6 +5,7 @@ Used by the tests of the plan rewrite.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,5 +127,5 @@ def bed(spark: SparkSession, tmp_path: Path) -> Iterator[Bed]:
 
 
 def scans(plan: str) -> int:
-    """Staged scans in a physical plan."""
-    return plan.count("IcebergStagedScan")
+    """Task sets that a physical plan reads."""
+    return len(set(re.findall(r"IcebergStagedScan\(.*taskSetID=(\S+)\)", plan)))

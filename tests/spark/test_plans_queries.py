@@ -98,7 +98,10 @@ def test_each_relation_is_logged_in_a_line(module_bed: Bed, caplog: pytest.LogCa
         skipstone.sql(module_bed.spark, f"select a.n from {TABLE} a join {TABLE} b on a.n = b.n where a.k = 7")
     lines = [record.getMessage() for record in caplog.records if record.name == "skipstone.query"]
     assert len(lines) == 2
-    assert "skipstone.ns.t: read through indexes; read k = 7; files: 4 total, 4 after min/max, 2 read" in lines[0]
+    assert (
+        "skipstone.ns.t: read through indexes; read (k = 7 and n is not null); files: 4 total, 4 after min/max, 2 read"
+        in lines[0]
+    )
     assert "missing 4" in lines[0]
     assert "NoCondition" in lines[1]
 

@@ -49,7 +49,7 @@ def rewrite(df: DataFrame) -> DataFrame:
     """
     if df in _rewritten:
         return df
-    plan, explanation = _try(df, is_run=True)
+    plan, explanation = _try(df)
     for relation in explanation.relations:
         logger.info("%s", relation.line())
     if plan is None:
@@ -62,7 +62,7 @@ def rewrite(df: DataFrame) -> DataFrame:
 def explain(df: DataFrame) -> Explanation:
     """What ``rewrite`` does, or did, with each relation of ``df``, and why; ``print`` shows it as text."""
     known = _rewritten.get(df)
-    return known.explanation if known else _try(df, is_run=False)[1]
+    return known.explanation if known else _try(df)[1]
 
 
 def no_index(df: DataFrame) -> DataFrame:
@@ -73,12 +73,11 @@ def no_index(df: DataFrame) -> DataFrame:
     return plain
 
 
-def _try(df: DataFrame, *, is_run: bool) -> tuple[Java | None, Explanation]:
+def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
     try:
         rewriting = Rewriting(_session(df), df._jdf.queryExecution().commandExecuted())
-        plan = rewriting.rewritten() if is_run else None
-        return plan, rewriting.explanation
+        return rewriting.rewritten(), rewriting.explanation
     except Refused as refused:
         return None, Explanation(refusal=refused.refusal, detail=refused.detail)
     except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query

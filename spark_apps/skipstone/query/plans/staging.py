@@ -28,7 +28,8 @@ from skipstone.query.plans.residuals import Json
 #: In place of a table of which no file is read: Iceberg stages no empty lists.
 EMPTY = "empty"
 _CONTENT = ("data", "position-deletes", "equality-deletes")
-_TRUE: Json = {"type": "true"}
+#: The expression that says nothing; it is the JSON literal, not an object.
+_TRUE = True
 _CASE_SENSITIVE = True
 _NOT_STREAMING = False
 _REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
