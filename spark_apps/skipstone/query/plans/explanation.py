@@ -1,0 +1,61 @@
+"""What became of each relation of a query: the files it reads and why, as facts and as text.
+
+Made by ``session``; shown to people and logged. Must not know Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.refusals import Refusal
+
+
+@dataclass(frozen=True)
+class RelationExplanation:
+    """One relation. ``refusal`` None: its files are chosen by ``plan``, else it is read as Spark reads it."""
+
+    table: str
+    refusal: Refusal | None = None
+    detail: str = ""
+    plan: ReadPlan | None = None
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether the relation is read through indexes."""
+        return self.refusal is None
+
+    def line(self) -> str:
+        """One line for logs."""
+        return "; ".join(line.strip() for line in self.text().splitlines())
+
+    def text(self) -> str:
+        """The facts for people."""
+        if self.refusal is None:
+            head = f"{self.table}: read through indexes"
+        else:
+            detail = f" ({self.detail})" if self.detail else ""
+            head = f"{self.table}: not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"
+        lines = self.plan.text().splitlines() if self.plan else []
+        return "\n".join([head, *(f"  {line}" for line in lines)])
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """A query: its relations, or why none of them was looked at. Its text is what ``print`` shows."""
+
+    relations: tuple[RelationExplanation, ...] = ()
+    refusal: Refusal | None = None
+    detail: str = ""
+
+    @property
+    def is_rewritten(self) -> bool:
+        """Whether any relation is read through indexes."""
+        return any(relation.is_rewritten for relation in self.relations)
+
+    def __str__(self) -> str:
+        """The facts for people."""
+        if self.refusal is not None:
+            detail = f" ({self.detail})" if self.detail else ""
+            return f"not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"
+        return "\n".join(relation.text() for relation in self.relations) or "the query reads no Iceberg table"

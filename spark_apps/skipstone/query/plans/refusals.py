@@ -1,0 +1,55 @@
+"""Why a relation of a query is read as Spark reads it: one code and one sentence per reason.
+
+Used by the modules of this package and shown by ``skipstone.explain``. Must not know Spark or plans.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Refusal(StrEnum):
+    """The code of a reason; ``sentence`` says it for people."""
+
+    sentence: str
+
+    def __new__(cls, code: str, sentence: str) -> Refusal:
+        """A member with its sentence."""
+        member = str.__new__(cls, code)
+        member._value_ = code
+        member.sentence = sentence
+        return member
+
+    # the query
+    SWITCHED_OFF = "SwitchedOff", "Indexes are off: skipstone.enabled is false, or no_index was called."
+    SPARK_CONNECT = "SparkConnect", "Plans of Spark Connect cannot be rewritten from the client."
+    STREAMING = "Streaming", "A streaming query reads each new file once; an index has nothing to skip."
+    COMMAND = "Command", "Commands read and write their target themselves; only queries are rewritten."
+    RECURSIVE = "Recursive", "A recursive query reads its relations once per step."
+    FAILED = "Failed", "Rewriting failed; the message says why."
+    # the relation
+    CACHED = "Cached", "The relation is answered from Spark's cache."
+    METADATA_TABLE = "MetadataTable", "Metadata tables hold no rows of the table."
+    CHANGELOG_TABLE = "ChangelogTable", "A changelog is computed from commits, not from rows that an index knows."
+    NO_CATALOG = "NoCatalog", "The table was read by its path; its indexes are found through its catalog."
+    READ_OPTION = "ReadOption", "A read option changes which rows are read."
+    SCHEMA_DIFFERS = "SchemaDiffersFromSnapshot", "The columns of the snapshot are not those that Spark reads it by."
+    ROW_LINEAGE = "RowLineage", "The query selects _row_id or _last_updated_sequence_number."
+    NON_DETERMINISTIC = (
+        "NonDeterministic",
+        "An expression above the relation depends on which rows come in which order.",
+    )
+    SAMPLED = "Sampled", "A sample is taken of the relation, and what it picks depends on the files that are read."
+    ENCRYPTED = "Encrypted", "The table is encrypted, and staged scans have no keys."
+    EMPTY = "Empty", "The snapshot has no rows."
+    # its condition
+    LIMITED = "Limited", "A limit lies between the relation and its condition."
+    OUTER_JOIN = "OuterJoin", "The condition is above an outer join that supplies nulls for the relation."
+    NO_CONDITION = "NoCondition", "No condition must hold for every row of the relation."
+    COLLATED = "Collated", "Strings are compared by a collation; indexes hold them by their bytes."
+    CAST = "Cast", "A column is compared after a cast that changes its values."
+    CONDITION = "Condition", "The condition is none that an index can answer."
+    # its indexes
+    NO_INDEX = "NoIndex", "The table has no index."
+    INDEX_NOT_USED = "IndexNotUsed", "No index serves the condition; the reasons are listed with each index."
+    NOT_NARROWING = "NotNarrowing", "The indexes leave no file and no row group out."

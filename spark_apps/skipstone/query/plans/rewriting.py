@@ -1,0 +1,231 @@
+"""Rewrites one query: for each Iceberg relation the files to read, then the plan that reads them.
+
+Called by ``session``. Each relation is judged by itself; what is refused, or fails, stays as it was.
+Must not know Python DataFrames.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from dataclasses import dataclass
+
+from py4j.protocol import Py4JJavaError
+from skipstone_core import predicates as core
+
+from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
+from skipstone.query.plans.catalyst import Java, Node, descend, java_class
+from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
+from skipstone.query.plans.rebuild import Rebuilder
+from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation, reads_row_lineage
+from skipstone.query.plans.residuals import residual_of
+from skipstone.query.plans.staging import split_size, staged_table, with_table
+from skipstone.query.plans.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
+
+logger = logging.getLogger("skipstone.query")
+
+_RECURSIVE = frozenset({"UnionLoop", "UnionLoopRef"})
+
+
+@dataclass(frozen=True)
+class Session:
+    """What rewriting needs of a Spark session."""
+
+    jvm: Java
+    java: Java
+    index_namespace: str | None
+    wap_branch: str | None
+    parallelism: int
+
+
+@dataclass(frozen=True, eq=False)
+class _Site:
+    """Where a relation is: in which plan, and its handle."""
+
+    scope: Scope
+    node: Node
+    java: Java
+
+
+@dataclass(frozen=True, eq=False)
+class _Planned:
+    """A relation with the files to read of it."""
+
+    relation: IcebergRelation
+    plan: ReadPlan
+    is_shared: bool
+
+
+class Rewriting:
+    """The rewriting of one analysed plan, of which Spark has run the commands: a plan that still holds them would run
+    them again. Raises Refused when queries like it are never rewritten.
+    """
+
+    def __init__(self, session: Session, analysed: Java) -> None:
+        self._session = session
+        self._jvm = session.jvm
+        self._query = _opened(session.jvm, analysed)
+        self._sites = self._found_sites()
+        self._cached = self._cached_keys(analysed) if self._sites else frozenset()
+        self._judged: dict[Key, _Planned | RelationExplanation] = {}
+        if self._sites:
+            uses = uses_of(session.jvm, self._query)
+            self._judged = {key: self._judge(key, sites, uses[key]) for key, sites in self._sites.items()}
+
+    @property
+    def explanation(self) -> Explanation:
+        """What became of each relation, in the order of the plan."""
+        return Explanation(
+            tuple(
+                one if isinstance(one, RelationExplanation) else RelationExplanation(one.relation.name, plan=one.plan)
+                for one in self._judged.values()
+            )
+        )
+
+    def rewritten(self) -> Java | None:
+        """The Dataset that reads the files planned; None when no relation was planned."""
+        planned = {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
+        staged = {key: table for key, one in planned.items() if (table := self._staged(key, one)) is not None}
+        if not staged:
+            return None
+
+        def replace(key: Key, java: Java) -> Java:
+            return with_table(self._jvm, java, staged[key], split_size(planned[key].plan, self._session.parallelism))
+
+        plan = Rebuilder(self._jvm, frozenset(staged), replace).plan(self._query)
+        plan.setAnalyzed()
+        return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
+
+    def _staged(self, key: Key, planned: _Planned) -> Java | None:
+        """The Spark table that takes the relation's place; None when staging failed, which is then its explanation."""
+        # a use reads the columns of its own condition only, and a residual must not name others
+        predicate = None if planned.is_shared else planned.plan.predicate
+        try:
+            return staged_table(
+                self._jvm, planned.relation, planned.plan, residual_of(predicate) if predicate else None
+            )
+        except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
+            self._judged[key] = _failed(planned.relation.name, error)
+            return None
+
+    def _found_sites(self) -> dict[Key, list[_Site]]:
+        """Every place of each Iceberg relation."""
+        found: dict[Key, list[_Site]] = {}
+        for scope in self._query.all():
+            for node in scope.relations:
+                java = descend(scope.handle(), node.path)
+                if is_iceberg(java):
+                    found.setdefault(key_of(node), []).append(_Site(scope, node, java))
+        return found
+
+    def _cached_keys(self, analysed: Java) -> frozenset[Key]:
+        """Relations of which some use is answered from Spark's cache."""
+        cache = self._session.java.sharedState().cacheManager()
+        if cache.isEmpty():
+            return frozenset()
+        before, after = _counts(open_scope(analysed)), _counts(open_scope(cache.useCachedData(analysed.clone())))
+        lost = frozenset(key for key, count in before.items() if after[key] < count)
+        return frozenset(self._sites) if lost and not lost <= self._sites.keys() else lost
+
+    def _judge(self, key: Key, sites: list[_Site], uses: list[Use]) -> _Planned | RelationExplanation:
+        name = str(sites[0].java.table().name())
+        try:
+            if key in self._cached:
+                raise Refused(Refusal.CACHED)
+            for site in sites:
+                _require_stable(site)
+            return self._plan(sites[0], uses)
+        except _NotUsed as refused:
+            return RelationExplanation(name, refused.refusal, refused.detail, refused.plan)
+        except Refused as refused:
+            return RelationExplanation(name, refused.refusal, refused.detail)
+        except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
+            return _failed(name, error)
+
+    def _plan(self, site: _Site, uses: list[Use]) -> _Planned:
+        if unconditional := [use for use in uses if use.condition is None]:
+            raise Refused(unconditional[0].refusal)
+        relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
+        predicate = _predicate(relation, uses)
+        options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=self._session.index_namespace)
+        plan = plan_read(relation.table, predicate, options)
+        if not plan.indexes:
+            raise _NotUsed(Refusal.NO_INDEX, plan)
+        if not any(use.used for use in plan.indexes):
+            raise _NotUsed(Refusal.INDEX_NOT_USED, plan)
+        if plan.funnel.read == plan.funnel.min_max:
+            raise _NotUsed(Refusal.NOT_NARROWING, plan)
+        return _Planned(relation, plan, is_shared=len(uses) > 1)
+
+
+class _NotUsed(Refused):
+    """Refused after planning: the plan says why."""
+
+    def __init__(self, refusal: Refusal, plan: ReadPlan) -> None:
+        super().__init__(refusal)
+        self.plan = plan
+
+
+def _opened(jvm: Java, analysed: Java) -> Scope:
+    """The query as it will run: common table expressions inlined, the current time fixed."""
+    if analysed.isStreaming():
+        raise Refused(Refusal.STREAMING)
+    query = open_scope(analysed)
+    names = {node.name for scope in query.all() for node in scope.tree.walk()}
+    if "CommandResult" in names:
+        raise Refused(Refusal.COMMAND)
+    if names & _RECURSIVE:
+        raise Refused(Refusal.RECURSIVE)
+    if not any(scope.relations for scope in query.all()):
+        return query
+    return open_scope(with_fixed_time(jvm, with_inlined_ctes(jvm, analysed) if "WithCTE" in names else analysed))
+
+
+def _counts(query: Scope) -> Counter[Key]:
+    return Counter(key_of(node) for scope in query.all() for node in scope.relations)
+
+
+def _require_stable(site: _Site) -> None:
+    """Refuse a relation when an expression above it would see other rows, or in another order, and answer otherwise."""
+    if reads_row_lineage(site.node):
+        raise Refused(Refusal.ROW_LINEAGE)
+    above = ancestors(site.scope.tree, site.node)
+    if any(node.name == "Sample" for node in above):
+        raise Refused(Refusal.SAMPLED)
+    plan = site.scope.handle()
+    if plan.deterministic():
+        return
+    for node in above:
+        expressions = descend(plan, node.path).expressions()
+        if not all(expressions.apply(number).deterministic() for number in range(expressions.size())):
+            raise Refused(Refusal.NON_DETERMINISTIC)
+
+
+def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
+    """What holds for every row that some use takes. Raises Refused."""
+    found = [_translated(relation, use) for use in uses]
+    root = core.Or(tuple(found)) if len(found) > 1 else found[0]
+    return core.Predicate(root, shown(root))
+
+
+def _translated(relation: IcebergRelation, use: Use) -> core.Node:
+    if use.condition is None:
+        raise Refused(use.refusal)
+    node = Translator(relation.columns, use.micros).may_be_true(use.condition)
+    if node is None or not is_narrowing(node):
+        raise Refused(why_not(use.condition) or use.refusal)
+    return node
+
+
+def _failed(name: str, error: Exception) -> RelationExplanation:
+    logger.warning("%s: %s is read without indexes: %s", Refusal.FAILED.value, name, first_line(error))
+    return RelationExplanation(name, Refusal.FAILED, first_line(error))
+
+
+def first_line(error: Exception) -> str:
+    """What an error says, without stack traces of the JVM."""
+    said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
+    return (str(said).splitlines() or [type(error).__name__])[0]

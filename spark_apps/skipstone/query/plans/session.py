@@ -1,0 +1,102 @@
+"""The calls of notebook users: run SQL through indexes, rewrite a DataFrame, explain, or do without.
+
+Called as ``skipstone.sql`` and so on. Whatever goes wrong on our side gives the DataFrame as it was and a warning with
+a code. Must not decide which files are read.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass
+from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+
+from skipstone.query.plans.catalyst import Java
+from skipstone.query.plans.explanation import Explanation
+from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.relations import Refused
+from skipstone.query.plans.rewriting import Rewriting, Session, first_line
+
+logger = logging.getLogger("skipstone.query")
+
+#: Session setting that switches rewriting off, and the namespace of index tables that are not beside their table.
+ENABLED = "skipstone.enabled"
+INDEX_NAMESPACE = "skipstone.indexNamespace"
+
+
+@dataclass(frozen=True)
+class _Rewritten:
+    original: DataFrame
+    explanation: Explanation
+
+
+_rewritten: WeakKeyDictionary[DataFrame, _Rewritten] = WeakKeyDictionary()
+_without_index: WeakSet[DataFrame] = WeakSet()
+
+
+def sql(spark: SparkSession, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+    """``spark.sql`` with the indexes of the tables it reads. Raises what ``spark.sql`` raises."""
+    return rewrite(spark.sql(query, args))
+
+
+def rewrite(df: DataFrame) -> DataFrame:
+    """A DataFrame with the same answer that reads fewer files; ``df`` itself when there is nothing to gain.
+
+    It reads the snapshots, and knows the time, of this call.
+    """
+    if df in _rewritten:
+        return df
+    plan, explanation = _try(df)
+    for relation in explanation.relations:
+        logger.info("%s", relation.line())
+    if plan is None:
+        return df
+    found = DataFrame(plan, df.sparkSession)
+    _rewritten[found] = _Rewritten(df, explanation)
+    return found
+
+
+def explain(df: DataFrame) -> Explanation:
+    """What ``rewrite`` does, or did, with each relation of ``df``, and why; ``print`` shows it as text."""
+    known = _rewritten.get(df)
+    return known.explanation if known else _try(df)[1]
+
+
+def no_index(df: DataFrame) -> DataFrame:
+    """``df`` read as Spark reads it: what ``rewrite`` was given, and what it will leave as it is."""
+    known = _rewritten.get(df)
+    plain = known.original if known else DataFrame(df._jdf, df.sparkSession)
+    _without_index.add(plain)
+    return plain
+
+
+def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
+    """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
+    try:
+        rewriting = Rewriting(_session(df), df._jdf.queryExecution().commandExecuted())
+        return rewriting.rewritten(), rewriting.explanation
+    except Refused as refused:
+        return None, Explanation(refusal=refused.refusal, detail=refused.detail)
+    except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query
+        logger.warning("%s: the query runs without indexes: %s", Refusal.FAILED.value, first_line(error))
+        return None, Explanation(refusal=Refusal.FAILED, detail=first_line(error))
+
+
+def _session(df: DataFrame) -> Session:
+    """The session of a DataFrame. Raises Refused when its queries are not rewritten."""
+    if not isinstance(df, ClassicDataFrame):
+        raise Refused(Refusal.SPARK_CONNECT)
+    spark = df.sparkSession
+    enabled = str(spark.conf.get(ENABLED, "true")).lower()
+    if enabled == "false" or df in _without_index:
+        raise Refused(Refusal.SWITCHED_OFF)
+    return Session(
+        jvm=spark._jvm,
+        java=spark._jsparkSession,
+        wap_branch=spark.conf.get("spark.wap.branch", None),
+        index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
+        parallelism=spark.sparkContext.defaultParallelism,
+    )

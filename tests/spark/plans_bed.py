@@ -1,0 +1,131 @@
+"""A lake that a Spark session with an Iceberg catalog reads, with and without indexes.
+
+Used by the tests of the plan rewrite.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+import skipstone
+from pyspark.sql import DataFrame, SparkSession
+from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.refusals import Refusal
+from skipstone_core.jobs import IndexRef
+
+from tests.spark.index_bed import Lake, index_on
+from tests.spark.secondengine import second_spark
+
+TABLE = "skipstone.ns.t"
+BY_K, BY_G = index_on("k"), index_on("g", name="by_g")
+SCHEMA = pa.schema([("k", pa.int64()), ("g", pa.string()), ("n", pa.int32())])
+#: Segments, each of one file, and rows in each. Key k of row n is n * 7 % 400: spread over all files.
+SEGMENTS, ROWS = 4, 100
+
+
+@dataclass
+class Bed:
+    """A lake and a session on it."""
+
+    lake: Lake
+    spark: SparkSession
+
+    def fill(self, name: str = "t", **options: object) -> None:
+        """The table of SEGMENTS files."""
+        table = self.lake.create(SCHEMA, name, **options)
+        for segment in range(SEGMENTS):
+            table.append(rows_of_segment(segment))
+
+    def reindex(self, *indexes: IndexRef, max_segments: int | None = None, name: str = "t") -> None:
+        """Run reindex."""
+        for index in indexes:
+            self.lake.reindex(index, max_segments=max_segments, name=name)
+
+    def query(self, text: str) -> Checked:
+        """Run SQL with and without indexes; the answers must be the same."""
+        return self.check(self.spark.sql(text))
+
+    def check(self, df: DataFrame) -> Checked:
+        """Run a DataFrame with and without indexes; the answers must be the same."""
+        rewritten = skipstone.rewrite(df)
+        found = Checked(rewritten, skipstone.explain(rewritten))
+        expected = answer(skipstone.no_index(rewritten))
+        assert found.answer == expected, str(found.explanation)
+        assert ("IcebergStagedScan" in found.plan) == any(found.files_read), found.plan
+        return found
+
+
+@dataclass
+class Checked:
+    """A DataFrame after rewriting, with its explanation."""
+
+    df: DataFrame
+    explanation: Explanation
+
+    def __post_init__(self) -> None:
+        """Plan it, which the run may change, and run it."""
+        self.plan = str(self.df._jdf.queryExecution().executedPlan().toString())
+        self.answer = answer(self.df)
+
+    @property
+    def files_read(self) -> list[int]:
+        """Files read, of each relation that was rewritten."""
+        return [one.plan.funnel.read for one in self.explanation.relations if one.is_rewritten and one.plan]
+
+    @property
+    def refusals(self) -> list[Refusal]:
+        """Codes of the relations that were not."""
+        return [one.refusal for one in self.explanation.relations if one.refusal]
+
+    @property
+    def only(self) -> RelationExplanation:
+        """The one relation."""
+        (found,) = self.explanation.relations
+        return found
+
+
+def rows_of_segment(segment: int) -> pa.Table:
+    """The rows of one file."""
+    numbers = range(segment * ROWS, segment * ROWS + ROWS)
+    keys = [None if n % 50 == 49 else n * 7 % (SEGMENTS * ROWS) for n in numbers]
+    return pa.table({"k": keys, "g": [f"g{n * 13 % 200}" for n in numbers], "n": list(numbers)}, schema=SCHEMA)
+
+
+def answer(df: DataFrame) -> list[str]:
+    """Rows in no order."""
+    return sorted(repr(row) for row in df.collect())
+
+
+def open_bed(spark: SparkSession, root: Path) -> Bed:
+    """An empty lake with a session of its own."""
+    lake = Lake(root)
+    return Bed(lake, second_spark(spark, lake.warehouse))
+
+
+@pytest.fixture(scope="module")
+def module_bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """The table with an index on k that misses the last segment, and a full one on g."""
+    bed = open_bed(spark, tmp_path_factory.mktemp("lake"))
+    bed.fill()
+    bed.reindex(BY_K, max_segments=SEGMENTS - 1)
+    bed.reindex(BY_G)
+    yield bed
+    bed.lake.catalog.close()
+
+
+@pytest.fixture
+def bed(spark: SparkSession, tmp_path: Path) -> Iterator[Bed]:
+    """An empty lake."""
+    made = open_bed(spark, tmp_path)
+    yield made
+    made.lake.catalog.close()
+
+
+def scans(plan: str) -> int:
+    """Task sets that a physical plan reads."""
+    return len(set(re.findall(r"IcebergStagedScan\(.*taskSetID=(\S+)\)", plan)))

@@ -1,0 +1,203 @@
+"""Conditions of Spark plans in our terms: TRUE stays TRUE whatever is left out, and what is left out has a code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skipstone.query.plans.catalyst import Node, read_tree
+from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.residuals import MAX_VALUES, residual_of
+from skipstone_core import predicates as core
+
+COLUMNS = {1: ("a", "int"), 2: ("b", "int"), 3: ("t", "timestamptz"), 4: ("u", "uuid"), 5: ("s", "string")}
+TYPES = {1: "integer", 2: "integer", 3: "timestamp", 4: "string", 5: "string"}
+Tree = list[dict[str, Any]]
+Row = dict[str, Any]
+
+
+def tree(name: str, /, *children: Tree, **fields: Any) -> Tree:
+    """A node as Catalyst writes it, before its children."""
+    head = {"class": f"org.apache.spark.sql.catalyst.expressions.{name}", "num-children": len(children), **fields}
+    return [head, *(node for child in children for node in child)]
+
+
+def column(number: int) -> Tree:
+    """An attribute."""
+    return tree("AttributeReference", name="x", dataType=TYPES[number], exprId={"id": number})
+
+
+def literal(value: object, kind: str = "integer") -> Tree:
+    """A literal, which JSON holds as text."""
+    return tree("Literal", value=None if value is None else str(value).lower(), dataType=kind)
+
+
+def translated(condition: Tree) -> core.Node | None:
+    """What may be TRUE where the condition is."""
+    return Translator(COLUMNS, lambda _: 1_500_000).may_be_true(read_tree(condition))
+
+
+NUMBERS = st.one_of(st.none(), st.integers(-2, 2))
+LEAVES = st.one_of(
+    st.builds(
+        lambda name, number, value, mirrored: tree(name, *([literal(value), column(number)][:: -1 if mirrored else 1])),
+        st.sampled_from(
+            ["EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"]
+        ),
+        st.sampled_from([1, 2]),
+        NUMBERS,
+        st.booleans(),
+    ),
+    st.builds(
+        lambda number, values: tree("In", column(number), *map(literal, values)),
+        st.sampled_from([1, 2]),
+        st.lists(NUMBERS, min_size=1, max_size=3),
+    ),
+    st.builds(lambda name, number: tree(name, column(number)), st.sampled_from(["IsNull", "IsNotNull"]), st.just(1)),
+    st.builds(lambda value: literal(value, "boolean"), st.sampled_from([True, False, None])),
+    st.just(tree("LessThan", column(1), column(2))),
+)
+CONDITIONS = st.recursive(
+    LEAVES,
+    lambda inner: st.one_of(
+        st.builds(lambda one, other: tree("And", one, other), inner, inner),
+        st.builds(lambda one, other: tree("Or", one, other), inner, inner),
+        st.builds(lambda one: tree("Not", one), inner),
+    ),
+    max_leaves=6,
+)
+
+
+def comparing(op: core.Operator) -> Callable[..., bool | None]:
+    """SQL's comparison."""
+    return lambda left, right: core.compare(op, left, right)
+
+
+#: What Spark makes of the values of an expression's children; None is null.
+MEANINGS: dict[str, Callable[..., bool | None]] = {
+    "And": lambda *parts: False if False in parts else None if None in parts else True,
+    "Or": lambda *parts: core.any_of(list(parts)),
+    "Not": lambda part: None if part is None else not part,
+    "IsNull": lambda part: part is None,
+    "IsNotNull": lambda part: part is not None,
+    "EqualNullSafe": lambda left, right: left == right,
+    "In": lambda operand, *items: core.any_of([core.compare("=", operand, item) for item in items]),
+    "EqualTo": comparing("="),
+    "LessThan": comparing("<"),
+    "LessThanOrEqual": comparing("<="),
+    "GreaterThan": comparing(">"),
+    "GreaterThanOrEqual": comparing(">="),
+}
+
+
+def value_of(node: Node, row: Row) -> Any:
+    """The value that Spark gives a condition on one row, None for null."""
+    if node.name == "AttributeReference":
+        return row[COLUMNS[node.fields["exprId"]["id"]][0]]
+    if node.name != "Literal":
+        return MEANINGS[node.name](*(value_of(child, row) for child in node.children))
+    text = node.fields["value"]
+    if text is None:
+        return None
+    return text == "true" if node.fields["dataType"] == "boolean" else int(text)
+
+
+@settings(max_examples=500, deadline=None, derandomize=True)
+@given(condition=CONDITIONS, a=NUMBERS, b=NUMBERS)
+def test_where_a_condition_is_true_its_translation_is(condition: Tree, a: int | None, b: int | None) -> None:
+    row = {"a": a, "b": b}
+    found = translated(condition)
+    if found is not None and value_of(read_tree(condition), row) is True:
+        assert core.evaluate(core.Predicate(found, ""), row) is True, shown(found)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(condition=CONDITIONS)
+def test_a_translation_can_be_checked_and_shown(condition: Tree) -> None:
+    found = translated(condition)
+    if found is not None:
+        types = dict(COLUMNS.values())
+        assert core.check_types(core.Predicate(found, shown(found)), types)
+
+
+SHOWN = {
+    "a = 1": tree("EqualTo", column(1), literal(1)),
+    "a in (1, 2)": tree("In", column(1), literal(1), literal(None), literal(2)),
+    "(a >= 1 and b is not null)": tree(
+        "And", tree("Not", tree("LessThan", column(1), literal(1))), tree("IsNotNull", column(2))
+    ),
+    "a < 1": tree("And", tree("IsNotNull", column(1)), tree("LessThan", column(1), literal(1))),
+    "a is null": tree("EqualNullSafe", literal(None), column(1)),
+    "t < 1970-01-01 00:00:01.500000+00:00": tree("LessThan", column(3), literal("in some zone", "timestamp")),
+    "s like 'ab%'": tree("StartsWith", column(5), literal("ab", "string")),
+    "u is null": tree("IsNull", column(4)),
+    "false": literal(None, "boolean"),
+}
+
+
+@pytest.mark.parametrize(("text", "condition"), SHOWN.items(), ids=SHOWN.keys())
+def test_what_is_understood(text: str, condition: Tree) -> None:
+    found = translated(condition)
+    assert found is not None
+    assert shown(found) == text
+
+
+NOT_UNDERSTOOD = {
+    "a column of another type than Spark shows": tree("EqualTo", column(4), literal("x", "string")),
+    "a literal of another type": tree("EqualTo", column(1), literal(1, "long")),
+    "a collated literal": tree("EqualTo", column(5), literal("x", "string collate UTF8_LCASE")),
+    "bytes that are no text": tree("EqualTo", column(5), literal("\ufffd", "string")),
+    "a column of another relation": tree(
+        "EqualTo", tree("AttributeReference", name="a", dataType="integer", exprId={"id": 9}), literal(1)
+    ),
+    "not in": tree("Not", tree("In", column(1), literal(1))),
+    "one arm": tree("Or", tree("EqualTo", column(1), literal(1)), tree("Like", column(5), literal("%x", "string"))),
+    "not of a conjunction with an unknown part": tree(
+        "Not", tree("And", tree("LessThan", column(1), literal(1)), tree("Rand"))
+    ),
+}
+
+
+@pytest.mark.parametrize("condition", NOT_UNDERSTOOD.values(), ids=NOT_UNDERSTOOD.keys())
+def test_what_is_not_understood_is_left_out(condition: Tree) -> None:
+    assert translated(condition) is None
+    both = translated(tree("And", condition, tree("EqualTo", column(2), literal(2))))
+    assert both is not None
+    assert shown(both) == "b = 2"
+
+
+def test_tests_for_null_that_spark_infers_narrow_nothing() -> None:
+    found = translated(tree("IsNotNull", column(1)))
+    assert found is not None
+    assert not is_narrowing(found)
+    assert why_not(read_tree(tree("IsNotNull", column(1)))) is None
+
+
+def test_codes_say_the_most_telling_reason() -> None:
+    cast = tree("EqualTo", tree("Cast", column(1), dataType="string"), literal("1", "string"))
+    collated = tree("EqualTo", tree("Cast", column(5), dataType="string collate UTF8_LCASE"), literal("1", "string"))
+    assert why_not(read_tree(tree("Like", column(5), literal("%x", "string")))) is Refusal.CONDITION
+    assert why_not(read_tree(tree("And", cast, tree("Rand")))) is Refusal.CAST
+    assert why_not(read_tree(tree("And", collated, cast))) is Refusal.COLLATED
+
+
+def residual(root: core.Node) -> Any:
+    """The residual of a predicate."""
+    return residual_of(core.Predicate(root, ""))
+
+
+def test_residuals_say_only_what_iceberg_understands_alike() -> None:
+    a, x = core.ColumnRef("", "a"), core.ColumnRef("", "x")
+    equal = core.Comparison("=", a, core.Constant(1))
+    assert residual(equal) == {"type": "eq", "term": "a", "value": 1}
+    assert residual(core.Comparison("<", x, core.Constant(0.0))) is None
+    assert residual(core.And((equal, core.Comparison("<", x, core.Constant(0.0))))) == residual(equal)
+    assert residual(core.Or((equal, core.Comparison("<", x, core.Constant(0.0))))) is None
+    assert residual(core.Not(core.IsNull(a))) is None
+    assert residual(core.Or((equal, core.Comparison("=", core.ColumnRef("", "b"), core.Constant(1))))) is None
+    assert residual(core.InList(a, ())) is None
+    assert residual(core.InList(a, tuple(map(core.Constant, range(MAX_VALUES + 1))))) is None
