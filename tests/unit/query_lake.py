@@ -285,6 +285,6 @@ def random_lake(root: Path, seed: int) -> RandomLake:
     steps = ["add_rows", "add_index", *random.choices(names, k=random.randint(4, 14)), "sync_index"]
     for step in steps:
         made.step(step)
-    if random.random() < 0.3:
+    if random.random() < 0.5:
         made.step(random.choice(ENDS))
     return made

@@ -1,0 +1,128 @@
+"""What the indexes of a table say about one read: hits, an answer, and of each index whether it was used or why not.
+
+Called by the planner. Whatever goes wrong with an index makes its files missing and is said, with a warning. Must not
+decide what is read: the planner does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from pyiceberg.table import Table
+from skipstone_core.index_use import NotUsed, ReadCost, are_few, is_narrow
+
+from skipstone.indexes.answers import IndexAnswer, Wanted, plan_answer
+from skipstone.indexes.found import FoundIndex, IndexProblem, Refusal, find_indexes
+from skipstone.indexes.hits import Hits
+from skipstone.indexes.lookup import Candidates, LookUp, look_up
+from skipstone.indexes.predicates import Maybe, Test
+from skipstone.query.readplan import IndexUse, ReadOptions
+from skipstone.tables.filesets import FileSet
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A read as indexes see it. ``wanted`` None: the reader takes no answers, or nobody knows its columns."""
+
+    test: Test
+    files: FileSet
+    candidates: Candidates
+    wanted: Wanted | None = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all."""
+
+    hits: Hits | None = None
+    answer: IndexAnswer | None = None
+    uses: tuple[IndexUse, ...] = ()
+    no_index: NotUsed | None = None
+
+
+def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advice:
+    """What the indexes of ``table`` say."""
+    if not options.use_indexes:
+        return Advice(no_index=NotUsed.DISABLED)
+    if isinstance(question.test, Maybe):
+        return Advice(no_index=NotUsed.NO_CONDITION)
+    *namespace, name = table.name()
+    identifier = (".".join(namespace), name)
+    try:
+        indexes, problems = find_indexes(table.catalog, identifier, question.files, options.index_namespace)
+    except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a read
+        logger.warning("the indexes of %s.%s cannot be listed, reading without them: %s", *identifier, error)
+        return Advice(no_index=NotUsed.CATALOG_UNAVAILABLE)
+    advice = _advice(question, indexes, problems)
+    for use in advice.uses:
+        if use.is_broken:
+            logger.warning("%s; its segments are read by min/max", use.text())
+    return advice
+
+
+def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequence[IndexProblem]) -> Advice:
+    answer = None
+    if question.wanted is not None:
+        answer = plan_answer(question.test, question.wanted, indexes, question.files, question.candidates)
+    candidates = question.candidates if answer is None else question.candidates.without(answer.ordinals)
+    found = look_up(question.test, indexes, candidates)
+    hits, refusals = _if_narrow(found, question.files, candidates, indexes)
+    if answer is not None:
+        refusals = {name: refusal for name, refusal in refusals.items() if name != answer.name}
+    uses = (*(_use(index, refusals.get(index.name)) for index in indexes), *(_unusable(one) for one in problems))
+    return Advice(hits, answer, uses)
+
+
+def _use(index: FoundIndex, refusal: Refusal | None) -> IndexUse:
+    segments, missing = index.files.segments, index.files.missing_segments
+    if refusal is None:
+        return IndexUse(index.name, segments, missing, used=True, reason="")
+    is_broken = refusal.code is NotUsed.UNREADABLE
+    return IndexUse(index.name, segments, missing, False, refusal.message, is_broken, refusal.code)  # noqa: FBT003
+
+
+def _unusable(problem: IndexProblem) -> IndexUse:
+    return IndexUse(problem.name, 0, (), False, problem.refusal.message, True, problem.refusal.code)  # noqa: FBT003
+
+
+# --- hits that narrow nothing ---
+
+
+def _if_narrow(
+    found: LookUp, files: FileSet, candidates: Candidates, indexes: Sequence[FoundIndex]
+) -> tuple[Hits | None, Mapping[str, Refusal]]:
+    """The hits and refusals; hits nearly everywhere are dropped and their indexes refused: a plain scan is as fast."""
+    if found.hits is None or found.hits.is_empty:
+        return found.hits, found.refusals
+    savings = candidates.cost(found.hits.covered)
+    hit = _hit_cost(found.hits, files, candidates)
+    if is_narrow(hit.bytes, savings.bytes) or _are_few(found.hits, files, candidates):
+        return found.hits, found.refusals
+    refusal = Refusal(NotUsed.NO_GAIN, f"its hits are in {hit} of {savings} that it covers")
+    names = [index.name for index in indexes if index.name not in found.refusals]
+    return None, {**found.refusals, **dict.fromkeys(names, refusal)}
+
+
+def _are_few(hits: Hits, files: FileSet, candidates: Candidates) -> bool:
+    records = int(files.files["records"].to_numpy()[candidates.mask & hits.covered].sum())
+    return hits.rows is not None and are_few(len(hits.rows.keys), records)
+
+
+def _hit_cost(hits: Hits, files: FileSet, candidates: Candidates) -> ReadCost:
+    """Files with hits and the bytes of their row groups with hits; row groups are looked at when it matters."""
+    ordinals, groups = np.unique(hits.ordinals[candidates.mask[hits.ordinals]], return_counts=True)
+    sizes = candidates.sizes[ordinals]
+    savings = candidates.cost(hits.covered)
+    if not is_narrow(float(sizes.sum()), savings.bytes):
+        sizes = sizes * np.minimum(1.0, groups / [_row_groups(files, int(ordinal)) for ordinal in ordinals])
+    return ReadCost(len(ordinals), int(sizes.sum()))
+
+
+def _row_groups(files: FileSet, ordinal: int) -> int:
+    """As the manifest says; a file of which it says nothing counts as one row group."""
+    return len(files.data_file(ordinal).split_offsets or ()) or 1
