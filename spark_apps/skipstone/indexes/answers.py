@@ -15,10 +15,11 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType
 from skipstone_core.snapshots import DeleteKind
 
+from skipstone.indexes.candidates import Candidates
 from skipstone.indexes.found import FoundIndex, Refusal
 from skipstone.indexes.hits import POSITION_BITS
 from skipstone.indexes.keys import column_values, is_exact
-from skipstone.indexes.lookup import Candidates, weighed_probe
+from skipstone.indexes.lookup import weighed_probe
 from skipstone.indexes.predicates import Test
 from skipstone.indexes.probes import Probe, read_entries
 from skipstone.tables.filesets import FileSet

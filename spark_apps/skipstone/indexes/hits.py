@@ -65,6 +65,13 @@ class Hits:
         """Whether there is no hit at all."""
         return len(self.locations) == 0
 
+    @property
+    def left(self) -> npt.NDArray[np.bool_]:
+        """One boolean per file: whether it has a hit or is not covered."""
+        mask = ~self.covered
+        mask[self.ordinals] = True
+        return mask
+
 
 def split_by_file(keys: Int64s, bits: int) -> Iterator[tuple[int, Int64s]]:
     """Sorted locations or rows by file: its ordinal and what the low ``bits`` hold."""
@@ -87,12 +94,12 @@ class HitCollector:
         self._covered = covered
         self._locations: list[Int64s] = []
         self._rows: list[HitRows] | None = []
-        self._count = 0
+        self.count = 0
 
     def add(self, ordinals: Int64s, groups: Int64s, positions: Int64s) -> None:
         """Take hits in no order; duplicates do no harm."""
-        self._count += len(ordinals)
-        if self._rows is not None and self._count > MAX_ROWS:
+        self.count += len(ordinals)
+        if self._rows is not None and self.count > MAX_ROWS:
             self._locations.extend(rows.locations for rows in self._rows)
             self._rows = None
         if self._rows is None:

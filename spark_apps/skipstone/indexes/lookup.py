@@ -11,32 +11,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
 from skipstone_core.index_use import NotUsed, ReadCost, is_worthwhile
 
+from skipstone.indexes.candidates import Candidates
 from skipstone.indexes.found import FoundIndex, Refusal
 from skipstone.indexes.hits import Hits, both, either, no_hits
 from skipstone.indexes.predicates import AllOf, AnyOf, Test
 from skipstone.indexes.probes import Probe, entry_files, plan_probe, read_hits
-
-
-@dataclass(frozen=True)
-class Candidates:
-    """The files that may match by their bounds: one boolean and the size in bytes of each file of the FileSet."""
-
-    mask: npt.NDArray[np.bool_]
-    sizes: npt.NDArray[np.int64]
-
-    def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
-        """What reading the candidates among some files costs."""
-        chosen = self.mask & among
-        return ReadCost(int(chosen.sum()), int(self.sizes[chosen].sum()))
-
-    def without(self, ordinals: npt.NDArray[np.int64]) -> Candidates:
-        """The others."""
-        mask = self.mask.copy()
-        mask[ordinals] = False
-        return Candidates(mask, self.sizes)
 
 
 @dataclass(frozen=True)
@@ -82,10 +63,18 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -
     weighing = _Weighing(indexes, candidates)
     question = weighing.question(test)
     hits = None if question is None else _Asking(candidates, weighing).ask(question)
+    if hits is not None and not candidates.are_narrowed_by(hits):
+        for name in weighing.asked:
+            weighing.refusals[name] = _everywhere(hits, candidates)
+        hits, weighing.asked = None, set()
     for index in indexes:
-        if index.name not in weighing.asked:
-            weighing.refusals.setdefault(index.name, _unasked(index, test))
+        weighing.refusals.setdefault(index.name, _unasked(index, test))
     return LookUp(hits, {name: weighing.refusals[name] for name in weighing.refusals if name not in weighing.asked})
+
+
+def _everywhere(hits: Hits, candidates: Candidates) -> Refusal:
+    covered = candidates.cost(hits.covered)
+    return Refusal(NotUsed.NO_GAIN, f"its hits are in {candidates.hit_cost(hits)} of the {covered} that it covers")
 
 
 def _unasked(index: FoundIndex, test: Test) -> Refusal:
@@ -164,6 +153,12 @@ class _Weighing:
             self.refuse(probe.index, _no_gain(question.cost, savings))
         return False
 
+    def take(self, index: FoundIndex) -> None:
+        """Remember that it was asked; an index that could not be read once stays unreadable."""
+        known = self.refusals.get(index.name)
+        if known is None or known.code is not NotUsed.UNREADABLE:
+            self.asked.add(index.name)
+
     def refuse(self, index: FoundIndex, refusal: Refusal) -> None:
         """Remember why; an index that could not be read stays unreadable."""
         known = self.refusals.get(index.name)
@@ -194,35 +189,38 @@ class _Asking:
     candidates: Candidates
     weighing: _Weighing
 
-    def ask(self, question: Question) -> Hits:
-        """The hits of a question."""
+    def ask(self, question: Question) -> Hits | None:
+        """The hits of a question; None when they turn out to be nearly everywhere."""
         match question:
             case Probe():
                 return self._ask_index(question)
             case Conjunction():
                 return self._ask_all(question)
             case Disjunction():
-                return reduce(either, [self.ask(part) for part in question.parts])
+                found = [self.ask(part) for part in question.parts]
+                known = [hits for hits in found if hits is not None]
+                return reduce(either, known) if len(known) == len(found) else None
 
-    def _ask_index(self, probe: Probe) -> Hits:
+    def _ask_index(self, probe: Probe) -> Hits | None:
+        index = probe.index
         try:
-            hits = read_hits(probe)
+            hits, is_whole = read_hits(probe, self.candidates.are_narrowed_by)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
-            self.weighing.asked.discard(probe.index.name)
-            self.weighing.refuse(probe.index, _unreadable(error))
-            return no_hits(np.zeros_like(probe.index.covered))
-        known = self.weighing.refusals.get(probe.index.name)
-        if known is None or known.code is not NotUsed.UNREADABLE:
-            self.weighing.asked.add(probe.index.name)
+            self.weighing.asked.discard(index.name)
+            self.weighing.refuse(index, _unreadable(error))
+            return no_hits(np.zeros_like(index.covered))
+        if not is_whole:
+            self.weighing.refuse(index, _everywhere(hits, self.candidates))
+            return None
+        self.weighing.take(index)
         return hits
 
-    def _ask_all(self, question: Conjunction) -> Hits:
+    def _ask_all(self, question: Conjunction) -> Hits | None:
         """Cheapest first; each further part has to be worth what the ones before leave to read."""
-        first, *others = sorted(question.parts, key=lambda part: part.cost.weight)
-        hits = self.ask(first)
-        for part in others:
-            left = ~hits.covered
-            left[hits.ordinals] = True
-            if self.weighing.is_gain(part, self.candidates.cost(left)):
-                hits = both(hits, self.ask(part))
+        hits: Hits | None = None
+        for part in sorted(question.parts, key=lambda part: part.cost.weight):
+            left = np.ones_like(self.candidates.mask) if hits is None else hits.left
+            if hits is None or self.weighing.is_gain(part, self.candidates.cost(left)):
+                found = self.ask(part)
+                hits = found if hits is None or found is None else both(hits, found)
         return hits

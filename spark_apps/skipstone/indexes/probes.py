@@ -5,7 +5,7 @@ Called by lookup and by index-only answers. Must not weigh whether asking pays: 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,6 +25,8 @@ from skipstone.indexes.tables import IndexFile
 
 #: Columns of an entry that say where its row is.
 PLACE = ("file_id", "row_group", "pos")
+#: After so many hits, and whenever they have doubled, they are looked at: more of them may be pointless.
+FIRST_CHECK = 16 * 1024
 
 
 @dataclass(frozen=True)
@@ -79,15 +81,22 @@ def _key_names(index: FoundIndex, test: Test) -> tuple[str, ...]:
     return tuple(sorted({keys[number][0] for number in tested_columns(test) if number in keys}))
 
 
-def read_hits(probe: Probe) -> Hits:
-    """All hits of a probe. Raises OSError or pa.ArrowException for a file that is gone or damaged."""
-    collector = HitCollector(probe.index.covered)
+def read_hits(probe: Probe, are_worth_it: Callable[[Hits], bool]) -> tuple[Hits, bool]:
+    """The hits of a probe, and whether these are all: reading stops when they are not ``are_worth_it`` any more.
+
+    Raises OSError or pa.ArrowException for a file that is gone or damaged.
+    """
+    collector, next_check = HitCollector(probe.index.covered), FIRST_CHECK
     for entries in read_entries(probe, probe.columns):
         ordinals = probe.index.files.ordinals_of(entries["file_id"])
         groups, positions = (entries[name].to_numpy().astype(np.int64) for name in PLACE[1:])
         live = ordinals >= 0
         collector.add(ordinals[live], groups[live], positions[live])
-    return collector.hits()
+        if collector.count >= next_check:
+            next_check = 2 * collector.count
+            if not are_worth_it(collector.hits()):
+                return collector.hits(), False
+    return collector.hits(), True
 
 
 def read_entries(probe: Probe, columns: Sequence[str]) -> Iterator[pa.Table]:

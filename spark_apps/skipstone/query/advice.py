@@ -7,17 +7,17 @@ decide what is read: the planner does.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
 from pyiceberg.table import Table
-from skipstone_core.index_use import NotUsed, ReadCost, are_few, is_narrow
+from skipstone_core.index_use import NotUsed
 
 from skipstone.indexes.answers import IndexAnswer, Wanted, plan_answer
+from skipstone.indexes.candidates import Candidates
 from skipstone.indexes.found import FoundIndex, IndexProblem, Refusal, find_indexes
 from skipstone.indexes.hits import Hits
-from skipstone.indexes.lookup import Candidates, LookUp, look_up
+from skipstone.indexes.lookup import look_up
 from skipstone.indexes.predicates import Maybe, Test
 from skipstone.query.readplan import IndexUse, ReadOptions
 from skipstone.tables.filesets import FileSet
@@ -71,11 +71,9 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
         answer = plan_answer(question.test, question.wanted, indexes, question.files, question.candidates)
     candidates = question.candidates if answer is None else question.candidates.without(answer.ordinals)
     found = look_up(question.test, indexes, candidates)
-    hits, refusals = _if_narrow(found, question.files, candidates, indexes)
-    if answer is not None:
-        refusals = {name: refusal for name, refusal in refusals.items() if name != answer.name}
+    refusals = {name: refusal for name, refusal in found.refusals.items() if answer is None or name != answer.name}
     uses = (*(_use(index, refusals.get(index.name)) for index in indexes), *(_unusable(one) for one in problems))
-    return Advice(hits, answer, uses)
+    return Advice(found.hits, answer, uses)
 
 
 def _use(index: FoundIndex, refusal: Refusal | None) -> IndexUse:
@@ -88,41 +86,3 @@ def _use(index: FoundIndex, refusal: Refusal | None) -> IndexUse:
 
 def _unusable(problem: IndexProblem) -> IndexUse:
     return IndexUse(problem.name, 0, (), False, problem.refusal.message, True, problem.refusal.code)  # noqa: FBT003
-
-
-# --- hits that narrow nothing ---
-
-
-def _if_narrow(
-    found: LookUp, files: FileSet, candidates: Candidates, indexes: Sequence[FoundIndex]
-) -> tuple[Hits | None, Mapping[str, Refusal]]:
-    """The hits and refusals; hits nearly everywhere are dropped and their indexes refused: a plain scan is as fast."""
-    if found.hits is None or found.hits.is_empty:
-        return found.hits, found.refusals
-    savings = candidates.cost(found.hits.covered)
-    hit = _hit_cost(found.hits, files, candidates)
-    if is_narrow(hit.bytes, savings.bytes) or _are_few(found.hits, files, candidates):
-        return found.hits, found.refusals
-    refusal = Refusal(NotUsed.NO_GAIN, f"its hits are in {hit} of {savings} that it covers")
-    names = [index.name for index in indexes if index.name not in found.refusals]
-    return None, {**found.refusals, **dict.fromkeys(names, refusal)}
-
-
-def _are_few(hits: Hits, files: FileSet, candidates: Candidates) -> bool:
-    records = int(files.files["records"].to_numpy()[candidates.mask & hits.covered].sum())
-    return hits.rows is not None and are_few(len(hits.rows.keys), records)
-
-
-def _hit_cost(hits: Hits, files: FileSet, candidates: Candidates) -> ReadCost:
-    """Files with hits and the bytes of their row groups with hits; row groups are looked at when it matters."""
-    ordinals, groups = np.unique(hits.ordinals[candidates.mask[hits.ordinals]], return_counts=True)
-    sizes = candidates.sizes[ordinals]
-    savings = candidates.cost(hits.covered)
-    if not is_narrow(float(sizes.sum()), savings.bytes):
-        sizes = sizes * np.minimum(1.0, groups / [_row_groups(files, int(ordinal)) for ordinal in ordinals])
-    return ReadCost(len(ordinals), int(sizes.sum()))
-
-
-def _row_groups(files: FileSet, ordinal: int) -> int:
-    """As the manifest says; a file of which it says nothing counts as one row group."""
-    return len(files.data_file(ordinal).split_offsets or ()) or 1

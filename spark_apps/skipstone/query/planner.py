@@ -20,9 +20,9 @@ from skipstone_core.reasons import Reason
 
 from skipstone.indexes.answers import Wanted
 from skipstone.indexes.caches import cache_counts
+from skipstone.indexes.candidates import Candidates
 from skipstone.indexes.hits import POSITION_BITS, ROW_GROUP_BITS, Hits, split_by_file
 from skipstone.indexes.keys import storage_type
-from skipstone.indexes.lookup import Candidates
 from skipstone.indexes.predicates import Maybe, Test, plan_test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
@@ -81,7 +81,8 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
 def _candidates(test: Test, files: FileSet) -> Candidates:
     storages = ((field.field_id, storage_type(field.field_type)) for field in files.schema.fields)
     columns = {field_id: BoundsColumn(field_id, storage) for field_id, storage in storages if storage}
-    return Candidates(files_that_may_match(test, files, columns), files.files["size"].to_numpy())
+    sizes, records = (files.files[name].to_numpy() for name in ("size", "records"))
+    return Candidates(files_that_may_match(test, files, columns), sizes, records, files.row_group_counts)
 
 
 def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> ReadPlan:
@@ -91,7 +92,7 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
         answered[advice.answer.ordinals] = True
     kept = candidates.mask & ~answered
     if hits is not None:
-        kept &= ~hits.covered | _has_hit(hits)
+        kept &= hits.left
     return ReadPlan(
         files=files,
         predicate=predicate,
@@ -104,12 +105,6 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
         no_index=advice.no_index,
         caches=cache_counts(),
     )
-
-
-def _has_hit(hits: Hits) -> Mask:
-    mask = np.zeros(len(hits.covered), np.bool_)
-    mask[hits.ordinals] = True
-    return mask
 
 
 def _row_groups(hits: Hits, kept: Mask) -> dict[int, tuple[int, ...]]:
