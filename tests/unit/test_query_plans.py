@@ -246,6 +246,18 @@ def test_few_hits_are_read_by_position(lake: Lake) -> None:
     lake.assert_exact("k = 37")
 
 
+def test_few_hits_everywhere_are_no_gain_to_a_reader_of_whole_row_groups(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.2)
+    grow(lake)
+    condition = f"k in ({', '.join(str(key) for key in range(0, 1200, 10))})"
+    assert lake.plan(condition).positions.keys() == {0, 1, 2, 3}
+    plan = plan_read(lake.table(), condition, ReadOptions(by_position=False))
+    assert [use.code for use in plan.indexes] == [NotUsed.NO_GAIN]
+    assert plan.positions == {}
+
+
 def test_two_indexes_meet_at_single_rows(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 1.0)
     grow(lake)

@@ -18,12 +18,16 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Candidates:
-    """One element per file of the FileSet: whether it may match, bytes, rows, row groups (0: not known)."""
+    """One element per file of the FileSet: whether it may match, bytes, rows, row groups (0: not known).
+
+    ``by_position``: whether the reader can take single rows.
+    """
 
     mask: npt.NDArray[np.bool_]
     sizes: Int64s
     records: Int64s
     row_groups: Int64s
+    by_position: bool = True
 
     def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
         """What reading the candidates among some files costs."""
@@ -47,4 +51,8 @@ class Candidates:
         covered = self.mask & hits.covered
         if hits.is_empty or is_narrow(self.hit_cost(hits).bytes, int(self.sizes[covered].sum())):
             return True
-        return hits.rows is not None and are_few(len(hits.rows.keys), int(self.records[covered].sum()))
+        return (
+            self.by_position
+            and hits.rows is not None
+            and are_few(len(hits.rows.keys), int(self.records[covered].sum()))
+        )

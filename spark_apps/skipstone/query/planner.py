@@ -50,7 +50,7 @@ def plan_read(
     predicate = checked_predicate(condition, files.schema)
     selected = None if columns is None else checked_columns(files.schema, columns)
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
-    candidates = _candidates(test, files)
+    candidates = _candidates(test, files, by_position=chosen.by_position)
     advice = ask_indexes(table, Question(test, files, candidates, _wanted(selected, predicate)), chosen)
     return _plan(Question(test, files, candidates), predicate, advice)
 
@@ -78,11 +78,11 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
     return Wanted(selected, tuple(sorted(column.name for column in predicate.columns)))
 
 
-def _candidates(test: Test, files: FileSet) -> Candidates:
+def _candidates(test: Test, files: FileSet, *, by_position: bool) -> Candidates:
     storages = ((field.field_id, storage_type(field.field_type)) for field in files.schema.fields)
     columns = {field_id: BoundsColumn(field_id, storage) for field_id, storage in storages if storage}
     sizes, records = (files.files[name].to_numpy() for name in ("size", "records"))
-    return Candidates(files_that_may_match(test, files, columns), sizes, records, files.row_group_counts)
+    return Candidates(files_that_may_match(test, files, columns), sizes, records, files.row_group_counts, by_position)
 
 
 def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> ReadPlan:
@@ -100,7 +100,7 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
         row_groups={} if hits is None else _row_groups(hits, kept),
         funnel=Funnel(len(files), int(candidates.mask.sum()), int(kept.sum())),
         indexes=advice.uses,
-        positions={} if hits is None else _positions(hits, kept, files),
+        positions={} if hits is None else _positions(hits, kept, files, by_position=candidates.by_position),
         answer=advice.answer,
         no_index=advice.no_index,
         caches=cache_counts(),
@@ -113,9 +113,9 @@ def _row_groups(hits: Hits, kept: Mask) -> dict[int, tuple[int, ...]]:
     return {ordinal: tuple(groups.tolist()) for ordinal, groups in found if kept[ordinal]}
 
 
-def _positions(hits: Hits, kept: Mask, files: FileSet) -> dict[int, npt.NDArray[np.int64]]:
+def _positions(hits: Hits, kept: Mask, files: FileSet, *, by_position: bool) -> dict[int, npt.NDArray[np.int64]]:
     """Rows to read of the files in which they are few."""
-    if hits.rows is None:
+    if hits.rows is None or not by_position:
         return {}
     records = files.files["records"].to_numpy()
     found = split_by_file(hits.rows.keys, POSITION_BITS)

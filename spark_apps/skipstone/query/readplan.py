@@ -22,11 +22,13 @@ from skipstone.tables.filesets import FileSet
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How to read. ``snapshot_id`` None: the current snapshot. ``index_namespace``: where index tables are, when not
-    beside the table."""
+    beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain.
+    """
 
     snapshot_id: int | None = None
     index_namespace: str | None = None
     use_indexes: bool = True
+    by_position: bool = True
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from uuid import UUID
 
 import numpy as np
@@ -111,13 +111,19 @@ def read_data_file(
             yield from _read_group(parquet, projection, group, positions)
 
 
+@lru_cache(maxsize=16)
+def _schemas(schema_json: str) -> tuple[Schema, dict[int | None, pa.Field]]:
+    """A schema, and its Arrow fields by field id: the same for all files of a task."""
+    schema = Schema.model_validate_json(schema_json)
+    return schema, {field_id(field): field for field in arrow_schema(schema)}
+
+
 class _Projection:
     """How the columns of one Parquet file become the columns asked for."""
 
     def __init__(self, file: DataFileDescription, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
         self.file = file
-        self.schema = Schema.model_validate_json(file.schema_json)
-        self._arrow = {field_id(field): field for field in arrow_schema(self.schema)}
+        self.schema, self._arrow = _schemas(file.schema_json)
         fields = {field.name: field for field in self.schema.fields}
         self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
         self._physical = parquet.schema_arrow
