@@ -62,7 +62,7 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x --timeout 900 tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	$(PYTHON_ENV)/pytest -q -s -m soak -p no:logging tests/unit/test_query_random.py
+	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
 	@$(STAGE) --begin

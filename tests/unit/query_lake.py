@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, IcebergType, LongType
+from skipstone.tables.filesets import read_file_set
 from skipstone_core.errors import UserError
 from skipstone_core.jobs import IndexRef
 
@@ -47,6 +48,7 @@ class RandomLake:
     log: list[str] = field(default_factory=list)
     _all: dict[int, dict[str, Any]] = field(default_factory=dict)
     _snapshot: int | None = None
+    _deleted_by: set[str] = field(default_factory=set)
     _ids: Any = field(default_factory=itertools.count)
     _names: Any = field(default_factory=itertools.count)
 
@@ -96,13 +98,13 @@ class RandomLake:
 
     def delete_positions(self) -> None:
         """Delete rows of one file by position."""
-        tasks = list(self.table.scan().plan_files())
-        if not tasks:
+        files = read_file_set(self.table)
+        if not len(files):
             return
-        task = self.random.choice(tasks)
-        ids = pq.read_table(task.file.file_path.removeprefix("file://"), columns=[ID])[ID].to_pylist()
+        file = files.data_file(self.random.randrange(len(files)))
+        ids = pq.read_table(file.file_path.removeprefix("file://"), columns=[ID])[ID].to_pylist()
         chosen = sorted(self.random.sample(range(len(ids)), self.random.randint(1, len(ids))))
-        add_position_delete(self.table, task.file, chosen)
+        add_position_delete(self.table, file, chosen)
         self._drop({ids[position] for position in chosen})
 
     def delete_equal(self) -> None:
@@ -111,6 +113,7 @@ class RandomLake:
         if not names or self.partitioned_by or not self.live:
             return
         chosen = self.random.sample(names, self.random.randint(1, min(2, len(names))))
+        self._deleted_by.update(chosen)
         victim = self.random.choice(list(self.live.values()))
         values = tuple(victim.get(name) for name in chosen)
         add_equality_delete(self.table, {name: [value] for name, value in zip(chosen, values, strict=True)})
@@ -118,7 +121,7 @@ class RandomLake:
 
     def rewrite_files(self) -> None:
         """Copy-on-write: files are replaced by others that lack some rows."""
-        if any(task.delete_files for task in self.table.scan().plan_files()) or not self.live:
+        if read_file_set(self.table).delete_files or not self.live:
             return
         border = self.random.choice(list(self.live))
         self.table.delete(f"{ID} = {border} or {ID} = {border + 1}")
@@ -162,11 +165,13 @@ class RandomLake:
         for row in self._all.values():
             if old in row:
                 row[new] = row.pop(old)
+        self._deleted_by = {new if name == old else name for name in self._deleted_by}
         self._changed({new if name == old else name: kind for name, kind in self.kinds.items()})
 
     def replace_column(self) -> None:
-        """Drop a column and give its name to a new one: all old values are gone."""
-        names = [name for name in self.kinds if name != self.partitioned_by]
+        """Drop a column and give its name to a new one: all old values are gone; no column that deletes are by."""
+        fixed = {self.partitioned_by, *self._deleted_by}
+        names = [name for name in self.kinds if name not in fixed]
         if not names:
             return
         name, kind = self.random.choice(names), self.random.choice(sorted(KINDS))
@@ -276,7 +281,7 @@ def random_lake(root: Path, seed: int) -> RandomLake:
     made = RandomLake(Lake(root), random, kinds)
     fitting = [name for name, kind in kinds.items() if kind in PARTITIONED]
     made.partitioned_by = random.choice(fitting) if fitting and random.random() < 0.2 else None
-    properties = {"write.parquet.row-group-limit": str(random.choice([1, 4, 16, 64]))}
+    properties = {"write.parquet.row-group-limit": str(random.choice([4, 16, 64]))}
     made.lake.create(made.schema, properties=properties)
     if made.partitioned_by:
         with made.table.update_spec() as update:

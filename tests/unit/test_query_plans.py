@@ -291,6 +291,15 @@ def test_a_repeated_look_up_reads_neither_covers_nor_footers_again(lake: Lake) -
     assert "caches: indexes " in explain(lake.table(), "k = 37")
 
 
+def test_a_point_look_up_opens_few_files_of_an_index_of_many_segments(lake: Lake) -> None:
+    grow(lake, segments=19)
+    plan = lake.plan("k = 37")
+    (use,) = plan.indexes
+    assert use.cost is not None
+    assert use.cost.files <= 2 + 19 % 8
+    assert f"used, reading {use.cost.bytes:,} bytes in {use.cost.files} files" in plan.text()
+
+
 def test_an_older_snapshot_has_its_own_coverage(lake: Lake) -> None:
     grow(lake, synced=2)
     snapshots = [snapshot.snapshot_id for snapshot in lake.table().metadata.snapshots]

@@ -51,11 +51,12 @@ Question = Probe | Conjunction | Disjunction
 class LookUp:
     """What a look-up found; ``hits`` None when no index was asked.
 
-    ``refusals``: why the indexes that were not used were not, by name.
+    ``refusals``: why the indexes that were not used were not, ``costs``: what was read of the others, by name.
     """
 
     hits: Hits | None
     refusals: Mapping[str, Refusal]
+    costs: Mapping[str, ReadCost]
 
 
 def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -> LookUp:
@@ -64,12 +65,12 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -
     question = weighing.question(test)
     hits = None if question is None else _Asking(candidates, weighing).ask(question)
     if hits is not None and not candidates.are_narrowed_by(hits):
-        for name in weighing.asked:
-            weighing.refusals[name] = _everywhere(hits, candidates)
-        hits, weighing.asked = None, set()
+        weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates))
+        hits, weighing.asked = None, {}
     for index in indexes:
         weighing.refusals.setdefault(index.name, _unasked(index, test))
-    return LookUp(hits, {name: weighing.refusals[name] for name in weighing.refusals if name not in weighing.asked})
+    refusals = {name: refusal for name, refusal in weighing.refusals.items() if name not in weighing.asked}
+    return LookUp(hits, refusals, weighing.asked)
 
 
 def _everywhere(hits: Hits, candidates: Candidates) -> Refusal:
@@ -105,12 +106,12 @@ def weighed_probe(index: FoundIndex, test: Test, candidates: Candidates) -> Prob
 
 @dataclass
 class _Weighing:
-    """Decides which indexes are worth asking. ``asked``: names of those that were, filled while asking."""
+    """Decides which indexes are worth asking. ``asked``: cost of those that were by name, filled while asking."""
 
     indexes: Sequence[FoundIndex]
     candidates: Candidates
     refusals: dict[str, Refusal] = field(default_factory=dict)
-    asked: set[str] = field(default_factory=set)
+    asked: dict[str, ReadCost] = field(default_factory=dict)
 
     def question(self, test: Test) -> Question | None:
         """What to ask for a test; None when no index serves it or none is worth it."""
@@ -153,11 +154,12 @@ class _Weighing:
             self.refuse(probe.index, _no_gain(question.cost, savings))
         return False
 
-    def take(self, index: FoundIndex) -> None:
+    def take(self, probe: Probe) -> None:
         """Remember that it was asked; an index that could not be read once stays unreadable."""
-        known = self.refusals.get(index.name)
+        name = probe.index.name
+        known = self.refusals.get(name)
         if known is None or known.code is not NotUsed.UNREADABLE:
-            self.asked.add(index.name)
+            self.asked[name] = self.asked.get(name, ReadCost()) + probe.cost
 
     def refuse(self, index: FoundIndex, refusal: Refusal) -> None:
         """Remember why; an index that could not be read stays unreadable."""
@@ -206,13 +208,13 @@ class _Asking:
         try:
             hits, is_whole = read_hits(probe, self.candidates.are_narrowed_by)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
-            self.weighing.asked.discard(index.name)
+            self.weighing.asked.pop(index.name, None)
             self.weighing.refuse(index, _unreadable(error))
             return no_hits(np.zeros_like(index.covered))
         if not is_whole:
             self.weighing.refuse(index, _everywhere(hits, self.candidates))
             return None
-        self.weighing.take(index)
+        self.weighing.take(probe)
         return hits
 
     def _ask_all(self, question: Conjunction) -> Hits | None:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
-from skipstone_core.index_use import NotUsed
+from skipstone_core.index_use import NotUsed, ReadCost
 
 from skipstone.indexes.answers import IndexAnswer, Wanted, plan_answer
 from skipstone.indexes.candidates import Candidates
@@ -72,14 +72,18 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
     candidates = question.candidates if answer is None else question.candidates.without(answer.ordinals)
     found = look_up(question.test, indexes, candidates)
     refusals = {name: refusal for name, refusal in found.refusals.items() if answer is None or name != answer.name}
-    uses = (*(_use(index, refusals.get(index.name)) for index in indexes), *(_unusable(one) for one in problems))
+    costs = dict(found.costs)
+    if answer is not None:
+        costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
+    used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
+    uses = (*used, *(_unusable(one) for one in problems))
     return Advice(found.hits, answer, uses)
 
 
-def _use(index: FoundIndex, refusal: Refusal | None) -> IndexUse:
+def _use(index: FoundIndex, refusal: Refusal | None, cost: ReadCost | None) -> IndexUse:
     segments, missing = index.files.segments, index.files.missing_segments
     if refusal is None:
-        return IndexUse(index.name, segments, missing, used=True, reason="")
+        return IndexUse(index.name, segments, missing, used=True, reason="", cost=cost)
     is_broken = refusal.code is NotUsed.UNREADABLE
     return IndexUse(index.name, segments, missing, False, refusal.message, is_broken, refusal.code)  # noqa: FBT003
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
-from skipstone_core.index_use import NotUsed
+from skipstone_core.index_use import NotUsed, ReadCost
 from skipstone_core.jobs import MAX_LISTED_SEGMENTS
 from skipstone_core.predicates import Predicate
 
@@ -42,7 +42,10 @@ class Funnel:
 
 @dataclass(frozen=True)
 class IndexUse:
-    """One index of the table: how much it covers, whether it was used, and if not, why (code and sentence)."""
+    """One index of the table: how much it covers, whether it was used, and if not, why (code and sentence).
+
+    ``cost``: what was read of an index that was used, or is by the one that answers.
+    """
 
     name: str
     segments: int
@@ -51,12 +54,13 @@ class IndexUse:
     reason: str
     is_broken: bool = False
     code: NotUsed | None = None
+    cost: ReadCost | None = None
 
     def text(self) -> str:
         """One line for explain."""
         synced = self.segments - len(self.missing_segments)
         lag = ", ".join(str(segment) for segment in self.missing_segments[:MAX_LISTED_SEGMENTS])
-        verb = "used" if self.used else f"not used: {self.code}, {self.reason}"
+        verb = f"used, reading {self.cost}" if self.used else f"not used: {self.code}, {self.reason}"
         return f"index {self.name}: {verb}; {synced}/{self.segments} segments" + (f", missing {lag}" if lag else "")
 
 
