@@ -130,8 +130,8 @@ def both(a: Hits, b: Hits) -> Hits:
     locations = np.sort(np.concatenate([only_a, only_b, common]))
     if a.rows is None or len(only_b):
         return Hits(covered, locations)
-    kept = np.isin(a.rows.ordinals << ROW_GROUP_BITS | a.rows.groups, locations)
-    return Hits(covered, locations, a.rows.where(kept))
+    rows = a.rows.where(np.isin(a.rows.ordinals << ROW_GROUP_BITS | a.rows.groups, locations))
+    return Hits(covered, rows.locations, rows)
 
 
 def _common_rows(a: Hits, rows_a: HitRows, b: Hits, rows_b: HitRows) -> HitRows:
