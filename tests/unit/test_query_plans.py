@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from skipstone.indexes.caches import ByteCache, cache_counts
 from skipstone.query import ReadOptions, explain, plan_read, read
@@ -128,6 +129,16 @@ def test_an_index_of_another_definition_is_not_used(lake: Lake) -> None:
     with lake.index_table(K).table.transaction() as change:
         change.set_properties({"skipstone.index.definition": "00000000"})
     assert only_use(lake, "k = 37").code is NotUsed.DEFINITION_MISMATCH
+
+
+def test_an_entry_file_that_is_not_the_committed_one_is_named(lake: Lake) -> None:
+    grow(lake)
+    file = lake.index_table(K).entries[0]
+    pq.write_table(pq.read_table(local(file.path)).slice(1), local(file.path))
+    use = only_use(lake, "k = 37")
+    assert use.code is NotUsed.UNREADABLE
+    assert f"index file {file.path}: it has {ROWS - 1} entries instead of {ROWS}" in use.reason
+    lake.assert_exact("k = 37")
 
 
 @pytest.mark.parametrize("kind", ["entries", "covers"])

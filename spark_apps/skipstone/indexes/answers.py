@@ -92,7 +92,7 @@ def _answerable(files: FileSet, ordinals: npt.NDArray[np.int64]) -> npt.NDArray[
 
 
 def read_answer(answer: IndexAnswer) -> Iterator[AnswerRows]:
-    """The rows that pass the probe's test. Raises OSError or pa.ArrowException for an index file that is damaged."""
+    """The rows that pass the probe's test. Raises UnreadableIndexFile."""
     names = tuple(dict.fromkeys([*answer.probe.columns, *(key for key, _ in answer.keys.values())]))
     for entries in read_entries(answer.probe, names):
         ordinals = answer.probe.index.files.ordinals_of(entries["file_id"])

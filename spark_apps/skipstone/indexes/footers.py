@@ -5,7 +5,8 @@ Used by lookup. Footers are kept by path and size, which never change. Must not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -15,8 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
+from skipstone_core.errors import SkipstoneError
 
 from skipstone.indexes.caches import ByteCache
+from skipstone.indexes.entries import entry_schema
 from skipstone.indexes.keys import arrow_type, column_type
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.bounds import decode_bounds
@@ -25,6 +28,24 @@ from skipstone.tables.filesets import ColumnBounds
 FOOTER_CACHE_BYTES = 64 * 1024 * 1024
 #: A decoded footer takes about so many times its serialised size.
 _DECODED = 8
+
+
+class UnreadableIndexFile(SkipstoneError):
+    """An entry file is gone, damaged, out of reach, or not the one that was committed."""
+
+    def __init__(self, path: str, problem: object) -> None:
+        super().__init__(f"index file {path}: {problem}")
+
+
+@contextmanager
+def naming_file(path: str) -> Iterator[None]:
+    """Whatever goes wrong inside is raised as UnreadableIndexFile with the path."""
+    try:
+        yield
+    except SkipstoneError:
+        raise
+    except Exception as error:
+        raise UnreadableIndexFile(path, error) from error
 
 
 @dataclass(frozen=True)
@@ -123,10 +144,15 @@ _cache: ByteCache[tuple[str, int], Footer] = ByteCache(
 
 
 def read_footer(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
-    """The footer of an entry file. Raises OSError or pa.ArrowException for a file that is gone or damaged."""
+    """The footer of an entry file. Raises UnreadableIndexFile."""
     return _cache.get((file.path, file.size), lambda: _read(io, file, storages))
 
 
 def _read(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
-    with io.new_input(file.path).open() as stream:
-        return Footer(pq.read_metadata(stream), storages)
+    with naming_file(file.path), io.new_input(file.path).open() as stream:
+        footer = Footer(pq.read_metadata(stream), storages)
+        if footer.metadata.num_rows != file.records:
+            raise UnreadableIndexFile(file.path, f"it has {footer.metadata.num_rows} entries instead of {file.records}")
+        if lost := [name for name in entry_schema(storages).names if name not in footer.column_bytes]:
+            raise UnreadableIndexFile(file.path, f"it has no column {lost[0]}")
+        return footer

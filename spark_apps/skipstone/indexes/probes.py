@@ -16,7 +16,7 @@ from pyiceberg.io import FileIO
 from skipstone_core.index_use import ReadCost
 
 from skipstone.indexes.entries import entry_schema
-from skipstone.indexes.footers import Footer, RowGroups, read_footer
+from skipstone.indexes.footers import Footer, RowGroups, naming_file, read_footer
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.hits import HitCollector, Hits
 from skipstone.indexes.predicates import Test, index_expression, tested_columns
@@ -62,7 +62,7 @@ def entry_files(index: FoundIndex, test: Test) -> tuple[IndexFile, ...]:
 
 
 def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile]) -> Probe:
-    """The row groups of ``files`` that may hold a hit. Raises what reading a footer raises."""
+    """The row groups of ``files`` that may hold a hit. Raises UnreadableIndexFile."""
     footers = RowGroups([read_footer(index.index.table.io, file, index.storages) for file in files])
     columns = {number: BoundsColumn(place, None) for place, number in enumerate(index.key_columns())}
     mask = files_that_may_match(test, footers, columns) if len(footers) else np.empty(0, np.bool_)
@@ -84,7 +84,7 @@ def _key_names(index: FoundIndex, test: Test) -> tuple[str, ...]:
 def read_hits(probe: Probe, are_worth_it: Callable[[Hits], bool]) -> tuple[Hits, bool]:
     """The hits of a probe, and whether these are all: reading stops when they are not ``are_worth_it`` any more.
 
-    Raises OSError or pa.ArrowException for a file that is gone or damaged.
+    Raises UnreadableIndexFile.
     """
     collector, next_check = HitCollector(probe.index.covered), FIRST_CHECK
     for entries in read_entries(probe, probe.columns):
@@ -110,7 +110,7 @@ def read_entries(probe: Probe, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 
 def _read_part(io: FileIO, part: EntryPart, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[pa.Table]:
-    with io.new_input(part.file.path).open() as stream:
+    with naming_file(part.file.path), io.new_input(part.file.path).open() as stream:
         parquet = pq.ParquetFile(stream, metadata=part.footer.metadata, page_checksum_verification=True)
         for batch in parquet.iter_batches(row_groups=part.groups, columns=schema.names, use_threads=False):
             found = pa.Table.from_batches([batch.select(schema.names)]).cast(schema)
