@@ -31,7 +31,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from skipstone.rewrite.canonical import ordered_floats
+from skipstone.rewrite.canonical import floats_in_order, ordered_floats
+from skipstone.tables.arrow import arrow_type_of
 
 #: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``.
 _STORAGE: dict[type[IcebergType], str] = {
@@ -120,6 +121,17 @@ def _plain(values: pa.Array) -> pa.Array:
 
 def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values if values.type == kind else pc.cast(values, kind)
+
+
+def is_exact(kind: IcebergType) -> bool:
+    """Whether a stored key says which value it was: not for floats, whose zeros are one key and so are their NaNs."""
+    return storage_type(kind) not in (None, "double")
+
+
+def column_values(stored: pa.Array, kind: IcebergType) -> pa.Array:
+    """Stored keys of a column of ``kind`` as its values; floats come back equal, not always bit by bit."""
+    values = floats_in_order(stored) if storage_type(kind) == "double" else stored
+    return _cast(values, arrow_type_of(kind))
 
 
 def stored_literals(values: list[object], kind: IcebergType) -> pa.Array:

@@ -1,203 +1,228 @@
-"""Looks values up in an index: which row groups of which files of a snapshot may hold matching rows.
+"""Looks a condition up in all indexes of a table: which to ask is weighed first, then their hits are combined.
 
-Called by the query planner in the driver; reads index files with PyArrow, no Spark. Exact about what it does not
-know: a file that the index does not cover is never reported as without hits. Must not read the indexed table.
+Called by the query planner in the driver, without Spark. Exact about what it does not know: a file that no asked index
+covers is never reported as without hits. Must not read the indexed table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
-from pyiceberg.catalog import Catalog
-from skipstone_core.ids import index_table_prefix
-from skipstone_core.reasons import Reason
+from skipstone_core.index_use import NotUsed, ReadCost, is_worthwhile
 
-from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_index, segment_coverage
-from skipstone.indexes.definition import definition_problem, key_name
-from skipstone.indexes.entries import entry_schema
-from skipstone.indexes.predicates import AllOf, AnyOf, Test, bounds_leading, index_expression
-from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
-from skipstone.indexes.scans import scan_entries
-from skipstone.indexes.tables import IndexFile, IndexTable
-from skipstone.tables.filesets import FileSet
-
-#: A location is a file's ordinal, then its row group in the low bits.
-ROW_GROUP_BITS = 32
+from skipstone.indexes.candidates import Candidates
+from skipstone.indexes.found import FoundIndex, Refusal
+from skipstone.indexes.hits import Hits, both, either, no_hits
+from skipstone.indexes.predicates import AllOf, AnyOf, Test
+from skipstone.indexes.probes import Probe, entry_files, plan_probe, read_hits
 
 
 @dataclass(frozen=True)
-class FoundIndex:
-    """An index of a table with its coverage of one FileSet."""
+class Conjunction:
+    """Every part narrows the hits."""
 
-    index: IndexTable
-    coverage: Coverage
-    segments: int
-    missing_segments: tuple[int, ...]
+    parts: tuple[Question, ...]
 
     @property
-    def name(self) -> str:
-        """Name of the index table."""
-        return self.index.name
-
-    @property
-    def leading(self) -> int:
-        """Field id of the first indexed column."""
-        return self.index.definition.field_ids[0]
-
-    def key_columns(self) -> dict[int, tuple[str, str]]:
-        """Field id of the table to (key column, storage type)."""
-        columns = self.index.definition.columns
-        return {column.field_id: (key_name(i), column.storage_type) for i, column in enumerate(columns)}
-
-    def serves(self, test: Test) -> bool:
-        """Whether the test narrows the first column: else the index would be read from end to end."""
-        return bounds_leading(test, self.leading) and index_expression(test, self.key_columns()) is not None
-
-    def serves_part(self, test: Test) -> bool:
-        """Whether it serves some part of a test that needs several indexes."""
-        parts = test.parts if isinstance(test, AllOf | AnyOf) else ()
-        return any(self.serves(part) or self.serves_part(part) for part in parts)
+    def cost(self) -> ReadCost:
+        """Of the cheapest part: the others are weighed against what it leaves."""
+        return min((part.cost for part in self.parts), key=lambda cost: cost.weight)
 
 
 @dataclass(frozen=True)
-class IndexProblem:
-    """An index that cannot be used now, and why."""
+class Disjunction:
+    """All parts have to be asked."""
 
-    name: str
-    message: str
-
-
-@dataclass(frozen=True)
-class Hits:
-    """What indexes say of a predicate, for one FileSet.
-
-    ``covered``: one boolean per file. ``locations``: sorted unique (ordinal << 32 | row group), of covered files only.
-    """
-
-    covered: npt.NDArray[np.bool_]
-    locations: npt.NDArray[np.int64]
+    parts: tuple[Question, ...]
 
     @property
-    def ordinals(self) -> npt.NDArray[np.int64]:
-        """Files with a hit, ascending, one per location."""
-        return self.locations >> ROW_GROUP_BITS
+    def cost(self) -> ReadCost:
+        """Of all parts."""
+        return reduce(ReadCost.__add__, (part.cost for part in self.parts))
 
 
-def find_indexes(
-    catalog: Catalog, table: tuple[str, str], files: FileSet, namespace: str | None = None
-) -> tuple[tuple[FoundIndex, ...], tuple[IndexProblem, ...]]:
-    """All usable indexes of ``table`` (namespace, name) and those that are not; ``namespace``: of the index tables."""
-    prefix = index_table_prefix(table[1])
-    names = [identifier[-1] for identifier in catalog.list_tables(namespace or table[0])]
-    found = [_open(catalog, (namespace or table[0], name), files) for name in sorted(names) if name.startswith(prefix)]
-    usable = tuple(one for one in found if isinstance(one, FoundIndex))
-    return usable, tuple(one for one in found if isinstance(one, IndexProblem))
-
-
-def _open(catalog: Catalog, identifier: tuple[str, str], files: FileSet) -> FoundIndex | IndexProblem:
-    name = identifier[1]
-    try:
-        index, covers = read_index(catalog, identifier, files.table_uuid)
-    except UnreadableIndex as error:
-        return IndexProblem(name, str(error))
-    if index is None:
-        return IndexProblem(name, "it was made for another table or by another version")
-    problem = definition_problem(files.schema, index.stored)
-    if problem and problem[0] is not Reason.COLUMN_REPLACED:
-        return IndexProblem(name, problem[1])
-    return found_index(index, files, covers)
-
-
-def found_index(index: IndexTable, files: FileSet, covers: pa.Table) -> FoundIndex:
-    """The index with its coverage of ``files``."""
-    coverage = cover_files(files, covers)
-    segments = segment_coverage(files, coverage)
-    return FoundIndex(index, coverage, len(segments), tuple(segment for segment, synced in segments if not synced))
+Question = Probe | Conjunction | Disjunction
 
 
 @dataclass(frozen=True)
 class LookUp:
-    """What a look-up found; ``hits`` None when no index serves the test. ``failures``: sentence by index name."""
+    """What a look-up found; ``hits`` None when no index was asked.
+
+    ``refusals``: why the indexes that were not used were not, ``costs``: what was read of the others, by name.
+    """
 
     hits: Hits | None
-    failures: Mapping[str, str]
+    refusals: Mapping[str, Refusal]
+    costs: Mapping[str, ReadCost]
 
 
-def look_up(test: Test, indexes: Sequence[FoundIndex]) -> LookUp:
+def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -> LookUp:
     """What ``indexes`` together say of a test. An index that cannot be read covers nothing and is named."""
-    failures: dict[str, str] = {}
-    return LookUp(_hits(test, indexes, failures), failures)
+    weighing = _Weighing(indexes, candidates)
+    question = weighing.question(test)
+    hits = None if question is None else _Asking(candidates, weighing).ask(question)
+    if hits is not None and not candidates.are_narrowed_by(hits):
+        weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates))
+        hits, weighing.asked = None, {}
+    for index in indexes:
+        weighing.refusals.setdefault(index.name, _unasked(index, test))
+    refusals = {name: refusal for name, refusal in weighing.refusals.items() if name not in weighing.asked}
+    return LookUp(hits, refusals, weighing.asked)
 
 
-def _hits(test: Test, indexes: Sequence[FoundIndex], failures: dict[str, str]) -> Hits | None:
-    found = [_guarded(test, index, failures) for index in indexes if index.serves(test)]
-    if isinstance(test, AllOf):
-        unserved = (part for part in test.parts if isinstance(part, AnyOf) and not any(i.serves(part) for i in indexes))
-        below = [_hits(part, indexes, failures) for part in unserved]
-        found.extend(one for one in below if one is not None)
-    if found:
-        return reduce(both, found)
-    if isinstance(test, AnyOf):
-        arms = [_hits(part, indexes, failures) for part in test.parts]
-        known = [arm for arm in arms if arm is not None]
-        return reduce(either, known) if len(known) == len(arms) else None
-    return None
+def _everywhere(hits: Hits, candidates: Candidates) -> Refusal:
+    covered = candidates.cost(hits.covered)
+    return Refusal(NotUsed.NO_GAIN, f"its hits are in {candidates.hit_cost(hits)} of the {covered} that it covers")
 
 
-def _guarded(test: Test, index: FoundIndex, failures: dict[str, str]) -> Hits:
+def _unasked(index: FoundIndex, test: Test) -> Refusal:
+    if index.replaced:
+        return Refusal(NotUsed.COLUMN_REPLACED, index.replaced)
+    message = "the condition does not narrow its first column"
+    if index.serves_part(test):
+        message += " in every arm of an OR that other indexes serve"
+    return Refusal(NotUsed.LEADING_COLUMN_NOT_BOUND, message)
+
+
+def weighed_probe(index: FoundIndex, test: Test, candidates: Candidates) -> Probe | Refusal:
+    """What to read of an index that serves ``test``, or why it is not asked."""
+    savings = candidates.cost(index.covered)
+    if savings.files == 0 and candidates.mask.any():
+        message = f"it covers none of the {int(candidates.mask.sum())} files that may match"
+        return Refusal(NotUsed.NOT_COVERED, message)
     try:
-        return _look_up_one(test, index)
+        files = entry_files(index, test)
+        to_open = ReadCost(files=len(files))
+        if not is_worthwhile(to_open, savings):
+            return _no_gain(to_open, savings)
+        probe = plan_probe(index, test, files)
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
-        failures[index.name] = f"it cannot be read: {error}"
-        return Hits(np.zeros_like(index.coverage.covered), np.empty(0, np.int64))
+        return _unreadable(error)
+    return probe if is_worthwhile(probe.cost, savings) else _no_gain(probe.cost, savings)
 
 
-def both(a: Hits, b: Hits) -> Hits:
-    """Hits of a conjunction: a file known to one side only follows that side."""
-    only_a = a.locations[~b.covered[a.ordinals]]
-    only_b = b.locations[~a.covered[b.ordinals]]
-    common = np.intersect1d(a.locations, b.locations, assume_unique=True)
-    return Hits(a.covered | b.covered, np.sort(np.concatenate([only_a, only_b, common])))
+@dataclass
+class _Weighing:
+    """Decides which indexes are worth asking. ``asked``: cost of those that were by name, filled while asking."""
+
+    indexes: Sequence[FoundIndex]
+    candidates: Candidates
+    refusals: dict[str, Refusal] = field(default_factory=dict)
+    asked: dict[str, ReadCost] = field(default_factory=dict)
+
+    def question(self, test: Test) -> Question | None:
+        """What to ask for a test; None when no index serves it or none is worth it."""
+        found: list[Question] = [probe for index in self.indexes if (probe := self._probe(index, test)) is not None]
+        if isinstance(test, AllOf):
+            below = [self.question(part) for part in test.parts if isinstance(part, AnyOf) and not self._serves(part)]
+            found.extend(one for one in below if one is not None)
+        if found:
+            return found[0] if len(found) == 1 else Conjunction(tuple(found))
+        return self._any(test) if isinstance(test, AnyOf) else None
+
+    def _serves(self, test: Test) -> bool:
+        return any(index.serves(test) for index in self.indexes)
+
+    def _any(self, test: AnyOf) -> Question | None:
+        arms = [self.question(part) for part in test.parts]
+        known = [arm for arm in arms if arm is not None]
+        if len(known) < len(arms):
+            return None
+        question = Disjunction(tuple(known))
+        everywhere = np.ones_like(self.candidates.mask)
+        if not self.is_gain(question, self.candidates.cost(everywhere)):
+            return None
+        return question
+
+    def _probe(self, index: FoundIndex, test: Test) -> Probe | None:
+        if not index.serves(test):
+            return None
+        found = weighed_probe(index, test, self.candidates)
+        if isinstance(found, Probe):
+            return found
+        self.refuse(index, found)
+        return None
+
+    def is_gain(self, question: Question, savings: ReadCost) -> bool:
+        """Whether to ask; the indexes of a question that is not worth it are refused."""
+        if is_worthwhile(question.cost, savings):
+            return True
+        for probe in probes_of(question):
+            self.refuse(probe.index, _no_gain(question.cost, savings))
+        return False
+
+    def take(self, probe: Probe) -> None:
+        """Remember that it was asked; an index that could not be read once stays unreadable."""
+        name = probe.index.name
+        known = self.refusals.get(name)
+        if known is None or known.code is not NotUsed.UNREADABLE:
+            self.asked[name] = self.asked.get(name, ReadCost()) + probe.cost
+
+    def refuse(self, index: FoundIndex, refusal: Refusal) -> None:
+        """Remember why; an index that could not be read stays unreadable."""
+        known = self.refusals.get(index.name)
+        if known is None or known.code is not NotUsed.UNREADABLE:
+            self.refusals[index.name] = refusal
 
 
-def either(a: Hits, b: Hits) -> Hits:
-    """Hits of a disjunction: only files known to both sides are known."""
-    covered = a.covered & b.covered
-    locations = np.union1d(a.locations, b.locations)
-    return Hits(covered, locations[covered[locations >> ROW_GROUP_BITS]])
+def _no_gain(cost: ReadCost, savings: ReadCost) -> Refusal:
+    """Refusal by cost, with the numbers."""
+    if savings.files == 0:
+        return Refusal(NotUsed.NO_GAIN, "no file is left to narrow")
+    return Refusal(NotUsed.NO_GAIN, f"it would read {cost} to save at most {savings}")
 
 
-def _look_up_one(test: Test, found: FoundIndex) -> Hits:
-    condition = index_expression(test, found.key_columns())
-    schema = entry_schema([column.storage_type for column in found.index.definition.columns])
-    parts = [np.empty(0, np.int64)]
-    for file in _entry_files(test, found):
-        for batch in scan_entries((found.index.table.io, file.path), schema, condition, ("file_id", "row_group")):
-            parts.append(_locations(batch, found.coverage))
-    return Hits(found.coverage.covered, np.unique(np.concatenate(parts)))
+def _unreadable(error: Exception) -> Refusal:
+    return Refusal(NotUsed.UNREADABLE, f"it cannot be read: {error}")
 
 
-def _entry_files(test: Test, found: FoundIndex) -> Iterator[IndexFile]:
-    """Entry files whose key bounds may hold a hit."""
-    index = found.index
-    stored = {field.name: field.field_id for field in index.table.schema().fields}
-    columns = {fid: BoundsColumn(stored[name], None) for fid, (name, _) in found.key_columns().items()}
-    mask = files_that_may_match(test, index.files, columns)
-    return (file for file in index.entries if mask[file.ordinal])
+def probes_of(question: Question) -> list[Probe]:
+    """All probes of a question."""
+    if isinstance(question, Probe):
+        return [question]
+    return [probe for part in question.parts for probe in probes_of(part)]
 
 
-def _locations(batch: pa.RecordBatch, coverage: Coverage) -> npt.NDArray[np.int64]:
-    """Locations of a batch of entries; entries of files that the snapshot does not hold are left out."""
-    order = np.argsort(coverage.file_ids)
-    known = coverage.file_ids[order]
-    file_ids = batch["file_id"].to_numpy(zero_copy_only=False)
-    at = np.minimum(np.searchsorted(known, file_ids), len(known) - 1)
-    live = known[at] == file_ids
-    ordinals = order[at][live].astype(np.int64)
-    row_groups = batch["row_group"].to_numpy(zero_copy_only=False)[live].astype(np.int64)
-    return np.unique(ordinals << ROW_GROUP_BITS | row_groups)
+@dataclass(frozen=True)
+class _Asking:
+    candidates: Candidates
+    weighing: _Weighing
+
+    def ask(self, question: Question) -> Hits | None:
+        """The hits of a question; None when they turn out to be nearly everywhere."""
+        match question:
+            case Probe():
+                return self._ask_index(question)
+            case Conjunction():
+                return self._ask_all(question)
+            case Disjunction():
+                found = [self.ask(part) for part in question.parts]
+                known = [hits for hits in found if hits is not None]
+                return reduce(either, known) if len(known) == len(found) else None
+
+    def _ask_index(self, probe: Probe) -> Hits | None:
+        index = probe.index
+        try:
+            hits, is_whole = read_hits(probe, self.candidates.are_narrowed_by)
+        except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
+            self.weighing.asked.pop(index.name, None)
+            self.weighing.refuse(index, _unreadable(error))
+            return no_hits(np.zeros_like(index.covered))
+        if not is_whole:
+            self.weighing.refuse(index, _everywhere(hits, self.candidates))
+            return None
+        self.weighing.take(probe)
+        return hits
+
+    def _ask_all(self, question: Conjunction) -> Hits | None:
+        """Cheapest first; each further part has to be worth what the ones before leave to read."""
+        hits: Hits | None = None
+        for part in sorted(question.parts, key=lambda part: part.cost.weight):
+            left = np.ones_like(self.candidates.mask) if hits is None else hits.left
+            if hits is None or self.weighing.is_gain(part, self.candidates.cost(left)):
+                found = self.ask(part)
+                hits = found if hits is None or found is None else both(hits, found)
+        return hits

@@ -302,6 +302,17 @@ def _leaf_expression(test: Points | Range | Null, name: str, storage: str) -> pc
     return _folded(bounds, conjunction=True)
 
 
+def tested_columns(test: Test) -> frozenset[int]:
+    """Field ids of all columns that a test names."""
+    match test:
+        case Points() | Range() | Null():
+            return frozenset({test.field_id})
+        case AllOf() | AnyOf():
+            return frozenset().union(*(tested_columns(part) for part in test.parts))
+        case _:
+            return frozenset()
+
+
 def bounds_leading(test: Test, field_id: int) -> bool:
     """Whether the test narrows the column ``field_id``: only then is a sorted index faster than a scan."""
     match test:

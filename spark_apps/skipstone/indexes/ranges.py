@@ -1,7 +1,7 @@
 """What the bounds of files say about a test: which files may hold a matching row.
 
-Called by lookup (files of an index) and by the query planner (files of the table). Whatever is unknown may match.
-Must not read files: bounds come from manifests.
+Called by lookup (files of an index and their row groups) and by the query planner (files of the table). Whatever is
+unknown may match. Must not read files: bounds come from manifests and footers.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,59 +18,98 @@ import pyarrow.compute as pc
 
 from skipstone.indexes.keys import stored_keys
 from skipstone.indexes.predicates import AllOf, AnyOf, Maybe, Never, Null, Points, Range, Test
-from skipstone.tables.filesets import ColumnBounds, FileSet
+from skipstone.tables.filesets import ColumnBounds
 
 Mask = npt.NDArray[np.bool_]
 
 
+class Bounded(Protocol):
+    """Files, or row groups, with bounds of their columns."""
+
+    def __len__(self) -> int:
+        """How many."""
+
+    def bounds(self, field_id: int) -> ColumnBounds:
+        """Bounds of one column, one element each; raises KeyError for a column that has none."""
+
+
 @dataclass(frozen=True)
 class BoundsColumn:
-    """Where the bounds of a tested column are: field id in the FileSet; ``storage`` None: already in stored form."""
+    """Where the bounds of a tested column are: its field id there; ``storage`` None: already in stored form."""
 
     field_id: int
     storage: str | None
 
 
-def files_that_may_match(test: Test, files: FileSet, columns: Mapping[int, BoundsColumn]) -> Mask:
-    """One boolean per file; ``columns`` by the field id that the test names, others are unknown."""
+class KnownBounds:
+    """Bounds in comparable form, each column worked out once."""
+
+    def __init__(self, of: Bounded) -> None:
+        """``of``: whose bounds."""
+        self._of = of
+        self._columns: dict[tuple[int, str | None], _Column | None] = {}
+
+    def __len__(self) -> int:
+        """How many files or row groups."""
+        return len(self._of)
+
+    def column(self, column: BoundsColumn) -> _Column | None:
+        """What is known of a column; None when nothing is."""
+        key = (column.field_id, column.storage)
+        if key not in self._columns:
+            self._columns[key] = _column(self._of, column)
+        return self._columns[key]
+
+
+def files_that_may_match(test: Test, files: Bounded | KnownBounds, columns: Mapping[int, BoundsColumn]) -> Mask:
+    """One boolean per file (or row group); ``columns`` by the field id that the test names, others are unknown."""
+    known = files if isinstance(files, KnownBounds) else KnownBounds(files)
     match test:
         case Never():
-            return np.zeros(len(files), np.bool_)
+            return np.zeros(len(known), np.bool_)
         case Maybe():
-            return np.ones(len(files), np.bool_)
+            return np.ones(len(known), np.bool_)
         case AllOf():
-            return reduce(np.logical_and, [files_that_may_match(part, files, columns) for part in test.parts])
+            return reduce(np.logical_and, [files_that_may_match(part, known, columns) for part in test.parts])
         case AnyOf():
-            return reduce(np.logical_or, [files_that_may_match(part, files, columns) for part in test.parts])
+            return reduce(np.logical_or, [files_that_may_match(part, known, columns) for part in test.parts])
         case Points() | Range() | Null():
-            column = columns.get(test.field_id)
-            bounds = None if column is None else _bounds(files, column.field_id)
-            return np.ones(len(files), np.bool_) if bounds is None else _leaf_mask(test, bounds, column)
+            found = columns.get(test.field_id)
+            bounds = None if found is None else known.column(found)
+            return np.ones(len(known), np.bool_) if bounds is None else _leaf_mask(test, bounds)
 
 
-def _bounds(files: FileSet, field_id: int) -> ColumnBounds | None:
+@dataclass(frozen=True)
+class _Column:
+    """One column of all files; unknown counts say that there may be nulls, and values."""
+
+    has_null: Mask
+    has_value: Mask
+    lower: _Ends
+    upper: _Ends
+
+
+def _column(files: Bounded, column: BoundsColumn) -> _Column | None:
     try:
-        return files.bounds(field_id)
+        bounds = files.bounds(column.field_id)
     except KeyError:
         return None
-
-
-def _leaf_mask(test: Points | Range | Null, bounds: ColumnBounds, column: BoundsColumn | None) -> Mask:
-    nulls, values = bounds.null_count, bounds.value_count
-    if isinstance(test, Null) and test.expected:
-        return _true_or_unknown(pc.greater(nulls, 0))
-    has_value = _true_or_unknown(pc.not_equal(nulls, values))
-    if isinstance(test, Null):
-        return has_value
-    storage = column.storage if column else None
-    lower, upper = (_comparable(one if storage is None else stored_keys(one, storage)) for one in _ends(bounds))
-    return has_value & (
-        _points_mask(test, lower, upper) if isinstance(test, Points) else _range_mask(test, lower, upper)
+    lower, upper = (
+        _comparable(one if column.storage is None else stored_keys(one, column.storage))
+        for one in (bounds.lower, bounds.upper)
     )
+    nulls, values = bounds.null_count, bounds.value_count
+    return _Column(_true_or_unknown(pc.greater(nulls, 0)), _true_or_unknown(pc.not_equal(nulls, values)), lower, upper)
 
 
-def _ends(bounds: ColumnBounds) -> tuple[pa.Array, pa.Array]:
-    return bounds.lower, bounds.upper
+def _leaf_mask(test: Points | Range | Null, column: _Column) -> Mask:
+    match test:
+        case Null():
+            return column.has_null if test.expected else column.has_value
+        case Points():
+            return column.has_value & _points_mask(test, column.lower, column.upper)
+        case Range():
+            return column.has_value & _range_mask(test, column.lower, column.upper)
 
 
 def _true_or_unknown(values: pa.Array) -> Mask:

@@ -6,18 +6,23 @@ Must not decide what to read: that is the planner's.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.table import Table
-from skipstone_core.errors import BadSpec
 from skipstone_core.predicates import Predicate
-from skipstone_core.reasons import Reason
 
-from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
+from skipstone.indexes.answers import AnswerRows, read_answer
+from skipstone.indexes.hits import POSITION_BITS
+from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import describe_files, read_data_file
+from skipstone.rewrite.reader import deleted_positions, describe_files, read_data_file
 from skipstone.tables.arrow import arrow_schema
+
+logger = logging.getLogger(__name__)
 
 
 def read(
@@ -30,38 +35,45 @@ def read(
 
     The answer never depends on the state of any index. Raises BadSpec for unknown columns and unreadable conditions.
     """
-    plan = plan_read(table, condition, options)
-    return read_plan(table, plan, columns)
+    return read_plan(table, plan_read(table, condition, options, columns), columns)
 
 
-def explain(table: Table, condition: str | Predicate | None = None, options: ReadOptions | None = None) -> str:
-    """What ``read`` would read, and which indexes it would use, as text."""
-    return plan_read(table, condition, options).text()
+def explain(
+    table: Table,
+    condition: str | Predicate | None = None,
+    options: ReadOptions | None = None,
+    columns: Sequence[str] | None = None,
+) -> str:
+    """What ``read`` of the same arguments would read, and which indexes it would use, as text."""
+    return plan_read(table, condition, options, columns).text()
 
 
 def read_plan(table: Table, plan: ReadPlan, columns: Sequence[str] | None = None) -> pa.Table:
-    """Carry out a plan."""
-    names = _checked_columns(plan, columns)
+    """Carry out a plan; its ``answer`` must have been planned for the same columns."""
+    names = checked_columns(plan.files.schema, columns)
     schema = arrow_schema(plan.files.schema)
     wanted = pa.schema([schema.field(name) for name in names])
     return pa.Table.from_batches(_batches(table, plan, names), schema=wanted)
 
 
-def _checked_columns(plan: ReadPlan, columns: Sequence[str] | None) -> list[str]:
-    known = [field.name for field in plan.files.schema.fields]
-    if columns is None:
-        return known
-    for name in columns:
-        if name not in known:
-            raise BadSpec(Reason.COLUMN_NOT_FOUND, f"there is no column {name!r}", field="columns")
-    return list(columns)
+def _batches(table: Table, plan: ReadPlan, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
+    answered = _answered(table, plan, names)
+    if answered is None:
+        yield from _rows_of_files(table, plan, names, plan.ordinals)
+        return
+    yield from answered
+    others = np.setdiff1d(plan.ordinals, plan.answer.ordinals if plan.answer else ())
+    yield from _rows_of_files(table, plan, names, [int(ordinal) for ordinal in others])
 
 
-def _batches(table: Table, plan: ReadPlan, names: list[str]) -> Iterator[pa.RecordBatch]:
+def _rows_of_files(
+    table: Table, plan: ReadPlan, names: tuple[str, ...], ordinals: Sequence[int]
+) -> Iterator[pa.RecordBatch]:
     tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
     needed = list(dict.fromkeys([*names, *tested]))
-    for file in describe_files(table, plan.files, plan.ordinals):
-        for batch in read_data_file(file, needed, plan.row_groups.get(file.file_id)):
+    for file in describe_files(table, plan.files, ordinals):
+        groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
+        for batch in read_data_file(file, needed, groups, positions):
             yield matching_rows(batch, plan.predicate).select(names)
 
 
@@ -71,3 +83,36 @@ def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.Reco
         return batch
     columns = {name: batch[name] for name in batch.schema.names}
     return batch.filter(evaluate_predicate(predicate, columns, batch.num_rows))
+
+
+# --- from an index alone ---
+
+
+def _answered(table: Table, plan: ReadPlan, names: tuple[str, ...]) -> list[pa.RecordBatch] | None:
+    """All rows that the plan's answer holds; None when there is no answer or its index cannot be read."""
+    if plan.answer is None:
+        return None
+    try:
+        found = list(read_answer(plan.answer))
+    except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
+        logger.warning("index %s cannot be read, its files are read instead: %s", plan.answer.name, error)
+        return None
+    deleted = _deleted_rows(table, plan, found)
+    schema = arrow_schema(plan.files.schema)
+    batches = []
+    for rows in found:
+        live = ~np.isin(rows.keys, deleted)
+        fields = [schema.field(name) for name in rows.columns]
+        batch = pa.RecordBatch.from_arrays(list(rows.columns.values()), schema=pa.schema(fields))
+        batches.append(matching_rows(batch.filter(pa.array(live)), plan.predicate).select(names))
+    return batches
+
+
+def _deleted_rows(table: Table, plan: ReadPlan, found: Sequence[AnswerRows]) -> npt.NDArray[np.int64]:
+    """Keys of the rows that position deletes name, in the files that have rows in the answer."""
+    nothing = np.empty(0, np.int64)
+    if not plan.files.delete_files or not found:
+        return nothing
+    ordinals = np.unique(np.concatenate([rows.keys for rows in found]) >> POSITION_BITS)
+    files = describe_files(table, plan.files, [int(ordinal) for ordinal in ordinals])
+    return np.concatenate([nothing, *(file.file_id << POSITION_BITS | deleted_positions(file) for file in files)])

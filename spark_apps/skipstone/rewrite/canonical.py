@@ -64,6 +64,14 @@ def ordered_floats(values: pa.Array) -> pa.Array:
     return _with_nulls(np.where(bits < 0, bits ^ _MAGNITUDE, bits), values)
 
 
+def floats_in_order(orders: pa.Array) -> pa.Array:
+    """The doubles that ``ordered_floats`` mapped to ``orders``: zeros come back as 0.0, NaNs as one NaN."""
+    bits = int64s(orders)
+    values = np.where(bits < 0, bits ^ _MAGNITUDE, bits).view(np.float64)
+    mask = pc.is_null(orders).to_numpy(zero_copy_only=False) if orders.null_count else None
+    return pa.array(values, type=pa.float64(), mask=mask)
+
+
 def null_rows(columns: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     """Which rows have a null in any of the key columns."""
     nulls = np.zeros(len(columns[0]), dtype=bool)

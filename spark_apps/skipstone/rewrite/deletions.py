@@ -54,14 +54,25 @@ class Deletions:
             if delete.content == EQUALITY_CONTENT
         ]
 
-    def live_rows(self, start: int, columns: dict[int, pa.Array], count: int) -> pa.Array | None:
-        """Which of ``count`` rows from position ``start`` live; None when all do. ``columns``: equality columns."""
-        live = np.ones(count, dtype=bool)
-        first, last = np.searchsorted(self._positions, [start, start + count])
-        live[self._positions[first:last] - start] = False
+    @property
+    def positions(self) -> npt.NDArray[np.int64]:
+        """Rows deleted by position, ascending."""
+        return self._positions
+
+    def live_rows(self, positions: npt.NDArray[np.int64], columns: dict[int, pa.Array]) -> pa.Array | None:
+        """Which of the rows at ``positions`` (ascending) live; None when all do. ``columns``: equality columns."""
+        live = ~_among(positions, self._positions)
         for ids, deleted in self._equality:
             live &= ~_rows_in([columns[field] for field in ids], deleted)
         return None if live.all() else pa.array(live)
+
+
+def _among(positions: npt.NDArray[np.int64], deleted: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+    """Which ascending positions are deleted."""
+    if not len(positions):
+        return np.zeros(0, dtype=bool)
+    first, last = np.searchsorted(deleted, [positions[0], positions[-1] + 1])
+    return np.isin(positions, deleted[first:last], assume_unique=True)
 
 
 def _rows_in(rows: list[pa.Array], wanted: list[pa.Array]) -> npt.NDArray[np.bool_]:

@@ -58,7 +58,7 @@ def _evaluate(node: Node, columns: Columns) -> Comparable:
         case Comparison():
             return _compare(node.op, node.left, node.right, columns)
         case InList():
-            return reduce(pc.or_kleene, [_compare("=", node.operand, value, columns) for value in node.values])
+            return _in_list(node, columns)
         case IsNull():
             return pc.is_null(_operand(node.operand, columns))
         case StartsWith():
@@ -69,6 +69,21 @@ def _evaluate(node: Node, columns: Columns) -> Comparable:
             return reduce(pc.and_kleene, [_evaluate(part, columns) for part in node.parts])
         case Or():
             return reduce(pc.or_kleene, [_evaluate(part, columns) for part in node.parts])
+
+
+def _in_list(node: InList, columns: Columns) -> Comparable:
+    """Literals of one type are looked for together: lists are long."""
+    operand = _operand(node.operand, columns)
+    if isinstance(operand, pa.Scalar):
+        return reduce(pc.or_kleene, [_compare("=", node.operand, value, columns) for value in node.values])
+    groups: dict[pa.DataType, list[pa.Scalar]] = {}
+    for value in map(_scalar, node.values):
+        groups.setdefault(value.type, []).append(value)
+    found = []
+    for kind, values in groups.items():
+        keys, wanted = _comparable(operand, pa.array([value.as_py() for value in values], kind))
+        found.append(pc.is_in(keys, value_set=wanted))
+    return pc.if_else(pc.is_valid(operand), reduce(pc.or_, found), pa.scalar(None, pa.bool_()))
 
 
 def _compare(op: Operator, left: Operand, right: Operand, columns: Columns) -> Comparable:

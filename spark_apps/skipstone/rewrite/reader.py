@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import load_file_io
@@ -25,7 +26,7 @@ from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.deletions import DeleteDescription, Deletions
+from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.filesets import FileSet
 
@@ -34,6 +35,7 @@ __all__ = [
     "ROW_GROUP_COLUMN",
     "DataFileDescription",
     "DeleteDescription",
+    "deleted_positions",
     "describe_files",
     "read_data_file",
 ]
@@ -43,6 +45,7 @@ POSITION_COLUMN = "_pos"
 #: Extra column: the Parquet row group that holds the row (int32).
 ROW_GROUP_COLUMN = "_row_group"
 BATCH_ROWS = 128 * 1024
+Positions = npt.NDArray[np.int64]
 _EXTRA_FIELDS = {
     POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
     ROW_GROUP_COLUMN: pa.field(ROW_GROUP_COLUMN, pa.int32(), nullable=False),
@@ -87,13 +90,17 @@ def describe_files(
 
 
 def read_data_file(
-    file: DataFileDescription, columns: Sequence[str], row_groups: Sequence[int] | None = None
+    file: DataFileDescription,
+    columns: Sequence[str],
+    row_groups: Sequence[int] | None = None,
+    positions: Positions | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of ``file`` in file order, ``columns`` by their name in the schema to read in.
 
     POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold have
     their partition value, else the schema's initial default, else null.
-    ``row_groups``: read only these (positions still count from the file's start).
+    ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
+    (ascending), reading no further in a row group than the last of them.
     Raises KeyError for a column that the schema does not have.
     """
     with load_file_io({}, file.path).new_input(file.path).open() as source:
@@ -101,7 +108,14 @@ def read_data_file(
         projection = _Projection(file, parquet, tuple(columns))
         wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
         for group in wanted:
-            yield from _read_group(parquet, projection, group)
+            yield from _read_group(parquet, projection, group, positions)
+
+
+@lru_cache(maxsize=16)
+def _schemas(schema_json: str) -> tuple[Schema, dict[int | None, pa.Field]]:
+    """A schema, and its Arrow fields by field id: the same for all files of a task."""
+    schema = Schema.model_validate_json(schema_json)
+    return schema, {field_id(field): field for field in arrow_schema(schema)}
 
 
 class _Projection:
@@ -109,8 +123,7 @@ class _Projection:
 
     def __init__(self, file: DataFileDescription, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
         self.file = file
-        self.schema = Schema.model_validate_json(file.schema_json)
-        self._arrow = {field_id(field): field for field in arrow_schema(self.schema)}
+        self.schema, self._arrow = _schemas(file.schema_json)
         fields = {field.name: field for field in self.schema.fields}
         self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
         self._physical = parquet.schema_arrow
@@ -176,24 +189,31 @@ class _Projection:
         return {field.field_id: field.name for field in self._file_schema.fields}
 
 
-def _read_group(parquet: pq.ParquetFile, projection: _Projection, group: int) -> Iterator[pa.RecordBatch]:
-    start = int(projection.starts[group])
+def _read_group(
+    parquet: pq.ParquetFile, projection: _Projection, group: int, positions: Positions | None
+) -> Iterator[pa.RecordBatch]:
+    start, end = (int(one) for one in projection.starts[group : group + 2])
+    wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
-        count = int(projection.starts[group + 1]) - start
-        yield from _emit(projection, None, (start, count, group))
+        yield from _emit(projection, None, wanted, group)
         return
-    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
-        yield from _emit(projection, batch, (start, batch.num_rows, group))
+    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names) if len(wanted) else ():
+        mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
+        if len(mine):
+            chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
+            yield from _emit(projection, chosen, mine, group)
         start += batch.num_rows
+        if not len(wanted):
+            return
 
 
 def _emit(
-    projection: _Projection, batch: pa.RecordBatch | None, span: tuple[int, int, int]
+    projection: _Projection, batch: pa.RecordBatch | None, positions: Positions, group: int
 ) -> Iterator[pa.RecordBatch]:
-    start, count, group = span
+    count = len(positions)
     extra = {
-        POSITION_COLUMN: lambda: pa.array(np.arange(start, start + count, dtype=np.int64)),
+        POSITION_COLUMN: lambda: pa.array(positions, pa.int64()),
         ROW_GROUP_COLUMN: lambda: pa.array(np.full(count, group, dtype=np.int32)),
     }
     arrays = [
@@ -203,7 +223,7 @@ def _emit(
     found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
     if projection.deletions is not None:
         keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
-        live = projection.deletions.live_rows(start, keys, count)
+        live = projection.deletions.live_rows(positions, keys)
         found = found if live is None else found.filter(live)
     if found.num_rows:
         yield found
@@ -223,6 +243,12 @@ def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str
         constants=tuple(_constants(table, file)),
         name_mapping_json=shared[1],
     )
+
+
+def deleted_positions(file: DataFileDescription) -> Positions:
+    """Rows of ``file`` that position deletes and deletion vectors name, ascending."""
+    deletes = [delete for delete in file.deletes if delete.content == POSITION_CONTENT]
+    return Deletions(file.path, deletes, {}).positions
 
 
 def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -91,6 +93,13 @@ class FileSet:
         found = pa.Table.from_batches(batches, schema).cast(wanted)
         ids = pa.array(np.arange(len(self), dtype=np.int32))
         return found.add_column(0, FILES_SCHEMA.field(0), ids).combine_chunks()
+
+    @cached_property
+    def row_group_counts(self) -> npt.NDArray[np.int64]:
+        """Row groups of each file as its manifest says; 0 where it says nothing."""
+        counts = [pc.list_value_length(manifest.entries.column("split_offsets")) for manifest in self._manifests]
+        filled = pc.fill_null(pa.concat_arrays([pa.nulls(0, pa.int32()), *counts]), 0)
+        return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
 
     def bounds(self, field_id: int) -> ColumnBounds:
         """Bounds of the column ``field_id`` of the pinned schema; untrusted ones are null.

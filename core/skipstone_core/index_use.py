@@ -1,0 +1,87 @@
+"""Whether a query uses an index: the coded reasons against it, and the rule of cost.
+
+Used by the data plane's lookup and planner; explain shows the codes. Must not know how anything is read.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: What opening a file costs, as bytes that could be read in that time.
+OPEN_BYTES = 1024 * 1024
+#: An index of which so little has to be read is always asked.
+SMALL_FILES = 16
+SMALL_BYTES = 1024 * 1024
+#: An index may read this part of what it could save, not more.
+WORTHWHILE_PART = 0.5
+#: Hits in more than this part of the data are no gain over a plain scan.
+NARROW_PART = 0.9
+#: Rows are read by position when they are at most this part of a file.
+FEW_ROWS_PART = 0.01
+
+
+class NotUsed(StrEnum):
+    """Why an index, or every index, was not used for a read. ``doc``: one sentence."""
+
+    def __new__(cls, value: str, _doc: str = "") -> NotUsed:
+        """Make a member whose value is its name in CamelCase."""
+        member = str.__new__(cls, value)
+        member._value_ = value
+        return member
+
+    def __init__(self, _value: str, doc: str = "") -> None:
+        self.doc = doc
+
+    # One index
+    LEADING_COLUMN_NOT_BOUND = "LeadingColumnNotBound", "The condition does not narrow the first column of the index."
+    NOT_COVERED = "NotCovered", "The index covers no file that may hold a matching row."
+    NO_GAIN = "NoGain", "Reading the index and its hits would cost about as much as reading without it."
+    COLUMN_REPLACED = "ColumnReplaced", "An indexed column was dropped and its name given to a new column."
+    DEFINITION_MISMATCH = "DefinitionMismatch", "The index was made for another table, column or layout."
+    UNREADABLE = "Unreadable", "The index table or one of its files cannot be read; its segments count as missing."
+
+    # All indexes of a read
+    DISABLED = "Disabled", "The reader asked for no index."
+    NO_CONDITION = "NoCondition", "Nothing in the condition narrows a column in a way that an index can answer."
+    CATALOG_UNAVAILABLE = "CatalogUnavailable", "The catalog did not list the index tables."
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCost:
+    """Files to open and bytes to read."""
+
+    files: int = 0
+    bytes: int = 0
+
+    @property
+    def weight(self) -> int:
+        """Both as bytes."""
+        return self.bytes + self.files * OPEN_BYTES
+
+    def __add__(self, other: ReadCost) -> ReadCost:
+        """The cost of both."""
+        return ReadCost(self.files + other.files, self.bytes + other.bytes)
+
+    def __str__(self) -> str:
+        """For explain."""
+        return f"{self.bytes:,} bytes in {self.files} files"
+
+
+def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
+    """Whether to read ``index``, which can save at most the reading of ``candidates``."""
+    if candidates.files == 0:
+        return False
+    if index.files <= SMALL_FILES and index.bytes <= SMALL_BYTES:
+        return True
+    return index.weight <= WORTHWHILE_PART * candidates.weight
+
+
+def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:
+    """Whether hits in ``hit_bytes`` of the data save anything over reading all ``candidate_bytes``."""
+    return hit_bytes <= NARROW_PART * candidate_bytes
+
+
+def are_few(rows: int, of_rows: int) -> bool:
+    """Whether so few rows are wanted that they are read by position."""
+    return rows <= FEW_ROWS_PART * of_rows

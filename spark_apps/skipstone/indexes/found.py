@@ -1,0 +1,208 @@
+"""Finds the indexes of a table and what each covers of one snapshot, or says why one cannot be used.
+
+Called by the query planner. What an index table holds is remembered by its metadata location, so only the catalog is
+asked again. Must not read entries.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from skipstone_core.ids import index_table_prefix
+from skipstone_core.index_use import NotUsed
+from skipstone_core.reasons import Reason
+
+from skipstone.indexes.caches import ByteCache
+from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage
+from skipstone.indexes.definition import StoredDefinition, definition_problem, key_name, stored_definition
+from skipstone.indexes.predicates import AllOf, AnyOf, Test, bounds_leading, index_expression
+from skipstone.indexes.ranges import KnownBounds
+from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
+from skipstone.tables.filesets import FileSet
+
+INDEX_CACHE_BYTES = 64 * 1024 * 1024
+COVERAGE_CACHE_BYTES = 64 * 1024 * 1024
+#: About what one file of an index table takes.
+_FILE_BYTES = 512
+_FOREIGN = "it was made for another table or by another version"
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why an index is not used: the code and a sentence without a full stop."""
+
+    code: NotUsed
+    message: str
+
+
+@dataclass(frozen=True)
+class IndexProblem:
+    """An index that cannot be used now, and why."""
+
+    name: str
+    refusal: Refusal
+
+
+@dataclass(frozen=True)
+class CoveredFiles:
+    """Coverage of one FileSet, and back from the index's file ids to ordinals (-1: not live).
+
+    ``paths`` of the FileSet tell whether it is the same one.
+    """
+
+    paths: pa.Array
+    coverage: Coverage
+    ordinal_of: npt.NDArray[np.int64]
+    segments: int
+    missing_segments: tuple[int, ...]
+
+    def ordinals_of(self, file_ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+        """Ordinals of the files that entries name; -1 for those that the snapshot does not hold."""
+        numbers = file_ids.to_numpy()
+        known = np.where(numbers < len(self.ordinal_of), numbers, -1)
+        return np.append(self.ordinal_of, -1)[known]
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate memory in bytes."""
+        arrays = (self.paths, self.coverage.covered, self.coverage.file_ids, self.ordinal_of)
+        return sum(int(array.nbytes) for array in arrays)
+
+
+@dataclass(frozen=True)
+class FoundIndex:
+    """An index of a table with its coverage of one FileSet.
+
+    ``bounds``: of its own files. ``replaced``: why a condition may not mean its columns.
+    """
+
+    index: IndexTable
+    files: CoveredFiles
+    bounds: KnownBounds
+    replaced: str = ""
+
+    @property
+    def name(self) -> str:
+        """Name of the index table."""
+        return self.index.name
+
+    @property
+    def covered(self) -> npt.NDArray[np.bool_]:
+        """One boolean per file."""
+        return self.files.coverage.covered
+
+    @property
+    def storages(self) -> tuple[str, ...]:
+        """Storage types of the key columns."""
+        return tuple(column.storage_type for column in self.index.definition.columns)
+
+    def key_columns(self) -> dict[int, tuple[str, str]]:
+        """Field id of the table to (key column, storage type)."""
+        columns = self.index.definition.columns
+        return {column.field_id: (key_name(i), column.storage_type) for i, column in enumerate(columns)}
+
+    def serves(self, test: Test) -> bool:
+        """Whether the test narrows the first column: else the index would be read from end to end."""
+        leading = self.index.definition.field_ids[0]
+        return bounds_leading(test, leading) and index_expression(test, self.key_columns()) is not None
+
+    def serves_part(self, test: Test) -> bool:
+        """Whether it serves some part of a test that needs several indexes."""
+        parts = test.parts if isinstance(test, AllOf | AnyOf) else ()
+        return any(self.serves(part) or self.serves_part(part) for part in parts)
+
+
+def find_indexes(
+    catalog: Catalog, table: tuple[str, str], files: FileSet, namespace: str | None = None
+) -> tuple[tuple[FoundIndex, ...], tuple[IndexProblem, ...]]:
+    """All usable indexes of ``table`` (namespace, name) and those that are not; ``namespace``: of the index tables."""
+    prefix = index_table_prefix(table[1])
+    names = [identifier[-1] for identifier in catalog.list_tables(namespace or table[0])]
+    found = [_find(catalog, (namespace or table[0], name), files) for name in sorted(names) if name.startswith(prefix)]
+    usable = tuple(one for one in found if isinstance(one, FoundIndex))
+    return usable, tuple(one for one in found if isinstance(one, IndexProblem))
+
+
+def _find(catalog: Catalog, identifier: tuple[str, str], files: FileSet) -> FoundIndex | IndexProblem:
+    name = identifier[1]
+    try:
+        table = load_index_table(catalog, identifier)
+        opened = None if table is None else _open(table, files.table_uuid)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with an index must cost time, never an answer
+        message = str(UnreadableIndex(identifier, error))
+        return IndexProblem(name, Refusal(NotUsed.UNREADABLE, message))
+    if opened is None:
+        return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, _FOREIGN))
+    index, content = opened
+    problem = definition_problem(files.schema, index.stored)
+    if problem and problem[0] is not Reason.COLUMN_REPLACED:
+        return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, problem[1]))
+    return FoundIndex(
+        index, _covered_files(index, files, content.cover_rows), content.bounds, problem[1] if problem else ""
+    )
+
+
+# --- what is remembered ---
+
+
+@dataclass(frozen=True)
+class _Content:
+    """What one metadata location of an index table holds. Not the table itself: its credentials grow old."""
+
+    stored: StoredDefinition
+    files: FileSet
+    entries: tuple[IndexFile, ...]
+    covers: tuple[IndexFile, ...]
+    cover_rows: pa.Table
+    bounds: KnownBounds
+
+    @property
+    def nbytes(self) -> int:
+        return int(self.cover_rows.nbytes) + _FILE_BYTES * (1 + len(self.entries) + len(self.covers))
+
+
+_contents: ByteCache[str, _Content] = ByteCache("indexes", INDEX_CACHE_BYTES, lambda content: content.nbytes)
+_coverages: ByteCache[tuple[str, str, int | None], CoveredFiles] = ByteCache(
+    "coverage", COVERAGE_CACHE_BYTES, lambda covered: covered.nbytes
+)
+
+
+def _open(table: Table, table_uuid: str) -> tuple[IndexTable, _Content] | None:
+    """The index of the table ``table_uuid`` and what it holds; None when it is of another one."""
+    stored = stored_definition(table.properties)
+    if stored is None or stored.table_uuid != table_uuid:
+        return None
+    content = _contents.get(table.metadata_location, lambda: _read_content(table))
+    index = IndexTable(table, content.stored, content.files, content.entries, content.covers)
+    return index, content
+
+
+def _read_content(table: Table) -> _Content:
+    index = open_index(table)
+    if index is None:
+        raise ValueError(f"{table.metadata_location} is no index table")
+    return _Content(
+        index.stored, index.files, index.entries, index.covers, read_covers(index), KnownBounds(index.files)
+    )
+
+
+def _covered_files(index: IndexTable, files: FileSet, covers: pa.Table) -> CoveredFiles:
+    key = (index.table.metadata_location, files.table_uuid, files.snapshot_id)
+    paths = files.files["path"].combine_chunks()
+    found = _coverages.get(key, lambda: cover_snapshot(files, covers))
+    return found if found.paths.equals(paths) else cover_snapshot(files, covers)
+
+
+def cover_snapshot(files: FileSet, covers: pa.Table) -> CoveredFiles:
+    """What ``covers`` say of ``files``."""
+    coverage = cover_files(files, covers)
+    ordinal_of = np.full(int(coverage.file_ids.max(initial=-1)) + 1, -1, np.int64)
+    ordinal_of[coverage.file_ids[coverage.covered]] = np.flatnonzero(coverage.covered)
+    segments = segment_coverage(files, coverage)
+    missing = tuple(segment for segment, is_synced in segments if not is_synced)
+    return CoveredFiles(files.files["path"].combine_chunks(), coverage, ordinal_of, len(segments), missing)

@@ -1,0 +1,92 @@
+"""What the indexes of a table say about one read: hits, an answer, and of each index whether it was used or why not.
+
+Called by the planner. Whatever goes wrong with an index makes its files missing and is said, with a warning. Must not
+decide what is read: the planner does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from skipstone_core.index_use import NotUsed, ReadCost
+
+from skipstone.indexes.answers import IndexAnswer, Wanted, plan_answer
+from skipstone.indexes.candidates import Candidates
+from skipstone.indexes.found import FoundIndex, IndexProblem, Refusal, find_indexes
+from skipstone.indexes.hits import Hits
+from skipstone.indexes.lookup import look_up
+from skipstone.indexes.predicates import Maybe, Test
+from skipstone.query.readplan import IndexUse, ReadOptions
+from skipstone.tables.filesets import FileSet
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Question:
+    """A read as indexes see it. ``wanted`` None: the reader takes no answers, or nobody knows its columns."""
+
+    test: Test
+    files: FileSet
+    candidates: Candidates
+    wanted: Wanted | None = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all."""
+
+    hits: Hits | None = None
+    answer: IndexAnswer | None = None
+    uses: tuple[IndexUse, ...] = ()
+    no_index: NotUsed | None = None
+
+
+def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advice:
+    """What the indexes of ``table`` say."""
+    if not options.use_indexes:
+        return Advice(no_index=NotUsed.DISABLED)
+    if isinstance(question.test, Maybe):
+        return Advice(no_index=NotUsed.NO_CONDITION)
+    *namespace, name = table.name()
+    identifier = (".".join(namespace), name)
+    try:
+        indexes, problems = find_indexes(table.catalog, identifier, question.files, options.index_namespace)
+    except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a read
+        logger.warning("the indexes of %s.%s cannot be listed, reading without them: %s", *identifier, error)
+        return Advice(no_index=NotUsed.CATALOG_UNAVAILABLE)
+    advice = _advice(question, indexes, problems)
+    for use in advice.uses:
+        if use.is_broken:
+            logger.warning("%s; its segments are read by min/max", use.text())
+    return advice
+
+
+def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequence[IndexProblem]) -> Advice:
+    answer = None
+    if question.wanted is not None:
+        answer = plan_answer(question.test, question.wanted, indexes, question.files, question.candidates)
+    candidates = question.candidates if answer is None else question.candidates.without(answer.ordinals)
+    found = look_up(question.test, indexes, candidates)
+    refusals = {name: refusal for name, refusal in found.refusals.items() if answer is None or name != answer.name}
+    costs = dict(found.costs)
+    if answer is not None:
+        costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
+    used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
+    uses = (*used, *(_unusable(one) for one in problems))
+    return Advice(found.hits, answer, uses)
+
+
+def _use(index: FoundIndex, refusal: Refusal | None, cost: ReadCost | None) -> IndexUse:
+    segments, missing = index.files.segments, index.files.missing_segments
+    if refusal is None:
+        return IndexUse(index.name, segments, missing, used=True, reason="", cost=cost)
+    is_broken = refusal.code is NotUsed.UNREADABLE
+    return IndexUse(index.name, segments, missing, False, refusal.message, is_broken, refusal.code)  # noqa: FBT003
+
+
+def _unusable(problem: IndexProblem) -> IndexUse:
+    return IndexUse(problem.name, 0, (), False, problem.refusal.message, True, problem.refusal.code)  # noqa: FBT003

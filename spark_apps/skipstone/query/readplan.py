@@ -1,0 +1,103 @@
+"""What a planned read is: options, the files, row groups and rows to read, and what was said of each index.
+
+Made by the planner; ``read``, explain and the Spark plan rewrite take it. Must not decide anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+from skipstone_core.index_use import NotUsed, ReadCost
+from skipstone_core.jobs import MAX_LISTED_SEGMENTS
+from skipstone_core.predicates import Predicate
+
+from skipstone.indexes.answers import IndexAnswer
+from skipstone.indexes.caches import CacheCounts
+from skipstone.tables.filesets import FileSet
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadOptions:
+    """How to read. ``snapshot_id`` None: the current snapshot. ``index_namespace``: where index tables are, when not
+    beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain.
+    """
+
+    snapshot_id: int | None = None
+    index_namespace: str | None = None
+    use_indexes: bool = True
+    by_position: bool = True
+
+
+@dataclass(frozen=True)
+class Funnel:
+    """How many files were left after each stage."""
+
+    total: int
+    min_max: int
+    read: int
+
+
+@dataclass(frozen=True)
+class IndexUse:
+    """One index of the table: how much it covers, whether it was used, and if not, why (code and sentence).
+
+    ``cost``: what was read of an index that was used, or is by the one that answers.
+    """
+
+    name: str
+    segments: int
+    missing_segments: tuple[int, ...]
+    used: bool
+    reason: str
+    is_broken: bool = False
+    code: NotUsed | None = None
+    cost: ReadCost | None = None
+
+    def text(self) -> str:
+        """One line for explain."""
+        synced = self.segments - len(self.missing_segments)
+        lag = ", ".join(str(segment) for segment in self.missing_segments[:MAX_LISTED_SEGMENTS])
+        verb = f"used, reading {self.cost}" if self.used else f"not used: {self.code}, {self.reason}"
+        return f"index {self.name}: {verb}; {synced}/{self.segments} segments" + (f", missing {lag}" if lag else "")
+
+
+@dataclass(frozen=True)
+class ReadPlan:
+    """The files to read, ascending; ``row_groups`` by ordinal, files that it does not name are read whole.
+
+    ``positions``: of files with few hits, the rows that may match, ascending. ``answer``: files whose rows an index
+    holds; all of them are among ``ordinals``, so a reader that cannot take answers is right without. ``no_index``: why
+    no index was considered at all.
+    """
+
+    files: FileSet
+    predicate: Predicate | None
+    ordinals: tuple[int, ...]
+    row_groups: dict[int, tuple[int, ...]]
+    funnel: Funnel
+    indexes: tuple[IndexUse, ...]
+    positions: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+    answer: IndexAnswer | None = None
+    no_index: NotUsed | None = None
+    caches: tuple[CacheCounts, ...] = ()
+
+    def text(self) -> str:
+        """The plan for people."""
+        condition = self.predicate.text if self.predicate else "everything"
+        counts = f"files: {self.funnel.total} total, {self.funnel.min_max} after min/max, {self.funnel.read} read"
+        caches = "caches: " + "; ".join(counts.text() for counts in self.caches)
+        return "\n".join([f"read {condition}", counts, *self._how(), *(use.text() for use in self.indexes), caches])
+
+    def _how(self) -> list[str]:
+        lines = []
+        if self.answer is not None:
+            lines.append(f"from the index alone: {len(self.answer.ordinals)} files, by {self.answer.name}")
+        if self.positions:
+            rows = sum(len(positions) for positions in self.positions.values())
+            lines.append(f"by position: {rows} rows in {len(self.positions)} files")
+        if self.no_index is not None:
+            lines.append(f"no index: {self.no_index}, {self.no_index.doc}")
+        return lines
