@@ -21,7 +21,7 @@ from skipstone.runs import reindex as reindex_run
 from skipstone_core.jobs import IndexRef, JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
-from tests.spark.index_bed import Lake, index_on
+from tests.spark.index_bed import Lake, index_on, local
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
@@ -46,10 +46,6 @@ def grow(lake: Lake, count: int) -> Table:
     for segment in range(count):
         table.append(rows(segment * 30))
     return table
-
-
-def local(path: str) -> Path:
-    return Path(path.removeprefix("file://"))
 
 
 def levels(lake: Lake, index: IndexRef) -> list[tuple[str, int]]:
@@ -172,7 +168,7 @@ def test_a_missing_cover_file_makes_its_index_cover_nothing(lake: Lake) -> None:
     lake.reindex(K)
     local(lake.index_table(K).covers[0].path).unlink()
     state = lake.state(K)
-    assert (state.exists, state.segments_missing, state.degraded) == (True, 3, Reason.STORAGE_UNAVAILABLE)
+    assert (state.exists, state.segments_missing, state.degraded) == (True, 3, Reason.INDEX_DAMAGED)
     assert lake.assert_exact("k = 40").num_rows == 2
 
 
@@ -183,7 +179,7 @@ def test_a_damaged_index_table_is_built_anew_by_the_next_run(lake: Lake, part: s
     found = lake.index_table(K)
     paths = {"cover": found.covers[0].path, "metadata": found.table.metadata_location}
     local(paths[part]).unlink()
-    assert lake.state(K).degraded is Reason.STORAGE_UNAVAILABLE
+    assert lake.state(K).degraded is Reason.INDEX_DAMAGED
     assert lake.assert_exact("k = 40").num_rows == 2
     assert lake.reindex(K).counts["segments"] == 2
     assert (lake.state(K).segments_synced, lake.state(K).degraded) == (2, None)
