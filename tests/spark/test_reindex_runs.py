@@ -206,54 +206,6 @@ def test_one_broken_index_leaves_the_other_in_use(lake: Lake) -> None:
     lake.assert_exact("name = 'n3' or k = 40")
 
 
-KILLED = """
-import os, signal, sys
-from skipstone.indexes import build
-from skipstone.runs import reindex
-from skipstone.runs.report import Reporter
-from skipstone_core.jobs import JobRequest
-
-request = JobRequest.from_json(open(sys.argv[1]).read())
-stop_at, point = int(sys.argv[2]), sys.argv[3]
-commits = 0
-
-def killing(catalog, ref, change, ports=None):
-    global commits
-    commits += 1
-    if commits == stop_at and point == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    outcome = original(catalog, ref, change, ports)
-    if commits == stop_at and point == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return outcome
-
-original, build.commit_table = build.commit_table, killing
-reindex.run_reindex(request, Reporter(request))
-"""
-
-
-@pytest.mark.parametrize("point", ["before", "after"])
-@pytest.mark.parametrize("stop_at", [1, 2, 4])
-def test_a_killed_run_keeps_its_finished_segments_and_the_next_one_builds_the_rest_once(
-    lake: Lake, tmp_path: Path, stop_at: int, point: str
-) -> None:
-    grow(lake, 4)
-    script, request = tmp_path / "killed.py", tmp_path / "request.json"
-    script.write_text(KILLED)
-    request.write_text(lake.request(K).to_json())
-    killed = subprocess.run(
-        [sys.executable, str(script), str(request), str(stop_at), point], check=False, timeout=120, capture_output=True
-    )
-    assert killed.returncode == -9, killed.stderr.decode()
-    finished = stop_at if point == "after" else stop_at - 1
-    assert lake.state(K).segments_synced == finished
-    assert lake.assert_exact("k in (10, 95)").num_rows > 0
-    assert lake.reindex(K).counts["segments"] == 4 - finished
-    entries = lake.entries(K).select(["data_path", "pos"]).to_pylist()
-    assert set(Counter((entry["data_path"], entry["pos"]) for entry in entries).values()) == {1}
-    assert len(entries) == 400
-
-
 def run_application(request: str, folder: Path) -> Iterator[JobReport]:
     (folder / "request.json").write_text(request)
     settings = {

@@ -170,22 +170,26 @@ def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
     _purge_outdated(catalog, new)
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(new.identifier[:1])
+    opened = open_index(_create_or_load(catalog, new))
+    if opened is None:
+        message = f"{'.'.join(new.identifier)} exists and is no index table; rename or drop it"
+        raise BadSpec(Reason.RESOURCE_CONFLICT, message)
+    return opened
+
+
+def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
     try:
-        table = catalog.create_table(
+        return catalog.create_table(
             new.identifier,
             index_schema(new.definition),
             partition_spec=index_partition_spec(),
             properties={**_storage_properties(new.definition), **_identity_properties(new)},
         )
     except TableAlreadyExistsError as error:
-        table = load_index_table(catalog, new.identifier)
-        if table is None:  # SQL catalogs take every refusal of a new row for a table that is there
-            raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, "the catalog refused it") from error
-    opened = open_index(table)
-    if opened is None:
-        message = f"{'.'.join(new.identifier)} exists and is no index table; rename or drop it"
-        raise BadSpec(Reason.RESOURCE_CONFLICT, message)
-    return opened
+        if (found := load_index_table(catalog, new.identifier)) is not None:
+            return found
+        # SQL catalogs take every refusal of a new row for a table that is there.
+        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, "the catalog refused it") from error
 
 
 def _identity_properties(new: NewIndex) -> dict[str, str]:
