@@ -28,7 +28,7 @@ from skipstone.rewrite.writer import WriteSpec, WrittenFile, to_data_files
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import pin_table
 
-#: Rows of one merged file; also what one merge task sorts at once.
+#: Most rows of one merged file; also what one merge task sorts at once.
 ROWS_PER_RANGE = 2_000_000
 
 
@@ -127,7 +127,7 @@ def _merge_entries(
     io, spec = index.table.io, index_write_spec(index, site.run_id)
     tasks = [
         MergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
-        for one in key_ranges(index.table.io, paths)
+        for one in key_ranges(index.table.io, paths, site.buffer_bytes // 2)
     ]
     results = site.tasks.run(merge_entries, tasks)
     written = to_data_files([written.to_row() for result in results for written in result.written], index.table)
@@ -154,23 +154,39 @@ def merge_entries(task: MergeTask, task_id: str) -> MergedRange:
         return MergedRange(sorter.close())
 
 
-def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:
-    """Cut the keys of all files into ranges of about ROWS_PER_RANGE entries, by the statistics of row groups."""
-    minima = [one for path in paths for one in _row_group_minima(io, path)]
-    groups = sorted(minima, key=lambda one: one[0])  # type: ignore[arg-type,return-value]
+def key_ranges(io: FileIO, paths: Iterable[str], most_bytes: int) -> list[KeyRange]:
+    """Cut the keys of all files into ranges of about ROWS_PER_RANGE entries, by the statistics of row groups.
+
+    Wide keys make smaller ranges, of about ``most_bytes``: a range that fills more than one buffer becomes several
+    files with the same keys, all of which a lookup would have to open.
+    """
+    groups = [group for path in paths for group in _row_groups(io, path)]
+    ended = iter(sorted(groups, key=lambda group: group.greatest))  # type: ignore[arg-type,return-value]
+    group = next(ended, None)
     cuts: list[object] = []
-    filled = 0
-    for least, rows in groups:
-        if filled >= ROWS_PER_RANGE and (not cuts or least != cuts[-1]):
-            cuts.append(least)
-            filled = 0
-        filled += rows
+    rows = nbytes = 0
+    for start in sorted({one.least for one in groups}):  # type: ignore[type-var]
+        while group is not None and group.greatest < start:  # type: ignore[operator]
+            rows, nbytes, group = rows + group.rows, nbytes + group.nbytes, next(ended, None)
+        if rows >= ROWS_PER_RANGE or nbytes >= most_bytes:
+            cuts.append(start)
+            rows = nbytes = 0
     edges = [None, *cuts, None]
     return [KeyRange(lower, upper) for lower, upper in pairwise(edges)]
 
 
-def _row_group_minima(io: FileIO, path: str) -> Iterator[tuple[object, int]]:
-    """(least first key, rows) of each row group; groups of nulls only, or without statistics, cannot be cut at."""
+@dataclass(frozen=True)
+class _RowGroup:
+    """Bounds of the first key and size of one row group."""
+
+    least: object
+    greatest: object
+    rows: int
+    nbytes: int
+
+
+def _row_groups(io: FileIO, path: str) -> Iterator[_RowGroup]:
+    """The row groups of a file but for those of nulls only or without statistics, at which nothing can be cut."""
     try:
         with io.new_input(path).open() as stream:
             metadata = pq.read_metadata(stream)
@@ -181,4 +197,4 @@ def _row_group_minima(io: FileIO, path: str) -> Iterator[tuple[object, int]]:
         group = metadata.row_group(number)
         statistics = group.column(column).statistics
         if statistics is not None and statistics.has_min_max:
-            yield statistics.min, group.num_rows
+            yield _RowGroup(statistics.min, statistics.max, group.num_rows, group.total_byte_size)
