@@ -128,7 +128,8 @@ class Lake:
 
     def assert_every_row_once(self, index: IndexRef, name: str = "t") -> None:
         """Entries of live files = rows of live files, each (file, position) once, as DuckDB joins them."""
-        live = {task.file.file_path: task.file.record_count for task in self.table(name).scan().plan_files()}
+        files = self.table(name).inspect.data_files().select(["file_path", "record_count"]).to_pylist()
+        live = {file["file_path"]: file["record_count"] for file in files}
         entries = self.entries(index, name).select(["data_path", "pos"]).to_pylist()
         counted = Counter((entry["data_path"], entry["pos"]) for entry in entries if entry["data_path"] in live)
         assert counted == {(path, position): 1 for path, count in live.items() for position in range(count)}
