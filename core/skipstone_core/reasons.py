@@ -61,6 +61,7 @@ class Reason(StrEnum):
     SEGMENTS_IN_SYNC = "SegmentsInSync", "Every live segment of the table is covered by the index."
     SEGMENTS_MISSING = "SegmentsMissing", "Some segments are not covered yet; queries scan those by min/max."
     SEGMENTS_FAILED = "SegmentsFailed", "Some segments could not be indexed; the message names the first."
+    INDEX_DAMAGED = "IndexDamaged", "Files of the index are gone or damaged; the next reindex builds them again."
     LAG_EXCEEDED = "LagExceeded", "More segments are missing than spec.maxLagSegments allows."
     COVERAGE_BELOW_MINIMUM = "CoverageBelowMinimum", "Fewer rows are covered than spec.minCoveredPercent asks for."
     HEALTHY = "Healthy", "Nothing keeps this index from being used."

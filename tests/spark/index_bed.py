@@ -6,6 +6,7 @@ Used by the index and reindex tests only.
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,19 @@ class Lake:
         expected = query(f"select * from rows where {condition}", self.table(name).scan().to_arrow())
         assert rows_of(found) == rows_of(expected), condition
         return found
+
+    def assert_every_row_once(self, index: IndexRef, name: str = "t") -> None:
+        """Entries of live files = rows of live files, each (file, position) once, as DuckDB joins them."""
+        files = self.table(name).inspect.data_files().select(["file_path", "record_count"]).to_pylist()
+        live = {file["file_path"]: file["record_count"] for file in files}
+        entries = self.entries(index, name).select(["data_path", "pos"]).to_pylist()
+        counted = Counter((entry["data_path"], entry["pos"]) for entry in entries if entry["data_path"] in live)
+        assert counted == {(path, position): 1 for path, count in live.items() for position in range(count)}
+
+
+def local(path: str) -> Path:
+    """The file on this machine that a location names."""
+    return Path(path.removeprefix("file://"))
 
 
 def query(sql: str, rows: pa.Table) -> pa.Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -43,14 +42,6 @@ def segments(lake: Lake, count: int) -> Table:
     return table
 
 
-def assert_every_row_once(lake: Lake, index: IndexRef, name: str = "t") -> None:
-    """Entries of live files = rows of live files, each (file, position) once."""
-    live = {task.file.file_path: task.file.record_count for task in lake.table(name).scan().plan_files()}
-    entries = lake.entries(index, name).select(["data_path", "pos"]).to_pylist()
-    counted = Counter((entry["data_path"], entry["pos"]) for entry in entries if entry["data_path"] in live)
-    assert counted == {(path, position): 1 for path, count in live.items() for position in range(count)}
-
-
 def test_an_index_is_built_from_nothing(lake: Lake) -> None:
     segments(lake, 3)
     before = lake.state(K)
@@ -62,7 +53,7 @@ def test_an_index_is_built_from_nothing(lake: Lake) -> None:
     assert (after.segments_synced, after.missing_segments, after.synced_sequence_number) == (3, (), 3)
     assert (after.rows_live, after.rows_covered, after.entries) == (300, 300, 300)
     assert after.bytes > 0
-    assert_every_row_once(lake, K)
+    lake.assert_every_row_once(K)
 
 
 def test_an_empty_table_gets_an_empty_index_that_is_in_sync(lake: Lake) -> None:
@@ -83,7 +74,7 @@ def test_a_load_makes_its_segment_missing_and_the_next_run_builds_that_one_only(
     assert (between.missing_segments, between.synced_sequence_number, between.rows_covered) == ((3,), 2, 200)
     assert found.num_rows == 4
     assert report.counts == {"segments": 1, "files": 1, "entries": 100}
-    assert_every_row_once(lake, K)
+    lake.assert_every_row_once(K)
 
 
 def test_a_run_with_nothing_to_do_commits_nothing(lake: Lake) -> None:
@@ -107,7 +98,7 @@ def test_a_file_that_an_overwrite_replaced_is_stale_and_its_rows_are_missing(lak
     lake.reindex(K)
     assert lake.state(K).segments_missing == 0
     assert lake.assert_exact("k between 20 and 60").num_rows == 42
-    assert_every_row_once(lake, K)
+    lake.assert_every_row_once(K)
 
 
 def test_a_rewrite_of_the_whole_table_moves_its_rows_to_a_new_segment(lake: Lake) -> None:
@@ -120,7 +111,7 @@ def test_a_rewrite_of_the_whole_table_moves_its_rows_to_a_new_segment(lake: Lake
     assert lake.assert_exact("k = 70").num_rows == 2
     lake.reindex(K)
     assert lake.state(K).segments_missing == 0
-    assert_every_row_once(lake, K)
+    lake.assert_every_row_once(K)
 
 
 def test_a_dropped_and_re_created_table_does_not_believe_the_old_index(lake: Lake) -> None:
@@ -235,37 +226,6 @@ def test_index_tables_can_live_in_a_namespace_of_their_own(tmp_path: Path) -> No
     assert lake.plan("k = 1").indexes[0].used
 
 
-@pytest.mark.parametrize(
-    ("columns", "reason", "text"),
-    [
-        (("nope",), Reason.COLUMN_NOT_FOUND, "column 'nope' is not in the table"),
-        (("inner.x",), Reason.COLUMN_NOT_FOUND, "inside another column"),
-        (("inner",), Reason.COLUMN_TYPE_UNSUPPORTED, "has no keys"),
-        (("tags",), Reason.COLUMN_TYPE_UNSUPPORTED, "has no keys"),
-        (("k", "k"), Reason.INVALID_SPEC, "named twice"),
-        (tuple(f"c{n}" for n in range(33)), Reason.INVALID_SPEC, "33 columns given"),
-        ((), Reason.INVALID_SPEC, "0 columns given"),
-    ],
-)
-def test_columns_that_cannot_be_indexed_are_refused(
-    lake: Lake, columns: tuple[str, ...], reason: Reason, text: str
-) -> None:
-    lake.create(
-        pa.schema(
-            [
-                pa.field("k", pa.int64()),
-                pa.field("inner", pa.struct([pa.field("x", pa.int64())])),
-                pa.field("tags", pa.list_(pa.string())),
-            ]
-        )
-    )
-    index = index_on(*columns)
-    with pytest.raises(BadSpec, match=text) as error:
-        lake.reindex(index)
-    assert error.value.reason is reason
-    assert lake.state(index).degraded is reason
-
-
 def test_a_missing_data_file_fails_its_segment_and_the_others_are_built(lake: Lake) -> None:
     table = segments(lake, 3)
     paths = sorted(task.file.file_path for task in table.scan().plan_files())
@@ -289,7 +249,7 @@ def test_a_damaged_data_file_fails_its_segment_until_it_is_mended(lake: Lake) ->
     victim.write_bytes(sound)
     assert lake.reindex(K).reason is Reason.COMMITTED
     assert (lake.state(K).segments_failed, lake.state(K).segments_synced) == (0, 2)
-    assert_every_row_once(lake, K)
+    lake.assert_every_row_once(K)
 
 
 def test_a_segment_that_fails_for_a_passing_reason_is_tried_again(lake: Lake) -> None:
@@ -349,7 +309,7 @@ def test_two_runs_of_one_index_enter_nothing_twice(lake: Lake) -> None:
     assert report.outcome is RunOutcome.COMMITTED
     state = lake.state(K)
     assert (state.segments_synced, state.entries) == (3, 300)
-    assert_every_row_once(lake, K)
+    lake.assert_every_row_once(K)
 
 
 def test_a_load_beside_a_build_is_found_missing_afterwards(lake: Lake) -> None:
@@ -368,7 +328,7 @@ def test_a_build_in_spark_enters_the_same_as_one_in_the_driver(lake: Lake, monke
     table.append(rows(900))
     lake.reindex(other)
     lake.reindex(K)
-    assert_every_row_once(lake, other)
+    lake.assert_every_row_once(other)
     columns = ["k0", "data_path", "row_group", "pos"]
     key = [(column, "ascending") for column in columns]
     assert lake.entries(K).select(columns).sort_by(key) == lake.entries(other).select(columns).sort_by(key)

@@ -21,7 +21,7 @@ from skipstone.runs import reindex as reindex_run
 from skipstone_core.jobs import IndexRef, JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
-from tests.spark.index_bed import Lake, index_on
+from tests.spark.index_bed import Lake, index_on, local
 
 ROOT = Path(__file__).parents[2]
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
@@ -46,10 +46,6 @@ def grow(lake: Lake, count: int) -> Table:
     for segment in range(count):
         table.append(rows(segment * 30))
     return table
-
-
-def local(path: str) -> Path:
-    return Path(path.removeprefix("file://"))
 
 
 def levels(lake: Lake, index: IndexRef) -> list[tuple[str, int]]:
@@ -172,7 +168,7 @@ def test_a_missing_cover_file_makes_its_index_cover_nothing(lake: Lake) -> None:
     lake.reindex(K)
     local(lake.index_table(K).covers[0].path).unlink()
     state = lake.state(K)
-    assert (state.exists, state.segments_missing, state.degraded) == (True, 3, Reason.STORAGE_UNAVAILABLE)
+    assert (state.exists, state.segments_missing, state.degraded) == (True, 3, Reason.INDEX_DAMAGED)
     assert lake.assert_exact("k = 40").num_rows == 2
 
 
@@ -183,7 +179,7 @@ def test_a_damaged_index_table_is_built_anew_by_the_next_run(lake: Lake, part: s
     found = lake.index_table(K)
     paths = {"cover": found.covers[0].path, "metadata": found.table.metadata_location}
     local(paths[part]).unlink()
-    assert lake.state(K).degraded is Reason.STORAGE_UNAVAILABLE
+    assert lake.state(K).degraded is Reason.INDEX_DAMAGED
     assert lake.assert_exact("k = 40").num_rows == 2
     assert lake.reindex(K).counts["segments"] == 2
     assert (lake.state(K).segments_synced, lake.state(K).degraded) == (2, None)
@@ -208,54 +204,6 @@ def test_one_broken_index_leaves_the_other_in_use(lake: Lake) -> None:
     assert {use.name.split("__si_")[1].split("_")[0]: use.used for use in plan.indexes} == {"idx": True, "name": False}
     lake.assert_exact("name = 'n3' and k = 40")
     lake.assert_exact("name = 'n3' or k = 40")
-
-
-KILLED = """
-import os, signal, sys
-from skipstone.indexes import build
-from skipstone.runs import reindex
-from skipstone.runs.report import Reporter
-from skipstone_core.jobs import JobRequest
-
-request = JobRequest.from_json(open(sys.argv[1]).read())
-stop_at, point = int(sys.argv[2]), sys.argv[3]
-commits = 0
-
-def killing(catalog, ref, change, ports=None):
-    global commits
-    commits += 1
-    if commits == stop_at and point == "before":
-        os.kill(os.getpid(), signal.SIGKILL)
-    outcome = original(catalog, ref, change, ports)
-    if commits == stop_at and point == "after":
-        os.kill(os.getpid(), signal.SIGKILL)
-    return outcome
-
-original, build.commit_table = build.commit_table, killing
-reindex.run_reindex(request, Reporter(request))
-"""
-
-
-@pytest.mark.parametrize("point", ["before", "after"])
-@pytest.mark.parametrize("stop_at", [1, 2, 4])
-def test_a_killed_run_keeps_its_finished_segments_and_the_next_one_builds_the_rest_once(
-    lake: Lake, tmp_path: Path, stop_at: int, point: str
-) -> None:
-    grow(lake, 4)
-    script, request = tmp_path / "killed.py", tmp_path / "request.json"
-    script.write_text(KILLED)
-    request.write_text(lake.request(K).to_json())
-    killed = subprocess.run(
-        [sys.executable, str(script), str(request), str(stop_at), point], check=False, timeout=120, capture_output=True
-    )
-    assert killed.returncode == -9, killed.stderr.decode()
-    finished = stop_at if point == "after" else stop_at - 1
-    assert lake.state(K).segments_synced == finished
-    assert lake.assert_exact("k in (10, 95)").num_rows > 0
-    assert lake.reindex(K).counts["segments"] == 4 - finished
-    entries = lake.entries(K).select(["data_path", "pos"]).to_pylist()
-    assert set(Counter((entry["data_path"], entry["pos"]) for entry in entries).values()) == {1}
-    assert len(entries) == 400
 
 
 def run_application(request: str, folder: Path) -> Iterator[JobReport]:

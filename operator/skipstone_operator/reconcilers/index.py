@@ -46,6 +46,8 @@ from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import IndexWorld
 
 KINDS = (RunKind.REINDEX,)
+#: What a run found wrong with an index and the next reindex may mend.
+_MENDED_BY_REINDEX = frozenset({Reason.INDEX_DAMAGED, Reason.STORAGE_UNAVAILABLE, Reason.SEGMENTS_FAILED})
 #: Refusals that the Table's own condition tells of, and that end when the table is back.
 _MAY_COME_BACK = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
 
@@ -121,11 +123,16 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
     """Whether a reindex would bring something: by hand always, else when segments are or may be missing."""
     if is_asked_for(world, status):
         return True
-    if world.index.spec.maintenance is Maintenance.MANUAL or status.degraded:
+    if world.index.spec.maintenance is Maintenance.MANUAL or needs_user(status):
         return False
     table = world.place.table
     behind = table is not None and table.status.sequence_number > status.table_sequence_number
     return not is_known(status) or buildable(status) > 0 or behind or _may_have_healed(world, status)
+
+
+def needs_user(status: SecondaryIndexStatus) -> bool:
+    """Whether the index is degraded by something that no reindex mends."""
+    return bool(status.degraded) and status.degraded not in _MENDED_BY_REINDEX
 
 
 def buildable(status: SecondaryIndexStatus) -> int:

@@ -36,7 +36,7 @@ from skipstone.indexes.entries import (
 )
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.rewrite.reader import describe_files
-from skipstone.rewrite.writer import DataFileWriter, WrittenFile, to_data_files, write_spec
+from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import FileSet, pin_table
 
@@ -172,10 +172,15 @@ def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> tuple[li
 def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource], unit: int) -> list[BuildTask]:
     names = {field.field_id: field.name for field in site.table.schema().fields}
     keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
-    spec = write_spec(index.table, site.run_id)
+    spec = index_write_spec(index, site.run_id)
     count = _task_count(sum(source.file.records for source in sources), site.tasks.parallelism)
     parts = balanced([part for source in sources for part in _split(source, count)], count)
     return [BuildTask(unit, tuple(part), keys, spec, site.buffer_bytes) for part in parts if part]
+
+
+def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
+    """How to write files for a commit planned on the head ``index``; a run that plans again gives them other names."""
+    return write_spec(index.table, f"{run_id}-{index.table.metadata.next_sequence_number()}")
 
 
 def _split(source: EntrySource, count: int) -> list[EntrySource]:
@@ -252,6 +257,6 @@ def write_covers(index: IndexTable, covers: pa.Table, run_id: str, level: int = 
     """Write cover rows as one file of the index table."""
     if covers.num_rows == 0:
         return []
-    writer = DataFileWriter(write_spec(index.table, run_id), f"cover-{covers['file_id'][0].as_py()}-{level}")
+    writer = DataFileWriter(index_write_spec(index, run_id), f"cover-{covers['file_id'][0].as_py()}-{level}")
     writer.write(with_partition(covers, COVER, level))
     return to_data_files([written.to_row() for written in writer.close()], index.table)

@@ -18,17 +18,17 @@ from pyiceberg.manifest import DataFile
 from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
 
-from skipstone.indexes.build import BuildSite, write_covers
+from skipstone.indexes.build import BuildSite, index_write_spec, write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.definition import key_name
-from skipstone.indexes.entries import BUFFER_BYTES, EntrySorter, TaskResult, entry_schema
-from skipstone.indexes.scans import scan_entries
+from skipstone.indexes.entries import BUFFER_BYTES, EntrySorter, entry_schema
+from skipstone.indexes.scans import UnreadableEntries, scan_entries
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
-from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
+from skipstone.rewrite.writer import WriteSpec, WrittenFile, to_data_files
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import pin_table
 
-#: Rows of one merged file; also what one merge task sorts at once.
+#: Most rows of one merged file; also what one merge task sorts at once.
 ROWS_PER_RANGE = 2_000_000
 
 
@@ -64,11 +64,19 @@ class MergeTask:
     buffer_bytes: int = BUFFER_BYTES
 
 
+@dataclass(frozen=True)
+class MergedRange:
+    """What a merge task wrote; ``unreadable``: path of an entry file that it could not read, and why."""
+
+    written: tuple[WrittenFile, ...] = ()
+    unreadable: tuple[str, str] | None = None
+
+
 def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -> Outcome | None:
     """Merge the lowest level with enough runs, and cover files likewise; None when nothing is due.
 
     ``dropped``: file ids of files that no retained snapshot of the indexed table holds; when there are any, the whole
-    index is merged without them.
+    index is merged without them. Raises UnreadableEntries, with nothing changed, when an entry file cannot be read.
     """
     merged, covers = _due(index, dropped)
     if not merged and not covers:
@@ -116,50 +124,77 @@ def _merge_entries(
     storages = tuple(column.storage_type for column in index.definition.columns)
     paths = tuple(file.path for file in files)
     level = max(file.level for file in files) + 1
-    io, spec = index.table.io, write_spec(index.table, site.run_id)
+    io, spec = index.table.io, index_write_spec(index, site.run_id)
     tasks = [
         MergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
-        for one in key_ranges(index.table.io, paths)
+        for one in key_ranges(index.table.io, paths, site.buffer_bytes // 2)
     ]
     results = site.tasks.run(merge_entries, tasks)
-    return to_data_files([written.to_row() for result in results for written in result.written], index.table)
+    written = to_data_files([written.to_row() for result in results for written in result.written], index.table)
+    if unreadable := next((result.unreadable for result in results if result.unreadable), None):
+        discard_files(index.table, tuple(written))
+        raise UnreadableEntries(*unreadable)
+    return written
 
 
-def merge_entries(task: MergeTask, task_id: str) -> TaskResult:
+def merge_entries(task: MergeTask, task_id: str) -> MergedRange:
     """The kernel of a merge: read one key range of all files, sort, write."""
     schema = entry_schema(task.storages)
     keep = pc.invert(pc.field("file_id").isin(pa.array(sorted(task.dropped), pa.int32())))
     limits = task.range.expression(schema.field(0).type)
     condition = keep if limits is None else limits & keep
     with EntrySorter(task.spec, task_id, level=task.level, buffer_bytes=task.buffer_bytes) as sorter:
-        for path in task.paths:
-            for batch in scan_entries((task.io, path), schema, condition, schema.names):
-                sorter.add(batch)
-        return TaskResult(0, sorter.close())
+        try:
+            for path in task.paths:
+                for batch in scan_entries((task.io, path), schema, condition, schema.names):
+                    sorter.add(batch)
+        except UnreadableEntries as error:
+            sorter.abort()
+            return MergedRange(unreadable=(error.path, error.problem))
+        return MergedRange(sorter.close())
 
 
-def key_ranges(io: FileIO, paths: Iterable[str]) -> list[KeyRange]:
-    """Cut the keys of all files into ranges of about ROWS_PER_RANGE entries, by the statistics of row groups."""
-    minima = [one for path in paths for one in _row_group_minima(io, path)]
-    groups = sorted(minima, key=lambda one: one[0])  # type: ignore[arg-type,return-value]
+def key_ranges(io: FileIO, paths: Iterable[str], most_bytes: int) -> list[KeyRange]:
+    """Cut the keys of all files into ranges of about ROWS_PER_RANGE entries, by the statistics of row groups.
+
+    Wide keys make smaller ranges, of about ``most_bytes``: a range that fills more than one buffer becomes several
+    files with the same keys, all of which a lookup would have to open.
+    """
+    groups = [group for path in paths for group in _row_groups(io, path)]
+    ended = iter(sorted(groups, key=lambda group: group.greatest))  # type: ignore[arg-type,return-value]
+    group = next(ended, None)
     cuts: list[object] = []
-    filled = 0
-    for least, rows in groups:
-        if filled >= ROWS_PER_RANGE and (not cuts or least != cuts[-1]):
-            cuts.append(least)
-            filled = 0
-        filled += rows
+    rows = nbytes = 0
+    for start in sorted({one.least for one in groups}):  # type: ignore[type-var]
+        while group is not None and group.greatest < start:  # type: ignore[operator]
+            rows, nbytes, group = rows + group.rows, nbytes + group.nbytes, next(ended, None)
+        if rows >= ROWS_PER_RANGE or nbytes >= most_bytes:
+            cuts.append(start)
+            rows = nbytes = 0
     edges = [None, *cuts, None]
     return [KeyRange(lower, upper) for lower, upper in pairwise(edges)]
 
 
-def _row_group_minima(io: FileIO, path: str) -> Iterator[tuple[object, int]]:
-    """(least first key, rows) of each row group; groups of nulls only, or without statistics, cannot be cut at."""
-    with io.new_input(path).open() as stream:
-        metadata = pq.read_metadata(stream)
+@dataclass(frozen=True)
+class _RowGroup:
+    """Bounds of the first key and size of one row group."""
+
+    least: object
+    greatest: object
+    rows: int
+    nbytes: int
+
+
+def _row_groups(io: FileIO, path: str) -> Iterator[_RowGroup]:
+    """The row groups of a file but for those of nulls only or without statistics, at which nothing can be cut."""
+    try:
+        with io.new_input(path).open() as stream:
+            metadata = pq.read_metadata(stream)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UnreadableEntries(path, error) from error
     column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == key_name(0))
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
         statistics = group.column(column).statistics
         if statistics is not None and statistics.has_min_max:
-            yield statistics.min, group.num_rows
+            yield _RowGroup(statistics.min, statistics.max, group.num_rows, group.total_byte_size)

@@ -7,6 +7,7 @@ Must not trust an index table that was made for another table or definition.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from errno import ENOENT
 
@@ -22,6 +23,7 @@ from skipstone_core.indexes import synced_up_to
 from skipstone_core.jobs import MAX_LISTED_SEGMENTS, IndexRef, IndexState, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
 
+from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
 from skipstone.indexes.tables import (
     NEXT_FILE_ID_PROPERTY,
@@ -77,7 +79,7 @@ def read_covers(index: IndexTable) -> pa.Table:
 
 def _read_cover_file(index: IndexTable, path: str) -> pa.Table:
     with index.table.io.new_input(path).open() as stream:
-        return pq.read_table(stream, columns=COVER_SCHEMA.names).cast(COVER_SCHEMA)
+        return pq.read_table(stream, columns=COVER_SCHEMA.names, page_checksum_verification=True).cast(COVER_SCHEMA)
 
 
 def read_index(catalog: Catalog, identifier: tuple[str, str], table_uuid: str) -> tuple[IndexTable | None, pa.Table]:
@@ -128,18 +130,35 @@ def index_state(
 ) -> IndexState:
     """How far ``index`` covers the snapshot of ``files``, the head of ``ref``, as status shows it.
 
-    An unreadable index counts as covering nothing, with a message. Raises what the catalog raises.
+    An unreadable index counts as covering nothing, files whose entries are damaged as missing, both with a message.
+    Raises what the catalog raises.
     """
     identifier = index_identifier(warehouse, ref, index)
     try:
         found, covers = read_index(catalog, identifier, files.table_uuid)
+        damage = _damage(identifier, found)
     except UnreadableIndex as error:
-        broken = (Reason.STORAGE_UNAVAILABLE, f"{error}; it counts as empty")
-        return _with_problem(replace(_counts(files, _nothing(files), index), exists=True), broken)
+        reason = Reason.INDEX_DAMAGED if error.is_damaged else Reason.STORAGE_UNAVAILABLE
+        state = replace(_counts(files, _nothing(files), index), exists=True)
+        return _with_problem(state, (reason, f"{error}; it counts as empty"))
     if found is None:
         return _with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index))
-    state = _counts(files, cover_files(files, covers), index, found)
-    return _with_problem(state, definition_problem(files.schema, found.stored))
+    state = _counts(files, cover_files(files, sound_covers(found, covers, damage)), index, found)
+    return _with_problem(state, definition_problem(files.schema, found.stored) or _damage_problem(damage))
+
+
+def _damage(identifier: tuple[str, str], found: IndexTable | None) -> tuple[DamagedFile, ...]:
+    try:
+        return find_damage(found) if found else ()
+    except OSError as error:
+        raise UnreadableIndex(identifier, error) from error
+
+
+def _damage_problem(damage: Sequence[DamagedFile]) -> tuple[Reason, str] | None:
+    if not damage:
+        return None
+    others = f" (and {len(damage) - 1} other files)" if len(damage) > 1 else ""
+    return Reason.INDEX_DAMAGED, f"{damage[0]}{others}; the next reindex builds its segments again"
 
 
 def _nothing(files: FileSet) -> Coverage:

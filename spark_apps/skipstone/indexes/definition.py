@@ -30,6 +30,8 @@ COLUMNS_PROPERTY = "skipstone.index.columns"
 FAILED_PROPERTY = "skipstone.index.failed"
 
 _START_OVER = "delete the index and create it again"
+#: Field id of ``file_id`` in every index table.
+FILE_ID_FIELD = 3
 _KIND_FIELD, _LEVEL_FIELD, _FIRST_KEY_FIELD = 1, 2, 100
 
 
@@ -89,7 +91,7 @@ def index_schema(definition: IndexDefinition) -> Schema:
     fixed = [
         NestedField(_KIND_FIELD, "kind", StringType(), required=True, doc="entry or cover"),
         NestedField(_LEVEL_FIELD, "level", IntegerType(), required=True, doc="0: as built; n: merged n times"),
-        NestedField(3, "file_id", IntegerType(), doc="number of the data file, given by its cover row"),
+        NestedField(FILE_ID_FIELD, "file_id", IntegerType(), doc="number of the data file, given by its cover row"),
         NestedField(4, "row_group", IntegerType(), doc="row group of the row in its Parquet file"),
         NestedField(5, "pos", LongType(), doc="position of the row in its file"),
         NestedField(6, "path", StringType(), doc="cover: location of the data file"),

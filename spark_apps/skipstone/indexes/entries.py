@@ -111,7 +111,12 @@ class EntrySorter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        for writer in self._writers if kind is not None else ():
+        if kind is not None:
+            self.abort()
+
+    def abort(self) -> None:
+        """Delete what was written."""
+        for writer in self._writers:
             writer.abort()
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -11,6 +11,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.dataset as ds
 from pyiceberg.io import FileIO
+from skipstone_core.errors import SkipstoneError
+
+#: Entries pass through the scanner one row group after the other: memory does not grow with the file.
+_FORMAT = ds.ParquetFileFormat(
+    default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
+)
+_READAHEAD_BATCHES = 1
+
+
+class UnreadableEntries(SkipstoneError):
+    """An entry file is gone, damaged, or out of reach."""
+
+    def __init__(self, path: str, problem: object) -> None:
+        super().__init__(f"index file {path}: {problem}")
+        self.path = path
+        self.problem = str(problem)
 
 
 def scan_entries(
@@ -18,10 +34,30 @@ def scan_entries(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of ``columns`` of the entries that pass ``condition``, in file order; ``schema``: of all entries.
 
-    Raises OSError or pa.ArrowException for a file that is gone or damaged.
+    Raises UnreadableEntries, also for a file of another schema: its columns would read as null.
     """
     io, path = file
-    with io.new_input(path).open() as stream:
-        fragment = ds.ParquetFileFormat().make_fragment(stream)
-        scanner = fragment.scanner(schema=schema, columns=list(columns), filter=condition, use_threads=False)
-        yield from (batch for batch in scanner.to_batches() if batch.num_rows)
+    try:
+        with io.new_input(path).open() as stream:
+            fragment = _FORMAT.make_fragment(stream)
+            if problem := schema_problem(fragment.physical_schema, schema):
+                raise UnreadableEntries(path, problem)
+            scanner = fragment.scanner(
+                schema=schema,
+                columns=list(columns),
+                filter=condition,
+                use_threads=False,
+                batch_readahead=_READAHEAD_BATCHES,
+            )
+            yield from (batch for batch in scanner.to_batches() if batch.num_rows)
+    except (OSError, pa.ArrowInvalid) as error:
+        raise UnreadableEntries(path, error) from error
+
+
+def schema_problem(found: pa.Schema, wanted: pa.Schema) -> str | None:
+    """Why a file of schema ``found`` holds no entries of schema ``wanted`` (a clause), or None."""
+    for field in wanted:
+        position = found.get_field_index(field.name)
+        if position < 0 or found.field(position).type != field.type:
+            return f"has no column {field.name} of type {field.type}"
+    return None

@@ -17,7 +17,7 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
-from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import index_table_name
 from skipstone_core.indexes import IndexDefinition, SortedRun
 from skipstone_core.jobs import IndexRef, Management, TableRef, WarehouseRef
@@ -165,23 +165,31 @@ def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
     """Create an empty index table; one that another run made meanwhile is taken when it is the same index.
 
     A table of the same owner that was made for another table or definition is purged first: it is derived data.
+    Raises BadSpec (RESOURCE_CONFLICT) when the name belongs to a table that is no index.
     """
     _purge_outdated(catalog, new)
     with suppress(NamespaceAlreadyExistsError):
         catalog.create_namespace(new.identifier[:1])
+    opened = open_index(_create_or_load(catalog, new))
+    if opened is None:
+        message = f"{'.'.join(new.identifier)} exists and is no index table; rename or drop it"
+        raise BadSpec(Reason.RESOURCE_CONFLICT, message)
+    return opened
+
+
+def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
     try:
-        table = catalog.create_table(
+        return catalog.create_table(
             new.identifier,
             index_schema(new.definition),
             partition_spec=index_partition_spec(),
             properties={**_storage_properties(new.definition), **_identity_properties(new)},
         )
-    except TableAlreadyExistsError:
-        table = catalog.load_table(new.identifier)
-    opened = open_index(table)
-    if opened is None:
-        raise ValueError(f"{'.'.join(new.identifier)} exists and is no index table")
-    return opened
+    except TableAlreadyExistsError as error:
+        if (found := load_index_table(catalog, new.identifier)) is not None:
+            return found
+        # SQL catalogs take every refusal of a new row for a table that is there.
+        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, "the catalog refused it") from error
 
 
 def _identity_properties(new: NewIndex) -> dict[str, str]:
@@ -192,6 +200,7 @@ def _storage_properties(definition: IndexDefinition) -> dict[str, str]:
     keys = {f"write.metadata.metrics.column.{key_name(i)}": "truncate(64)" for i in range(len(definition.columns))}
     return {
         "write.metadata.metrics.default": "none",
+        "write.metadata.metrics.column.file_id": "full",
         "write.parquet.row-group-limit": str(ROW_GROUP_ROWS),
         "write.parquet.compression-codec": "zstd",
         **keys,

@@ -32,7 +32,12 @@ class ParquetFile:
         self._columns = arrow_schema(schema)
         self._sink = io.new_output(path).create(overwrite=False)
         self._writer = pq.ParquetWriter(
-            self._sink, self._columns, store_decimal_as_integer=True, write_page_index=True, **options
+            self._sink,
+            self._columns,
+            store_decimal_as_integer=True,
+            write_page_index=True,
+            write_page_checksum=True,
+            **options,
         )
         self._nans: Counter[int] = Counter()
 

@@ -45,6 +45,8 @@ POSITION_COLUMN = "_pos"
 #: Extra column: the Parquet row group that holds the row (int32).
 ROW_GROUP_COLUMN = "_row_group"
 BATCH_ROWS = 128 * 1024
+#: Column chunks are read in such pieces: a foreign file may be one row group of any size.
+BUFFER_BYTES = 1024 * 1024
 Positions = npt.NDArray[np.int64]
 _EXTRA_FIELDS = {
     POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
@@ -104,7 +106,7 @@ def read_data_file(
     Raises KeyError for a column that the schema does not have.
     """
     with load_file_io({}, file.path).new_input(file.path).open() as source:
-        parquet = pq.ParquetFile(source)
+        parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER_BYTES)
         projection = _Projection(file, parquet, tuple(columns))
         wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
         for group in wanted:

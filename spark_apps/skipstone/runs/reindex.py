@@ -39,9 +39,12 @@ from skipstone.indexes.coverage import (
     read_covers,
     read_index,
 )
+from skipstone.indexes.damage import DamagedFile, find_damage
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
 from skipstone.indexes.distribute import InProcess, InSpark
 from skipstone.indexes.entries import BUFFER_BYTES
+from skipstone.indexes.quarantine import confirm_damage, quarantine
+from skipstone.indexes.scans import UnreadableEntries
 from skipstone.indexes.staleness import stale_file_ids
 from skipstone.indexes.tables import (
     IndexTable,
@@ -53,7 +56,7 @@ from skipstone.indexes.tables import (
 from skipstone.runs.report import Reporter
 from skipstone.runs.states import report_state
 from skipstone.session import spark_session
-from skipstone.tables.catalogs import load_table, open_catalog
+from skipstone.tables.catalogs import catalog_answers, load_table, open_catalog
 from skipstone.tables.filesets import FileSet, read_file_set
 
 logger = logging.getLogger(__name__)
@@ -63,6 +66,8 @@ MAX_MERGE_ROUNDS = 16
 #: Up to so many rows a build or merge takes less time in the driver than a JVM takes to start.
 SMALL_ROWS = 100_000
 MAX_PLANS = 5
+#: Merges read all entries, so each may find a damaged file that the check of footers did not.
+MAX_REPAIRS = 5
 MAX_FAILURES_REMEMBERED = 50
 MAX_FAILURE_TEXT = 300
 
@@ -75,6 +80,7 @@ class _Progress:
     files: int = 0
     entries: int = 0
     failed: dict[int, str] = field(default_factory=dict)
+    damaged: list[DamagedFile] = field(default_factory=list)
     retryable: bool = False
     snapshot_id: int = 0
 
@@ -101,10 +107,16 @@ def run_reindex(request: JobRequest, reporter: Reporter) -> JobReport:
     """
     work = _pin(request, reporter)
     progress = _Progress()
-    with reporter.stage("build"):
-        index = _build_all(work, _open(work), progress)
-    with reporter.stage("merge"):
-        index = _merge_runs(work, index, progress)
+    with reporter.stage("check"):
+        index = _open(work)
+        damage = find_damage(index)
+    for _ in range(MAX_REPAIRS):
+        with reporter.stage("build"):
+            index = _build_all(work, _set_aside(work, index, damage, progress), progress)
+        with reporter.stage("merge"):
+            index, damage = _merge_runs(work, index, progress)
+        if not damage:
+            break
     _remember_failures(index, progress.failed)
     return _report(work, progress)
 
@@ -136,7 +148,21 @@ def _open(work: _Work) -> IndexTable:
         table_uuid=uuid,
         owner_uid=work.index.uid,
     )
-    return create_index(work.catalog, new)
+    return _create(work, new)
+
+
+def _create(work: _Work, new: NewIndex) -> IndexTable:
+    """Make the index table, or say where the Warehouse must let us write."""
+    name = ".".join(new.identifier)
+    way_out = "let the Warehouse's account create tables there, or set spec.indexNamespace of the Warehouse"
+    try:
+        with catalog_answers(work.catalog.name):
+            return create_index(work.catalog, new)
+    except DependencyUnavailable as error:
+        by_storage = isinstance(error.__cause__, OSError) and error.__cause__.errno is not None
+        reason = Reason.STORAGE_UNAVAILABLE if by_storage else error.reason
+        message = f"the index table {name} cannot be created; {way_out}. {_first_line(error.__cause__ or error)}"
+        raise DependencyUnavailable(reason, message) from error
 
 
 def _sound_index(work: _Work, identifier: tuple[str, str]) -> IndexTable | None:
@@ -149,6 +175,18 @@ def _sound_index(work: _Work, identifier: tuple[str, str]) -> IndexTable | None:
         logger.warning("%s; it is dropped and built again", error)
         work.catalog.drop_table(identifier)
         return None
+
+
+def _set_aside(work: _Work, index: IndexTable, damage: tuple[DamagedFile, ...], progress: _Progress) -> IndexTable:
+    """Quarantine damaged entry files; what they held is missing afterwards. A run that met another leaves it to it."""
+    if not damage:
+        return index
+    logger.warning("%s; %d damaged files of %s are set aside", damage[0], len(damage), index.name)
+    progress.damaged.extend(damage)
+    outcome = quarantine(work.catalog, index, damage, work.request.run_id)
+    if isinstance(outcome, Unknown):
+        raise OutcomeUnknown(f"quarantine of {damage[0]}: {outcome.message}")
+    return reopen_index(work.catalog, index)
 
 
 def _site(work: _Work, rows: int) -> BuildSite:
@@ -264,21 +302,29 @@ def _first_line(error: BaseException) -> str:
     return next(iter(str(error).splitlines()), type(error).__name__)
 
 
-def _merge_runs(work: _Work, index: IndexTable, progress: _Progress) -> IndexTable:
-    """Merge until no level is full. A merge that another run overtook is left to the next run."""
+def _merge_runs(work: _Work, index: IndexTable, progress: _Progress) -> tuple[IndexTable, tuple[DamagedFile, ...]]:
+    """Merge until no level is full, or until a file turns out to be damaged; a merge overtaken is left to the next run.
+
+    Raises DependencyUnavailable when entries cannot be read although nothing is damaged.
+    """
     for _ in range(MAX_MERGE_ROUNDS):
         dropped = stale_file_ids(work.table, work.files, index, read_covers(index))
         rows = rows_to_merge(index, dropped)
         if rows is None:
             break
         work.reporter.progress("merging index files", _counts(progress))
-        outcome = compact_index(_site(work, rows), index, dropped)
+        try:
+            outcome = compact_index(_site(work, rows), index, dropped)
+        except UnreadableEntries as error:
+            if damage := confirm_damage(index, error):
+                return index, damage
+            raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{error}; try again later") from error
         if isinstance(outcome, Unknown):
             raise OutcomeUnknown(f"merge of index files: {outcome.message}")
         if not isinstance(outcome, Committed):
             break
         index = reopen_index(work.catalog, index)
-    return index
+    return index, ()
 
 
 def _remember_failures(index: IndexTable, failed: dict[int, str]) -> None:
@@ -300,7 +346,7 @@ def _report(work: _Work, progress: _Progress) -> JobReport:
         work.reporter.base(),
         outcome=RunOutcome.CONFLICTED if progress.retryable else RunOutcome.COMMITTED,
         reason=Reason.SEGMENTS_FAILED if progress.failed else Reason.COMMITTED,
-        message=_failure_text(progress) if progress.failed else "",
+        message=_failure_text(progress) if progress.failed else _damage_text(progress),
         snapshot_id=str(progress.snapshot_id),
         counts=_counts(progress),
         table_states=(state,),
@@ -316,3 +362,10 @@ def _failure_text(progress: _Progress) -> str:
     first = min(progress.failed)
     others = f" (and {len(progress.failed) - 1} other segments)" if len(progress.failed) > 1 else ""
     return f"segment {first}: {progress.failed[first]}{others}"
+
+
+def _damage_text(progress: _Progress) -> str:
+    if not progress.damaged:
+        return ""
+    others = f" (and {len(progress.damaged) - 1} other files)" if len(progress.damaged) > 1 else ""
+    return f"{progress.damaged[0]}{others}: its segments were built again"

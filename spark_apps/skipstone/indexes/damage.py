@@ -1,0 +1,141 @@
+"""Finds entry files of an index that are gone or damaged, and tells whose entries they held.
+
+Called by coverage (so that status counts those files as missing) and by the reindex run before it builds. Looks at
+size and footer only: damage within pages is found by their checksums, by whoever reads them. Must not change anything
+and must not take a storage that does not answer for a damaged file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO, InputFile
+
+from skipstone.indexes.definition import FILE_ID_FIELD
+from skipstone.indexes.entries import entry_schema
+from skipstone.indexes.scans import schema_problem
+from skipstone.indexes.tables import IndexFile, IndexTable
+
+_MAGIC = b"PAR1"
+_TRAILER_BYTES = 8
+_FOOTER_BYTES = 64 * 1024
+_CHUNK_BYTES = 8 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class DamagedFile:
+    """An entry file that cannot be read, and how it is (a clause: ``is gone``)."""
+
+    path: str
+    problem: str
+
+    def __str__(self) -> str:
+        """A clause for status and logs."""
+        return f"index file {self.path} {self.problem}"
+
+
+def find_damage(index: IndexTable) -> tuple[DamagedFile, ...]:
+    """The entry files that are gone, of another size than committed, or without a footer that fits.
+
+    Costs two small reads per file. Raises OSError when the storage does not answer.
+    """
+    schema = entry_schema([column.storage_type for column in index.definition.columns])
+    found = ((file, _problem(index.table.io, file, schema)) for file in index.entries)
+    return tuple(DamagedFile(file.path, problem) for file, problem in found if problem)
+
+
+def _problem(io: FileIO, file: IndexFile, schema: pa.Schema) -> str | None:
+    try:
+        source = io.new_input(file.path)
+        size = len(source)
+        if size != file.size:
+            return f"has {size} bytes instead of {file.size}"
+        tail = _tail(source, size)
+    except FileNotFoundError:
+        return "is gone"
+    return _footer_problem(tail, file.records, schema)
+
+
+def _tail(source: InputFile, size: int) -> bytes:
+    """The end of a Parquet file with its whole footer."""
+    with source.open() as stream:
+        tail = _last_bytes(stream, size, _FOOTER_BYTES)
+        length = int.from_bytes(tail[-_TRAILER_BYTES : -len(_MAGIC)], "little") + _TRAILER_BYTES
+        return tail if length <= len(tail) or length > size else _last_bytes(stream, size, length)
+
+
+def _last_bytes(stream: pa.NativeFile, size: int, count: int) -> bytes:
+    stream.seek(max(0, size - count))
+    return bytes(stream.read())
+
+
+def _footer_problem(tail: bytes, records: int, schema: pa.Schema) -> str | None:
+    """Judged on bytes in memory, so that whatever is raised here comes from what they are."""
+    try:
+        footer = pq.read_metadata(pa.BufferReader(tail))
+    except (OSError, pa.ArrowException) as error:
+        return f"is damaged: {error}"
+    if footer.num_rows != records:
+        return f"has {footer.num_rows} entries instead of {records}"
+    return schema_problem(footer.schema.to_arrow_schema(), schema)
+
+
+def is_fully_readable(io: FileIO, path: str) -> bool:
+    """Whether the storage gives every byte of a file: what cannot be read from those is damaged, not out of reach."""
+    try:
+        with io.new_input(path).open() as stream:
+            while stream.read(_CHUNK_BYTES):
+                pass
+    except OSError:
+        return False
+    return True
+
+
+@dataclass(frozen=True)
+class Withdrawal:
+    """What has to leave an index because some entry files are damaged.
+
+    ``entries``: all entry files of the commits that wrote the damaged ones, since entries without coverage are of no
+    use. ``is_covered``: one boolean per cover row, whether its entries stay.
+    """
+
+    entries: tuple[IndexFile, ...]
+    is_covered: npt.NDArray[np.bool_]
+
+
+def plan_withdrawal(index: IndexTable, covers: pa.Table, damage: Sequence[DamagedFile]) -> Withdrawal:
+    """Whose entries are lost with ``damage``; ``covers`` are the cover rows of ``index``.
+
+    File ids are given in ascending order and commits merge neighbours, so the entries of one commit are those of a
+    range of file ids. Where the range is not known, everything goes.
+    """
+    paths = {one.path for one in damage}
+    commits = {(file.level, file.sequence) for file in index.entries if file.path in paths}
+    lost = tuple(file for file in index.entries if (file.level, file.sequence) in commits)
+    ids = covers["file_id"].to_numpy()
+    ranges = [_file_ids(index, [file for file in lost if file.sequence == sequence]) for _, sequence in commits]
+    if None in ranges:
+        return Withdrawal(index.entries, np.zeros(len(ids), np.bool_))
+    gone = np.zeros(len(ids), np.bool_)
+    for first, last in (one for one in ranges if one is not None):
+        gone |= (ids >= first) & (ids <= last)
+    return Withdrawal(lost, ~gone)
+
+
+def _file_ids(index: IndexTable, files: Sequence[IndexFile]) -> tuple[int, int] | None:
+    """The least and greatest file id in ``files`` by their bounds; None when one of them has none."""
+    bounds = index.files.bounds(FILE_ID_FIELD)
+    ends = [(bounds.lower[file.ordinal].as_py(), bounds.upper[file.ordinal].as_py()) for file in files]
+    if any(None in pair for pair in ends):
+        return None
+    return min(first for first, _ in ends), max(last for _, last in ends)
+
+
+def sound_covers(index: IndexTable, covers: pa.Table, damage: Sequence[DamagedFile]) -> pa.Table:
+    """The cover rows whose entries can be read."""
+    return covers.filter(pa.array(plan_withdrawal(index, covers, damage).is_covered)) if damage else covers
