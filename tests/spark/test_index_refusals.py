@@ -131,7 +131,7 @@ def test_access_lost_after_the_first_build_leaves_what_is_built_in_use(lake: Lak
         lake.reindex(K)
     state = lake.state(K)
     assert (state.segments_synced, state.missing_segments) == (1, (2,))
-    assert lake.plan("k = 2").indexes[0].used
+    assert not lake.plan("k = 2").indexes[0].is_broken
     assert lake.assert_exact("k = 2").num_rows == 2
 
 

@@ -106,10 +106,15 @@ def test_each_relation_is_logged_in_a_line(module_bed: Bed, caplog: pytest.LogCa
     assert "NoCondition" in lines[1]
 
 
+def without_counters(explained: str) -> list[str]:
+    """An explanation without what the process remembers, which each planning changes."""
+    return [line for line in explained.splitlines() if "caches:" not in line]
+
+
 def test_explaining_does_not_run_and_changes_nothing(module_bed: Bed) -> None:
     df = module_bed.spark.sql(f"select n from {TABLE} where k = 7")
     said = str(skipstone.explain(df))
-    assert said == str(skipstone.explain(skipstone.rewrite(df)))
+    assert without_counters(said) == without_counters(str(skipstone.explain(skipstone.rewrite(df))))
     assert "index t__si_idx" in said
     assert "3/4 segments, missing 4" in said
     assert "IcebergStagedScan" not in df._jdf.queryExecution().executedPlan().toString()

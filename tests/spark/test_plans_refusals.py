@@ -65,7 +65,7 @@ RELATIONS: dict[str, tuple[Refusal, str]] = {
     "not like": (Refusal.CONDITION, "select * from t where g not like 'g1%'"),
     "bytes that are no text": (Refusal.CONDITION, "select * from t where g = cast(x'ff' as string)"),
     "a column that no index leads with": (Refusal.INDEX_NOT_USED, "select * from t where n > 150"),
-    "everything is hit": (Refusal.NOT_NARROWING, "select * from t where k >= 0"),
+    "everything is hit": (Refusal.INDEX_NOT_USED, "select * from t where k >= 0"),
 }
 
 
@@ -197,6 +197,14 @@ def test_tables_without_rows_and_without_indexes(bed: Bed) -> None:
     assert bed.check(keyed(bed)).refusals == [Refusal.EMPTY]
     bed.spark.sql(f"insert into {TABLE} values (7, 1)")
     assert bed.check(keyed(bed)).refusals == [Refusal.NO_INDEX]
+
+
+def test_hits_in_every_file_are_left_to_spark_however_few_they_are(bed: Bed) -> None:
+    bed.fill(properties={"write.parquet.row-group-limit": "10"})
+    bed.reindex(BY_K)
+    found = bed.query(f"select * from {TABLE} where k in (0, 100, 200, 300)")
+    assert found.refusals == [Refusal.NOT_NARROWING]
+    assert len(found.answer) == 4
 
 
 def test_an_encrypted_table_is_left_as_it_is(bed: Bed) -> None:

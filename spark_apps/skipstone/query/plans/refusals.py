@@ -52,4 +52,4 @@ class Refusal(StrEnum):
     # its indexes
     NO_INDEX = "NoIndex", "The table has no index."
     INDEX_NOT_USED = "IndexNotUsed", "No index serves the condition; the reasons are listed with each index."
-    NOT_NARROWING = "NotNarrowing", "The indexes leave no file and no row group out."
+    NOT_NARROWING = "NotNarrowing", "The indexes leave no file out, and Spark reads whole files."

@@ -150,7 +150,8 @@ class Rewriting:
             raise Refused(unconditional[0].refusal)
         relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
         predicate = _predicate(relation, uses)
-        options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=self._session.index_namespace)
+        namespace = self._session.index_namespace
+        options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=namespace, by_position=False)
         plan = plan_read(relation.table, predicate, options)
         if not plan.indexes:
             raise _NotUsed(Refusal.NO_INDEX, plan)
