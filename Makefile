@@ -8,7 +8,8 @@ export CLUSTER
 
 include tests/cluster/cluster.mk
 
-.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e demo demo-down clean
+.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e bench-catchup demo demo-down
+.PHONY: clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -60,6 +61,9 @@ test-spark: setup ## Tests with real Spark, Parquet and Iceberg
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x --timeout 900 tests/e2e
+
+bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
+	$(PYTHON_ENV)/python -m tests.bench.catchup
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
 	@$(STAGE) --begin
