@@ -1,5 +1,8 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-lookup bench-planning
+.PHONY: bench-catchup bench-lookup bench-planning
+
+bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
+	$(PYTHON_ENV)/python -m tests.bench.catchup
 
 bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (ARGS="--scale 1" for a smaller one)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

@@ -86,6 +86,11 @@ def test_an_index_that_cannot_be_starts_nothing(world: IndexWorld, reason: Reaso
     assert "currentRun" not in step.status
 
 
+def test_a_built_index_survives_the_renaming_of_its_column() -> None:
+    world = index_world(objects.index("by-tail", "nope"), status(2, 1))
+    assert written_condition(written(world), "Progressing") == ("True", Reason.RUN_INTENDED)
+
+
 def test_a_younger_or_different_index_is_no_duplicate() -> None:
     younger = subject(objects.index("younger"), creationTimestamp="2026-01-01T11:30:00Z")
     other = subject(objects.index("older", "id"), creationTimestamp="2026-01-01T10:00:00Z")

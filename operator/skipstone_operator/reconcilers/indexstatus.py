@@ -155,9 +155,13 @@ def find_duplicate(world: IndexWorld) -> Finding | None:
 
 
 def find_column_obstacle(world: IndexWorld, table: TableSubject) -> Finding | None:
-    """A column that the table lacks, or whose type has no order that an index could use."""
+    """A column that the table lacks, or whose type has no order that an index could use.
+
+    Asked before the first build only: a built index belongs to field ids, which a renamed column keeps, and its runs
+    tell when a column was dropped or replaced.
+    """
     types = table.status.column_types
-    if not types:
+    if not types or world.index.status.exists:
         return None
     for position, name in enumerate(world.index.spec.columns):
         if name not in types:
