@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from skipstone.indexes import probes
 from skipstone.indexes.caches import ByteCache, cache_counts
 from skipstone.query import ReadOptions, explain, plan_read, read
 from skipstone.query.planner import IndexUse
@@ -95,6 +96,17 @@ def test_hits_nearly_everywhere_are_no_gain_and_say_so_with_numbers(lake: Lake) 
     assert "bytes in 4 files" in use.reason
     assert plan.row_groups == {}
     assert plan.funnel.read == plan.funnel.min_max
+
+
+def test_reading_stops_when_one_arm_of_an_or_is_everywhere(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probes, "FIRST_CHECK", 1)
+    grow(lake, segments=8)
+    lake.reindex(index_on("name", name="name"))
+    plan = lake.plan("k = 37 or name like 'name%'")
+    assert {use.code for use in plan.indexes} == {NotUsed.NO_GAIN}
+    assert "another arm of the OR" in plan.text()
+    assert plan.row_groups == {}
+    lake.assert_exact("k = 37 or name like 'name%'")
 
 
 def test_an_index_that_reads_as_much_as_the_scan_is_not_asked(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -299,7 +311,7 @@ def test_a_repeated_look_up_reads_neither_covers_nor_footers_again(lake: Lake) -
     assert only_use(lake, "k = 37").used
     assert rows_of(read(lake.table(), None, "k = 37")) == rows_of(expected)
     assert {counts.name: counts.misses for counts in cache_counts()} == before
-    assert "caches: indexes " in explain(lake.table(), "k = 37")
+    assert "caches: coverage " in explain(lake.table(), "k = 37")
 
 
 def test_a_point_look_up_opens_few_files_of_an_index_of_many_segments(lake: Lake) -> None:

@@ -36,8 +36,8 @@ _all: list[ByteCache[Any, Any]] = []
 
 
 def cache_counts() -> tuple[CacheCounts, ...]:
-    """How all caches have served this process so far."""
-    return tuple(cache.counts() for cache in _all)
+    """How all caches have served this process so far, by name."""
+    return tuple(sorted((cache.counts() for cache in _all), key=lambda counts: counts.name))
 
 
 class ByteCache(Generic[Key, Value]):

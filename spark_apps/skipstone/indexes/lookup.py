@@ -66,7 +66,11 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -
     hits = None if question is None else _Asking(candidates, weighing).ask(question)
     if hits is not None and not candidates.are_narrowed_by(hits):
         weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates))
-        hits, weighing.asked = None, {}
+        hits = None
+    if hits is None:
+        wasted = Refusal(NotUsed.NO_GAIN, "another arm of the OR has hits nearly everywhere")
+        weighing.refusals = {**dict.fromkeys(weighing.asked, wasted), **weighing.refusals}
+        weighing.asked = {}
     for index in indexes:
         weighing.refusals.setdefault(index.name, _unasked(index, test))
     refusals = {name: refusal for name, refusal in weighing.refusals.items() if name not in weighing.asked}
