@@ -105,7 +105,7 @@ def test_a_driver_killed_anywhere_keeps_what_it_finished_and_the_next_run_builds
     after = lake.state(K)
     assert (after.segments_synced, after.degraded, after.entries) == (SEGMENTS, None, SEGMENTS * 40)
     assert_nothing_twice_nothing_lost(lake)
-    assert lake.index_table(K).entries[0].level == 1
+    assert 1 in {file.level for file in lake.index_table(K).entries}
     lake.assert_exact("k in (10, 95) or k > 200")
 
 
