@@ -19,6 +19,12 @@ WORTHWHILE_PART = 0.5
 NARROW_PART = 0.9
 #: Rows are read by position when they are at most this part of a file.
 FEW_ROWS_PART = 0.01
+#: A driver takes at most so many rows of a relation into a plan, unless the session says otherwise.
+DRIVER_ROWS = 100_000
+#: Rows in a page of a data file, as writers make them; what is decoded for one row.
+PAGE_ROWS = 20_000
+#: What starting a distributed read costs, as bytes that the driver could read in that time.
+JOB_BYTES = 32 * 1024 * 1024
 
 
 class NotUsed(StrEnum):
@@ -85,3 +91,12 @@ def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:
 def are_few(rows: int, of_rows: int) -> bool:
     """Whether so few rows are wanted that they are read by position."""
     return rows <= FEW_ROWS_PART * of_rows
+
+
+def is_driver_faster(here: ReadCost, there: ReadCost, cores: tuple[int, int]) -> bool:
+    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``.
+
+    ``cores``: the driver's and those of all tasks.
+    """
+    mine, theirs = cores
+    return here.weight / mine <= there.weight / theirs + JOB_BYTES

@@ -56,7 +56,7 @@ class Bed:
         found = Checked(rewritten, skipstone.explain(rewritten))
         expected = answer(skipstone.no_index(rewritten))
         assert found.answer == expected, str(found.explanation)
-        assert ("IcebergStagedScan" in found.plan) == any(found.files_read), found.plan
+        assert ("IcebergStagedScan" in found.plan) == any(found.files_staged), found.plan
         return found
 
 
@@ -78,6 +78,11 @@ class Checked:
         return [one.plan.funnel.read for one in self.explanation.relations if one.is_rewritten and one.plan]
 
     @property
+    def files_staged(self) -> list[int]:
+        """Files read by tasks, of each relation that was rewritten: all but those that the driver reads."""
+        return [staged(one) for one in self.explanation.relations if one.is_rewritten]
+
+    @property
     def refusals(self) -> list[Refusal]:
         """Codes of the relations that were not."""
         return [one.refusal for one in self.explanation.relations if one.refusal]
@@ -87,6 +92,15 @@ class Checked:
         """The one relation."""
         (found,) = self.explanation.relations
         return found
+
+
+def staged(relation: RelationExplanation) -> int:
+    """How many files of a relation tasks read."""
+    assert relation.plan is not None
+    here = set(relation.driver.ordinals) if relation.driver else set()
+    if relation.driver and relation.driver.takes_answer and relation.plan.answer:
+        here |= set(relation.plan.answer.ordinals.tolist())
+    return len(set(relation.plan.ordinals) - here)
 
 
 def rows_of_segment(segment: int) -> pa.Table:

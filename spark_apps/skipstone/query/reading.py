@@ -7,7 +7,9 @@ Must not decide what to read: that is the planner's.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +21,7 @@ from skipstone.indexes.answers import AnswerRows, read_answer
 from skipstone.indexes.hits import POSITION_BITS
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import deleted_positions, describe_files, read_data_file
+from skipstone.rewrite.reader import DataFileDescription, deleted_positions, describe_files, read_data_file
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
@@ -57,24 +59,35 @@ def read_plan(table: Table, plan: ReadPlan, columns: Sequence[str] | None = None
 
 
 def _batches(table: Table, plan: ReadPlan, names: tuple[str, ...]) -> Iterator[pa.RecordBatch]:
-    answered = _answered(table, plan, names)
+    answered = answered_rows(table, plan, names)
     if answered is None:
-        yield from _rows_of_files(table, plan, names, plan.ordinals)
+        yield from rows_of_files(table, plan, names, plan.ordinals)
         return
     yield from answered
     others = np.setdiff1d(plan.ordinals, plan.answer.ordinals if plan.answer else ())
-    yield from _rows_of_files(table, plan, names, [int(ordinal) for ordinal in others])
+    yield from rows_of_files(table, plan, names, [int(ordinal) for ordinal in others])
 
 
-def _rows_of_files(
-    table: Table, plan: ReadPlan, names: tuple[str, ...], ordinals: Sequence[int]
+def rows_of_files(
+    table: Table, plan: ReadPlan, names: Sequence[str], ordinals: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
+    """The matching rows of some files of the plan, in their order; files are read side by side."""
     tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
     needed = list(dict.fromkeys([*names, *tested]))
-    for file in describe_files(table, plan.files, ordinals):
+
+    def rows(file: DataFileDescription) -> list[pa.RecordBatch]:
         groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
-        for batch in read_data_file(file, needed, groups, positions):
-            yield matching_rows(batch, plan.predicate).select(names)
+        batches = read_data_file(file, needed, groups, positions)
+        return [matching_rows(batch, plan.predicate).select(names) for batch in batches]
+
+    with ThreadPoolExecutor(driver_cores()) as threads:
+        for batches in threads.map(rows, describe_files(table, plan.files, ordinals)):
+            yield from batches
+
+
+def driver_cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBatch:
@@ -88,7 +101,7 @@ def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.Reco
 # --- from an index alone ---
 
 
-def _answered(table: Table, plan: ReadPlan, names: tuple[str, ...]) -> list[pa.RecordBatch] | None:
+def answered_rows(table: Table, plan: ReadPlan, names: Sequence[str]) -> list[pa.RecordBatch] | None:
     """All rows that the plan's answer holds; None when there is no answer or its index cannot be read."""
     if plan.answer is None:
         return None

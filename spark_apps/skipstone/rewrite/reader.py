@@ -27,6 +27,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription, Deletions
+from skipstone.rewrite.pages import PageReader
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.filesets import FileSet
 
@@ -102,15 +103,16 @@ def read_data_file(
     POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold have
     their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
-    (ascending), reading no further in a row group than the last of them.
+    (ascending), decoding only the pages that hold them where that saves enough.
     Raises KeyError for a column that the schema does not have.
     """
     with load_file_io({}, file.path).new_input(file.path).open() as source:
         parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER_BYTES)
         projection = _Projection(file, parquet, tuple(columns))
+        pages = None if positions is None else PageReader(source, file.size)
         wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
         for group in wanted:
-            yield from _read_group(parquet, projection, group, positions)
+            yield from _read_group(_Open(parquet, pages, projection), group, positions)
 
 
 @lru_cache(maxsize=16)
@@ -191,16 +193,29 @@ class _Projection:
         return {field.field_id: field.name for field in self._file_schema.fields}
 
 
-def _read_group(
-    parquet: pq.ParquetFile, projection: _Projection, group: int, positions: Positions | None
-) -> Iterator[pa.RecordBatch]:
+@dataclass(frozen=True)
+class _Open:
+    """A file being read. ``pages``: for reading a few of its rows."""
+
+    parquet: pq.ParquetFile
+    pages: PageReader | None
+    projection: _Projection
+
+
+def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
+    projection = file.projection
     start, end = (int(one) for one in projection.starts[group : group + 2])
     wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
         yield from _emit(projection, None, wanted, group)
         return
-    for batch in parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names) if len(wanted) else ():
+    if not len(wanted):
+        return
+    if file.pages and (found := file.pages.read(group, names, wanted - start)) is not None:
+        yield from _emit(projection, found, wanted, group)
+        return
+    for batch in file.parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))

@@ -57,13 +57,15 @@ class WriteSpec:
     codec: str
     codec_level: int | None = None
     page_bytes: int = TableProperties.PARQUET_PAGE_SIZE_BYTES_DEFAULT
+    page_rows: int = TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT
     metrics: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parquet_options(self) -> dict[str, Any]:
         """Options of ``pyarrow.parquet.ParquetWriter``."""
         codec = "none" if self.codec == "uncompressed" else self.codec
-        return {"compression": codec, "compression_level": self.codec_level, "data_page_size": self.page_bytes}
+        pages = {"data_page_size": self.page_bytes, "max_rows_per_page": self.page_rows}
+        return {"compression": codec, "compression_level": self.codec_level, **pages}
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ def write_spec(table: Table, run_id: str) -> WriteSpec:
         codec=given.get(TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT),
         codec_level=int(level) if level else None,
         page_bytes=_size(table, "PARQUET_PAGE_SIZE_BYTES"),
+        page_rows=_size(table, "PARQUET_PAGE_ROW_LIMIT"),
         metrics={name: value for name, value in given.items() if name.startswith(_METRICS_PREFIX)},
     )
 

@@ -16,7 +16,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID, TableUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from skipstone_core.commits import Conflicted, Outcome, Unknown
 from skipstone_core.errors import BadSpec, DependencyUnavailable
@@ -115,12 +116,27 @@ class Staged:
         self.producer._clean_all_uncommitted()
 
 
+class _Transaction(Transaction):
+    """PyIceberg's copies all metadata, a snapshot at a time, whenever it is asked for; this one when it changed."""
+
+    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the updates so far; nobody may change it."""
+        if not self._updates:
+            return self._table.metadata
+        if self._known is None or self._known[0] is not self._updates:
+            self._known = self._updates, super().table_metadata
+        return self._known[1]
+
+
 def stage(table: Table, parts: Parts) -> Staged:
     """Write manifests for ``parts`` on the head of ``table``; a change without files is an empty snapshot.
 
     Raises ValidationException when a removed file is not in the head, OSError when the storage fails.
     """
-    transaction = table.transaction()
+    transaction = _Transaction(table)
     update = transaction.update_snapshot(snapshot_properties=dict(parts.summary))
     producer: _SnapshotProducer = update.overwrite() if parts.removed else update.fast_append()  # type: ignore[type-arg]
     for file in parts.added:

@@ -8,17 +8,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.driver import DriverRead
 from skipstone.query.plans.refusals import Refusal
 
 
 @dataclass(frozen=True)
 class RelationExplanation:
-    """One relation. ``refusal`` None: its files are chosen by ``plan``, else it is read as Spark reads it."""
+    """One relation. ``refusal`` None: its files are chosen by ``plan``, else it is read as Spark reads it.
+
+    ``driver``: what of the plan the driver reads itself.
+    """
 
     table: str
     refusal: Refusal | None = None
     detail: str = ""
     plan: ReadPlan | None = None
+    driver: DriverRead | None = None
 
     @property
     def is_rewritten(self) -> bool:
@@ -37,6 +42,7 @@ class RelationExplanation:
             detail = f" ({self.detail})" if self.detail else ""
             head = f"{self.table}: not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"
         lines = self.plan.text().splitlines() if self.plan else []
+        lines += [self.driver.text()] if self.driver else []
         return "\n".join([head, *(f"  {line}" for line in lines)])
 
 

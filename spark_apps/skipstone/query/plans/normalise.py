@@ -27,6 +27,8 @@ _REPEATED = (
     "optimizer.UnwrapCastInBinaryComparison",
     "optimizer.LikeSimplification",
 )
+#: Says which columns of a relation are used, by a projection over its condition.
+_LAST = ("optimizer.ColumnPruning",)
 #: Inferred conditions are pushed in the second pass, and what they reach is simplified there.
 _PASSES = 2
 #: InlineCTE: not always, and no dangling definitions.
@@ -34,10 +36,13 @@ _AS_SPARK_DOES = (False, False)
 
 
 def normalised(jvm: Java, plan: Java) -> Java:
-    """An equivalent of ``plan`` with conditions next to the relations; plans inside expressions stay as they are."""
+    """An equivalent of ``plan`` with conditions and projections next to its relations.
+
+    Plans inside expressions stay as they are.
+    """
     for rule in _rules(jvm, _FIRST):
         plan = rule.apply(plan)
-    for rule in _rules(jvm, _REPEATED) * _PASSES:
+    for rule in _rules(jvm, _REPEATED) * _PASSES + _rules(jvm, _LAST):
         plan = rule.apply(plan)
     return plan
 

@@ -6,15 +6,26 @@ Must not know Python DataFrames.
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections import Counter
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
 from skipstone_core import predicates as core
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
 from skipstone.query.plans.catalyst import Java, Node, descend, java_class
+from skipstone.query.plans.driver import (
+    DriverLimits,
+    DriverRead,
+    driver_columns,
+    driver_read,
+    read_rows,
+    to_spark,
+    with_rows,
+)
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
 from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
@@ -35,10 +46,11 @@ class Session:
     """What rewriting needs of a Spark session."""
 
     jvm: Java
+    spark: SparkSession
     java: Java
     index_namespace: str | None
     wap_branch: str | None
-    parallelism: int
+    limits: DriverLimits
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +69,20 @@ class _Planned:
     relation: IcebergRelation
     plan: ReadPlan
     is_shared: bool
+    driver: DriverRead | None
+
+    def explained(self) -> RelationExplanation:
+        """What is done with it."""
+        return RelationExplanation(self.relation.name, plan=self.plan, driver=self.driver)
+
+
+@dataclass(frozen=True, eq=False)
+class _Replaced:
+    """What a relation becomes: rows that the driver read, and what is staged of the rest."""
+
+    rows: Java | None
+    staged: Java | None
+    split_size: int
 
 
 class Rewriting:
@@ -79,37 +105,46 @@ class Rewriting:
     def explanation(self) -> Explanation:
         """What became of each relation, in the order of the plan."""
         return Explanation(
-            tuple(
-                one if isinstance(one, RelationExplanation) else RelationExplanation(one.relation.name, plan=one.plan)
-                for one in self._judged.values()
-            )
+            tuple(one if isinstance(one, RelationExplanation) else one.explained() for one in self._judged.values())
         )
 
     def rewritten(self) -> Java | None:
         """The Dataset that reads the files planned; None when no relation was planned."""
         planned = {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
-        staged = {key: table for key, one in planned.items() if (table := self._staged(key, one)) is not None}
-        if not staged:
+        found = {key: replaced for key, one in planned.items() if (replaced := self._replaced(key, one)) is not None}
+        if not found:
             return None
 
         def replace(key: Key, java: Java) -> Java:
-            return with_table(self._jvm, java, staged[key], split_size(planned[key].plan, self._session.parallelism))
+            one = found[key]
+            staged = None if one.staged is None else with_table(self._jvm, java, one.staged, one.split_size)
+            return staged if one.rows is None else with_rows(self._jvm, java, one.rows, staged)
 
-        plan = Rebuilder(self._jvm, frozenset(staged), replace).plan(self._query)
+        plan = Rebuilder(self._jvm, frozenset(found), replace).plan(self._query)
         plan.setAnalyzed()
         return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
 
-    def _staged(self, key: Key, planned: _Planned) -> Java | None:
-        """The Spark table that takes the relation's place; None when staging failed, which is then its explanation."""
-        # a use reads the columns of its own condition only, and a residual must not name others
-        predicate = None if planned.is_shared else planned.plan.predicate
+    def _replaced(self, key: Key, planned: _Planned) -> _Replaced | None:
+        """What takes the relation's place; None when that failed, which is then its explanation."""
         try:
-            return staged_table(
-                self._jvm, planned.relation, planned.plan, residual_of(predicate) if predicate else None
-            )
+            return self._read(key, planned)
         except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
             self._judged[key] = _failed(planned.relation.name, error)
             return None
+
+    def _read(self, key: Key, planned: _Planned) -> _Replaced:
+        plan, rows = planned.plan, None
+        if planned.driver is not None:
+            found = read_rows(planned.relation.table, plan, planned.driver, self._session.limits)
+            self._judged[key] = dataclasses.replace(planned, driver=found.read)
+            rows = to_spark(self._session.spark, planned.driver.columns, found.rows) if found.read else None
+            plan = dataclasses.replace(plan, ordinals=found.rest)
+        size = split_size(plan, self._session.limits.parallelism)
+        if rows is not None and not plan.ordinals:
+            return _Replaced(rows, None, size)
+        # a use reads the columns of its own condition only, and a residual must not name others
+        residual = None if planned.is_shared or plan.predicate is None else residual_of(plan.predicate)
+        return _Replaced(rows, staged_table(self._jvm, planned.relation, plan, residual), size)
 
     def _found_sites(self) -> dict[Key, list[_Site]]:
         """Every place of each Iceberg relation."""
@@ -151,15 +186,19 @@ class Rewriting:
         relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
         predicate = _predicate(relation, uses)
         namespace = self._session.index_namespace
-        options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=namespace, by_position=False)
-        plan = plan_read(relation.table, predicate, options)
+        limits, used = self._session.limits, _used(relation, uses)
+        columns = driver_columns(site.java, relation.schema, used) if limits.rows else None
+        by_position = columns is not None
+        options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=namespace, by_position=by_position)
+        plan = plan_read(relation.table, predicate, options, columns.names if columns else None)
         if not plan.indexes:
             raise _NotUsed(Refusal.NO_INDEX, plan)
         if not any(use.used for use in plan.indexes):
             raise _NotUsed(Refusal.INDEX_NOT_USED, plan)
-        if plan.funnel.read == plan.funnel.min_max:
+        driver = driver_read(plan, columns, limits) if columns else None
+        if driver is None and plan.funnel.read == plan.funnel.min_max:
             raise _NotUsed(Refusal.NOT_NARROWING, plan)
-        return _Planned(relation, plan, is_shared=len(uses) > 1)
+        return _Planned(relation, plan, len(uses) > 1, driver)
 
 
 class _NotUsed(Refused):
@@ -219,6 +258,16 @@ def _translated(relation: IcebergRelation, use: Use) -> core.Node:
     if node is None or not is_narrowing(node):
         raise Refused(why_not(use.condition) or use.refusal)
     return node
+
+
+def _used(relation: IcebergRelation, uses: list[Use]) -> frozenset[str] | None:
+    """Names of the columns that some use takes; None: maybe all."""
+    found: set[str] = set()
+    for use in uses:
+        if use.columns is None:
+            return None
+        found.update(relation.columns[number][0] for number in use.columns if number in relation.columns)
+    return frozenset(found)
 
 
 def _failed(name: str, error: Exception) -> RelationExplanation:

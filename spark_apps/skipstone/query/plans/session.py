@@ -13,8 +13,10 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
+from skipstone_core import index_use
 
 from skipstone.query.plans.catalyst import Java
+from skipstone.query.plans.driver import DriverLimits
 from skipstone.query.plans.explanation import Explanation
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.relations import Refused
@@ -22,9 +24,11 @@ from skipstone.query.plans.rewriting import Rewriting, Session, first_line
 
 logger = logging.getLogger("skipstone.query")
 
-#: Session setting that switches rewriting off, and the namespace of index tables that are not beside their table.
+#: Session settings: whether queries are rewritten, the namespace of index tables that are not beside their table, and
+#: how many rows of a relation the driver reads at most (0: none).
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
+DRIVER_ROWS = "skipstone.driverRows"
 
 
 @dataclass(frozen=True)
@@ -95,8 +99,16 @@ def _session(df: DataFrame) -> Session:
         raise Refused(Refusal.SWITCHED_OFF)
     return Session(
         jvm=spark._jvm,
+        spark=spark,
         java=spark._jsparkSession,
         wap_branch=spark.conf.get("spark.wap.branch", None),
         index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
-        parallelism=spark.sparkContext.defaultParallelism,
+        limits=DriverLimits(_driver_rows(spark), spark.sparkContext.defaultParallelism),
     )
+
+
+def _driver_rows(spark: SparkSession) -> int:
+    text = str(spark.conf.get(DRIVER_ROWS, str(index_use.DRIVER_ROWS)))
+    if not text.isdecimal():
+        logger.warning("%s is %r, not a number of rows: the driver reads none", DRIVER_ROWS, text)
+    return int(text) if text.isdecimal() else 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from skipstone.query.plans.catalyst import Java, Node, descend, is_tree, output_ids, plan_tree, read_tree
+from skipstone.query.plans.catalyst import Java, Node, descend, expression_id, is_tree, output_ids, plan_tree, read_tree
 from skipstone.query.plans.normalise import normalised
 from skipstone.query.plans.refusals import Refusal
 
@@ -56,11 +56,13 @@ class Use:
     """One use of a relation. ``condition``: holds for every row used; None when none is known.
 
     ``refusal``: why there is no other condition. ``micros``: the value of a timestamp literal of the condition.
+    ``columns``: ids of the columns used; None: maybe all.
     """
 
     condition: Node | None
     refusal: Refusal
     micros: Callable[[Node], int]
+    columns: frozenset[int] | None = None
 
 
 def key_of(relation: Node) -> Key:
@@ -133,7 +135,15 @@ def _use(plan: Java, tree: Node, relation: Node) -> Use:
     def micros(literal: Node) -> int:
         return int(descend(field_of(descend(plan, above[-1].path), slot), literal.path).value())
 
-    return Use(condition, _why_no_condition(above[:-1], relation), micros)
+    return Use(condition, _why_no_condition(above[:-1], relation), micros, _columns(above))
+
+
+def _columns(above: Sequence[Node]) -> frozenset[int] | None:
+    """Ids that the condition directly above a relation and a projection directly above that refer to."""
+    if len(above) < 2 or above[-2].name != "Project":
+        return None
+    trees = [*above[-1].expressions.values(), *above[-2].expressions.values()]
+    return frozenset(expression_id(node) for tree in trees for node in tree.walk() if node.name == "AttributeReference")
 
 
 def _no_literal(literal: Node) -> int:

@@ -1,0 +1,197 @@
+"""Rows that the driver reads itself, in place of a relation or of some of its files.
+
+Used by ``rewriting``: few rows by their position, and rows that an index alone holds, cost less than the tasks that
+would read whole files for them. Must not judge relations; what it does not take is staged.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+import pyarrow as pa
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+from skipstone_core.index_use import PAGE_ROWS, ReadCost, is_driver_faster
+
+from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.catalyst import Java, scala_object
+from skipstone.query.reading import answered_rows, driver_cores, rows_of_files
+from skipstone.tables.arrow import arrow_schema
+
+#: Spark types whose values Arrow carries over unchanged.
+_PLAIN = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    TimestampNTZType,
+    TimestampType,
+)
+_NOT_STREAMING = False
+#: Bytes of an index that the driver reads at most for an answer.
+_ANSWER_BYTES = 64 * 1024 * 1024
+_LOCAL = "org.apache.spark.sql.catalyst.plans.logical.LocalRelation"
+
+
+@dataclass(frozen=True)
+class DriverColumns:
+    """What of a relation the driver may read: ``names`` of the columns, and ``schema``, that of the whole relation."""
+
+    schema: StructType
+    names: tuple[str, ...]
+
+    @property
+    def part(self) -> float:
+        """The part of all columns that is read."""
+        return len(self.names) / len(self.schema)
+
+
+@dataclass(frozen=True)
+class DriverRead:
+    """Files that the driver reads by position, and whether it takes the plan's answer."""
+
+    columns: DriverColumns
+    ordinals: tuple[int, ...]
+    takes_answer: bool
+
+    def text(self) -> str:
+        """For explain."""
+        read = [f"{len(self.ordinals)} files by position"] if self.ordinals else []
+        read += ["what the index holds"] if self.takes_answer else []
+        return f"read by the driver: {', '.join(read)}"
+
+
+@dataclass(frozen=True)
+class DriverRows:
+    """What was read in the end, its rows, and the files of the plan that are still to be read."""
+
+    read: DriverRead | None
+    rows: pa.Table
+    rest: tuple[int, ...]
+
+
+def driver_columns(java: Java, relation_schema: Schema, used: frozenset[str] | None) -> DriverColumns | None:
+    """The columns that the driver would read of the relation ``java``; None when only Spark can.
+
+    ``used`` None: all.
+    """
+    schema = StructType.fromJson(json.loads(java.schema().json()))
+    known = {field.name for field in relation_schema.fields}
+    if len({field.name for field in schema}) != len(schema) or any(field.name not in known for field in schema):
+        return None
+    read = [field for field in schema if used is None or field.name in used]
+    if not all(_is_plain(field.dataType) for field in [*read, *(field for field in schema if not field.nullable)]):
+        return None
+    return DriverColumns(schema, tuple(field.name for field in read))
+
+
+def _is_plain(kind: DataType) -> bool:
+    return isinstance(kind, _PLAIN) or (isinstance(kind, StringType) and kind.isUTF8BinaryCollation())
+
+
+@dataclass(frozen=True)
+class DriverLimits:
+    """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks."""
+
+    rows: int
+    parallelism: int
+
+
+def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverLimits) -> DriverRead | None:
+    """What the driver reads of ``plan``; None: nothing."""
+    takes_answer = plan.answer is not None and plan.answer.probe.cost.bytes <= _ANSWER_BYTES
+    ordinals = tuple(ordinal for ordinal in plan.ordinals if ordinal in plan.positions)
+    sizes, records = (plan.files.files[name].to_numpy()[list(ordinals)] for name in ("size", "records"))
+    counts = np.array([len(plan.positions[ordinal]) for ordinal in ordinals], dtype=np.int64)
+    decoded = np.minimum(1.0, counts * PAGE_ROWS / np.maximum(records, 1)) * sizes * columns.part
+    here = ReadCost(len(ordinals), int(decoded.sum()))
+    there = ReadCost(len(ordinals), int(sizes.sum() * columns.part))
+    if counts.sum() > limits.rows or not is_driver_faster(here, there, (driver_cores(), limits.parallelism)):
+        ordinals = ()
+    return DriverRead(columns, ordinals, takes_answer) if ordinals or takes_answer else None
+
+
+def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverLimits) -> DriverRows:
+    """Read what was chosen. An answer that turns out unreadable or too large is left to the files it is about."""
+    names = chosen.columns.names
+    schema = arrow_schema(plan.files.schema)
+    done, takes_answer = set(chosen.ordinals), False
+    batches = list(rows_of_files(table, plan, names, chosen.ordinals))
+    answered = answered_rows(table, plan, names) if chosen.takes_answer and plan.answer is not None else None
+    if plan.answer is not None and answered is not None and sum(map(len, answered)) <= limits.rows:
+        batches, takes_answer = [*batches, *answered], True
+        done.update(plan.answer.ordinals.tolist())
+    rest = tuple(ordinal for ordinal in plan.ordinals if ordinal not in done)
+    read = replace(chosen, takes_answer=takes_answer) if chosen.ordinals or takes_answer else None
+    return DriverRows(
+        read, pa.Table.from_batches(batches, schema=pa.schema([schema.field(name) for name in names])), rest
+    )
+
+
+def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Java:
+    """The rows as a local relation with all columns of the relation; those not read hold anything that they may."""
+    nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in columns.schema])
+    kinds = to_arrow_schema(nullable)
+    found = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
+    frame = spark.createDataFrame(pa.Table.from_arrays(found, schema=kinds), nullable)
+    return frame._jdf.queryExecution().analyzed()
+
+
+def _column(rows: pa.Table, kind: pa.Field, field: StructField) -> pa.ChunkedArray:
+    if kind.name not in rows.schema.names:
+        count = rows.num_rows
+        return pa.chunked_array([pa.nulls(count, kind.type) if field.nullable else pa.repeat(_any(kind.type), count)])
+    column = rows.column(kind.name)
+    if pa.types.is_fixed_size_binary(column.type) and pa.types.is_string(kind.type):
+        texts = [None if value is None else str(UUID(bytes=value)) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, kind.type)])
+    return column.cast(kind.type)
+
+
+def _any(kind: pa.DataType) -> pa.Scalar:
+    """A value of a plain type: generated code does not look whether it is there where it must be."""
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(0), kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.scalar("").cast(kind)
+    return pa.scalar(0, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.scalar(0).cast(kind)
+
+
+def with_rows(jvm: Java, java: Java, rows: Java, staged: Java | None) -> Java:
+    """What stands in the place of the relation ``java``: ``rows`` under its column ids, beside what is ``staged``.
+
+    Raises ValueError when Spark did not take the rows into its plan.
+    """
+    if rows.getClass().getName() != _LOCAL:
+        raise ValueError("the rows are too many for a plan")
+    if staged is None:
+        local = scala_object(jvm, _LOCAL)
+        none = scala_object(jvm, "scala.None")
+        return local.apply(java.output(), rows.data(), _NOT_STREAMING, none)
+    return scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.Union").apply(staged, rows)

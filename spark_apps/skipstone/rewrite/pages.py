@@ -1,0 +1,209 @@
+"""Reads chosen rows of a Parquet file by decoding only the pages that hold them.
+
+Used by ``reader``. Pages are found by the file's offset index and copied, as they are, into small Parquet files of one
+column each, which Arrow decodes: no encoding is known here. Columns at the top of the schema only, each a page's worth
+of work however large its row group is. Source of the formats: parquet.thrift of apache/parquet-format.
+Must not know tables, deletes or field ids.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import InputStream
+
+from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct
+
+Rows = npt.NDArray[np.int64]
+#: An open file.
+Source = BinaryIO | InputStream
+_MAGIC = b"PAR1"
+_TAIL = struct.Struct("<I4s")
+_REPEATED = 2
+#: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
+_WORTH_ROWS = 50_000
+#: Bytes at a file's end that are read at once, in the hope that the footer is in them.
+_GUESS = 64 * 1024
+
+
+@dataclass(frozen=True)
+class _Chunk:
+    """A column chunk: its schema element and metadata, and where its offset index lies."""
+
+    element: Raw
+    metadata: Struct
+    index_at: int
+    index_length: int
+
+    @property
+    def begin(self) -> int:
+        """Where its pages begin, the dictionary first."""
+        return int(self.metadata.get(11) or self.metadata[9])
+
+
+@dataclass(frozen=True)
+class _PageIndex:
+    """Per row group the number of its rows, and its chunks by column name."""
+
+    rows: tuple[int, ...]
+    chunks: tuple[dict[str, _Chunk], ...]
+
+
+class PageReader:
+    """Reads rows of one open Parquet file."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        """``size``: bytes of the file. Nothing is read yet."""
+        self._source = source
+        self._size = size
+
+    def read(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
+        """The ``rows`` (ascending, counted in row group ``group``, at least one) of ``columns``.
+
+        None when the file does not say where its pages are, or they hold so much of the row group that it is read as
+        fast. Raises what Arrow raises for damaged pages, ValueError when they do not hold the rows that they should.
+        """
+        index = self._index
+        if index is None or not all(name in index.chunks[group] for name in columns):
+            return None
+        chunks, count = [index.chunks[group][name] for name in columns], index.rows[group]
+        found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
+        if sum(pages.spared for pages in found) < _WORTH_ROWS * len(found):
+            return None
+        return pa.RecordBatch.from_arrays([pages.read(self._source, rows) for pages in found], names=list(columns))
+
+    @cached_property
+    def _index(self) -> _PageIndex | None:
+        try:
+            return _page_index(_footer(self._source, self._size))
+        except (ValueError, LookupError, TypeError, struct.error):
+            return None
+
+
+def _footer(source: Source, size: int) -> Struct:
+    tail = _read_at(source, max(0, size - _GUESS), min(size, _GUESS))
+    length, magic = _TAIL.unpack(tail[-_TAIL.size :])
+    if magic != _MAGIC:
+        raise ValueError("not a plain Parquet file")
+    end = size - _TAIL.size
+    whole = tail[: -_TAIL.size] if length + _TAIL.size <= len(tail) else _read_at(source, end - length, length)
+    return CompactReader(whole[-length:]).struct()
+
+
+def _read_at(source: Source, offset: int, length: int) -> bytes:
+    if offset < 0:
+        raise ValueError("the file is shorter than its footer says")
+    source.seek(offset)
+    found = source.read(length)
+    if len(found) != length:
+        raise ValueError("the file is shorter than its footer says")
+    return found
+
+
+def _page_index(footer: Struct) -> _PageIndex:
+    elements = {element[4]: Raw(element.raw) for element in _flat_elements(footer[2])}
+    groups: list[dict[str, _Chunk]] = []
+    for group in footer[4]:
+        found: dict[str, _Chunk] = {}
+        for chunk in group[1]:
+            path: list[bytes] = chunk[3][3] if 3 in chunk else []
+            if 4 in chunk and 1 not in chunk and len(path) == 1 and path[0] in elements:
+                found[path[0].decode()] = _Chunk(elements[path[0]], chunk[3], chunk[4], chunk[5])
+        groups.append(found)
+    return _PageIndex(tuple(group[3] for group in footer[4]), tuple(groups))
+
+
+def _flat_elements(elements: Sequence[Struct]) -> Iterator[Struct]:
+    """The elements of columns that are directly under the root and hold one value a row."""
+    below = 0
+    for element in elements[1:]:
+        children = element.get(5, 0)
+        if below:
+            below += children - 1
+        elif children:
+            below = children
+        elif element.get(3) != _REPEATED:
+            yield element
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """The pages of a column chunk that hold some rows: their numbers among all, of which each has a first row."""
+
+    chunk: _Chunk
+    locations: list[Struct]
+    first: Rows
+    numbers: Rows
+
+    @classmethod
+    def of(cls, source: Source, chunk: _Chunk, count: int, rows: Rows) -> _Pages:
+        """The pages of ``rows`` in a chunk of ``count`` rows."""
+        locations = CompactReader(_read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
+        first = np.array([*(location.get(3, 0) for location in locations), count], dtype=np.int64)
+        return cls(chunk, locations, first, np.unique(np.searchsorted(first, rows, side="right") - 1))
+
+    @property
+    def lengths(self) -> Rows:
+        """Rows in each page."""
+        return np.diff(self.first)[self.numbers]
+
+    @property
+    def spared(self) -> int:
+        """Rows of the chunk that are in none of the pages."""
+        return int(self.first[-1] - self.lengths.sum())
+
+    def read(self, source: Source, rows: Rows) -> pa.Array:
+        """The values of ``rows``."""
+        pages = b"".join(_page_bytes(source, [(self.locations[n][1], self.locations[n][2]) for n in self.numbers]))
+        begin, first_page = self.chunk.begin, int(self.locations[0][1])
+        dictionary = _read_at(source, begin, first_page - begin) if first_page > begin else b""
+        file = _one_column(self.chunk, dictionary, pages, int(self.lengths.sum()))
+        column = (
+            pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False).column(0)
+        )
+        if len(column) != self.lengths.sum():
+            raise ValueError("pages hold other rows than their index says")
+        begins, first = np.cumsum(self.lengths) - self.lengths, self.first[self.numbers]
+        at = np.searchsorted(first, rows, side="right") - 1
+        return column.combine_chunks().take(pa.array(rows - first[at] + begins[at]))
+
+
+def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[bytes]:
+    """The pages (offset and length, ascending), neighbours by one read."""
+    begin, end = pages[0][0], pages[0][0]
+    for offset, length in pages:
+        if offset != end:
+            yield _read_at(source, begin, end - begin)
+            begin = offset
+        end = offset + length
+    yield _read_at(source, begin, end - begin)
+
+
+def _one_column(chunk: _Chunk, dictionary: bytes, pages: bytes, rows: int) -> bytes:
+    """A Parquet file of one column in one row group of the given pages."""
+    size = len(dictionary) + len(pages)
+    given: Any = chunk.metadata
+    metadata = {
+        1: Int32(given[1]),
+        2: [Int32(encoding) for encoding in given[2]],
+        3: given[3],
+        4: Int32(given[4]),
+        5: rows,
+        6: size,
+        7: size,
+        9: len(_MAGIC) + len(dictionary),
+        **({11: len(_MAGIC)} if dictionary else {}),
+    }
+    column = encode_struct({2: 0, 3: encode_struct(metadata)})
+    root = encode_struct({4: b"schema", 5: Int32(1)})
+    group = encode_struct({1: [column], 2: size, 3: rows})
+    footer = encode_struct({1: Int32(2), 2: [root, chunk.element], 3: rows, 4: [group]})
+    return b"".join([_MAGIC, dictionary, pages, footer, _TAIL.pack(len(footer), _MAGIC)])

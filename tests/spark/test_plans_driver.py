@@ -1,0 +1,198 @@
+"""Rows that the driver reads itself are those that Spark reads, of every type, beside what tasks still read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from uuid import UUID
+
+import pyarrow as pa
+import pytest
+import skipstone
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    ListType,
+    LongType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+from pyspark.sql import SparkSession
+from skipstone.tables.arrow import arrow_schema
+
+from tests.spark.index_bed import index_on, local
+from tests.spark.plans_bed import Bed, bed, open_bed, staged
+from tests.spark.rawdeletes import add_equality_delete, add_position_delete
+
+__all__ = ["bed"]
+
+BY_K, BY_TEXT = index_on("k"), index_on("text", name="by_text")
+TABLE = "skipstone.ns.t"
+FILES, ROWS = 3, 1_000
+SCHEMA = Schema(
+    NestedField(1, "k", LongType(), required=True),
+    NestedField(2, "must_day", DateType(), required=True),
+    NestedField(3, "must_cost", DecimalType(2, 2), required=True),
+    NestedField(4, "must_text", StringType(), required=True),
+    NestedField(5, "text", StringType()),
+    NestedField(6, "flag", BooleanType()),
+    NestedField(7, "small", IntegerType()),
+    NestedField(8, "single", FloatType()),
+    NestedField(9, "double", DoubleType()),
+    NestedField(10, "money", DecimalType(9, 2)),
+    NestedField(11, "wide", DecimalType(38, 10)),
+    NestedField(12, "day", DateType()),
+    NestedField(13, "at", TimestampType()),
+    NestedField(14, "moment", TimestamptzType()),
+    NestedField(15, "bytes", BinaryType()),
+    NestedField(16, "fixed", FixedType(3)),
+    NestedField(17, "id", UUIDType()),
+    NestedField(18, "items", ListType(20, IntegerType(), element_required=False)),
+    NestedField(19, "inner", StructType(NestedField(21, "a", IntegerType()))),
+)
+PLAIN = ", ".join(field.name for field in SCHEMA.fields if field.name not in ("items", "inner"))
+wall = datetime.fromisoformat
+#: Key k of a row is its number; these rows hold values that are easily changed on the way.
+ODD: dict[int, dict[str, object]] = {
+    1: dict.fromkeys(field.name for field in SCHEMA.fields if not field.required),
+    2: {"single": math.nan, "double": -0.0, "text": "", "bytes": b"", "items": []},
+    3: {"single": math.inf, "double": -math.inf, "text": "\U0001f600\uffff", "wide": Decimal("-0.0000000001")},
+    4: {"day": date(1, 1, 1), "at": wall("0001-01-01 00:00:00.000001"), "moment": datetime(1, 1, 2, tzinfo=UTC)},
+    5: {"day": date(1582, 10, 10), "at": wall("1883-11-18 12:03:58.999999")},
+    6: {"day": date(9999, 12, 31), "at": wall("9999-12-31 23:59:59.999999"), "text": "x" * 5_000},
+}
+
+
+def row(number: int) -> dict[str, object]:
+    usual = {
+        "k": number,
+        "must_day": date(2000, 1, 2),
+        "must_cost": Decimal("0.17"),
+        "must_text": f"m{number}",
+        "text": f"text{number % 500}",
+        "flag": number % 2 == 0,
+        "small": -number,
+        "single": number / 4,
+        "double": number / 3,
+        "money": Decimal(number).scaleb(-2),
+        "wide": Decimal(10**20 + number).scaleb(-10),
+        "day": date(2020, 1, 1 + number % 28),
+        "at": wall(f"2020-01-01 {number % 24:02}:00:00.{number:06}"),
+        "moment": datetime(1950, 1, 1, number % 24, 0, 0, number, tzinfo=UTC),
+        "bytes": bytes([number % 256]),
+        "fixed": number.to_bytes(3, "big"),
+        "id": UUID(int=number).bytes,
+        "items": [number, None],
+        "inner": {"a": number},
+    }
+    return usual | ODD.get(number, {})
+
+
+def filled(bed: Bed) -> Bed:
+    table = bed.lake.catalog.create_table("ns.t", SCHEMA, properties={"format-version": "2"})
+    for file in range(FILES):
+        rows = [row(number) for number in range(file * ROWS, file * ROWS + ROWS)]
+        table.append(pa.Table.from_pylist(rows, schema=arrow_schema(SCHEMA)))
+    return bed
+
+
+@pytest.fixture(scope="module")
+def typed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """Three files; the index on k misses the last."""
+    bed = filled(open_bed(spark, tmp_path_factory.mktemp("lake")))
+    bed.reindex(BY_K, max_segments=FILES - 1)
+    bed.reindex(BY_TEXT)
+    yield bed
+    bed.lake.catalog.close()
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+@pytest.mark.parametrize("key", [*ODD, 7, 1_500, 2_500])
+def test_values_of_every_type_are_those_that_spark_reads(typed: Bed, key: int, zone: str) -> None:
+    typed.spark.conf.set("spark.sql.session.timeZone", zone)
+    found = typed.query(f"select {PLAIN} from {TABLE} where k in ({key}, {key + 10}) and k <> 0")
+    assert (found.only.driver is not None) == (key < 2_000)
+    assert len(found.answer) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "here", "there"),
+    [
+        (f"select {PLAIN} from {TABLE} where text = 'text7'", 3, 0),
+        (f"select * from {TABLE} where text = 'text7'", 0, 3),
+        (f"select text, inner.a from {TABLE} where text = 'text7'", 0, 3),
+        (f"select text, _pos from {TABLE} where text = 'text7'", 0, 3),
+        (f"select small from {TABLE} where text = 'text7' and k % 3 = 1", 3, 0),
+        (f"select max(single), min(moment), count(id) from {TABLE} where text in ('text7', 'text8')", 3, 0),
+        (f"select small from {TABLE} where k = 5", 1, 0),
+        (f"select small from {TABLE} where k in (5, 2005)", 1, 1),
+        (f"select a.small, b.wide from {TABLE} a join {TABLE} b on a.k = b.k + 1 where a.text = 'text7'", 3, 0),
+        (f"select small from (select * from {TABLE} where k < 8 order by day limit 3) where k > 1", 1, 0),
+    ],
+)
+def test_the_driver_reads_what_it_can_and_tasks_the_rest(typed: Bed, text: str, here: int, there: int) -> None:
+    found = typed.query(text)
+    first = found.explanation.relations[0]
+    assert (len(first.driver.ordinals) if first.driver else 0, staged(first)) == (here, there), found.explanation
+
+
+@pytest.mark.parametrize(
+    ("text", "rows"),
+    [
+        (f"select text from {TABLE} where text like 'text47%'", 11 * 6),
+        (f"select k from {TABLE} where k between 3 and 20", 18),
+        (f"select k from {TABLE} where k in (3, 2003)", 2),
+        (f"select count(*) from {TABLE} where k < 10", 1),
+    ],
+)
+def test_indexed_columns_alone_are_taken_from_the_index(typed: Bed, text: str, rows: int) -> None:
+    found = typed.query(text)
+    assert found.only.driver is not None
+    assert found.only.driver.takes_answer
+    assert len(found.answer) == rows
+
+
+def test_deleted_rows_stay_deleted(spark: SparkSession, bed: Bed) -> None:
+    filled(bed).reindex(BY_K, BY_TEXT)
+    table = bed.lake.table()
+    first = next(task.file for task in table.scan(row_filter="k = 7").plan_files() if task.file.record_count)
+    add_position_delete(table, first, [7, 8])
+    for text in ("select k from", "select small from", f"select {PLAIN} from"):
+        assert len(bed.query(f"{text} {TABLE} where k between 5 and 9").answer) == 3
+    add_equality_delete(bed.lake.table(), {"k": [9]})
+    for text in ("select k from", "select small from", f"select {PLAIN} from"):
+        assert len(bed.query(f"{text} {TABLE} where k between 5 and 9").answer) == 2
+
+
+def test_a_session_may_leave_all_rows_or_large_answers_to_tasks(bed: Bed) -> None:
+    filled(bed).reindex(BY_K)
+    for limit, expected in (("0", False), ("4", False), ("5", True), ("none", False)):
+        bed.spark.conf.set("skipstone.driverRows", limit)
+        found = bed.query(f"select small from {TABLE} where k between 11 and 15")
+        assert (found.only.driver is not None) == expected
+    bed.spark.conf.set("skipstone.driverRows", "4")
+    few, many = (bed.query(f"select k from {TABLE} where k between 11 and {last}") for last in (14, 15))
+    assert ("IcebergStagedScan" in few.plan, "IcebergStagedScan" in many.plan) == (False, True)
+
+
+def test_an_index_lost_after_planning_leaves_its_files_to_tasks(bed: Bed) -> None:
+    filled(bed).reindex(BY_K)
+    text = f"select k from {TABLE} where k between 11 and 15"
+    assert len(bed.query(text).answer) == 5  # its footers are remembered now
+    for entry in bed.lake.index_table(BY_K).entries:
+        local(entry.path).unlink()
+    found = skipstone.sql(bed.spark, text)
+    assert sorted(one.k for one in found.collect()) == [11, 12, 13, 14, 15]

@@ -1,0 +1,150 @@
+"""Rows read by their pages are those that Arrow reads from the whole file, whatever it holds."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from skipstone.rewrite import pages
+from skipstone.rewrite.pages import PageReader
+
+COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
+    "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    "int": (pa.int32(), st.integers(0, 3)),
+    "bool": (pa.bool_(), st.booleans()),
+    "double": (pa.float64(), st.floats(allow_nan=False)),
+    "text": (pa.string(), st.text(max_size=20)),
+    "bytes": (pa.binary(), st.binary(max_size=20)),
+    "fixed": (pa.binary(3), st.binary(min_size=3, max_size=3)),
+    "money": (pa.decimal128(9, 2), st.integers(-(10**8), 10**8).map(lambda cents: Decimal(cents).scaleb(-2))),
+    "wide": (pa.decimal128(30, 2), st.integers(-(10**28), 10**28).map(lambda cents: Decimal(cents).scaleb(-2))),
+    "day": (pa.date32(), st.dates()),
+    "local": (pa.timestamp("us"), st.datetimes()),
+    "moment": (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(UTC))),
+    "list": (pa.list_(pa.int32()), st.lists(st.integers(0, 9), max_size=3)),
+    "struct": (pa.struct([("a", pa.int32()), ("b", pa.list_(pa.string()))]), st.none()),
+}
+FLAT = [name for name in COLUMNS if name not in ("list", "struct")]
+OPTIONS = st.fixed_dictionaries(
+    {
+        "compression": st.sampled_from(["none", "zstd", "snappy", "gzip"]),
+        "use_dictionary": st.booleans(),
+        "data_page_version": st.sampled_from(["1.0", "2.0"]),
+        "max_rows_per_page": st.integers(1, 40),
+        "row_group_size": st.integers(20, 200),
+        "write_page_checksum": st.booleans(),
+        "store_decimal_as_integer": st.booleans(),
+    }
+)
+
+
+@pytest.fixture(autouse=True)
+def always_worth_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small files, too."""
+    monkeypatch.setattr(pages, "_WORTH_ROWS", 0)
+
+
+def written(table: pa.Table, **options: Any) -> bytes:
+    sink = io.BytesIO()
+    # many values at once would decide the size of pages
+    pq.write_table(table, sink, write_page_index=True, write_batch_size=1, **options)
+    return sink.getvalue()
+
+
+def read(file: bytes, columns: Sequence[str], group: int, rows: Sequence[int]) -> pa.RecordBatch | None:
+    return PageReader(pa.BufferReader(file), len(file)).read(group, columns, np.array(rows, dtype=np.int64))
+
+
+@st.composite
+def tables(draw: st.DrawFn) -> pa.Table:
+    """Some columns of some rows; many rows repeat few values, as in real tables."""
+    names = draw(st.lists(st.sampled_from(sorted(COLUMNS)), min_size=1, max_size=4, unique=True))
+    count = draw(st.integers(1, 300))
+    found = {}
+    for name in names:
+        kind, values = COLUMNS[name]
+        pool = draw(st.lists(st.none() | values, min_size=1, max_size=12))
+        order = np.random.default_rng(draw(st.integers(0, 99))).integers(0, len(pool), count)
+        found[name] = pa.array([pool[number] for number in order], kind)
+    return pa.table(found)
+
+
+@settings(max_examples=300, deadline=None)
+@given(table=tables(), options=OPTIONS, seed=st.integers(0, 2**32), share=st.floats(0, 1))
+def test_rows_are_those_of_the_whole_file(table: pa.Table, options: dict[str, Any], seed: int, share: float) -> None:
+    file = written(table, **options)
+    parquet = pq.ParquetFile(io.BytesIO(file))
+    chance = np.random.default_rng(seed)
+    flat = [name for name in table.column_names if name in FLAT]
+    for group in range(parquet.num_row_groups):
+        whole = parquet.read_row_group(group, columns=flat)
+        rows = np.flatnonzero(chance.random(whole.num_rows) < share) if flat else []
+        if len(rows):
+            found = read(file, flat, group, rows)
+            assert found is not None
+            expected = whole.take(pa.array(rows))
+            assert pa.Table.from_batches([found]).cast(expected.schema).equals(expected)
+
+
+def rows_of(count: int) -> pa.Table:
+    days = [datetime(2020, 1, 1 + number % 28, tzinfo=UTC) for number in range(count)]
+    return pa.table({"k": range(count), "day": [date(one.year, one.month, one.day) for one in days]})
+
+
+def test_only_the_pages_of_the_rows_are_read() -> None:
+    file = written(rows_of(100_000), compression="none", use_dictionary=False, max_rows_per_page=1_000)
+    fetched = []
+
+    class Counting(io.BytesIO):
+        def read(self, size: int | None = -1, /) -> bytes:
+            found = super().read(size)
+            fetched.append(len(found))
+            return found
+
+    found = PageReader(Counting(file), len(file)).read(0, ["k"], np.array([5, 50_000, 50_001, 99_999]))
+    assert found is not None
+    assert found.column("k").to_pylist() == [5, 50_000, 50_001, 99_999]
+    assert sum(fetched) < len(file) / 10
+
+
+def test_files_without_page_index_and_nested_columns_are_left_to_others() -> None:
+    plain = io.BytesIO()
+    pq.write_table(rows_of(10), plain)
+    assert read(plain.getvalue(), ["k"], 0, [1]) is None
+    nested = written(pa.table({"list": [[1], [2, 3]], "struct": [{"a": 1, "b": ["x"]}, None], "k": [1, 2]}))
+    assert read(nested, ["list", "k"], 0, [1]) is None
+    assert read(nested, ["struct"], 0, [1]) is None
+    found = read(nested, ["k"], 0, [1])
+    assert found is not None
+    assert found.to_pydict() == {"k": [2]}
+
+
+def test_what_saves_little_is_left_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert read(written(rows_of(40_000), max_rows_per_page=100), ["k"], 0, [1]) is None
+    large = written(rows_of(100_000), max_rows_per_page=100)
+    assert read(large, ["k"], 0, range(0, 100_000, 100)) is None
+    assert read(large, ["k"], 0, [1]) is not None
+
+
+def test_a_damaged_page_is_an_error() -> None:
+    file = bytearray(written(rows_of(1_000), compression="none", use_dictionary=False, write_page_checksum=True))
+    at = bytes(file).find((500).to_bytes(8, "little"))
+    file[at] ^= 1
+    with pytest.raises(OSError, match="CRC"):
+        read(bytes(file), ["k"], 0, [500])
+
+
+def test_a_file_that_is_no_parquet_or_cut_short_is_left_to_others() -> None:
+    file = written(rows_of(1_000))
+    for damaged in (b"", b"no parquet", file[:-20], file[-40:], file[:-8] + b"\xff" * 4 + b"PAR1"):
+        assert read(damaged, ["k"], 0, [1]) is None
