@@ -97,7 +97,7 @@ class Checked:
 def staged(relation: RelationExplanation) -> int:
     """How many files of a relation tasks read."""
     assert relation.plan is not None
-    here = set(relation.driver.ordinals) if relation.driver else set()
+    here = {*relation.driver.ordinals, *relation.driver.scanned} if relation.driver else set()
     if relation.driver and relation.driver.takes_answer and relation.plan.answer:
         here |= set(relation.plan.answer.ordinals.tolist())
     return len(set(relation.plan.ordinals) - here)
@@ -115,10 +115,13 @@ def answer(df: DataFrame) -> list[str]:
     return sorted(repr(row) for row in df.collect())
 
 
-def open_bed(spark: SparkSession, root: Path) -> Bed:
-    """An empty lake with a session of its own."""
+def open_bed(spark: SparkSession, root: Path, driver_rows: int | None = 0) -> Bed:
+    """An empty lake with a session of its own, in which the driver reads so many rows (None: as many as it likes)."""
     lake = Lake(root)
-    return Bed(lake, second_spark(spark, lake.warehouse))
+    bed = Bed(lake, second_spark(spark, lake.warehouse))
+    if driver_rows is not None:
+        bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
+    return bed
 
 
 @pytest.fixture(scope="module")

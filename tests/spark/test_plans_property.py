@@ -1,11 +1,15 @@
 """Random conditions in Spark SQL, of every type, in every state of the indexes: the answer is always that of Spark.
 
+Iceberg's own filters lose rows of NaN and of signed zeros, which Spark's comparisons keep: where it differs from an
+unfiltered scan, rows that it loses may be found through an index, or not.
+
 Twenty queries at a time run as one union, with a relation each, so that hundreds take seconds.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -16,6 +20,7 @@ import pyarrow as pa
 import pytest
 import skipstone
 from pyspark.sql import SparkSession
+from skipstone_core import index_use
 
 from tests.spark.index_bed import index_on
 from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
@@ -152,14 +157,27 @@ def condition(random: Random, depth: int = 2) -> str:
     return random.choice([f"({inner[0]} and {inner[1]})", f"({inner[0]} or {inner[1]})", f"not ({inner[0]})"])
 
 
-@pytest.mark.parametrize("batch", range(2))
+def select(random: Random, number: int) -> str:
+    """A query for some columns; one of an indexed column alone may be answered by its index."""
+    columns = ", ".join(random.choice([["n"], [random.choice(sorted(VALUES))], random.sample(sorted(VALUES), 3)]))
+    return f"select {number} as q, to_json(struct({columns})) as found from {TABLE} where {condition(random)}"
+
+
+@pytest.mark.parametrize("driver_rows", [0, 3, 100_000])
 @pytest.mark.parametrize("state", STATES)
-def test_any_condition_gives_what_spark_gives_without_indexes(beds: dict[str, Bed], state: str, batch: int) -> None:
-    random, bed = Random(f"{state} {batch}"), beds[state]
-    queries = [f"select {at} as q, n from {TABLE} where {condition(random)}" for at in range(QUERIES)]
-    rewritten = skipstone.sql(bed.spark, " union all ".join(queries))
+def test_any_condition_gives_what_an_unfiltered_scan_gives(
+    beds: dict[str, Bed], state: str, driver_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)  # files of few rows have rows to be read by position, too
+    random, bed = Random(f"{state} {driver_rows}"), beds[state]
+    bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
+    text = " union all ".join(select(random, number) for number in range(QUERIES))
+    rewritten = skipstone.sql(bed.spark, text)
     explanation = str(skipstone.explain(rewritten))
-    assert answer(rewritten) == answer(skipstone.no_index(rewritten)), explanation
+    found, plain = (Counter(answer(df)) for df in (rewritten, skipstone.no_index(rewritten)))
+    bed.spark.table(TABLE).localCheckpoint().createOrReplaceTempView("unfiltered")
+    right = Counter(answer(bed.spark.sql(text.replace(TABLE, "unfiltered"))))
+    assert plain <= found <= right, explanation
     assert "Failed" not in explanation
 
 

@@ -199,10 +199,9 @@ def test_tables_without_rows_and_without_indexes(bed: Bed) -> None:
     assert bed.check(keyed(bed)).refusals == [Refusal.NO_INDEX]
 
 
-def test_hits_in_every_file_are_left_to_spark_where_the_driver_reads_no_rows(bed: Bed) -> None:
+def test_hits_in_every_file_are_left_to_spark_however_few_they_are(bed: Bed) -> None:
     bed.fill(properties={"write.parquet.row-group-limit": "10"})
     bed.reindex(BY_K)
-    bed.spark.conf.set("skipstone.driverRows", "0")
     found = bed.query(f"select * from {TABLE} where k in (0, 100, 200, 300)")
     assert found.refusals == [Refusal.NOT_NARROWING]
     assert len(found.answer) == 4

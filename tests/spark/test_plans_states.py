@@ -204,7 +204,6 @@ def test_readers_skip_row_groups_of_files_that_are_read(bed: Bed) -> None:
 def test_task_sets_live_as_long_as_a_plan_that_reads_them(bed: Bed) -> None:
     bed.fill()
     bed.reindex(BY_K)
-    bed.spark.conf.set("skipstone.driverRows", "0")
     derived = skipstone.sql(bed.spark, f"select n, k from {TABLE} where k = 7").where("n >= 0")
     gc.collect()
     bed.spark._jvm.System.gc()  # type: ignore[union-attr]
@@ -230,7 +229,6 @@ def _left(spark: SparkSession, sets: staging.StagedSets, before: int) -> int:
 def test_each_use_of_a_dataframe_is_read_by_its_own_condition(bed: Bed) -> None:
     bed.fill()
     bed.reindex(BY_K, BY_G)
-    bed.spark.conf.set("skipstone.driverRows", "0")
     table = bed.spark.table(TABLE)
     found = bed.check(table.where("k = 7").select("n").union(table.where("g = 'g26'").select("n")))
     assert scans(found.plan) == 2

@@ -32,6 +32,7 @@ from skipstone.indexes.entries import (
     SkippedFile,
     TaskResult,
     build_entries,
+    entry_encodings,
     with_partition,
 )
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
@@ -180,7 +181,8 @@ def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource], u
 
 def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
     """How to write files for a commit planned on the head ``index``; a run that plans again gives them other names."""
-    return write_spec(index.table, f"{run_id}-{index.table.metadata.next_sequence_number()}")
+    spec = write_spec(index.table, f"{run_id}-{index.table.metadata.next_sequence_number()}")
+    return replace(spec, encodings=entry_encodings([column.storage_type for column in index.definition.columns]))
 
 
 def _split(source: EntrySource, count: int) -> list[EntrySource]:

@@ -15,13 +15,20 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.table import Table
+from skipstone_core.index_use import are_few
 from skipstone_core.predicates import Predicate
 
 from skipstone.indexes.answers import AnswerRows, read_answer
 from skipstone.indexes.hits import POSITION_BITS
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import DataFileDescription, deleted_positions, describe_files, read_data_file
+from skipstone.rewrite.reader import (
+    POSITION_COLUMN,
+    DataFileDescription,
+    deleted_positions,
+    describe_files,
+    read_data_file,
+)
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
@@ -72,17 +79,40 @@ def rows_of_files(
     table: Table, plan: ReadPlan, names: Sequence[str], ordinals: Sequence[int]
 ) -> Iterator[pa.RecordBatch]:
     """The matching rows of some files of the plan, in their order; files are read side by side."""
-    tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
-    needed = list(dict.fromkeys([*names, *tested]))
 
     def rows(file: DataFileDescription) -> list[pa.RecordBatch]:
-        groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
-        batches = read_data_file(file, needed, groups, positions)
-        return [matching_rows(batch, plan.predicate).select(names) for batch in batches]
+        return _rows_of_file(file, plan, names)
 
-    with ThreadPoolExecutor(driver_cores()) as threads:
+    threads = ThreadPoolExecutor(driver_cores())
+    try:
         for batches in threads.map(rows, describe_files(table, plan.files, ordinals)):
             yield from batches
+    finally:  # whoever has enough does not wait for the others
+        threads.shutdown(cancel_futures=True)
+
+
+def _rows_of_file(file: DataFileDescription, plan: ReadPlan, names: Sequence[str]) -> list[pa.RecordBatch]:
+    tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
+    needed = list(dict.fromkeys([*names, *tested]))
+    groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
+    if positions is None and len(tested) < len(needed) and plan.predicate is not None:
+        positions = _few_matches(file, tested, plan.predicate, groups)
+    if positions is not None and not len(positions):
+        return []
+    batches = read_data_file(file, needed, groups, positions)
+    return [matching_rows(batch, plan.predicate).select(names) for batch in batches]
+
+
+def _few_matches(
+    file: DataFileDescription, tested: Sequence[str], predicate: Predicate, groups: Sequence[int] | None
+) -> npt.NDArray[np.int64] | None:
+    """Where the matching rows are, by the tested columns alone; None when they are many, and read with all columns."""
+    found, most = [np.empty(0, np.int64)], file.records
+    for batch in read_data_file(file, [*tested, POSITION_COLUMN], groups):
+        found.append(matching_rows(batch, predicate).column(POSITION_COLUMN).to_numpy())
+        if not are_few(sum(map(len, found)), most):
+            return None
+    return np.concatenate(found)
 
 
 def driver_cores() -> int:

@@ -27,6 +27,9 @@ def split_by_partition(
         return
     columns = partition_columns(table, spec, schema)
     codes = _row_codes(columns)
+    if codes is None:
+        yield tuple(_internal(column, 0) for column in columns), table
+        return
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     sorted_rows = table.take(pa.array(order))
@@ -59,14 +62,22 @@ def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _row_codes(columns: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """One number per row, equal where all columns are equal (null equals null, NaN equals NaN)."""
-    codes = np.zeros(len(columns[0]), dtype=np.int64)
+def _row_codes(columns: list[pa.Array]) -> np.ndarray[Any, np.dtype[np.int64]] | None:
+    """One number per row, equal where all columns are equal (null equals null, NaN equals NaN); None: all are."""
+    codes = None
     for column in columns:
         encoded = pc.dictionary_encode(column, null_encoding="encode")
-        mixed = codes * max(len(encoded.dictionary), 1) + encoded.indices.to_numpy(zero_copy_only=False)
-        codes = np.unique(mixed, return_inverse=True)[1].astype(np.int64)
+        count = len(encoded.dictionary)
+        if count > 1:
+            indices = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+            codes = indices if codes is None else _dense(codes * count + indices)
     return codes
+
+
+def _dense(codes: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dtype[np.int64]]:
+    """Other numbers for the same rows, from zero without gaps: so that products never overflow."""
+    dense: np.ndarray[Any, np.dtype[np.int64]] = pc.dictionary_encode(pa.array(codes)).indices.to_numpy()
+    return dense.astype(np.int64)
 
 
 def _internal(column: pa.Array, row: int) -> Any:

@@ -43,7 +43,7 @@ class WriteSpec:
     """All that a task needs to write: picklable, small, made once on the driver by ``write_spec``.
 
     ``schema_json``/``spec_json``/``sort_json``: Iceberg JSON. ``location``: directory of data files. Sizes are bytes.
-    ``metrics``: the table's properties of metrics modes.
+    ``metrics``: the table's properties of metrics modes. ``encodings``: of columns that have one of their own.
     """
 
     schema_json: str
@@ -59,13 +59,23 @@ class WriteSpec:
     page_bytes: int = TableProperties.PARQUET_PAGE_SIZE_BYTES_DEFAULT
     page_rows: int = TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT
     metrics: Mapping[str, str] = field(default_factory=dict)
+    encodings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def parquet_options(self) -> dict[str, Any]:
         """Options of ``pyarrow.parquet.ParquetWriter``."""
         codec = "none" if self.codec == "uncompressed" else self.codec
         pages = {"data_page_size": self.page_bytes, "max_rows_per_page": self.page_rows}
-        return {"compression": codec, "compression_level": self.codec_level, **pages}
+        return {"compression": codec, "compression_level": self.codec_level, **pages, **self._encoding_options()}
+
+    def _encoding_options(self) -> dict[str, Any]:
+        if not self.encodings:
+            return {}
+        names = [column.name for column in Schema.model_validate_json(self.schema_json).fields]
+        return {
+            "column_encoding": dict(self.encodings),
+            "use_dictionary": [name for name in names if name not in self.encodings],
+        }
 
 
 @dataclass(frozen=True)

@@ -7,11 +7,13 @@ would read whole files for them. Must not judge relations; what it does not take
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from uuid import UUID
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
@@ -56,6 +58,7 @@ _PLAIN = (
 _NOT_STREAMING = False
 #: Bytes of an index that the driver reads at most for an answer.
 _ANSWER_BYTES = 64 * 1024 * 1024
+Int64s = npt.NDArray[np.int64]
 _LOCAL = "org.apache.spark.sql.catalyst.plans.logical.LocalRelation"
 
 
@@ -74,15 +77,23 @@ class DriverColumns:
 
 @dataclass(frozen=True)
 class DriverRead:
-    """Files that the driver reads by position, and whether it takes the plan's answer."""
+    """Files that the driver reads: by position, and by the columns of the condition first where no index says which
+    rows match (``scanned``). ``takes_answer``: whether it takes the plan's answer.
+    """
 
     columns: DriverColumns
-    ordinals: tuple[int, ...]
-    takes_answer: bool
+    ordinals: tuple[int, ...] = ()
+    scanned: tuple[int, ...] = ()
+    takes_answer: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.ordinals or self.scanned or self.takes_answer)
 
     def text(self) -> str:
         """For explain."""
         read = [f"{len(self.ordinals)} files by position"] if self.ordinals else []
+        read += [f"{len(self.scanned)} files by the condition's columns first"] if self.scanned else []
         read += ["what the index holds"] if self.takes_answer else []
         return f"read by the driver: {', '.join(read)}"
 
@@ -126,41 +137,101 @@ class DriverLimits:
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverLimits) -> DriverRead | None:
     """What the driver reads of ``plan``; None: nothing."""
     takes_answer = plan.answer is not None and plan.answer.probe.cost.bytes <= _ANSWER_BYTES
-    ordinals = tuple(ordinal for ordinal in plan.ordinals if ordinal in plan.positions)
+    counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
+    scanned = _unindexed(plan, takes_answer=takes_answer)
+    rows = sum(counts.values())
+    by_position, scan = _by_position(plan, columns, counts), _scan(plan, columns, scanned)
+    read = DriverRead(columns, takes_answer=takes_answer)
+    if rows <= limits.rows and _is_cheap([by_position], limits):
+        read = replace(read, ordinals=tuple(counts))
+    others = plan.funnel.min_max - len(scanned)
+    if others > 0 and rows * len(scanned) <= (limits.rows - rows) * others and _is_cheap([by_position, scan], limits):
+        read = replace(read, scanned=scanned)
+    return read or None
+
+
+#: What the driver would do, and what tasks would do instead.
+_Choice = tuple[ReadCost, ReadCost]
+
+
+def _is_cheap(choices: Sequence[_Choice], limits: DriverLimits) -> bool:
+    here, there = (sum(costs, ReadCost()) for costs in zip(*choices, strict=True))
+    return is_driver_faster(here, there, (driver_cores(), limits.parallelism))
+
+
+def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
+    """Files of which no index says which rows match."""
+    answered = set(plan.answer.ordinals.tolist()) if plan.answer is not None and takes_answer else set()
+    known = plan.row_groups.keys() | plan.positions.keys() | answered
+    return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known)
+
+
+def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int]) -> _Choice:
+    sizes, records = _of_files(plan, tuple(counts))
+    decoded = np.minimum(1.0, np.array(list(counts.values())) * PAGE_ROWS / np.maximum(records, 1)) * sizes
+    here, there = (ReadCost(len(counts), int(part.sum() * columns.part)) for part in (decoded, sizes))
+    return here, there
+
+
+def _scan(plan: ReadPlan, columns: DriverColumns, scanned: tuple[int, ...]) -> _Choice:
+    size = int(_of_files(plan, scanned)[0].sum())
+    tested = len(plan.predicate.columns) if plan.predicate else len(columns.schema)
+    here = ReadCost(len(scanned), size * tested // len(columns.schema))
+    return here, ReadCost(len(scanned), int(size * columns.part))
+
+
+def _of_files(plan: ReadPlan, ordinals: tuple[int, ...]) -> tuple[Int64s, Int64s]:
     sizes, records = (plan.files.files[name].to_numpy()[list(ordinals)] for name in ("size", "records"))
-    counts = np.array([len(plan.positions[ordinal]) for ordinal in ordinals], dtype=np.int64)
-    decoded = np.minimum(1.0, counts * PAGE_ROWS / np.maximum(records, 1)) * sizes * columns.part
-    here = ReadCost(len(ordinals), int(decoded.sum()))
-    there = ReadCost(len(ordinals), int(sizes.sum() * columns.part))
-    if counts.sum() > limits.rows or not is_driver_faster(here, there, (driver_cores(), limits.parallelism)):
-        ordinals = ()
-    return DriverRead(columns, ordinals, takes_answer) if ordinals or takes_answer else None
+    return sizes, records
 
 
 def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverLimits) -> DriverRows:
-    """Read what was chosen. An answer that turns out unreadable or too large is left to the files it is about."""
+    """Read what was chosen; what turns out unreadable or too large is left to tasks."""
     names = chosen.columns.names
-    schema = arrow_schema(plan.files.schema)
-    done, takes_answer = set(chosen.ordinals), False
-    batches = list(rows_of_files(table, plan, names, chosen.ordinals))
+    batches, read = list(rows_of_files(table, plan, names, chosen.ordinals)), replace(chosen, scanned=())
+    left = limits.rows - sum(map(len, batches))
+    scanned = _at_most(left, rows_of_files(table, plan, names, chosen.scanned))
+    if scanned is not None:
+        batches, read = [*batches, *scanned], replace(read, scanned=chosen.scanned)
     answered = answered_rows(table, plan, names) if chosen.takes_answer and plan.answer is not None else None
-    if plan.answer is not None and answered is not None and sum(map(len, answered)) <= limits.rows:
-        batches, takes_answer = [*batches, *answered], True
-        done.update(plan.answer.ordinals.tolist())
+    answered = None if answered is None else _at_most(limits.rows, answered)
+    if answered is None:
+        read = replace(read, takes_answer=False)
+    done = {
+        *read.ordinals,
+        *read.scanned,
+        *(plan.answer.ordinals.tolist() if plan.answer and read.takes_answer else ()),
+    }
     rest = tuple(ordinal for ordinal in plan.ordinals if ordinal not in done)
-    read = replace(chosen, takes_answer=takes_answer) if chosen.ordinals or takes_answer else None
-    return DriverRows(
-        read, pa.Table.from_batches(batches, schema=pa.schema([schema.field(name) for name in names])), rest
-    )
+    schema = pa.schema([arrow_schema(plan.files.schema).field(name) for name in names])
+    return DriverRows(read or None, pa.Table.from_batches([*batches, *(answered or [])], schema=schema), rest)
+
+
+def _at_most(rows: int, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+    """The batches; None when they have more rows."""
+    found: list[pa.RecordBatch] = []
+    for batch in batches:
+        rows -= batch.num_rows
+        if rows < 0:
+            return None
+        found.append(batch)
+    return found
 
 
 def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Java:
-    """The rows as a local relation with all columns of the relation; those not read hold anything that they may."""
+    """The rows as a local relation with all columns of the relation; those not read hold anything that they may.
+
+    Raises ValueError when Spark makes something else of them.
+    """
     nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in columns.schema])
     kinds = to_arrow_schema(nullable)
     found = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
-    frame = spark.createDataFrame(pa.Table.from_arrays(found, schema=kinds), nullable)
-    return frame._jdf.queryExecution().analyzed()
+    # in one piece: Spark takes an empty batch for the end of all rows
+    table = pa.Table.from_arrays(found, schema=kinds).combine_chunks()
+    local = spark.createDataFrame(table, nullable)._jdf.queryExecution().analyzed()
+    if local.getClass().getName() != _LOCAL or local.data().size() != table.num_rows:
+        raise ValueError(f"Spark did not take {table.num_rows} rows into its plan")
+    return local
 
 
 def _column(rows: pa.Table, kind: pa.Field, field: StructField) -> pa.ChunkedArray:
@@ -184,12 +255,7 @@ def _any(kind: pa.DataType) -> pa.Scalar:
 
 
 def with_rows(jvm: Java, java: Java, rows: Java, staged: Java | None) -> Java:
-    """What stands in the place of the relation ``java``: ``rows`` under its column ids, beside what is ``staged``.
-
-    Raises ValueError when Spark did not take the rows into its plan.
-    """
-    if rows.getClass().getName() != _LOCAL:
-        raise ValueError("the rows are too many for a plan")
+    """What stands in the place of the relation ``java``: ``rows`` under its column ids, beside what is ``staged``."""
     if staged is None:
         local = scala_object(jvm, _LOCAL)
         none = scala_object(jvm, "scala.None")
