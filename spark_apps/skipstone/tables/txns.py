@@ -62,6 +62,21 @@ def txn_records(table: Table) -> dict[str, TxnRecord]:
     return found
 
 
+def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> bool:
+    """Whether a snapshot that was committed to main is no longer an ancestor of its head.
+
+    Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
+    retained is newer: what lies behind a cut chain counts as an ancestor.
+    """
+    oldest: Snapshot | None = None
+    for oldest in ancestors(table):
+        if oldest.snapshot_id == snapshot_id:
+            return False
+        if (oldest.sequence_number or 0) < sequence_number:
+            return True
+    return oldest is None or oldest.parent_snapshot_id is None
+
+
 def is_ancestor(table: Table, snapshot_id: int) -> bool:
     """Whether ``snapshot_id`` is the head of main or one of its retained ancestors."""
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors(table))
