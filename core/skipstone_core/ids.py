@@ -72,3 +72,14 @@ def table_txn(uid: str, generation: int) -> str:
 def aborted_txn(txn: str) -> str:
     """What the empty snapshot that fences off ``txn`` carries in its summary."""
     return txn + ABORTED_SUFFIX
+
+
+def scheduled_name(schedule: str, unix_minute: int) -> str:
+    """The name of the MergeJob that a schedule creates for one minute: there is never a second one."""
+    return f"{schedule}-{unix_minute}"
+
+
+def scheduled_minute(schedule: str, name: str) -> int | None:
+    """The minute since 1970 that the MergeJob ``name`` of a schedule is for; None when the name says none."""
+    minute = name.removeprefix(f"{schedule}-")
+    return int(minute) if minute != name and minute.isascii() and minute.isdecimal() and len(minute) <= 9 else None
