@@ -164,6 +164,27 @@ def test_a_rollback_gives_files_back(bed: IntakeBed) -> None:
     assert bed.consume() == ["a.csv", "b.csv"]
 
 
+def test_a_consumption_whose_snapshot_expired_is_remembered(bed: IntakeBed) -> None:
+    bed.drop("a.csv")
+    bed.consume()
+    old = bed.head()
+    bed.append()
+    bed.append()
+    bed.table().maintenance.expire_snapshots().by_id(old).commit()
+    assert bed.consume() == []
+
+
+def test_a_rollback_gives_files_back_although_its_snapshot_expired(bed: IntakeBed) -> None:
+    before = bed.append()
+    bed.drop("a.csv")
+    bed.consume()
+    lost = bed.head()
+    bed.table().manage_snapshots().rollback_to_snapshot(before).commit()
+    bed.append()
+    bed.table().maintenance.expire_snapshots().by_id(lost).commit()
+    assert bed.consume() == ["a.csv"]
+
+
 @pytest.mark.parametrize("harm", ["gone", "cut", "empty"])
 def test_a_lost_record_is_named_and_no_file_is_taken_twice(bed: IntakeBed, harm: str) -> None:
     bed.drop("a.csv")
@@ -284,5 +305,5 @@ class Consumer(RuleBasedStateMachine):
         assert self.bed.remembered(self.names) == self.consumed
 
 
-Consumer.TestCase.settings = settings(max_examples=12, stateful_step_count=15, deadline=None)
+Consumer.TestCase.settings = settings(max_examples=10, stateful_step_count=15, deadline=None)
 TestConsumer = Consumer.TestCase

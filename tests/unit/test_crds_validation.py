@@ -15,7 +15,8 @@ from skipstone_operator.resources.fieldreference import all_messages
 from skipstone_operator.resources.kinds import KINDS, TABLE, parse, parse_as
 
 from tests.kube import cases
-from tests.kube.cases import ACCEPTED, EDITS, POD_TEMPLATES, REJECTED, UNTYPED, Case, manifest
+from tests.kube.cases import POD_TEMPLATES, Case, manifest
+from tests.kube.schedule_cases import ACCEPTED, EDITS, REJECTED, UNTYPED
 
 
 def judge(case: Case) -> Finding | None:

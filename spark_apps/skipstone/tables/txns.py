@@ -66,15 +66,16 @@ def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> boo
     """Whether a snapshot that was committed to main is no longer an ancestor of its head.
 
     Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
-    retained is newer: what lies behind a cut chain counts as an ancestor.
+    retained is newer. Then the chain was cut, for which not every engine leaves a sign, and what lies behind the cut
+    counts as an ancestor.
     """
-    oldest: Snapshot | None = None
-    for oldest in ancestors(table):
-        if oldest.snapshot_id == snapshot_id:
+    snapshot: Snapshot | None = None
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == snapshot_id:
             return False
-        if (oldest.sequence_number or 0) < sequence_number:
+        if (snapshot.sequence_number or 0) < sequence_number:
             return True
-    return oldest is None or oldest.parent_snapshot_id is None
+    return snapshot is None
 
 
 def is_ancestor(table: Table, snapshot_id: int) -> bool:
