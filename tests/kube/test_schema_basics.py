@@ -15,8 +15,8 @@ from skipstone_operator.resources.table import TableStatus
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.errors import ClusterError
-from tests.kube.cases import ACCEPTED, INDEX, LEFT_OUT, LOAD, MERGE, TABLE, WAREHOUSE, Case, manifest
-from tests.kube.schedule_cases import SCHEDULE
+from tests.kube.cases import INDEX, LEFT_OUT, LOAD, MERGE, TABLE, WAREHOUSE, Case, manifest
+from tests.kube.schedule_cases import ACCEPTED, SCHEDULE
 
 SMALLEST = {
     "Warehouse": WAREHOUSE,
