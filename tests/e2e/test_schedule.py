@@ -23,7 +23,7 @@ def schedule() -> JsonObject:
 
 
 def drop(lake: Lake, number: int) -> None:
-    """One file, whole at once: row 1 is renamed, row 2 of an older drop is not touched again, one row is new."""
+    """One file, whole at once: it renames row 1 and adds a row."""
     text = f"op,seq,id,name,city,born\nU,1,1,drop {number},Oslo,1950-01-01\nI,1,{100 + number},new,Lima,1960-01-01\n"
     lake.write(f"{FEED}/.{number}.csv", text)
     part = lake.folder / FEED / f".{number}.csv"
