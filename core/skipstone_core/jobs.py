@@ -75,6 +75,13 @@ class DuplicatesPolicy(StrEnum):
     ALLOW = "Allow"
 
 
+class ConsumePolicy(StrEnum):
+    """Which of the files that a source names are read."""
+
+    ALL = "All"
+    NEW = "New"
+
+
 class BadRecordPolicy(StrEnum):
     """What happens to rows that do not fit the schema."""
 
@@ -204,6 +211,7 @@ class SourceSpec:
 
     ``options``: header, delimiter, quote, escape, encoding, nullValue, dateFormat, timestampFormat, multiLine.
     ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
+    ``consumer`` says whose memory of consumed files counts with ``consume`` New.
     """
 
     format: SourceFormat
@@ -212,6 +220,8 @@ class SourceSpec:
     columns: tuple[ColumnSpec, ...] = ()
     mapping: tuple[ColumnMapping, ...] = ()
     duplicates: DuplicatesPolicy = DuplicatesPolicy.REFUSE
+    consume: ConsumePolicy = ConsumePolicy.ALL
+    consumer: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

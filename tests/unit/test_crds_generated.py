@@ -89,7 +89,7 @@ def test_schema_is_silent_about_what_has_no_engine() -> None:
     paths = {f"{kind.name}.{path}" for kind in KIND_LIST for path, _ in halves(kind)}
     for absent in ("whenNotMatchedBySource", "targetWhere", "s3"):
         assert not [path for path in paths if path.endswith(f".{absent}")]
-    assert set(KINDS) == {"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob"}
+    assert set(KINDS) == {"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob", "MergeSchedule"}
 
 
 def test_reference_page_has_a_row_for_every_field() -> None:

@@ -17,23 +17,24 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.codec import encode
-from skipstone_core.commits import Conflicted, Outcome, TxnRecord
+from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.ids import RUNS_DIRECTORY
-from skipstone_core.jobs import DuplicatesPolicy, JobReport, JobRequest, MergeTask, TableRef
+from skipstone_core.jobs import JobReport, JobRequest, MergeTask, TableRef
 from skipstone_core.merges import MergeCounts, funnel_summary
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.changes import verify_slices
+from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files, touched_by_keys
 from skipstone.runs.merge_source import Changes, SourceSite, read_changes
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
-from skipstone.runs.settled import applied_already, settled
+from skipstone.runs.settled import settled
 from skipstone.runs.states import report_state
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
-from skipstone.sources.listing import SourceListing, pinned_source
+from skipstone.sources.listing import SourceListing
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import FileSet, read_file_set
@@ -80,11 +81,13 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
     if outcome := settled(table, request.txn):
         return job.report(outcome, MergeCounts())
     require_writable(table)
-    listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
-    if refused := applied_already(table, job.task.source, listing.digest):
-        return job.report(refused, MergeCounts())
+    intake = take_source(request, table, job.task.source)
+    if intake is NOTHING:
+        return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
+    if not isinstance(intake, Intake):
+        return job.report(intake, MergeCounts())
     with _scratch(request) as scratch:
-        outcome, counts = _plan_until_settled(job, listing, scratch)
+        outcome, counts = _plan_until_settled(job, intake, scratch)
     return job.report(outcome, counts)
 
 
@@ -100,7 +103,7 @@ def _scratch(request: JobRequest) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _plan_until_settled(job: _Job, listing: SourceListing, scratch: Path) -> tuple[Outcome, MergeCounts]:
+def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outcome, MergeCounts]:
     changes: Changes | None = None
     outcome: Outcome = Conflicted(Reason.CONFLICTED, "Other writers kept changing the table.")
     counts = MergeCounts()
@@ -109,9 +112,9 @@ def _plan_until_settled(job: _Job, listing: SourceListing, scratch: Path) -> tup
         with job.reporter.stage("plan"):
             files = read_file_set(table)
         if changes is None or changes.schema_id != files.schema.schema_id:
-            changes = _read(job, listing, scratch, files)
+            changes = _read(job, intake.listing, scratch, files)
         rewrite = _rewrite(job, changes, (table, files), f"{scratch.name}-{number}")
-        outcome, counts = _commit(job, changes, (rewrite, files), listing.digest), rewrite.counts
+        outcome, counts = _commit(job, changes, (rewrite, files), intake), rewrite.counts
         if not isinstance(outcome, Conflicted):
             break
         discard_files(table, rewrite.added)
@@ -144,7 +147,7 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: 
     return rewrite
 
 
-def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: str) -> Outcome:
+def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> Outcome:
     rewrite, files = done
     job.reporter.progress("committing", encode(rewrite.counts))
     change = TableCommit(
@@ -152,10 +155,11 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: 
         added=rewrite.added,
         removed=rewrite.removed,
         txn=job.request.txn,
-        record=TxnRecord(time_ms=0, counts=encode(rewrite.counts), source_digest=digest),
+        record=source_record(intake, encode(rewrite.counts)),
         summary=_summary(rewrite),
         guard=lambda table, added: _guard(changes, table, added),
-        unique_source=job.task.source.duplicates is DuplicatesPolicy.REFUSE,
+        unique_source=is_unique(job.task.source),
+        ledger=intake.ledger,
     )
     with job.reporter.stage("commit"):
         return commit_table(job.catalog, job.ref, change, job.ports)
