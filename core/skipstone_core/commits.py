@@ -108,9 +108,14 @@ def txn_property(txn: str) -> str:
 
 
 def encode_record(record: TxnRecord) -> str:
-    """Compact JSON of at most 512 bytes; what is too long to keep gives way: zero counts, then the rejected path."""
+    """Compact JSON of at most 512 bytes.
+
+    What is too long to keep gives way: zero counts, then the rejected path, then counts of bytes.
+    """
     short = replace(record, counts={name: value for name, value in record.counts.items() if value})
-    for candidate in (record, short, replace(short, rejected_path=None)):
+    bare = replace(short, rejected_path=None)
+    lean = replace(bare, counts={name: value for name, value in bare.counts.items() if not name.startswith("bytes")})
+    for candidate in (record, short, bare, lean):
         text = json.dumps(_short_keys(candidate), separators=(",", ":"), ensure_ascii=False)
         if len(text.encode()) <= MAX_RECORD_BYTES:
             return text

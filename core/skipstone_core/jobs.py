@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.errors import ContractViolation
+from skipstone_core.funnel import FunnelStage, PruneStage
 from skipstone_core.reasons import Reason
 
 CONTRACT_VERSION = 1
@@ -268,7 +269,10 @@ class MergeClause:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTask:
-    """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key."""
+    """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key.
+
+    ``target_where``: condition on ``target.x`` that is part of the match. ``disabled_stages``: of the prune funnel.
+    """
 
     source: SourceSpec
     keys: tuple[MergeKey, ...]
@@ -277,6 +281,8 @@ class MergeTask:
     sequence_by: str | None = None
     time_zone: str = "UTC"
     pruning: PruningStrategy = PruningStrategy.AUTO
+    target_where: str | None = None
+    disabled_stages: tuple[PruneStage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -438,9 +444,11 @@ class JobReport:
     """What a run says of itself.
 
     ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted. Reindex: segments, files, entries.
+    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsCopied, bytesCandidate,
+    bytesRemoved, bytesRewritten, bytesInserted. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
+    ``funnel``: of merges.
     """
 
     run_id: str
@@ -455,6 +463,7 @@ class JobReport:
     rejected_path: str | None = None
     progress: str | None = None
     table_states: tuple[TableState, ...] = ()
+    funnel: tuple[FunnelStage, ...] = ()
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:

@@ -12,7 +12,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import ColumnMapping, ColumnSpec, MergeAction, MergeClause, MergeTask, SourceFormat
+from skipstone_core.funnel import PruneStage
+from skipstone_core.jobs import (
+    ColumnMapping,
+    ColumnSpec,
+    MergeAction,
+    MergeClause,
+    MergeTask,
+    PruningStrategy,
+    SourceFormat,
+)
 from skipstone_core.keys import KeyType, key_type
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.predicates import Predicate, check_types
@@ -51,7 +60,10 @@ class BoundClause:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins."""
+    """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins.
+
+    ``target_where``: a row of the table that does not satisfy it matches nothing.
+    """
 
     keys: tuple[BoundKey, ...]
     when_matched: tuple[BoundClause, ...]
@@ -60,20 +72,16 @@ class MergePlan:
     source_columns: tuple[str, ...]
     target_columns: tuple[str, ...]
     time_zone: str = "UTC"
-
-
-@dataclass(frozen=True, kw_only=True)
-class FunnelStage:
-    """How many files one stage of the prune funnel was given and how many it let through."""
-
-    name: str
-    files_in: int
-    files_out: int
+    target_where: Predicate | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeCounts:
-    """What a merge did, as in the report."""
+    """What a merge did, as in the report.
+
+    ``rows_copied``: rows of rewritten files that stayed as they were. Bytes are of data files: those that may hold a
+    source key, those that left the table, those written in their place, those with inserted rows.
+    """
 
     files_total: int = 0
     files_candidate: int = 0
@@ -84,6 +92,11 @@ class MergeCounts:
     rows_updated: int = 0
     rows_deleted: int = 0
     rows_inserted: int = 0
+    rows_copied: int = 0
+    bytes_candidate: int = 0
+    bytes_removed: int = 0
+    bytes_rewritten: int = 0
+    bytes_inserted: int = 0
 
     @property
     def changes_nothing(self) -> bool:
@@ -121,7 +134,17 @@ def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Colum
         source_columns=used,
         target_columns=tuple(column.name for column in target),
         time_zone=task.time_zone,
+        target_where=bind_target_where(task, target, zone),
     )
+
+
+def bind_target_where(task: MergeTask, target: Sequence[Column], zone: tzinfo = UTC) -> Predicate | None:
+    """The condition on target rows, checked. Raises BadSpec naming the field."""
+    if task.target_where is None:
+        return None
+    where = "spec.targetWhere"
+    types = {f"target.{column.name}": column.type for column in target}
+    return check_types(parse_predicate(task.target_where, field=where), types, field=where, zone=zone)
 
 
 def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> tuple[BoundKey, ...]:
@@ -167,12 +190,11 @@ def pack_by_bytes(sizes: Sequence[int], bins: int) -> tuple[tuple[int, ...], ...
     return tuple(tuple(sorted(items)) for items in packed if items)
 
 
-def funnel_summary(stages: Iterable[FunnelStage]) -> str:
-    """The funnel in one short line, as in the snapshot summary: ``total 400 > keyRanges 12 > exactJoin 4``."""
-    stages = tuple(stages)
-    if not stages:
-        return ""
-    return " > ".join((f"total {stages[0].files_in}", *(f"{stage.name} {stage.files_out}" for stage in stages)))
+def switched_off(task: MergeTask) -> dict[PruneStage, str]:
+    """The stages of the prune funnel that ``task`` does without, each with what says so."""
+    by_strategy = {PruningStrategy.NONE: tuple(PruneStage), PruningStrategy.MIN_MAX: (PruneStage.KEY_INDEX,)}
+    off = dict.fromkeys(by_strategy.get(task.pruning, ()), f"spec.pruning.strategy is {task.pruning}")
+    return off | dict.fromkeys(task.disabled_stages, "spec.pruning.disabledStages names it")
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,8 @@ from pyiceberg.types import (
     TimestampType,
     TimestamptzType,
 )
-from skipstone.pruning.funnel import KeyRangeStage, run_funnel, search_here
+from skipstone.pruning.bounds import KeyRangeStage
+from skipstone.pruning.funnel import run_funnel
 from skipstone.pruning.keyranges import FileRanges
 from skipstone.rewrite.canonical import canonical
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
@@ -97,6 +98,7 @@ UNMATCHED = (
     MergeClause(action=MergeAction.INSERT, when="source.n is null"),
 )
 UNMATCHED_LAST = (MergeClause(action=MergeAction.INSERT),)
+TARGET_WHERE = (None, None, "target.n >= 1", "target.v is null or target.f != 1")
 PAYLOAD: Mapping[str, tuple[IcebergType, tuple[object, ...]]] = {
     "v": (StringType(), (None, "a", "b")),
     "n": (LongType(), (None, 0, 1, 2)),
@@ -181,6 +183,7 @@ def cases(draw: st.DrawFn) -> Case:
         when_matched=matched,
         when_not_matched=unmatched if matched or unmatched else UNMATCHED_LAST,
         sequence_by="seq",
+        target_where=draw(st.sampled_from(TARGET_WHERE)),
     )
     return Case(
         kinds=kinds,
@@ -207,6 +210,10 @@ def taken(clause_list: tuple[Any, ...], row: Row) -> Any:
     return next((c for c in clause_list if c.when is None or evaluate(c.when, row) is True), None)
 
 
+def may_match(plan: MergePlan, row: Row) -> bool:
+    return plan.target_where is None or evaluate(plan.target_where, {f"target.{n}": v for n, v in row.items()}) is True
+
+
 def reference(case: Case) -> list[Row]:
     plan = case.plan
     last = {row_key(case, row, "s"): row for row in sorted(case.source, key=lambda row: int(row["seq"]))}
@@ -215,7 +222,7 @@ def reference(case: Case) -> list[Row]:
         for row in (row for position, row in enumerate(rows) if position not in deleted):
             key = row_key(case, row, "k")
             change = last.get(key) if key is not None else None
-            if change is None:
+            if change is None or not may_match(plan, row):
                 found.append(row)
                 continue
             matched.add(key)
@@ -314,7 +321,7 @@ class Written:
 def merged(on_disk: Written, *, prune: bool) -> list[Row]:
     case, folder, slices, described = on_disk.case, on_disk.folder, on_disk.slices, on_disk.described
     plan = case.plan
-    stages = [KeyRangeStage(ranges(case, plan), plan.keys, slices, search_here)] if prune else []
+    stages = [KeyRangeStage(lambda: ranges(case, plan), plan.keys, slices)] if prune else []
     candidates, _ = run_funnel(stages, len(described), slices)
     write = WriteSpec(
         schema_json=case.target_schema.model_dump_json(),

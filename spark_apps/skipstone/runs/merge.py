@@ -6,6 +6,7 @@ JVM. A conflict that planning again can mend is planned again, bounded; the sour
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -19,14 +20,16 @@ from pyiceberg.table import Table
 from skipstone_core.codec import encode
 from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.jobs import JobReport, JobRequest, MergeTask, TableRef
-from skipstone_core.merges import MergeCounts, funnel_summary
+from skipstone_core.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.changes import verify_slices
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files, touched_by_keys
+from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, slice_runner, touched_by_keys
+from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, SourceSite, read_changes
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
@@ -41,7 +44,8 @@ from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
-FUNNEL_SUMMARY = "skipstone.merge.funnel"
+_SUMMARY = "skipstone.merge."
+FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,10 +63,10 @@ class _Job:
         """The table as it is now."""
         return load_table(self.catalog, self.ref)
 
-    def report(self, outcome: Outcome, counts: MergeCounts) -> JobReport:
-        """The report of ``outcome`` with the state of the table."""
+    def report(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
+        """The report of ``outcome`` with the state of the table; ``funnel``: of the attempt that it judges."""
         state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
-        return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,))
+        return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,), funnel=funnel)
 
 
 def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
@@ -87,8 +91,8 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
     if not isinstance(intake, Intake):
         return job.report(intake, MergeCounts())
     with _scratch(request) as scratch:
-        outcome, counts = _plan_until_settled(job, intake, scratch)
-    return job.report(outcome, counts)
+        outcome, rewrite = _plan_until_settled(job, intake, scratch)
+    return job.report(outcome, rewrite.counts, rewrite.funnel)
 
 
 @contextmanager
@@ -103,25 +107,23 @@ def _scratch(request: JobRequest) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outcome, MergeCounts]:
+def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outcome, Rewrite]:
     changes: Changes | None = None
-    outcome: Outcome = Conflicted(Reason.CONFLICTED, "Other writers kept changing the table.")
-    counts = MergeCounts()
-    for number in range(MAX_PLANS):
+    for number in itertools.count(1):
         table = job.load()
         with job.reporter.stage("plan"):
             files = read_file_set(table)
         if changes is None or changes.schema_id != files.schema.schema_id:
             changes = _read(job, intake.listing, scratch, files)
         rewrite = _rewrite(job, changes, (table, files), f"{scratch.name}-{number}")
-        outcome, counts = _commit(job, changes, (rewrite, files), intake), rewrite.counts
+        outcome = _commit(job, changes, (rewrite, files), intake)
         if not isinstance(outcome, Conflicted):
             break
         discard_files(table, rewrite.added)
-        if outcome.reason is not Reason.CONFLICTED:
+        if outcome.reason is not Reason.CONFLICTED or number == MAX_PLANS:
             break
         job.reporter.progress(f"planning again: {outcome.message}")
-    return outcome, counts
+    return outcome, rewrite
 
 
 def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> Changes:
@@ -133,12 +135,26 @@ def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> C
         return read_changes(site, files)
 
 
-def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
-    job.reporter.progress(f"merging {changes.rows} changes into {len(target[1])} files")
+def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned:
+    job.reporter.progress(f"looking for keys of {changes.rows} changes in {len(target[1])} files")
     spark = spark_session(job.request)
-    site = RewriteSite(spark=spark, sizes=job.request.spark, strategy=job.task.pruning, token=token)
-    with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, "merging"):
-        rewrite = rewrite_files(site, changes, *target)
+    site = PruneSite(
+        run=slice_runner(spark, changes),
+        off=switched_off(job.task),
+        index_namespace=job.request.warehouse.index_namespace,
+    )
+    with job.reporter.stage("prune"), task_progress(spark, job.reporter, "pruning"):
+        return prune_files(site, changes, *target)
+
+
+def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
+    pruned = _prune(job, changes, target)
+    doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
+    job.reporter.progress(doing)
+    spark = spark_session(job.request)
+    site = RewriteSite(spark=spark, sizes=job.request.spark, token=token)
+    with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, doing):
+        rewrite = rewrite_files(site, changes, target, pruned)
     try:
         verify_slices(changes.slices)
     except BadData:
@@ -156,7 +172,7 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: 
         removed=rewrite.removed,
         txn=job.request.txn,
         record=source_record(intake, encode(rewrite.counts)),
-        summary=_summary(rewrite),
+        summary=_summary(rewrite, job.reporter.stages_ms),
         guard=lambda table, added: _guard(changes, table, added),
         unique_source=is_unique(job.task.source),
         ledger=intake.ledger,
@@ -170,6 +186,13 @@ def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str |
     return f"another writer added rows with keys of this merge in {path}" if path else None
 
 
-def _summary(rewrite: Rewrite) -> Mapping[str, str]:
-    counts = {f"skipstone.merge.{name}": str(value) for name, value in encode(rewrite.counts).items()}
-    return {FUNNEL_SUMMARY: funnel_summary(rewrite.funnel), **counts}
+def _summary(rewrite: Rewrite, stages_ms: Mapping[str, int]) -> Mapping[str, str]:
+    """What the snapshot says of the merge; stage times up to the commit."""
+    counts = {f"{_SUMMARY}{name}": str(value) for name, value in encode(rewrite.counts).items()}
+    said = {
+        FUNNEL_SUMMARY: funnel_summary(rewrite.funnel),
+        f"{_SUMMARY}false-positives": false_positive_summary(rewrite.funnel),
+        f"{_SUMMARY}left-out": left_out_summary(rewrite.funnel),
+        f"{_SUMMARY}stages-ms": ", ".join(f"{name} {spent}" for name, spent in stages_ms.items()),
+    }
+    return {name: value for name, value in said.items() if value} | counts
