@@ -244,6 +244,8 @@ def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
         sequence_by=spec.sequence_by,
         time_zone=spec.time_zone,
         pruning=spec.pruning.strategy,
+        target_where=spec.target_where,
+        disabled_stages=spec.pruning.disabled_stages,
     )
 
 

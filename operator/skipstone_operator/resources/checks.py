@@ -110,6 +110,8 @@ def _twice(name: str, entries: Sequence[object]) -> Iterator[Violation]:
 def _merge_violations(spec: MergeJobSpec) -> Iterator[Violation]:
     yield from _bad_predicates("whenMatched", spec.when_matched, ("source", "target"))
     yield from _bad_predicates("whenNotMatched", spec.when_not_matched, ("source",))
+    if spec.target_where is not None:
+        yield from _bad_predicate(spec.target_where, "spec.targetWhere", ("target",))
 
 
 def _schedule_violations(spec: MergeScheduleSpec) -> Iterator[Violation]:
