@@ -38,7 +38,7 @@ FOLDER_VARIABLE = "SKIPSTONE_CACHE_DIR"
 #: Bytes on disk above which the longest unused decodes are removed.
 FOLDER_BYTES = 512 * 1024 * 1024
 #: Rises with every change of what is stored or of how manifests are decoded.
-_LAYOUT = 1
+_LAYOUT = 2
 _CHECKSUM_BYTES = 4
 _TAGGED: dict[str, Callable[[str], Any]] = {"bytes": bytes.fromhex, "decimal": Decimal, "uuid": uuid.UUID}
 _KEY, _PARTITIONS = b"skipstone.manifest", b"skipstone.partitions"
