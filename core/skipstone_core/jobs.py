@@ -249,7 +249,10 @@ class MergeKey:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeClause:
-    """First clause whose ``when`` holds wins. ``values`` maps target column to source column; None is by equal name."""
+    """First clause whose ``when`` holds wins.
+
+    ``values`` maps target column to a source column or a literal, as text; None is by equal name.
+    """
 
     action: MergeAction
     when: str | None = None
@@ -258,13 +261,18 @@ class MergeClause:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeTask:
-    """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key."""
+    """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key.
+
+    ``target_sequence``: the table column that keeps it, so that changes older than their row are ignored.
+    """
 
     source: SourceSpec
     keys: tuple[MergeKey, ...]
     when_matched: tuple[MergeClause, ...] = ()
     when_not_matched: tuple[MergeClause, ...] = ()
+    when_not_matched_by_source: tuple[MergeClause, ...] = ()
     sequence_by: str | None = None
+    target_sequence: str | None = None
     time_zone: str = "UTC"
     pruning: PruningStrategy = PruningStrategy.AUTO
 
@@ -428,7 +436,8 @@ class JobReport:
     """What a run says of itself.
 
     ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted. Reindex: segments, files, entries.
+    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored. Reindex: segments,
+    files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     """

@@ -42,7 +42,7 @@ from skipstone.rewrite.merging import (
     InsertWork,
     MergeWork,
     WorkResult,
-    holds_key,
+    concerns_merge,
     insert_work,
     merge_files,
     unmatched_rows,
@@ -50,6 +50,7 @@ from skipstone.rewrite.merging import (
 )
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
+from skipstone.runs.merge_by_source import join_by_source
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.commits import discard_files
 from skipstone.tables.filesets import FileSet
@@ -85,7 +86,9 @@ def prune_files(site: RewriteSite, changes: Changes, files: FileSet) -> tuple[Ca
     stages: list[Stage] = []
     if site.strategy is not PruningStrategy.NONE:
         stages.append(key_range_stage(changes, files, _search(site, changes)))
-    return run_funnel(stages, len(files), changes.slices)
+    candidates, counts = run_funnel(stages, len(files), changes.slices)
+    joined, more = join_by_source(candidates, changes.plan, files, prune=site.strategy is not PruningStrategy.NONE)
+    return joined, counts + more
 
 
 def key_range_stage(changes: Changes, files: FileSet, search: SliceSearch = search_here) -> KeyRangeStage:
@@ -153,7 +156,7 @@ def _works(
 
 def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
     """Files in the order of their source slices, so that a task's cache of row groups serves the next file."""
-    return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start)))
+    return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start) if work.parts else (-1, 0)))
 
 
 def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork], table: Table) -> list[WorkResult]:
@@ -230,16 +233,18 @@ def _counts(
         rows_updated=sum(result.rows_updated for result in results),
         rows_deleted=sum(result.rows_deleted for result in results),
         rows_inserted=inserted,
+        rows_ignored=sum(result.rows_ignored for result in results),
     )
 
 
 def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Sequence[str]) -> str | None:
-    """The first of ``paths`` (files of ``files``) that holds a row with one of our keys: bounds first, then keys."""
+    """The first of ``paths`` (files of ``files``) with a row that the merge concerns: bounds first, then rows."""
     candidates, _ = run_funnel([key_range_stage(changes, files)], len(files), changes.slices)
+    candidates, _ = join_by_source(candidates, changes.plan, files)
     mine = pc.is_in(files.files["path"], pa.array(list(paths), pa.string()))
     parts = candidates.parts(changes.slices)
     ordinals = [i for i in pc.indices_nonzero(mine).to_pylist() if i in parts]
     for file in describe_files(table, files, ordinals):
-        if holds_key(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
+        if concerns_merge(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
             return file.path
     return None

@@ -88,7 +88,9 @@ def read_changes(site: SourceSite, files: FileSet) -> Changes:
 
 def target_schema(schema: Schema) -> tuple[Column, ...]:
     """The table's columns as the rules of merges take them."""
-    return tuple(Column(name=f.name, type=str(f.field_type), required=f.required) for f in schema.fields)
+    return tuple(
+        Column(name=f.name, type=str(f.field_type), required=f.required, default=f.write_default) for f in schema.fields
+    )
 
 
 def _source_schema(read: SourceRead) -> tuple[Column, ...]:
