@@ -99,6 +99,13 @@ class PruningStrategy(StrEnum):
     MIN_MAX = "MinMax"
 
 
+class SchemaEvolution(StrEnum):
+    """What a merge does about source columns that the table does not have."""
+
+    NONE = "None"
+    ADD_COLUMNS = "AddColumns"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CatalogRef:
     """How to open the catalog. Credentials come from the environment, never from here.
@@ -273,6 +280,7 @@ class MergeTask:
     when_not_matched_by_source: tuple[MergeClause, ...] = ()
     sequence_by: str | None = None
     target_sequence: str | None = None
+    schema_evolution: SchemaEvolution = SchemaEvolution.NONE
     time_zone: str = "UTC"
     pruning: PruningStrategy = PruningStrategy.AUTO
 

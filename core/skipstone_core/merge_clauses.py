@@ -87,10 +87,15 @@ def bind_clauses(role: Role, clauses: Sequence[MergeClause], sides: Sides) -> tu
     return bound
 
 
-def assigned(text: str, field_name: str) -> ColumnRef | Constant | None:
+def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | Constant | None:
     """What ``text`` of set or values assigns: a source column, a literal or (None) null. Raises BadSpec."""
     value = parse_assigned(text, field=field_name)
-    if isinstance(value, ColumnRef) and value.side not in ("", "source"):
+    if not isinstance(value, ColumnRef):
+        return value
+    if "source" not in role.sides:
+        message = f"{value} is a column, and these rows have no source row: write a literal, texts in single quotes"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
+    if value.side not in ("", "source"):
         message = f"{value} is no column of the source: write source.{value.name}, or a literal"
         raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
     return value
@@ -131,38 +136,34 @@ def _bind_assigned(
     path: str, clause: MergeClause, role: Role, sides: Sides
 ) -> tuple[dict[str, str], dict[str, Value | None]]:
     """Source columns and literals by target column; without a choice, columns feed those of their own name."""
-    values: dict[str, str] = {}
-    literals: dict[str, Value | None] = {}
     if clause.values:
-        for column, text in clause.values.items():
-            _bind_text((path, column), text, sides, (values, literals))
+        values, literals = _chosen(path, clause.values, role, sides)
     elif "source" in role.sides:
-        values = _values_by_name(sides, clause.action)
+        values, literals = _values_by_name(sides, clause.action), {}
     else:
         message = "an Update of rows that the source does not have needs set, with a literal for each column"
         raise BadSpec(Reason.INVALID_SPEC, message, field=path)
-    if "source" not in role.sides and values:
-        column, origin = next(iter(values.items()))
-        message = f"{origin!r} is a source column, and these rows have no source row: write a literal"
-        raise BadSpec(Reason.INVALID_SPEC, message, field=f"{path}.{column}")
     if "source" in role.sides:
         _keep_sequence(path, sides, (values, literals))
     _check_assignable(path, values, sides)
     return values, literals
 
 
-def _bind_text(
-    place: tuple[str, str], text: str, sides: Sides, into: tuple[dict[str, str], dict[str, Value | None]]
-) -> None:
-    (path, column), (values, literals) = place, into
-    target = by_name(sides.target).get(column)
-    if target is None:
-        raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {column!r}", field=path)
-    value = assigned(text, f"{path}.{column}")
-    if isinstance(value, ColumnRef):
-        values[column] = value.name
-    else:
-        literals[column] = _bind_literal(f"{path}.{column}", value, target, sides.zone)
+def _chosen(
+    path: str, texts: Mapping[str, str], role: Role, sides: Sides
+) -> tuple[dict[str, str], dict[str, Value | None]]:
+    values: dict[str, str] = {}
+    literals: dict[str, Value | None] = {}
+    targets = by_name(sides.target)
+    for column, text in texts.items():
+        if column not in targets:
+            raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {column!r}", field=path)
+        value = check_assigned(text, role, f"{path}.{column}")
+        if isinstance(value, ColumnRef):
+            values[column] = value.name
+        else:
+            literals[column] = _bind_literal(f"{path}.{column}", value, targets[column], sides.zone)
+    return values, literals
 
 
 def _bind_literal(field_name: str, value: Constant | None, target: Column, zone: tzinfo) -> Value | None:

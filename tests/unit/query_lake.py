@@ -7,7 +7,7 @@ model is filled beside them and never read back from Iceberg.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -36,11 +36,12 @@ DELETABLE = frozenset({"int", "long", "string", "date", "decimal", "timestamp"})
 
 @dataclass
 class RandomLake:
-    """One table, what it must hold, and its indexes. ``kinds``: column to name in KINDS."""
+    """One table, what it must hold, and its indexes. ``kinds``: column to name in ``pool``."""
 
     lake: Lake
     random: Random
     kinds: dict[str, str]
+    pool: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
     partitioned_by: str | None = None
     live: dict[int, dict[str, Any]] = field(default_factory=dict)
     history: list[tuple[int, frozenset[int]]] = field(default_factory=list)
@@ -60,7 +61,7 @@ class RandomLake:
     @property
     def columns(self) -> dict[str, Kind]:
         """Kinds of all columns but the row's id."""
-        return {name: KINDS[kind] for name, kind in self.kinds.items()}
+        return {name: self.pool[kind] for name, kind in self.kinds.items()}
 
     @property
     def schema(self) -> pa.Schema:
@@ -134,10 +135,10 @@ class RandomLake:
 
     def add_column(self) -> None:
         """A column that older files do not have."""
-        kind = self.random.choice(sorted(KINDS))
+        kind = self.random.choice(sorted(self.pool))
         name = f"late{next(self._names)}"
         with self.table.update_schema() as update:
-            update.add_column(name, iceberg_type(KINDS[kind].type))
+            update.add_column(name, iceberg_type(self.pool[kind].type))
         self._changed({**self.kinds, name: kind})
 
     def widen_column(self) -> None:
@@ -174,11 +175,11 @@ class RandomLake:
         names = [name for name in self.kinds if name not in fixed]
         if not names:
             return
-        name, kind = self.random.choice(names), self.random.choice(sorted(KINDS))
+        name, kind = self.random.choice(names), self.random.choice(sorted(self.pool))
         with self.table.update_schema() as update:
             update.delete_column(name)
         with self.table.update_schema() as update:
-            update.add_column(name, iceberg_type(KINDS[kind].type))
+            update.add_column(name, iceberg_type(self.pool[kind].type))
         for row in self._all.values():
             row.pop(name, None)
         self._changed({**{one: k for one, k in self.kinds.items() if one != name}, name: kind})

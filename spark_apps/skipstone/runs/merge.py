@@ -24,6 +24,7 @@ from skipstone_core.jobs import DuplicatesPolicy, JobReport, JobRequest, MergeTa
 from skipstone_core.merges import MergeCounts, funnel_summary
 from skipstone_core.reasons import Reason
 
+from skipstone.indexes.distribute import InSpark
 from skipstone.rewrite.changes import verify_slices
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files, touched_by_keys
 from skipstone.runs.merge_source import Changes, SourceSite, read_changes
@@ -133,7 +134,7 @@ def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> C
 def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
     job.reporter.progress(f"merging {changes.rows} changes into {len(target[1])} files")
     spark = spark_session(job.request)
-    site = RewriteSite(spark=spark, sizes=job.request.spark, strategy=job.task.pruning, token=token)
+    site = RewriteSite(tasks=InSpark(spark), sizes=job.request.spark, strategy=job.task.pruning, token=token)
     with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, "merging"):
         rewrite = rewrite_files(site, changes, *target)
     try:

@@ -15,12 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 from skipstone_core.errors import UserError
 from skipstone_core.jobs import PruningStrategy, SparkRef
 from skipstone_core.merges import BoundKey, FunnelStage, MergeCounts, pack_by_bytes
 
-from skipstone.indexes.distribute import InSpark, Tasks
+from skipstone.indexes.distribute import Tasks
 from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.funnel import (
     EXACT_JOIN,
@@ -65,7 +64,7 @@ SEARCH_HERE_ROWS = 4_000_000
 class RewriteSite:
     """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide."""
 
-    spark: SparkSession
+    tasks: Tasks
     sizes: SparkRef
     strategy: PruningStrategy
     token: str
@@ -99,7 +98,7 @@ def key_range_stage(changes: Changes, files: FileSet, search: SliceSearch = sear
 
 def _search(site: RewriteSite, changes: Changes) -> SliceSearch:
     """In the driver while the source is small, else one slice per task: then no process holds all keys."""
-    return search_here if changes.rows <= SEARCH_HERE_ROWS else search_in(InSpark(site.spark))
+    return search_here if changes.rows <= SEARCH_HERE_ROWS else search_in(site.tasks)
 
 
 def search_in(tasks: Tasks) -> SliceSearch:
@@ -160,7 +159,7 @@ def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
 
 
 def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork], table: Table) -> list[WorkResult]:
-    answers = InSpark(site.spark).run(_merge_task, works)
+    answers = site.tasks.run(_merge_task, works)
     return [one for one in _opened(answers, table) if isinstance(one, WorkResult)]
 
 
@@ -209,14 +208,14 @@ def _insert_rest(
     else:
         parts = np.array_split(rest, _cores(site))
         works = [insert_work(plan, write, changes.slices, part) for part in parts]
-        answers = InSpark(site.spark).run(_insert_task, works)
+        answers = site.tasks.run(_insert_task, works)
     done = [one for one in _opened(answers, table) if isinstance(one, InsertResult)]
     return sum(one.rows for one in done), [row for one in done for row in one.written]
 
 
 def _cores(site: RewriteSite) -> int:
     """Cores of all executors, or of the driver in local mode."""
-    return site.sizes.instances * site.sizes.executor_cores or InSpark(site.spark).parallelism
+    return site.sizes.instances * site.sizes.executor_cores or site.tasks.parallelism
 
 
 def _counts(

@@ -79,11 +79,16 @@ def read_changes(site: SourceSite, files: FileSet) -> Changes:
     """
     read = read_source(site.spark, site.listing, site.task.source, files.schema, site.task.time_zone)
     plan = plan_merge(site.task, target_schema(files.schema), _source_schema(read), _zone(site.task))
-    order = order_keys(file_ranges(files, plan.keys))
-    plan = replace(plan, keys=tuple(plan.keys[i] for i in order))
+    plan = selective_first(plan, files)
     slices = _write_slices(site, read, plan)
     require_unchanged(site.listing)
     return Changes(plan=plan, slices=slices, schema_id=files.schema.schema_id)
+
+
+def selective_first(plan: MergePlan, files: FileSet) -> MergePlan:
+    """``plan`` with its keys in the order by which slices are sorted: the most selective column first."""
+    order = order_keys(file_ranges(files, plan.keys))
+    return replace(plan, keys=tuple(plan.keys[i] for i in order))
 
 
 def target_schema(schema: Schema) -> tuple[Column, ...]:
