@@ -416,7 +416,7 @@ class TableState:
     """The head of a table as a run saw it at its end. ``snapshot_id`` is a string: JSON numbers lose 64-bit ids.
 
     ``columns``: name to Iceberg type; ``field_ids``: name to field id. ``problem`` is TableMissing, TableReplaced,
-    SchemaDrift or FormatVersionUnsupported when one of them holds.
+    SchemaDrift or FormatVersionUnsupported when one of them holds. ``evolved_columns``: added by merges, by right.
     """
 
     namespace: str
@@ -433,6 +433,7 @@ class TableState:
     segments: SegmentCounts = SegmentCounts()
     columns: Mapping[str, str] = field(default_factory=dict)
     field_ids: Mapping[str, int] = field(default_factory=dict)
+    evolved_columns: tuple[str, ...] = ()
     indexes: tuple[IndexState, ...] = ()
     problem: Reason | None = None
     message: str = ""

@@ -315,12 +315,13 @@ class TestEnding:
         job = objects.merge("jan")
         current = replace(plan_of(job_world(job)).intent(1, EARLIER), launch_time=EARLIER)
         counts = {"filesTotal": 400, "filesCandidate": 12, "filesTouched": 3, "filesRewritten": 3, "rowsDeleted": 5}
+        counts |= {"rowsIgnored": 2}
         said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts=counts)
         world = job_world(job, {"attempts": 1, "currentRun": encode(current)})
         step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
         assert isinstance(step, PutStatus)
         assert step.status["pruned"] == "388/400"
-        assert step.status["rows"]["deleted"] == 5
+        assert (step.status["rows"]["deleted"], step.status["rows"]["ignored"]) == (5, 2)
 
     @pytest.mark.parametrize(("code", "reason"), [(64, Reason.KEY_COLUMN_MISSING), (65, Reason.DUPLICATE_SOURCE_KEYS)])
     def test_refused_at_the_first_attempt(self, code: int, reason: Reason) -> None:

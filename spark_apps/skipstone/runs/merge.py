@@ -20,7 +20,15 @@ from skipstone_core.codec import encode
 from skipstone_core.commits import Conflicted, Outcome, TxnRecord
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.ids import RUNS_DIRECTORY
-from skipstone_core.jobs import DuplicatesPolicy, JobReport, JobRequest, MergeTask, TableRef
+from skipstone_core.jobs import (
+    DuplicatesPolicy,
+    JobReport,
+    JobRequest,
+    Management,
+    MergeTask,
+    SchemaEvolution,
+    TableRef,
+)
 from skipstone_core.merges import MergeCounts, funnel_summary
 from skipstone_core.reasons import Reason
 
@@ -37,6 +45,7 @@ from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, pinned_source
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
+from skipstone.tables.evolution import fits, with_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
@@ -81,12 +90,19 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
     if outcome := settled(table, request.txn):
         return job.report(outcome, MergeCounts())
     require_writable(table)
+    _refuse_evolution(job)
     listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
     if refused := applied_already(table, job.task.source, listing.digest):
         return job.report(refused, MergeCounts())
     with _scratch(request) as scratch:
         outcome, counts = _plan_until_settled(job, listing, scratch)
     return job.report(outcome, counts)
+
+
+def _refuse_evolution(job: _Job) -> None:
+    if job.task.schema_evolution is not SchemaEvolution.NONE and job.ref.management is Management.OBSERVED:
+        message = "the Table is Observed, so its schema is not ours to change: set None, or make it Managed"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")
 
 
 @contextmanager
@@ -109,9 +125,11 @@ def _plan_until_settled(job: _Job, listing: SourceListing, scratch: Path) -> tup
         table = job.load()
         with job.reporter.stage("plan"):
             files = read_file_set(table)
-        if changes is None or changes.schema_id != files.schema.schema_id:
-            changes = _read(job, listing, scratch, files)
-        rewrite = _rewrite(job, changes, (table, files), f"{scratch.name}-{number}")
+        if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
+            changes = _read(job, (listing, scratch), table, files)
+        evolved = with_columns(table, changes.columns)
+        target = (evolved, files.in_schema(evolved.schema()))
+        rewrite = _rewrite(job, changes, target, f"{scratch.name}-{number}")
         outcome, counts = _commit(job, changes, (rewrite, files), listing.digest), rewrite.counts
         if not isinstance(outcome, Conflicted):
             break
@@ -122,13 +140,14 @@ def _plan_until_settled(job: _Job, listing: SourceListing, scratch: Path) -> tup
     return outcome, counts
 
 
-def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> Changes:
+def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
+    listing, scratch = source
     job.reporter.progress("reading the source")
     with job.reporter.stage("session"):
         spark = spark_session(job.request)
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
         site = SourceSite(spark=spark, task=job.task, listing=listing, scratch=scratch)
-        return read_changes(site, files)
+        return read_changes(site, table, files)
 
 
 def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
@@ -152,6 +171,7 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: 
         pinned=files.pinned,
         added=rewrite.added,
         removed=rewrite.removed,
+        columns=changes.columns,
         txn=job.request.txn,
         record=TxnRecord(time_ms=0, counts=encode(rewrite.counts), source_digest=digest),
         summary=_summary(rewrite),
@@ -163,7 +183,8 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: 
 
 
 def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str | None:
-    path = touched_by_keys(changes, table, read_file_set(table), [file.file_path for file in added])
+    files = read_file_set(table).in_schema(with_columns(table, changes.columns).schema())
+    path = touched_by_keys(changes, table, files, [file.file_path for file in added])
     return f"another writer added rows with keys of this merge in {path}" if path else None
 
 

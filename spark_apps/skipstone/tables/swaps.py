@@ -19,12 +19,14 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID, TableUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.types import NestedField
 from skipstone_core.commits import Conflicted, Outcome, Unknown
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.jobs import TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import load_table
+from skipstone.tables.evolution import add_columns
 
 ROUNDS = 12
 READ_BACKS = 4
@@ -75,6 +77,7 @@ class Parts:
 
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
+    columns: tuple[NestedField, ...] = ()
     summary: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -137,6 +140,7 @@ def stage(table: Table, parts: Parts) -> Staged:
     Raises ValidationException when a removed file is not in the head, OSError when the storage fails.
     """
     transaction = _Transaction(table)
+    add_columns(transaction, parts.columns)
     update = transaction.update_snapshot(snapshot_properties=dict(parts.summary))
     producer: _SnapshotProducer = update.overwrite() if parts.removed else update.fast_append()  # type: ignore[type-arg]
     for file in parts.added:
