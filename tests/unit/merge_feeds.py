@@ -83,13 +83,13 @@ OPERATIONS = ("I", "U", "D", None)
 STRING, LONG = KINDS["string"], KINDS["long"]
 
 
-def random_table(root: Path, seed: int) -> RandomLake:
+def random_table(root: Path, seed: int, pool: Mapping[str, Kind] = POOL) -> RandomLake:
     """A table with a random past; the same for the same seed."""
     random = Random(seed)
-    kinds = {f"c{n}": random.choice(sorted(POOL)) for n in range(random.randint(2, 5))}
-    made = RandomLake(Lake(root), random, kinds, POOL)
+    kinds = {f"c{n}": random.choice(sorted(pool)) for n in range(random.randint(2, 5))}
+    made = RandomLake(Lake(root), random, kinds, pool, sizes=(1, 4, 12))
     fitting = [name for name, kind in kinds.items() if kind in TRANSFORMS]
-    made.partitioned_by = random.choice(fitting) if fitting and random.random() < 0.5 else None
+    made.partitioned_by = random.choice(fitting) if fitting and random.random() < 0.35 else None
     groups, metrics = str(random.choice([4, 16, 64])), random.choice(METRICS)
     properties = {"write.parquet.row-group-limit": groups, "write.metadata.metrics.default": metrics}
     made.lake.create(made.schema, properties=properties)
@@ -97,7 +97,7 @@ def random_table(root: Path, seed: int) -> RandomLake:
         transform = random.choice(TRANSFORMS[kinds[made.partitioned_by]])
         with made.table.update_spec() as update:
             update.add_field(made.partitioned_by, transform, "part")
-    for step in random.choices(STEPS, k=random.randint(2, 9)):
+    for step in random.choices(STEPS, k=random.randint(1, 5)):
         made.step(step)
     return made
 
@@ -129,7 +129,7 @@ def random_feed(lake: RandomLake, random: Random) -> Feed:
     stored = random.choice(sequences) if random.random() < 0.4 else None
     kinds |= {"op": "string", "seq": table[stored] if stored else "long"}
     sequence = "seq" if stored or random.random() < 0.85 else None
-    count = random.choice([0, 1, 3, 8, 20, 40])
+    count = random.choice([0, 1, 2, 4, 8, 16])
     columns = {name: random_values(random, POOL[kind], count) for name, kind in kinds.items()}
     rows = [{name: values[n] for name, values in columns.items()} for n in range(count)]
     live = lake.rows().to_pylist()

@@ -36,12 +36,16 @@ DELETABLE = frozenset({"int", "long", "string", "date", "decimal", "timestamp"})
 
 @dataclass
 class RandomLake:
-    """One table, what it must hold, and its indexes. ``kinds``: column to name in ``pool``."""
+    """One table, what it must hold, and its indexes. ``kinds``: column to name in ``pool``.
+
+    ``sizes``: how many rows a step may append.
+    """
 
     lake: Lake
     random: Random
     kinds: dict[str, str]
     pool: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
+    sizes: tuple[int, ...] = (1, 7, 30, 60)
     partitioned_by: str | None = None
     live: dict[int, dict[str, Any]] = field(default_factory=dict)
     history: list[tuple[int, frozenset[int]]] = field(default_factory=list)
@@ -86,7 +90,7 @@ class RandomLake:
 
     def add_rows(self) -> None:
         """Append a segment, by PyIceberg or by our writer."""
-        count = self.random.choice([1, 7, 30, 60])
+        count = self.random.choice(self.sizes)
         columns = {name: random_values(self.random, kind, count) for name, kind in self.columns.items()}
         rows = [{ID: next(self._ids), **{name: columns[name][n] for name in columns}} for n in range(count)]
         data = pa.Table.from_pylist(rows, self.schema)
@@ -127,6 +131,11 @@ class RandomLake:
         border = self.random.choice(list(self.live))
         self.table.delete(f"{ID} = {border} or {ID} = {border + 1}")
         self._drop({border, border + 1})
+
+    def hold(self, rows: list[dict[str, Any]]) -> None:
+        """The table holds these rows now, whatever it held before."""
+        self.live = self._all = dict(enumerate(rows))
+        self.history = []
 
     def _drop(self, ids: set[int]) -> None:
         self.live = {number: row for number, row in self.live.items() if number not in ids}

@@ -114,15 +114,15 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
     task, meaning = random_merge(bench.lake, feed, random)
     said = f"{said}\n{task}\n{feed.rows}"
     try:
-        expected = counted(meaning.apply(bench.rows, feed.rows), bench)
+        expected = counted(meaning.apply(bench.rows, feed.rows), bench.lake)
     except Refused:
         with pytest.raises(BadData):
             merged(bench, feed, task, prune=True)
         return Counter(["refused"])
     with_pruning, counts = merged(bench, feed, task, prune=True)
-    assert counted(with_pruning, bench) == expected, said
+    assert counted(with_pruning, bench.lake) == expected, said
     without, all_counts = merged(bench, feed, task, prune=False)
-    assert counted(without, bench) == expected, said
+    assert counted(without, bench.lake) == expected, said
     for one in (counts, all_counts):
         found = {"matched": one.rows_matched, "updated": one.rows_updated, "deleted": one.rows_deleted}
         found |= {"inserted": one.rows_inserted, "ignored": one.rows_ignored}
@@ -165,8 +165,7 @@ def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[C
     return tuple(slices)
 
 
-def counted(rows: list[Row], bench: Bench) -> Counter[str]:
+def counted(rows: list[Row], lake: RandomLake) -> Counter[str]:
     """Rows in no order, exact to the sign of zero."""
-    schema = bench.lake.schema
-    typed = pa.Table.from_pylist(rows, schema=schema).to_pylist()
+    typed = pa.Table.from_pylist(rows, schema=lake.schema).to_pylist()
     return Counter(repr(row) for row in typed)

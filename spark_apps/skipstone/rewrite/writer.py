@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -147,6 +148,14 @@ class _Open:
         return taken
 
 
+@lru_cache(maxsize=16)
+def _shape(schema_json: str, spec_json: str, sort_json: str) -> tuple[Schema, PartitionSpec, SortOrder, pa.Schema]:
+    """What all writers of a task share: a merge opens one for each file."""
+    schema = Schema.model_validate_json(schema_json)
+    spec, sort = PartitionSpec.model_validate_json(spec_json), SortOrder.model_validate_json(sort_json)
+    return schema, spec, sort, arrow_schema(schema)
+
+
 class DataFileWriter:
     """Writes the batches of one task attempt into as few files as target size and partitions allow.
 
@@ -159,10 +168,8 @@ class DataFileWriter:
         """Open nothing yet."""
         self._spec = spec
         self._task_id = task_id
-        self._schema = Schema.model_validate_json(spec.schema_json)
-        self._partitioning = PartitionSpec.model_validate_json(spec.spec_json)
-        self._sort = SortOrder.model_validate_json(spec.sort_json)
-        self._columns = arrow_schema(self._schema)
+        shape = _shape(spec.schema_json, spec.spec_json, spec.sort_json)
+        self._schema, self._partitioning, self._sort, self._columns = shape
         self._io = load_file_io({}, spec.location)
         self._flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
         self._open: dict[PartitionTuple, _Open] = {}
