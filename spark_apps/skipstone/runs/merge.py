@@ -185,7 +185,7 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: 
 def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str | None:
     files = read_file_set(table).in_schema(with_columns(table, changes.columns).schema())
     path = touched_by_keys(changes, table, files, [file.file_path for file in added])
-    return f"another writer added rows with keys of this merge in {path}" if path else None
+    return f"another writer added rows that this merge concerns in {path}" if path else None
 
 
 def _summary(rewrite: Rewrite) -> Mapping[str, str]:
