@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -262,6 +263,7 @@ class RandomLake:
             return None
 
 
+@lru_cache
 def iceberg_type(kind: pa.DataType) -> IcebergType:
     """The Iceberg type of a model column."""
     found = pyarrow_to_schema(pa.schema([pa.field("c", kind, metadata={"PARQUET:field_id": "1"})]))

@@ -41,7 +41,7 @@ LONG_TEXT = "😀" * 1024
 def drop(file: DataFile) -> None:
     """No statistics at all, as of long texts whose bounds were left out."""
     for name in ("lower_bounds", "upper_bounds", "null_value_counts", "value_counts", "nan_value_counts"):
-        setattr(file, name, {})
+        getattr(file, name).clear()
 
 
 def invert(file: DataFile) -> None:
@@ -51,7 +51,7 @@ def invert(file: DataFile) -> None:
 
 def forget_upper(file: DataFile) -> None:
     """An upper bound that could not be cut to length."""
-    del file.upper_bounds[KEY]
+    file.upper_bounds.pop(KEY, None)
 
 
 def nan_bounds(file: DataFile) -> None:

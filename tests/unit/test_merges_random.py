@@ -117,11 +117,12 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
         expected = counted(meaning.apply(bench.rows, feed.rows), bench.lake)
     except Refused:
         with pytest.raises(BadData):
-            merged(bench, feed, task, prune=True)
+            merged(bench, read(bench, feed, task), prune=True)
         return Counter(["refused"])
-    with_pruning, counts = merged(bench, feed, task, prune=True)
+    changes = read(bench, feed, task)
+    with_pruning, counts = merged(bench, changes, prune=True)
     assert counted(with_pruning, bench.lake) == expected, said
-    without, all_counts = merged(bench, feed, task, prune=False)
+    without, all_counts = merged(bench, changes, prune=False)
     assert counted(without, bench.lake) == expected, said
     for one in (counts, all_counts):
         found = {"matched": one.rows_matched, "updated": one.rows_updated, "deleted": one.rows_deleted}
@@ -133,13 +134,17 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
     return Counter([*meaning.counts, *pruned, *by_source, "committed"])
 
 
-def merged(bench: Bench, feed: Feed, task: MergeTask, *, prune: bool) -> tuple[list[Row], MergeCounts]:
+def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
+    """The feed, read and written down as a merge run has it."""
+    plan = selective_first(plan_merge(task, target_schema(bench.files.schema), feed_columns(feed)), bench.files)
+    slices = write_feed(bench, feed, plan, f"s{next(_TOKENS)}")
+    return Changes(plan=plan, slices=slices, schema_id=bench.files.schema.schema_id)
+
+
+def merged(bench: Bench, changes: Changes, *, prune: bool) -> tuple[list[Row], MergeCounts]:
     """The rows of the table if the merge were committed."""
     strategy = PruningStrategy.AUTO if prune else PruningStrategy.NONE
-    token = f"m{next(_TOKENS)}"
-    plan = selective_first(plan_merge(task, target_schema(bench.files.schema), feed_columns(feed)), bench.files)
-    changes = Changes(plan=plan, slices=write_feed(bench, feed, plan, token), schema_id=bench.files.schema.schema_id)
-    site = RewriteSite(tasks=ThreeTasks(), sizes=SparkRef(), strategy=strategy, token=token)
+    site = RewriteSite(tasks=ThreeTasks(), sizes=SparkRef(), strategy=strategy, token=f"m{next(_TOKENS)}")
     rewrite = rewrite_files(site, changes, bench.table, bench.files)
     removed = {file.file_path for file in rewrite.removed}
     rows = [row for path, kept in bench.live.items() if path not in removed for row in kept]
