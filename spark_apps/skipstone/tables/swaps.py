@@ -17,7 +17,13 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID, TableUpdate
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertTableUUID,
+    TableUpdate,
+)
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.types import NestedField
 from skipstone_core.commits import Conflicted, Outcome, Unknown
@@ -108,6 +114,8 @@ class Staged:
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),  # type: ignore[call-arg]
             AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),  # type: ignore[call-arg]
+            # A column that was added and dropped again gives back the schema's id but not the ids we gave to ours.
+            AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),  # type: ignore[call-arg]
         )
         kinds = {type(requirement) for requirement in shape}
         staged = tuple(r for r in self.transaction._requirements if type(r) not in kinds)
