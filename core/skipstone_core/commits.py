@@ -25,7 +25,8 @@ class TxnRecord:
 
     ``time_ms``: milliseconds since 1970 of the commit. ``snapshot_id``: of the commit. ``counts``: as in JobReport.
     ``source_digest``: identity of the applied source, None when the run had none. ``is_empty``: nothing changed.
-    ``is_aborted``: the transaction is fenced off and never committed.
+    ``is_aborted``: the transaction is fenced off and never committed. ``is_consumption``: what it applied is
+    remembered file by file as well, so that it could not be applied again even if this record were gone.
     """
 
     time_ms: int
@@ -35,6 +36,7 @@ class TxnRecord:
     source_digest: str | None = None
     is_empty: bool = False
     is_aborted: bool = False
+    is_consumption: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,9 +108,14 @@ def txn_property(txn: str) -> str:
 
 
 def encode_record(record: TxnRecord) -> str:
-    """Compact JSON of at most 512 bytes; what is too long to keep gives way: zero counts, then the rejected path."""
+    """Compact JSON of at most 512 bytes.
+
+    What is too long to keep gives way: zero counts, then the rejected path, then counts of bytes.
+    """
     short = replace(record, counts={name: value for name, value in record.counts.items() if value})
-    for candidate in (record, short, replace(short, rejected_path=None)):
+    bare = replace(short, rejected_path=None)
+    lean = replace(bare, counts={name: value for name, value in bare.counts.items() if not name.startswith("bytes")})
+    for candidate in (record, short, bare, lean):
         text = json.dumps(_short_keys(candidate), separators=(",", ":"), ensure_ascii=False)
         if len(text.encode()) <= MAX_RECORD_BYTES:
             return text
@@ -127,20 +134,25 @@ def decode_record(text: str) -> TxnRecord:
             source_digest=raw.get("d"),
             is_empty=bool(raw.get("e")),
             is_aborted=bool(raw.get("a")),
+            is_consumption=bool(raw.get("n")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContractViolation(f"a transaction record cannot be read: {error}") from error
 
 
 def plan_forgetting(records: Mapping[str, TxnRecord], now_ms: int) -> tuple[str, ...] | None:
-    """Which properties to drop so that one more record fits; None when all that are in the way are too young."""
+    """Which properties to drop so that one more record fits; None when all that are in the way are too young.
+
+    Records of consumptions go first, at any age: a schedule makes more of them in 30 days than a table has room for.
+    """
     surplus = len(records) + 1 - MAX_RECORDS
     if surplus <= 0:
         return ()
-    oldest = sorted(records, key=lambda name: (records[name].time_ms, name))[:surplus]
-    if any(now_ms - records[name].time_ms < YOUNG_MS for name in oldest):
+    spared = sorted(records, key=lambda name: (not records[name].is_consumption, records[name].time_ms, name))
+    chosen = [records[name] for name in spared[:surplus]]
+    if any(not record.is_consumption and now_ms - record.time_ms < YOUNG_MS for record in chosen):
         return None
-    return tuple(oldest)
+    return tuple(spared[:surplus])
 
 
 def _short_keys(record: TxnRecord) -> dict[str, object]:
@@ -152,5 +164,6 @@ def _short_keys(record: TxnRecord) -> dict[str, object]:
         "d": record.source_digest,
         "e": 1 if record.is_empty else None,
         "a": 1 if record.is_aborted else None,
+        "n": 1 if record.is_consumption else None,
     }
     return {key: value for key, value in values.items() if value is not None}

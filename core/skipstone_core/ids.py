@@ -15,12 +15,14 @@ TXN_SUMMARY = "skipstone.txn"
 TXN_PROPERTY_PREFIX = "skipstone.txn."
 EVOLVED_PROPERTY = "skipstone.evolved-columns"
 PARTIAL_PROPERTY = "skipstone.partial"
+CONSUMED_PROPERTY_PREFIX = "skipstone.consumed."
 INDEX_UID_PROPERTY = "skipstone.index.owner"
 INDEX_TABLE_UUID_PROPERTY = "skipstone.index.table-uuid"
 INDEX_DEFINITION_PROPERTY = "skipstone.index.definition"
 REPORT_ANNOTATION = "skipstone.dev/report"
 REINDEX_ANNOTATION = "skipstone.dev/reindex"
 RUNS_DIRECTORY = ".skipstone/runs"
+CONSUMED_DIRECTORY = ".skipstone/consumed"
 ABORTED_SUFFIX = "/aborted"
 MAX_NAME = 63
 
@@ -71,3 +73,14 @@ def table_txn(uid: str, generation: int) -> str:
 def aborted_txn(txn: str) -> str:
     """What the empty snapshot that fences off ``txn`` carries in its summary."""
     return txn + ABORTED_SUFFIX
+
+
+def scheduled_name(schedule: str, unix_minute: int) -> str:
+    """The name of the MergeJob that a schedule creates for one minute: there is never a second one."""
+    return f"{schedule}-{unix_minute}"
+
+
+def scheduled_minute(schedule: str, name: str) -> int | None:
+    """The minute since 1970 that the MergeJob ``name`` of a schedule is for; None when the name says none."""
+    minute = name.removeprefix(f"{schedule}-")
+    return int(minute) if minute != name and minute.isascii() and minute.isdecimal() and len(minute) <= 9 else None

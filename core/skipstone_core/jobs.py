@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.errors import ContractViolation
+from skipstone_core.funnel import FunnelStage, PruneStage
 from skipstone_core.reasons import Reason
 
 CONTRACT_VERSION = 1
@@ -73,6 +74,13 @@ class DuplicatesPolicy(StrEnum):
 
     REFUSE = "Refuse"
     ALLOW = "Allow"
+
+
+class ConsumePolicy(StrEnum):
+    """Which of the files that a source names are read."""
+
+    ALL = "All"
+    NEW = "New"
 
 
 class BadRecordPolicy(StrEnum):
@@ -211,6 +219,7 @@ class SourceSpec:
 
     ``options``: header, delimiter, quote, escape, encoding, nullValue, dateFormat, timestampFormat, multiLine.
     ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
+    ``consumer`` says whose memory of consumed files counts with ``consume`` New.
     """
 
     format: SourceFormat
@@ -219,6 +228,8 @@ class SourceSpec:
     columns: tuple[ColumnSpec, ...] = ()
     mapping: tuple[ColumnMapping, ...] = ()
     duplicates: DuplicatesPolicy = DuplicatesPolicy.REFUSE
+    consume: ConsumePolicy = ConsumePolicy.ALL
+    consumer: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,6 +282,7 @@ class MergeTask:
     """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key.
 
     ``target_sequence``: the table column that keeps it, so that changes older than their row are ignored.
+    ``target_where``: condition on ``target.x`` that is part of the match. ``disabled_stages``: of the prune funnel.
     """
 
     source: SourceSpec
@@ -283,6 +295,8 @@ class MergeTask:
     schema_evolution: SchemaEvolution = SchemaEvolution.NONE
     time_zone: str = "UTC"
     pruning: PruningStrategy = PruningStrategy.AUTO
+    target_where: str | None = None
+    disabled_stages: tuple[PruneStage, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -445,10 +459,11 @@ class JobReport:
     """What a run says of itself.
 
     ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored. Reindex: segments,
-    files, entries.
+    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored, rowsCopied,
+    bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
+    ``funnel``: of merges.
     """
 
     run_id: str
@@ -463,6 +478,7 @@ class JobReport:
     rejected_path: str | None = None
     progress: str | None = None
     table_states: tuple[TableState, ...] = ()
+    funnel: tuple[FunnelStage, ...] = ()
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import ColumnSpec, MergeTask, SourceFormat
+from skipstone_core.funnel import PruneStage
+from skipstone_core.jobs import ColumnSpec, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.keys import KeyType, key_type
 from skipstone_core.merge_clauses import (
     MATCHED,
@@ -24,21 +25,22 @@ from skipstone_core.merge_clauses import (
     bind_clauses,
     by_name,
 )
+from skipstone_core.predicate_parser import parse_predicate
+from skipstone_core.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
 
 __all__ = [
     "BoundClause",
     "BoundKey",
     "Column",
-    "FunnelStage",
     "MergeCounts",
     "MergePlan",
     "StoredSequence",
     "bind_keys",
     "check_sequence",
-    "funnel_summary",
     "pack_by_bytes",
     "plan_merge",
+    "switched_off",
 ]
 
 MAX_KEYS = 32
@@ -56,7 +58,10 @@ class StoredSequence:
 
 @dataclass(frozen=True, kw_only=True)
 class MergePlan:
-    """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins."""
+    """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins.
+
+    ``target_where``: a row of the table that does not satisfy it matches nothing.
+    """
 
     keys: tuple[BoundKey, ...]
     when_matched: tuple[BoundClause, ...]
@@ -67,6 +72,7 @@ class MergePlan:
     time_zone: str = "UTC"
     when_not_matched_by_source: tuple[BoundClause, ...] = ()
     stored_sequence: StoredSequence | None = None
+    target_where: Predicate | None = None
 
     @property
     def target_clauses(self) -> tuple[BoundClause, ...]:
@@ -75,17 +81,13 @@ class MergePlan:
 
 
 @dataclass(frozen=True, kw_only=True)
-class FunnelStage:
-    """How many files one stage of the prune funnel was given and how many it let through."""
-
-    name: str
-    files_in: int
-    files_out: int
-
-
-@dataclass(frozen=True, kw_only=True)
 class MergeCounts:
-    """What a merge did, as in the report. ``rows_ignored``: matches whose change was older than the stored row."""
+    """What a merge did, as in the report.
+
+    ``rows_ignored``: matches whose change was older than the stored row. ``rows_copied``: rows of rewritten files that
+    stayed as they were. Bytes are of data files: those that may hold a source key, those that left the table, those
+    written in their place, those with inserted rows.
+    """
 
     files_total: int = 0
     files_candidate: int = 0
@@ -97,6 +99,11 @@ class MergeCounts:
     rows_deleted: int = 0
     rows_inserted: int = 0
     rows_ignored: int = 0
+    rows_copied: int = 0
+    bytes_candidate: int = 0
+    bytes_removed: int = 0
+    bytes_rewritten: int = 0
+    bytes_inserted: int = 0
 
     @property
     def changes_nothing(self) -> bool:
@@ -130,7 +137,17 @@ def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Colum
         source_columns=used,
         target_columns=tuple(column.name for column in target),
         time_zone=task.time_zone,
+        target_where=bind_target_where(task, target, zone),
     )
+
+
+def bind_target_where(task: MergeTask, target: Sequence[Column], zone: tzinfo = UTC) -> Predicate | None:
+    """The condition on target rows, checked. Raises BadSpec naming the field."""
+    if task.target_where is None:
+        return None
+    where = "spec.targetWhere"
+    types = {f"target.{column.name}": column.type for column in target}
+    return check_types(parse_predicate(task.target_where, field=where), types, field=where, zone=zone)
 
 
 def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> tuple[BoundKey, ...]:
@@ -198,12 +215,11 @@ def pack_by_bytes(sizes: Sequence[int], bins: int) -> tuple[tuple[int, ...], ...
     return tuple(tuple(sorted(items)) for items in packed if items)
 
 
-def funnel_summary(stages: Iterable[FunnelStage]) -> str:
-    """The funnel in one short line, as in the snapshot summary: ``total 400 > keyRanges 12 > exactJoin 4``."""
-    stages = tuple(stages)
-    if not stages:
-        return ""
-    return " > ".join((f"total {stages[0].files_in}", *(f"{stage.name} {stage.files_out}" for stage in stages)))
+def switched_off(task: MergeTask) -> dict[PruneStage, str]:
+    """The stages of the prune funnel that ``task`` does without, each with what says so."""
+    by_strategy = {PruningStrategy.NONE: tuple(PruneStage), PruningStrategy.MIN_MAX: (PruneStage.KEY_INDEX,)}
+    off = dict.fromkeys(by_strategy.get(task.pruning, ()), f"spec.pruning.strategy is {task.pruning}")
+    return off | dict.fromkeys(task.disabled_stages, "spec.pruning.disabledStages names it")
 
 
 def _bind_key(

@@ -131,23 +131,6 @@ def check_types(predicate: Predicate, types: Mapping[str, str], *, field: str = 
         refuse(field, str(error))
 
 
-def unqualified(node: Node) -> Node:
-    """``node`` with bare column names, for those who know one side only."""
-    match node:
-        case Comparison():
-            return Comparison(node.op, _bare(node.left), _bare(node.right))
-        case InList() | IsNull() | StartsWith():
-            return replace(node, operand=_bare(node.operand))
-        case Not():
-            return Not(unqualified(node.inner))
-        case And() | Or():
-            return type(node)(tuple(unqualified(part) for part in node.parts))
-
-
-def _bare(operand: Operand) -> Operand:
-    return ColumnRef("", operand.name) if isinstance(operand, ColumnRef) else operand
-
-
 def refuse(field: str, message: str) -> NoReturn:
     """Raise BadSpec for the predicate in ``field``."""
     raise BadSpec(Reason.INVALID_SPEC, message, field=field) from None

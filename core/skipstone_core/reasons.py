@@ -64,8 +64,17 @@ class Reason(StrEnum):
     INDEX_DAMAGED = "IndexDamaged", "Files of the index are gone or damaged; the next reindex builds them again."
     LAG_EXCEEDED = "LagExceeded", "More segments are missing than spec.maxLagSegments allows."
     COVERAGE_BELOW_MINIMUM = "CoverageBelowMinimum", "Fewer rows are covered than spec.minCoveredPercent asks for."
-    HEALTHY = "Healthy", "Nothing keeps this index from being used."
+    HEALTHY = "Healthy", "Nothing is wrong with the resource."
     NOT_BUILT = "NotBuilt", "The index has not been built yet."
+
+    # MergeSchedule
+    SCHEDULED = "Scheduled", "A MergeJob is created at each time of spec.schedule."
+    JOB_ACTIVE = "JobActive", "A MergeJob of the schedule has not ended."
+    PREVIOUS_JOB_ACTIVE = "PreviousJobActive", "A MergeJob is due and waits for the end of the one before it."
+    JOB_FAILED = "JobFailed", "The MergeJob that ended last failed; the next one is created at its time all the same."
+    JOB_REJECTED = "JobRejected", "The API server refused the MergeJob; the message quotes it."
+    RUN_MISSED = "RunMissed", "Times passed without a MergeJob of their own: too late, or a later one stands for them."
+    TOO_MANY_MISSED = "TooManyMissed", "More than 100 times passed without a MergeJob; only the latest is made up for."
 
     # Waiting: no deadline runs
     WAITING_FOR_TABLE = "WaitingForTable", "Another run is writing this table."

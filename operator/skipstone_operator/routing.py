@@ -17,8 +17,9 @@ from skipstone_operator.labels import OPERATION_LABEL
 from skipstone_operator.ports import Key
 
 JOB_KINDS = ("LoadJob", "MergeJob")
+SCHEDULE = "MergeSchedule"
 #: Kinds that are reconciled under a key of their own.
-KEY_KINDS = ("Warehouse", "Table", "SecondaryIndex")
+KEY_KINDS = ("Warehouse", "Table", "SecondaryIndex", "MergeSchedule")
 #: Field of the spec that names an object's parent, and the parent's kind.
 PARENTS = {
     "Table": ("warehouseRef", "Warehouse"),
@@ -48,18 +49,29 @@ def parent_of(obj: Mapping[str, Any]) -> Key | None:
     return None
 
 
+def schedule_of(obj: Mapping[str, Any]) -> Key | None:
+    """The MergeSchedule that created a MergeJob."""
+    me = identity_of(obj)
+    owners = (obj.get("metadata") or {}).get("ownerReferences") or ()
+    names = (str(owner.get("name")) for owner in owners if owner.get("controller") and owner.get("kind") == SCHEDULE)
+    return next((Key(SCHEDULE, me.namespace, name) for name in names if me.kind == "MergeJob"), None)
+
+
 @dataclass
 class Router:
     """Which keys a change concerns."""
 
     _parent: dict[Key, Key] = field(default_factory=dict)
     _children: defaultdict[Key, set[Key]] = field(default_factory=lambda: defaultdict(set))
+    _schedules: dict[Key, Key] = field(default_factory=dict)
 
     def changed(self, obj: Mapping[str, Any]) -> frozenset[Key]:
         """Remember whom ``obj`` refers to; the keys that its change concerns (the old parent's too, if it moved)."""
         me, parent = identity_of(obj), parent_of(obj)
         before = self._concerned(me)
         self._remember(me, parent)
+        if (schedule := schedule_of(obj)) is not None:
+            self._schedules[me] = schedule
         return before | self._concerned(me) | self._observed_tables(obj)
 
     def removed(self, identity: Key) -> frozenset[Key]:
@@ -68,6 +80,7 @@ class Router:
         A job whose driver is still there is forgotten later: the next writer waits for that driver's end.
         """
         concerned = self._concerned(identity)
+        self._schedules.pop(identity, None)
         if identity.kind not in JOB_KINDS or not self._children_of(identity, "Pod"):
             self._remember(identity, None)
         return concerned
@@ -80,6 +93,10 @@ class Router:
         return None if parent is None else self.key_of(parent)
 
     def _concerned(self, me: Key) -> frozenset[Key]:
+        schedule = self._schedules.get(me)
+        return self._concerned_by_kind(me) | ({schedule} if schedule is not None else frozenset())
+
+    def _concerned_by_kind(self, me: Key) -> frozenset[Key]:
         own = self.key_of(me)
         if own is None:
             return frozenset()

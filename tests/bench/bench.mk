@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-catchup bench-lookup bench-planning
+.PHONY: bench-catchup bench-lookup bench-planning bench-pruning
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
 	$(PYTHON_ENV)/python -m tests.bench.catchup
@@ -10,3 +10,6 @@ bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (A
 
 bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
 	$(PYTHON_ENV)/python -m tests.bench.planning
+
+bench-pruning: setup ## Time of key-range pruning at 10,000 to 1,000,000 files and source keys
+	$(PYTHON_ENV)/python -m tests.bench.pruning $(ARGS)

@@ -43,8 +43,10 @@ from tests.spark.jars import CACHE, ICEBERG_RUNTIME, jar_paths, resolved_jars
 ROOT = Path(__file__).parents[2]
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0",)
 NAMESPACE, NAME = "tpch", "lineitem"
+#: Small pages, of which those with a hit are read alone; all peers read the same files.
+PROPERTIES = {"write.parquet.page-row-limit": "4096"}
 #: Rises with every change of what is generated.
-LAYOUT = 1
+LAYOUT = 2
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ class Lineitem:
 
     def _append(self, rows: pa.Table, segment: int) -> None:
         if segment == 0:
-            self.catalog.create_table((NAMESPACE, NAME), schema=rows.schema)
+            self.catalog.create_table((NAMESPACE, NAME), schema=rows.schema, properties=PROPERTIES)
         table, per_segment = self.table(), self.files // self.segments
         written = []
         for number in range(per_segment):

@@ -16,7 +16,16 @@ from demo.kube import EMBEDDED, Kube
 from demo.manifests import namespace
 from tests.e2e.lake import Lake, index, load, make_lake, merge, people, table, warehouse
 
-LAKES = ("e2e-main", "e2e-wrong", "e2e-wide", "e2e-forward", "e2e-backward", "e2e-doomed")
+LAKES = (
+    "e2e-main",
+    "e2e-wrong",
+    "e2e-wide",
+    "e2e-foreign",
+    "e2e-forward",
+    "e2e-backward",
+    "e2e-doomed",
+    "e2e-feed",
+)
 
 
 @pytest.fixture(scope="session")

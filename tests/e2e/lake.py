@@ -18,20 +18,14 @@ from demo.manifests import claim, namespace, task_pod, volume
 JsonObject = dict[str, Any]
 API = "skipstone.dev/v1alpha1"
 CLAIM = "lake"
+#: Programs for pods: what other people's jobs and readers do.
+PODS = Path(__file__).parent / "pods"
 PEOPLE_COLUMNS = (
     {"name": "id", "type": "long", "required": True},
     {"name": "name", "type": "string"},
     {"name": "city", "type": "string"},
     {"name": "born", "type": "date"},
 )
-READ_ROWS = """
-import json, sys
-from pyiceberg.catalog.sql import SqlCatalog
-root, table = sys.argv[1:]
-catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=root)
-rows = catalog.load_table(table).scan().to_arrow().to_pylist()
-print("ROWS " + json.dumps(rows, default=str))
-"""
 
 
 def resource(kind: str, name: str, spec: Mapping[str, Any]) -> JsonObject:
@@ -180,12 +174,29 @@ class Lake:
             raise KubeError(f"pod {name} failed: {log[-2000:]}")
         return log
 
+    def ask(self, name: str, program: str, *arguments: str) -> Any:
+        """Run a program of PODS in a pod, given the Warehouse's root and ``arguments``; returns what it answers."""
+        log = self.run_pod(name, "python", "-c", (PODS / program).read_text(), self.mount, *arguments)
+        line = next(line for line in log.splitlines() if line.startswith("ANSWER "))
+        return json.loads(line.removeprefix("ANSWER "))
+
     def rows(self, name: str = "people") -> list[JsonObject]:
         """All rows of `db.<name>` as plain PyIceberg reads them, by id."""
-        log = self.run_pod("read-rows", "python", "-c", READ_ROWS, self.mount, f"db.{name}")
-        line = next(line for line in log.splitlines() if line.startswith("ROWS "))
-        found: list[JsonObject] = json.loads(line.removeprefix("ROWS "))
+        found: list[JsonObject] = self.ask("read-rows", "rows.py", f"db.{name}")
         return sorted(found, key=lambda row: row["id"])
+
+    def append(self, rows: Iterable[JsonObject], *, engine: str = "pyiceberg", name: str = "people") -> JsonObject:
+        """Append to `db.<name>` as a foreign writer (pyiceberg or spark) does; returns ``segment`` and ``time``."""
+        made: JsonObject = self.ask("append", "append.py", f"db.{name}", engine, json.dumps(list(rows)))
+        return made
+
+    def query(self, text: str, name: str = "people") -> JsonObject:
+        """Query `db.<name>` (written ``{table}``) through its indexes in a Spark session of a pod.
+
+        Returns ``rows``, DuckDB's ``reference`` and the text of ``explain``.
+        """
+        told: JsonObject = self.ask("query", "query.py", f"db.{name}", text)
+        return told
 
 
 def has_ended(job: JsonObject) -> bool:

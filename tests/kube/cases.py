@@ -201,8 +201,9 @@ ACCEPTED = (
                 {"action": "Delete"},
             ],
             "targetSequence": "version",
+            "targetWhere": "target.price > 0",
             "schemaEvolution": "AddColumns",
-            "pruning": {"strategy": "MinMax"},
+            "pruning": {"strategy": "MinMax", "disabledStages": ["Partitions", "KeyRanges"]},
         },
     ),
     _mj("merge-by-source-only", {"whenMatched": ABSENT, "whenNotMatchedBySource": [{"action": "Delete"}]}),
@@ -335,6 +336,8 @@ REJECTED = (
         "spec.source.mapping", "id", by_schema=True),
     _lj("load-reference-ill-formed", {"tableRef.name": "A b"}, "spec.tableRef.name", "name must be a Kubernetes name"),
     # MergeJob
+    _mj("merge-stage-twice", {"pruning": {"disabledStages": ["KeyIndex", "KeyIndex"]}},
+        "spec.pruning.disabledStages", "pruning.disabledStages names a stage twice"),
     _mj("merge-without-clause", {"whenMatched": ABSENT}, "spec.whenMatched",
         "whenMatched, whenNotMatched or whenNotMatchedBySource must have at least one clause"),
     _mj("merge-delete-with-set", {"whenMatched": [{"action": "Delete", "set": {"a": "b"}}]},
@@ -367,6 +370,8 @@ REJECTED = (
         "spec.whenMatched[0].when", "position", operator_only=True),
     _mj("merge-insert-names-target", {"whenNotMatched": [{"when": "target.a = 1", "action": "Insert"}]},
         "spec.whenNotMatched[0].when", "column target.a must be written as source.a", operator_only=True),
+    _mj("merge-target-where-names-source", {"targetWhere": "source.a = 1"}, "spec.targetWhere",
+        "column source.a must be written as target.a", operator_only=True),
     _mj("merge-path-climbing-out", {"source.paths": ["../x"]}, "spec.source.paths",
         "source.paths may not contain '..'"),
     _mj("merge-path-absolute", {"source.paths": ["/x"]}, "spec.source.paths", "source.paths must be relative"),
@@ -395,6 +400,8 @@ UNTYPED = (
     _si("index-type-bloom", {"type": "Bloom"}, "spec.type", "Lookup"),
     _lj("format-avro", {"source.format": "Avro"}, "spec.source.format", "Parquet"),
     _mj("merge-pruning-by-index", {"pruning": {"strategy": "Index"}}, "spec.pruning.strategy", "MinMax"),
+    _mj("merge-stage-unknown", {"pruning": {"disabledStages": ["ExactJoin"]}}, "spec.pruning.disabledStages[0]",
+        "KeyIndex"),
     _mj("merge-matched-insert", {"whenMatched": [{"action": "Insert"}]}, "spec.whenMatched[0].action", "Update"),
     _mj("merge-not-matched-delete", {"whenNotMatched": [{"action": "Delete"}]}, "spec.whenNotMatched[0].action",
         "Insert"),
@@ -403,7 +410,6 @@ UNTYPED = (
 
 #: Fields that are not in the schema until their engine exists: kubectl's strict validation names them.
 LEFT_OUT = (
-    _mj("merge-target-where", {"targetWhere": "target.a = 1"}, says="targetWhere"),
     _mj("merge-pruning-index", {"pruning": {"index": "x"}}, says="pruning.index"),
     _wh("warehouse-storage-s3-beside-claim", {"storage.s3": {"bucket": "b"}}, says="storage.s3"),
     _tbl("table-misspelt-field", {"primarykey": ["id"]}, says="primarykey"),
@@ -456,6 +462,8 @@ EDITS = (
     Edit("merge-insert-added", "MergeJob", MERGE, {"whenNotMatched": [{"action": "Insert"}]}, "spec.whenNotMatched",
          f"whenNotMatched {EVER}"),
     Edit("merge-time-zone", "MergeJob", MERGE, {"timeZone": "Asia/Tokyo"}, "spec.timeZone", f"timeZone {EVER}"),
+    Edit("merge-target-where-added", "MergeJob", MERGE, {"targetWhere": "target.a = 1"}, "spec.targetWhere",
+         f"targetWhere {EVER}"),
     Edit("merge-pruning", "MergeJob", MERGE, {"pruning": {"strategy": "None"}}, "spec.pruning", f"pruning {EVER}"),
     Edit("merge-run-fields", "MergeJob", MERGE, MUTABLE),
 )  # fmt: skip

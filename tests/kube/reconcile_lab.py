@@ -13,7 +13,7 @@ import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from skipstone_core.jobs import JobRequest
@@ -28,7 +28,7 @@ from tests.unit.lake_double import Lake
 from tests.unit.operator_double import RecordingEvents, RecordingRuns
 
 Obj = dict[str, Any]
-KEY_KINDS = ("Warehouse", "Table", "SecondaryIndex")
+KEY_KINDS = ("Warehouse", "Table", "SecondaryIndex", "MergeSchedule")
 JOB_KINDS = ("LoadJob", "MergeJob")
 DEADLINE = 60.0
 ACCOUNT = "skipstone-spark"
@@ -59,11 +59,14 @@ class CheckedKube(KubeClient):
         return await super().delete(kind, namespace, name, uid=uid)
 
 
+@dataclass
 class UtcClock:
-    """The machine's time."""
+    """The machine's time, put forward by ``ahead``."""
+
+    ahead: timedelta = timedelta()
 
     def now(self) -> datetime:
-        return datetime.now(UTC)
+        return datetime.now(UTC) + self.ahead
 
 
 @dataclass
@@ -76,6 +79,7 @@ class Site:
     lake: Lake = field(default_factory=Lake)
     events: RecordingEvents = field(default_factory=RecordingEvents)
     meter: RecordingRuns = field(default_factory=RecordingRuns)
+    clock: UtcClock = field(default_factory=UtcClock)
     timing: Timing = field(default_factory=lambda: Timing(backoff_base=0.2, quota_poll=0.2, pending_deadline=20))
     _due: dict[Key, float] = field(default_factory=dict)
 
@@ -160,7 +164,7 @@ class Site:
     def _ports(self) -> Ports:
         return Ports(
             kube=self.kube,
-            clock=UtcClock(),
+            clock=self.clock,
             events=self.events,
             meter=self.meter,
             defaults=RunDefaults(image="localhost/spark:none", service_account=ACCOUNT),

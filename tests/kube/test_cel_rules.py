@@ -9,18 +9,8 @@ import pytest
 from kubernetes.client import ApiException, CustomObjectsApi
 from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
-from tests.kube.cases import (
-    ACCEPTED,
-    EDITS,
-    POD_TEMPLATES,
-    REJECTED,
-    UNTYPED,
-    WAREHOUSE,
-    Case,
-    Edit,
-    changed,
-    manifest,
-)
+from tests.kube.cases import POD_TEMPLATES, WAREHOUSE, Case, Edit, changed, manifest
+from tests.kube.schedule_cases import ACCEPTED, EDITS, REJECTED, UNTYPED
 
 BY_API = [case for case in REJECTED if not case.operator_only]
 
@@ -73,10 +63,11 @@ def test_pod_template_may_not_name_restricted_field(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_name_of_63_characters_is_taken_and_longer_is_refused(api: CustomObjectsApi, kind: str) -> None:
-    case = next(case for case in ACCEPTED if case.kind == kind)
-    assert submit(api, case, "n" * 63)
-    assert "metadata.name may have at most 63 characters" in refusal(api, case, "n" * 64)["metadata.name"]
+def test_the_longest_name_is_taken_and_longer_is_refused(api: CustomObjectsApi, kind: str) -> None:
+    case, longest = next(case for case in ACCEPTED if case.kind == kind), KINDS[kind].max_name
+    assert submit(api, case, "n" * longest)
+    said = refusal(api, case, "n" * (longest + 1))["metadata.name"]
+    assert f"metadata.name may have at most {longest} characters" in said
 
 
 @pytest.mark.parametrize("edit", EDITS, ids=lambda edit: edit.name)

@@ -10,8 +10,10 @@ from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
 from tests.cluster.controlplane import ControlPlane
 from tests.kube.cases import INDEX, LOAD, MERGE, TABLE, WAREHOUSE, manifest
+from tests.kube.schedule_cases import SCHEDULE
 
 TIME = "2026-01-02T03:04:05Z"
+YEARS_AGO = "1990-01-02T03:04:05Z"
 
 
 def condition(kind: str, **more: str) -> dict[str, str]:
@@ -35,6 +37,10 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "mj": (
         "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED DURATION AGE",
         "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED DURATION AGE",
+    ),
+    "ms": (
+        "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY AGE",
+        "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY TIMEZONE LASTSUCCESS AGE",
     ),
 }
 STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
@@ -74,6 +80,14 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "conditions": [condition("Complete")],
         },
         "one orders True 388/400 5 6 7 8s",
+    ),
+    "MergeSchedule": (
+        {**SCHEDULE, "schedule": "@hourly"},
+        {
+            "lastScheduleTime": YEARS_AGO, "nextScheduleTime": TIME, "active": 1,
+            "conditions": [condition("Ready")],
+        },
+        f"one @hourly false 36y {TIME} 1 True UTC",
     ),
 }  # fmt: skip
 

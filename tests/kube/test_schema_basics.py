@@ -15,9 +15,17 @@ from skipstone_operator.resources.table import TableStatus
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.errors import ClusterError
-from tests.kube.cases import ACCEPTED, INDEX, LEFT_OUT, LOAD, MERGE, TABLE, WAREHOUSE, Case, manifest
+from tests.kube.cases import INDEX, LEFT_OUT, LOAD, MERGE, TABLE, WAREHOUSE, Case, manifest
+from tests.kube.schedule_cases import ACCEPTED, SCHEDULE
 
-SMALLEST = {"Warehouse": WAREHOUSE, "Table": TABLE, "SecondaryIndex": INDEX, "LoadJob": LOAD, "MergeJob": MERGE}
+SMALLEST = {
+    "Warehouse": WAREHOUSE,
+    "Table": TABLE,
+    "SecondaryIndex": INDEX,
+    "LoadJob": LOAD,
+    "MergeJob": MERGE,
+    "MergeSchedule": SCHEDULE,
+}
 HALVES = [(kind.singular, half) for kind in KINDS.values() for half in ("spec", "status")]
 TIME = "2026-01-02T03:04:05Z"
 

@@ -23,7 +23,7 @@ def named(path: Path) -> str:
 
 def test_there_are_examples_of_every_kind() -> None:
     found = {obj["kind"] for path in FILES for obj in yaml.safe_load_all(path.read_text())}
-    assert found >= {"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob"}
+    assert found >= {"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob", "MergeSchedule"}
 
 
 @pytest.mark.parametrize("path", FILES, ids=named)

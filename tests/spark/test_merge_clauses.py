@@ -96,7 +96,7 @@ def test_rows_without_a_source_row(bed: MergeBed, clauses: tuple[MergeClause, ..
     counts = report.counts
     assert before.num_rows - counts["rowsDeleted"] + counts["rowsInserted"] == len(bed.rows())
     summary = bed.table().current_snapshot().summary  # type: ignore[union-attr]
-    assert f"keyRanges 2 > notMatchedBySource {candidates}" in str(summary["skipstone.merge.funnel"])  # type: ignore[index]
+    assert f"KeyRanges 2 > NotMatchedBySource {candidates}" in str(summary["skipstone.merge.funnel"])  # type: ignore[index]
 
 
 def test_an_empty_source_and_no_condition_take_the_whole_table(bed: MergeBed) -> None:

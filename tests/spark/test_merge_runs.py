@@ -67,7 +67,7 @@ def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> N
     assert len(before & bed.paths()) == 8
     assert report.table_states[0].rows == 10_000
     summary = bed.table().current_snapshot().summary  # type: ignore[union-attr]
-    assert summary["skipstone.merge.funnel"] == "total 10 > nullKeys 10 > keyRanges 2 > exactJoin 2"  # type: ignore[index]
+    assert summary["skipstone.merge.funnel"] == "total 10 > NullKeys 10 > KeyRanges 2 > ExactJoin 2"  # type: ignore[index]
     assert not list((bed.root / ".skipstone" / "runs").rglob("*.parquet"))
 
 
@@ -97,7 +97,7 @@ def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
         "merge into t using s on t.id = s.id when matched then update set name = s.name "
         "when not matched then insert (id, name) values (s.id, s.name)",
     )
-    for limit in ("merge_source.SLICE_BYTES", "merge_rewrite.SEARCH_HERE_ROWS", "merge_rewrite.INSERT_HERE_ROWS"):
+    for limit in ("merge_source.SLICE_BYTES", "merge_prune.SEARCH_HERE_ROWS", "merge_rewrite.INSERT_HERE_ROWS"):
         monkeypatch.setattr(f"skipstone.runs.{limit}", 1 if "BYTES" not in limit else 2_000)
     report = bed.merge(task_of(bed.source(feed)))
     assert bed.rows() == expected

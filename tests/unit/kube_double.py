@@ -28,7 +28,7 @@ from skipstone_operator.ports import (
 
 Place = tuple[str, str, str]
 START = datetime(2026, 1, 1, 12, tzinfo=UTC)
-OWN_KINDS = frozenset({"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob"})
+OWN_KINDS = frozenset({"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob", "MergeSchedule"})
 
 
 class Crash(Exception):

@@ -76,6 +76,7 @@ STEPS = (
     *("add_rows",) * 8,
     *("delete_positions",) * 3,
     *("delete_equal",) * 2,
+    *("add_index", "sync_index") * 2,
     *("rewrite_files", "add_column", "widen_column", "rename_column", "replace_column"),
 )
 METRICS = ("full", "truncate(16)", "truncate(16)", "truncate(1)", "counts", "none")
@@ -289,6 +290,7 @@ def random_merge(lake: RandomLake, feed: Feed, random: Random) -> tuple[MergeTas
     }
     if not any(written for written, _ in lists.values()):
         return random_merge(lake, feed, random)
+    where = clauses.condition("by_source") if random.random() < 0.3 else None
     task = MergeTask(
         source=SourceSpec(format=SourceFormat.PARQUET, paths=("feed",)),
         keys=tuple(MergeKey(target=name, source=key) for name, key in feed.keys),
@@ -297,6 +299,7 @@ def random_merge(lake: RandomLake, feed: Feed, random: Random) -> tuple[MergeTas
         when_not_matched_by_source=tuple(lists["by_source"][0]),
         sequence_by=feed.sequence,
         target_sequence=feed.stored,
+        target_where=where,
     )
     order = key_type_of(feed.kinds["seq"])
     meaning = Merge(
@@ -306,6 +309,7 @@ def random_merge(lake: RandomLake, feed: Feed, random: Random) -> tuple[MergeTas
         order=lambda value: (value is not None, 0 if value is None else normalise(value, order)),
         sequence=feed.sequence,
         stored=feed.stored,
+        where=clauses.meaning(where),
         matched=lists["matched"][1],
         not_matched=lists["not_matched"][1],
         by_source=lists["by_source"][1],

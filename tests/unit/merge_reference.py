@@ -40,6 +40,7 @@ class Merge:
     order: Callable[[Any], Any]
     sequence: str | None = None
     stored: str | None = None
+    where: When = lambda _: True
     matched: Sequence[Clause] = ()
     not_matched: Sequence[Clause] = ()
     by_source: Sequence[Clause] = ()
@@ -49,7 +50,7 @@ class Merge:
         """The table afterwards; ``counts`` say what happened."""
         changes, result, seen = self.last_changes(source), [], set()
         for row in target:
-            key = self.target_key(row)
+            key = self.target_key(row) if self.where(sided(row, {})) else None
             change = None if key is None else changes.get(key)
             if change is None:
                 result += self.changed(row, {}, self.by_source)

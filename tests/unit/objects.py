@@ -62,6 +62,13 @@ def merge(name: str, **spec: Any) -> Obj:
     return resource("MergeJob", name, {**base, **spec})
 
 
+def schedule(name: str = "hourly", cron: str = "@hourly", template: Obj | None = None, **spec: Any) -> Obj:
+    job = {key: value for key, value in merge("feed")["spec"].items() if key != "source"}
+    source = {"format": "Csv", "paths": ["feed"], "consume": "New"}
+    base: Obj = {"schedule": cron, "mergeTemplate": {"spec": {**job, "source": source, **(template or {})}}}
+    return resource("MergeSchedule", name, {**base, **spec})
+
+
 def index(name: str = "by-tail", *columns: str, **spec: Any) -> Obj:
     base: Obj = {"tableRef": {"name": "flights"}, "columns": list(columns or ("tailnum",))}
     return resource("SecondaryIndex", name, {**base, **spec})

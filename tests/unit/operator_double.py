@@ -81,7 +81,8 @@ class World:
         self.kubelet = Kubelet(self.kube, self.lake)
 
     def keys(self) -> list[Key]:
-        found = {Key(kind, ns, name) for kind, ns, name in self.kube.objects if kind in ("Warehouse", "SecondaryIndex")}
+        own = ("Warehouse", "SecondaryIndex", "MergeSchedule")
+        found = {Key(kind, ns, name) for kind, ns, name in self.kube.objects if kind in own}
         for (kind, namespace, name), obj in self.kube.objects.items():
             if kind == "Table":
                 found.add(Key(kind, namespace, name))

@@ -133,7 +133,7 @@ def test_operator_may_do_exactly_what_it_needs(helm: Path) -> None:
         assert verbs(roles, "skipstone-operator", namespace) == {
             **read,
             "loadjobs": read["loadjobs"] | {"delete"},
-            "mergejobs": read["mergejobs"] | {"delete"},
+            "mergejobs": read["mergejobs"] | {"create", "delete"},
             **{f"{plural}/status": {"update"} for plural in PLURALS},
             **{f"{plural}/finalizers": {"update"} for plural in PLURALS},
             "pods": {"get", "list", "watch", "create", "delete"},

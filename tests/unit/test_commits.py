@@ -30,6 +30,7 @@ records = st.builds(
     source_digest=st.none() | st.text("0123456789abcdef", min_size=64, max_size=64),
     is_empty=st.booleans(),
     is_aborted=st.booleans(),
+    is_consumption=st.booleans(),
 )
 
 
@@ -67,6 +68,16 @@ def test_nothing_is_forgotten_while_there_is_room() -> None:
 def test_the_oldest_is_forgotten_to_make_room() -> None:
     known = aged(*[40] * (MAX_RECORDS - 1), 41)
     assert plan_forgetting(known, NOW) == (txn_property(f"{MAX_RECORDS - 1:04}"),)
+
+
+def test_consumptions_are_forgotten_first_whatever_their_age() -> None:
+    known = aged(*[1] * (MAX_RECORDS - 2), 50)
+    known |= {"newer": TxnRecord(time_ms=NOW, is_consumption=True)}
+    assert plan_forgetting(known, NOW) == ("newer",)
+    known["older"] = TxnRecord(time_ms=NOW - 1, is_consumption=True)
+    assert plan_forgetting(known, NOW) == ("older", "newer")
+    known |= {f"more-{number}": TxnRecord(time_ms=NOW) for number in range(2)}
+    assert plan_forgetting(known, NOW) is None
 
 
 def test_a_log_that_outgrew_its_bound_is_cut_back() -> None:

@@ -10,12 +10,13 @@ from skipstone_core.codec import encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.reasons import Reason
 from skipstone_operator.resources.checks import Finding, validate_spec
-from skipstone_operator.resources.crds import NAME_RULE, root_schema
+from skipstone_operator.resources.crds import name_rule, root_schema
 from skipstone_operator.resources.fieldreference import all_messages
 from skipstone_operator.resources.kinds import KINDS, TABLE, parse, parse_as
 
 from tests.kube import cases
-from tests.kube.cases import ACCEPTED, EDITS, POD_TEMPLATES, REJECTED, UNTYPED, Case, manifest
+from tests.kube.cases import POD_TEMPLATES, Case, manifest
+from tests.kube.schedule_cases import ACCEPTED, EDITS, REJECTED, UNTYPED
 
 
 def judge(case: Case) -> Finding | None:
@@ -56,7 +57,7 @@ def test_every_rule_of_the_schema_has_a_case(kind: str) -> None:
     known += [edit.says for edit in EDITS if edit.kind == kind]
     known += [says for _, _, says in POD_TEMPLATES] if kind == "Warehouse" else []
     known = [re.sub(r"does not accept '.*'", "has a key that is not allowed", says) for says in known if says]
-    rules = {message for message in all_messages(root_schema(KINDS[kind])) if message != NAME_RULE.message}
+    rules = {message for message in all_messages(root_schema(KINDS[kind])) if message != name_rule(KINDS[kind]).message}
     assert [message for message in rules if not any(says in message for says in known)] == []
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from skipstone_core.codec import encode
+from skipstone_core.funnel import FunnelStage, LeftOut
 from skipstone_core.jobs import RunKind, RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
@@ -316,12 +317,23 @@ class TestEnding:
         current = replace(plan_of(job_world(job)).intent(1, EARLIER), launch_time=EARLIER)
         counts = {"filesTotal": 400, "filesCandidate": 12, "filesTouched": 3, "filesRewritten": 3, "rowsDeleted": 5}
         counts |= {"rowsIgnored": 2}
-        said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts=counts)
+        funnel = (
+            FunnelStage(name="Partitions", files_in=400, files_out=400, left_out=LeftOut.SWITCHED_OFF, message="why"),
+            FunnelStage(name="KeyRanges", files_in=400, files_out=12, untouched=9, ms=7),
+        )
+        said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts=counts | {"bytesRemoved": 77})
+        said = replace(said, funnel=funnel, stages_ms={"prune": 7})
         world = job_world(job, {"attempts": 1, "currentRun": encode(current)})
         step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
         assert isinstance(step, PutStatus)
         assert step.status["pruned"] == "388/400"
         assert (step.status["rows"]["deleted"], step.status["rows"]["ignored"]) == (5, 2)
+        assert step.status["bytes"]["removed"] == 77
+        left_out, ran = step.status["funnel"]
+        assert (left_out["leftOut"], left_out["message"]) == ("SwitchedOff", "why")
+        assert (ran["filesOut"], ran["falsePositives"], ran["falsePositiveRate"]) == (12, 9, "75.0 %")
+        assert ran["durationMs"] == 7
+        assert step.status["lastRun"]["stagesMs"] == {"prune": 7}
 
     @pytest.mark.parametrize(("code", "reason"), [(64, Reason.KEY_COLUMN_MISSING), (65, Reason.DUPLICATE_SOURCE_KEYS)])
     def test_refused_at_the_first_attempt(self, code: int, reason: Reason) -> None:

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.rewrite.canonical import canonical, search_array
+from skipstone.rewrite.canonical import canonical
 from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
+from skipstone.rewrite.sortedkeys import fixed_bytes, words_of
 from skipstone_core.keys import KeyFamily, KeyType, KeyValue, normalise
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 5e-324, 1.5, math.inf, math.nan]
@@ -75,8 +76,10 @@ def test_slices_chunks_and_dictionaries_are_the_same_keys() -> None:
 @given(st.lists(st.binary(max_size=6)), st.integers(1, 4))
 def test_cut_keys_keep_their_order(values: list[bytes], width: int) -> None:
     ordered = pa.array(sorted(values), pa.large_binary())
-    cut = list(search_array(ordered, width))
+    cut = list(fixed_bytes(ordered, width))
     assert cut == sorted(cut)
+    words = list(words_of(ordered, width))
+    assert words == [int.from_bytes(key[width : width + 8].ljust(8, b"\0")) for key in sorted(values)]
 
 
 FAMILIES: list[tuple[KeyType, pa.DataType, list[KeyValue]]] = [

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone_core.errors import BadSpec
+from skipstone_core.funnel import (
+    EXACT_JOIN,
+    NULL_KEYS,
+    FunnelStage,
+    LeftOut,
+    PruneStage,
+    false_positive_summary,
+    funnel_summary,
+    judge_stages,
+    left_out_summary,
+)
 from skipstone_core.jobs import (
     ColumnMapping,
     ColumnSpec,
@@ -15,11 +27,12 @@ from skipstone_core.jobs import (
     MergeClause,
     MergeKey,
     MergeTask,
+    PruningStrategy,
     SourceFormat,
     SourceSpec,
 )
 from skipstone_core.keys import KeyFamily
-from skipstone_core.merges import Column, FunnelStage, MergeCounts, funnel_summary, pack_by_bytes, plan_merge
+from skipstone_core.merges import Column, MergeCounts, pack_by_bytes, plan_merge, switched_off
 from skipstone_core.reasons import Reason
 
 TARGET = (
@@ -177,14 +190,59 @@ def test_packing_uses_every_item_once_and_balances(sizes: list[int], bins: int) 
 
 
 def test_funnel_in_one_line() -> None:
-    stages = [
-        FunnelStage(name="nullKeys", files_in=400, files_out=400),
-        FunnelStage(name="keyRanges", files_in=400, files_out=12),
-    ]
-    assert funnel_summary(stages) == "total 400 > nullKeys 400 > keyRanges 12"
-    assert funnel_summary([]) == ""
+    stages = judge_stages(
+        [
+            FunnelStage(name=NULL_KEYS, files_in=400, files_out=400),
+            FunnelStage(name="Partitions", files_in=400, files_out=400, left_out=LeftOut.NOT_PARTITIONED_BY_KEY),
+            FunnelStage(name="KeyRanges", files_in=400, files_out=12),
+            FunnelStage(name=EXACT_JOIN, files_in=12, files_out=4),
+        ],
+        4,
+    )
+    assert funnel_summary(stages) == "total 400 > NullKeys 400 > KeyRanges 12 > ExactJoin 4"
+    assert false_positive_summary(stages) == "KeyRanges 66.7 %"
+    assert left_out_summary(stages) == "Partitions NotPartitionedByKey"
+    assert [stage.untouched for stage in stages] == [396, 396, 8, 0]
+    assert funnel_summary([]) == false_positive_summary([]) == left_out_summary([]) == ""
+
+
+def test_a_stage_that_lets_nothing_through_has_no_false_positives() -> None:
+    (stage,) = judge_stages([FunnelStage(name="KeyRanges", files_in=3, files_out=0)], 0)
+    assert stage.false_positive_rate == "0.0 %"
+
+
+def test_stages_are_switched_off_by_strategy_and_by_name() -> None:
+    assert switched_off(TASK) == {}
+    assert set(switched_off(replace(TASK, pruning=PruningStrategy.NONE))) == set(PruneStage)
+    only_bounds = replace(TASK, pruning=PruningStrategy.MIN_MAX, disabled_stages=(PruneStage.PARTITIONS,))
+    assert switched_off(only_bounds) == {
+        PruneStage.KEY_INDEX: "spec.pruning.strategy is MinMax",
+        PruneStage.PARTITIONS: "spec.pruning.disabledStages names it",
+    }
+
+
+def test_target_where_is_about_columns_of_the_table() -> None:
+    assert plan_merge(TASK, TARGET, SOURCE).target_where is None
+    plan = plan_merge(replace(TASK, target_where="target.price > 1 and target.name is not null"), TARGET, SOURCE)
+    assert plan.target_where is not None
+    for text, hint in (
+        ("source.op = 'D'", "there is no column source.op"),
+        ("name = 'a'", "write target.name"),
+        ("target.other = 1", "there is no column target.other"),
+        ("target.name = 1", "do not compare"),
+        ("target.name =", "spec.targetWhere"),
+    ):
+        error = refused(replace(TASK, target_where=text))
+        assert hint in str(error)
+        assert "spec.targetWhere" in str(error)
 
 
 def test_counts_know_when_nothing_changes() -> None:
     assert MergeCounts(rows_matched=3, files_touched=1).changes_nothing
     assert not MergeCounts(rows_inserted=1).changes_nothing
+
+
+@pytest.mark.parametrize("code", LeftOut)
+def test_the_guide_says_why_a_stage_was_left_out(code: LeftOut) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guide" / "merging.md").read_text()
+    assert f"| `{code}` | {code.doc} |" in guide

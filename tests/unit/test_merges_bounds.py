@@ -14,6 +14,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.indexes.distribute import InProcess
 from skipstone.rewrite.changes import SortRule, write_slice
+from skipstone.runs.merge_prune import PruneSite, prune_files
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.commits import TableCommit, commit_table
@@ -23,7 +24,6 @@ from skipstone_core.jobs import (
     MergeClause,
     MergeKey,
     MergeTask,
-    PruningStrategy,
     SourceFormat,
     SourceSpec,
     SparkRef,
@@ -108,8 +108,9 @@ def rewritten(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause)
     assert kind is not None
     feed = pa.table({"k": keys, "v": ["new"] * len(keys)})
     one = write_slice(feed, SortRule(plan.keys, None, {"k": kind}), str(lake.root / "slice.parquet"))
-    site = RewriteSite(tasks=InProcess(), sizes=SparkRef(), strategy=PruningStrategy.AUTO, token="t")
-    return rewrite_files(site, Changes(plan=plan, slices=(one,), schema_id=0), table, files)
+    changes = Changes(plan=plan, slices=(one,), schema_id=0)
+    site = RewriteSite(tasks=InProcess(), sizes=SparkRef(), token="t")
+    return rewrite_files(site, changes, (table, files), prune_files(PruneSite(), changes, table, files))
 
 
 def counts(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause) -> MergeCounts:

@@ -22,11 +22,13 @@ from pyiceberg.table import Table
 from skipstone.indexes.distribute import InProcess
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
 from skipstone.rewrite.reader import describe_files, read_data_file
+from skipstone.runs.merge_prune import PruneSite, prune_files
 from skipstone.runs.merge_rewrite import RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, selective_first, target_schema
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone_core.errors import BadData
-from skipstone_core.jobs import MergeTask, PruningStrategy, SparkRef
+from skipstone_core.funnel import PruneStage
+from skipstone_core.jobs import MergeTask, SparkRef
 from skipstone_core.keys import key_type
 from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
 
@@ -34,7 +36,7 @@ from tests.unit.merge_feeds import Feed, feed_columns, key_function, random_feed
 from tests.unit.merge_reference import Refused, Row
 from tests.unit.query_lake import RandomLake
 
-RANDOM_CASES = 3_200
+RANDOM_CASES = 3_000
 FEEDS_PER_TABLE = 10
 MERGES_PER_FEED = 10
 CASES_PER_TABLE = FEEDS_PER_TABLE * MERGES_PER_FEED
@@ -143,9 +145,10 @@ def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
 
 def merged(bench: Bench, changes: Changes, *, prune: bool) -> tuple[list[Row], MergeCounts]:
     """The rows of the table if the merge were committed."""
-    strategy = PruningStrategy.AUTO if prune else PruningStrategy.NONE
-    site = RewriteSite(tasks=ThreeTasks(), sizes=SparkRef(), strategy=strategy, token=f"m{next(_TOKENS)}")
-    rewrite = rewrite_files(site, changes, bench.table, bench.files)
+    off = dict.fromkeys(PruneStage, "") if not prune else {}
+    pruned = prune_files(PruneSite(off=off), changes, bench.table, bench.files)
+    site = RewriteSite(tasks=ThreeTasks(), sizes=SparkRef(), token=f"m{next(_TOKENS)}")
+    rewrite = rewrite_files(site, changes, (bench.table, bench.files), pruned)
     removed = {file.file_path for file in rewrite.removed}
     rows = [row for path, kept in bench.live.items() if path not in removed for row in kept]
     for file in rewrite.added:

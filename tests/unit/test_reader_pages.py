@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import uuid
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -61,7 +62,9 @@ def written(table: pa.Table, **options: Any) -> bytes:
 
 
 def read(file: bytes, columns: Sequence[str], group: int, rows: Sequence[int]) -> pa.RecordBatch | None:
-    return PageReader(pa.BufferReader(file), len(file)).read(group, columns, np.array(rows, dtype=np.int64))
+    return PageReader(pa.BufferReader(file), uuid.uuid4().hex, len(file)).read(
+        group, columns, np.array(rows, dtype=np.int64)
+    )
 
 
 @st.composite
@@ -110,7 +113,7 @@ def test_only_the_pages_of_the_rows_are_read() -> None:
             fetched.append(len(found))
             return found
 
-    found = PageReader(Counting(file), len(file)).read(0, ["k"], np.array([5, 50_000, 50_001, 99_999]))
+    found = PageReader(Counting(file), "counted", len(file)).read(0, ["k"], np.array([5, 50_000, 50_001, 99_999]))
     assert found is not None
     assert found.column("k").to_pylist() == [5, 50_000, 50_001, 99_999]
     assert sum(fetched) < len(file) / 10

@@ -137,3 +137,14 @@ def test_pods_that_own_each_other_do_not_loop() -> None:
     stranger["metadata"]["name"] = "q-driver"
     assert router.changed(strange) == router.changed(stranger) == frozenset()
     assert router.key_of(identity_of(strange)) is None
+
+
+def test_a_merge_job_concerns_the_schedule_that_created_it_too() -> None:
+    router, schedule = Router(), Key("MergeSchedule", "air", "hourly")
+    owner = {"kind": "MergeSchedule", "name": "hourly", "uid": "u", "controller": True}
+    job = resource("MergeJob", "hourly-29453040", tableRef="flights")
+    job["metadata"]["ownerReferences"] = [owner]
+    assert router.changed(resource("MergeSchedule", "hourly")) == {schedule}
+    assert router.changed(job) == {TABLE, schedule}
+    assert router.removed(identity_of(job)) == {TABLE, schedule}
+    assert router.removed(identity_of(job)) == frozenset()

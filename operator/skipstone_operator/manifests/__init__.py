@@ -5,6 +5,7 @@ Reconcilers call ``build_run``; everything here is pure: no API, clock, randomne
 
 from __future__ import annotations
 
+from skipstone_operator.manifests.mergejobs import build_merge_job
 from skipstone_operator.manifests.names import conf_map_name, driver_pod_name, run_labels
 from skipstone_operator.manifests.run import Owner, RunManifest, build_run
 from skipstone_operator.manifests.spark import check_conf
@@ -13,6 +14,7 @@ from skipstone_operator.manifests.templates import check_pod_template
 __all__ = [
     "Owner",
     "RunManifest",
+    "build_merge_job",
     "build_run",
     "check_conf",
     "check_pod_template",

@@ -11,9 +11,9 @@ from skipstone_core.errors import SkipstoneError
 
 from skipstone_operator import labels
 from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
-from skipstone_operator.reconcilers import index, table, warehouse
+from skipstone_operator.reconcilers import index, schedule, table, warehouse
 from skipstone_operator.reconcilers.farewell import let_go
-from skipstone_operator.reconcilers.gather import gather_index, gather_table, gather_warehouse
+from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.perform import owner_uid_of, perform
 from skipstone_operator.worlds.steps import Create, Step
 
@@ -40,6 +40,8 @@ async def _reconcile_kind(key: Key, ports: Ports) -> Requeue:
             return await _reconcile_index(key, ports)
         case "Warehouse":
             return await _reconcile_warehouse(key, ports)
+        case "MergeSchedule":
+            return await _reconcile_schedule(key, ports)
         case _:
             return Requeue.never()
 
@@ -73,6 +75,17 @@ async def _reconcile_warehouse(key: Key, ports: Ports) -> Requeue:
         return warehouse.refused(world, step.object["metadata"]["labels"][labels.OPERATION_LABEL], refusal)
 
     return await _carry_out(warehouse.decide(world), ports, answer)
+
+
+async def _reconcile_schedule(key: Key, ports: Ports) -> Requeue:
+    world = await gather_schedule(key, ports)
+    if world is None:
+        return Requeue.never()
+
+    def answer(_: Create, refusal: Refused) -> Step:
+        return schedule.refused(world, refusal)
+
+    return await _carry_out(schedule.decide(world), ports, answer)
 
 
 async def _carry_out(step: Step, ports: Ports, answer: Answer) -> Requeue:

@@ -15,7 +15,15 @@ from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name
 from skipstone_operator.ports import Key, KubeApi, Ports
 from skipstone_operator.resources.common import CurrentRun
-from skipstone_operator.resources.kinds import KINDS, LOAD_JOB, MERGE_JOB, SECONDARY_INDEX, TABLE, WAREHOUSE
+from skipstone_operator.resources.kinds import (
+    KINDS,
+    LOAD_JOB,
+    MERGE_JOB,
+    MERGE_SCHEDULE,
+    SECONDARY_INDEX,
+    TABLE,
+    WAREHOUSE,
+)
 from skipstone_operator.worlds.identity import find_older_claimant
 from skipstone_operator.worlds.pods import PodFacts, read_pod
 from skipstone_operator.worlds.runs import RunWorld
@@ -24,6 +32,7 @@ from skipstone_operator.worlds.subjects import (
     ClaimFacts,
     IndexSubject,
     Place,
+    ScheduleSubject,
     Setting,
     Subject,
     TableSubject,
@@ -33,7 +42,7 @@ from skipstone_operator.worlds.subjects import (
     read_conf,
     read_subject,
 )
-from skipstone_operator.worlds.worlds import IndexWorld, JobWorld, TableWorld, WarehouseWorld
+from skipstone_operator.worlds.worlds import IndexWorld, JobWorld, ScheduleWorld, TableWorld, WarehouseWorld
 
 DRIVERS = {labels.MANAGED_BY_LABEL: labels.MANAGED_BY, labels.ROLE_LABEL: labels.DRIVER_ROLE}
 
@@ -250,3 +259,19 @@ def _dependants(
         mine = index.spec.table_ref.name in names or index.status.warehouse == warehouse
         if mine and deletes_data(index):
             yield index
+
+
+async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
+    """Everything under a MergeSchedule's key; None when there is none."""
+    reader = Reader(ports.kube, key.namespace)
+    schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE.name, key.name)
+    if schedule is None:
+        return None
+    jobs = await reader.list_subjects(MERGE_JOB.name)
+    own = tuple(job for job in jobs if job.owner is not None and job.owner.uid == schedule.meta.uid)
+    return ScheduleWorld(
+        schedule=schedule,
+        setting=read_setting(ports),
+        jobs=own,
+        taken=frozenset({job.meta.name for job in jobs} - {job.meta.name for job in own}),
+    )

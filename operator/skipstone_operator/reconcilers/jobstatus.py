@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from skipstone_core.funnel import FunnelStage
 from skipstone_core.jobs import JobReport
 from skipstone_core.reasons import Reason
 
@@ -25,7 +26,13 @@ from skipstone_operator.conditions import (
 from skipstone_operator.reconcilers.statuses import judged, put_status
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.loadjob import LoadJobStatus
-from skipstone_operator.resources.mergejob import FileFunnel, MergeJobStatus, MergeRows
+from skipstone_operator.resources.mergejob import (
+    FileFunnel,
+    FunnelStageStatus,
+    MergeBytes,
+    MergeJobStatus,
+    MergeRows,
+)
 from skipstone_operator.worlds.runs import Verdict
 from skipstone_operator.worlds.steps import PutStatus
 from skipstone_operator.worlds.times import format_span, seconds_since
@@ -120,6 +127,27 @@ def _with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobSta
             deleted=counts.get("rowsDeleted", 0),
             inserted=counts.get("rowsInserted", 0),
             ignored=counts.get("rowsIgnored", 0),
+            copied=counts.get("rowsCopied", 0),
+        ),
+        bytes=MergeBytes(
+            candidate=counts.get("bytesCandidate", 0),
+            removed=counts.get("bytesRemoved", 0),
+            rewritten=counts.get("bytesRewritten", 0),
+            inserted=counts.get("bytesInserted", 0),
         ),
         pruned=f"{total - candidate}/{total}",
+        funnel=tuple(_funnel_stage(stage) for stage in report.funnel),
+    )
+
+
+def _funnel_stage(stage: FunnelStage) -> FunnelStageStatus:
+    return FunnelStageStatus(
+        name=stage.name,
+        files_in=stage.files_in,
+        files_out=stage.files_out,
+        false_positives=stage.untouched,
+        false_positive_rate=stage.false_positive_rate,
+        left_out=stage.left_out,
+        message=shorten(stage.message, 1024),
+        duration_ms=stage.ms,
     )

@@ -6,16 +6,17 @@ Called by the deciders when they intend or launch a run. Pure; the bytes are mad
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.errors import BadSpec
-from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, table_txn
+from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
 from skipstone_core.jobs import (
     BadRecordsSpec,
     CatalogRef,
     ConfirmTask,
+    ConsumePolicy,
     DropTask,
     IndexRef,
     JobRequest,
@@ -38,7 +39,7 @@ from skipstone_core.jobs import (
 from skipstone_operator.manifests import Owner, RunManifest, check_conf, check_pod_template
 from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.common import CurrentRun
-from skipstone_operator.resources.kinds import API_VERSION
+from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
 from skipstone_operator.resources.loadjob import LoadJobSpec
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.worlds.subjects import (
@@ -208,19 +209,29 @@ def plan_job_run(job: Job, place: Place, table: TableSubject, warehouse: Warehou
         claim=place.claim,
         defaults=setting.defaults,
         inputs={"spec": spec, "table": _table_inputs(table)},
-        task={**_about_table(place, table), **build_job_task(job.spec)},
+        task={**_about_table(place, table), **build_job_task(job)},
         txn=job_txn(job.meta.uid),
         deadline_seconds=job.spec.active_deadline_seconds,
     )
 
 
-def build_job_task(spec: LoadJobSpec | MergeJobSpec) -> dict[str, Any]:
+def build_job_task(job: Job) -> dict[str, Any]:
     """The field of the JobRequest that holds the job's task."""
+    spec: LoadJobSpec | MergeJobSpec = job.spec
     source = decode(SourceSpec, encode(spec.source))
+    if source.consume is ConsumePolicy.NEW:
+        source = replace(source, consumer=consumer_of(job))
     if isinstance(spec, LoadJobSpec):
         bad = BadRecordsSpec(policy=spec.bad_records.policy, max_count=spec.bad_records.max_count)
         return {"load": LoadTask(source=source, bad_records=bad, time_zone=spec.time_zone)}
     return {"merge": _build_merge_task(spec, source)}
+
+
+def consumer_of(job: Job) -> str:
+    """Whose memory of consumed files the job shares: its schedule's, by name, or that of all jobs with its paths."""
+    if job.owner is not None and job.owner.kind == MERGE_SCHEDULE.name:
+        return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{job.owner.name}"
+    return f"jobs on paths {short_hash(*sorted(set(job.spec.source.paths)))}"
 
 
 def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
@@ -235,6 +246,8 @@ def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
         schema_evolution=spec.schema_evolution,
         time_zone=spec.time_zone,
         pruning=spec.pruning.strategy,
+        target_where=spec.target_where,
+        disabled_stages=spec.pruning.disabled_stages,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.errors import BadSpec
@@ -18,6 +18,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.resources.bounds import Violation, find_violations
 from skipstone_operator.resources.mergejob import MergeJobSpec
+from skipstone_operator.resources.mergeschedule import MergeScheduleSpec
 from skipstone_operator.resources.table import Column, PartitionField, TableSpec, Transform
 
 _NUMBERS = ("int", "long", "decimal")
@@ -54,7 +55,7 @@ def validate_spec(kind: str, spec: Any) -> Finding | None:
         violation = next(_FURTHER[kind](spec), None)
     if violation is None:
         return None
-    unsupported = re.fullmatch(r"spec\.(source\.)?columns\[\d+\]\.type", violation.field)
+    unsupported = re.fullmatch(r"spec\.(mergeTemplate\.spec\.)?(source\.)?columns\[\d+\]\.type", violation.field)
     reason = Reason.COLUMN_TYPE_UNSUPPORTED if unsupported else Reason.INVALID_SPEC
     return Finding(reason=reason, field=violation.field, message=f"{violation.field}: {violation.message}")
 
@@ -115,6 +116,13 @@ def _merge_violations(spec: MergeJobSpec) -> Iterator[Violation]:
     ):
         for position, clause in enumerate(clauses):
             yield from _bad_clause(role, clause, f"spec.{role.name}[{position}]")
+    if spec.target_where is not None:
+        yield from _bad_predicate(spec.target_where, "spec.targetWhere", ("target",))
+
+
+def _schedule_violations(spec: MergeScheduleSpec) -> Iterator[Violation]:
+    for found in _merge_violations(spec.merge_template.spec):
+        yield replace(found, field=found.field.replace("spec.", "spec.mergeTemplate.spec.", 1))
 
 
 def _bad_clause(role: Role, clause: Any, path: str) -> Iterator[Violation]:
@@ -144,4 +152,5 @@ def _bad_predicate(text: str, field: str, sides: tuple[str, ...]) -> Iterator[Vi
 _FURTHER: Mapping[str, Callable[[Any], Iterator[Violation]]] = {
     "Table": _table_violations,
     "MergeJob": _merge_violations,
+    "MergeSchedule": _schedule_violations,
 }

@@ -36,6 +36,10 @@ def _count(name: str, path: str, text: str) -> PrinterColumn:
     return PrinterColumn(name=name, path=path, type="integer", text=text)
 
 
+def _date(name: str, path: str, text: str, *, wide: bool = False) -> PrinterColumn:
+    return PrinterColumn(name=name, path=path, type="date", text=text, wide=wide)
+
+
 def _string(name: str, path: str, text: str, *, wide: bool = False) -> PrinterColumn:
     return PrinterColumn(name=name, path=path, text=text, wide=wide)
 
@@ -86,6 +90,17 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Deleted", ".status.rows.deleted", "Rows deleted."),
         _count("Inserted", ".status.rows.inserted", "Rows inserted."),
         DURATION,
+        AGE,
+    ),
+    "MergeSchedule": (
+        _string("Schedule", ".spec.schedule", "The cron expression."),
+        PrinterColumn(name="Suspend", path=".spec.suspend", type="boolean", text="Whether no MergeJob is created."),
+        _date("Last", ".status.lastScheduleTime", "Time since the last MergeJob was due."),
+        _string("Next", ".status.nextScheduleTime", "When the next MergeJob is due."),
+        _count("Active", ".status.active", "MergeJobs that have not ended."),
+        READY,
+        _string("TimeZone", ".spec.timeZone", "Time zone of the schedule.", wide=True),
+        _date("LastSuccess", ".status.lastSuccessfulTime", "Time since a MergeJob became Complete.", wide=True),
         AGE,
     ),
 }

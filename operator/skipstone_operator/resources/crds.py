@@ -25,12 +25,15 @@ from skipstone_operator.resources.openapi import Schema, object_schema, rule_sch
 MAX_BYTES = 100_000
 HEADER = "# Generated from the typed resources by `make generate`. Do not edit.\n"
 
-NAME_RULE = Rule(
-    rule=f"self.metadata.name.size() <= {MAX_RESOURCE_NAME}",
-    message=f"metadata.name may have at most {MAX_RESOURCE_NAME} characters, since it becomes a label and a folder: "
-    "choose a shorter one",
-    field_path=".metadata.name",
-)
+
+def name_rule(kind: Kind[Any, Any]) -> Rule:
+    """The rule for the names of objects of ``kind``."""
+    why = "it becomes a label and a folder" if kind.max_name == MAX_RESOURCE_NAME else "its jobs are named after it"
+    return Rule(
+        rule=f"self.metadata.name.size() <= {kind.max_name}",
+        message=f"metadata.name may have at most {kind.max_name} characters, since {why}: choose a shorter one",
+        field_path=".metadata.name",
+    )
 
 
 def crd(kind: Kind[Any, Any]) -> Schema:
@@ -75,7 +78,7 @@ def root_schema(kind: Kind[Any, Any]) -> Schema:
             "spec": object_schema(kind.spec, Doc("What is wanted."), defaults=True),
             "status": object_schema(kind.status, Doc("What is known. Written by the operator."), defaults=False),
         },
-        "x-kubernetes-validations": [rule_schema(NAME_RULE)],
+        "x-kubernetes-validations": [rule_schema(name_rule(kind))],
     }
 
 

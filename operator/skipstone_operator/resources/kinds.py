@@ -12,9 +12,10 @@ from typing import Any, Generic, TypeVar
 from skipstone_core.codec import decode
 from skipstone_core.errors import ContractViolation
 
-from skipstone_operator.resources.common import Metadata
+from skipstone_operator.resources.common import MAX_RESOURCE_NAME, Metadata
 from skipstone_operator.resources.loadjob import LoadJobSpec, LoadJobStatus
 from skipstone_operator.resources.mergejob import MergeJobSpec, MergeJobStatus
+from skipstone_operator.resources.mergeschedule import MergeScheduleSpec, MergeScheduleStatus
 from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec, SecondaryIndexStatus
 from skipstone_operator.resources.table import TableSpec, TableStatus
 from skipstone_operator.resources.warehouse import WarehouseSpec, WarehouseStatus
@@ -30,7 +31,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(Generic[S, T]):
-    """One kind: its names and its types."""
+    """One kind: its names and its types. ``max_name`` bounds the names of its objects."""
 
     name: str
     plural: str
@@ -39,6 +40,7 @@ class Kind(Generic[S, T]):
     text: str
     spec: type[S]
     status: type[T]
+    max_name: int = MAX_RESOURCE_NAME
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +98,20 @@ MERGE_JOB = Kind(
     spec=MergeJobSpec,
     status=MergeJobStatus,
 )
+MERGE_SCHEDULE = Kind(
+    name="MergeSchedule",
+    plural="mergeschedules",
+    singular="mergeschedule",
+    short_name="ms",
+    text="Creates MergeJobs at the times of a cron expression.",
+    spec=MergeScheduleSpec,
+    status=MergeScheduleStatus,
+    # The names of its MergeJobs end with a minute.
+    max_name=52,
+)
 
 KINDS: Mapping[str, Kind[Any, Any]] = {
-    kind.name: kind for kind in (WAREHOUSE, TABLE, SECONDARY_INDEX, LOAD_JOB, MERGE_JOB)
+    kind.name: kind for kind in (WAREHOUSE, TABLE, SECONDARY_INDEX, LOAD_JOB, MERGE_JOB, MERGE_SCHEDULE)
 }
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
+from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.jobs import PruningStrategy, SchemaEvolution
 
 from skipstone_operator.resources import limits
@@ -116,10 +117,27 @@ class NotMatchedBySourceClause:
 class Pruning:
     """How files are skipped."""
 
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            holds=lambda pruning: len(set(pruning.disabled_stages)) == len(pruning.disabled_stages),
+            rule="!has(self.disabledStages) || self.disabledStages.all(s, self.disabledStages.exists_one(o, o == s))",
+            message="pruning.disabledStages names a stage twice: name each stage once",
+            field_path=".disabledStages",
+        ),
+    )
+
     strategy: Annotated[
         PruningStrategy,
-        Doc("Auto takes every stage that pays, MinMax compares bounds only, None reads every file."),
+        Doc("Auto takes every stage that pays, MinMax asks no index, None reads every file."),
     ] = PruningStrategy.AUTO
+    disabled_stages: Annotated[
+        tuple[PruneStage, ...],
+        Doc(
+            "Stages of the funnel that are left out whatever the strategy says; the result is the same.",
+            max_items=len(PruneStage),
+            item=Doc("One stage."),
+        ),
+    ] = ()
 
 
 def _reachable(name: str, attribute: str) -> Rule:
@@ -135,7 +153,7 @@ def _reachable(name: str, attribute: str) -> Rule:
 
 
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
-_OPTIONAL = ("sequenceBy", "targetSequence", *_LISTS, "schemaEvolution", "timeZone", "pruning")
+_OPTIONAL = ("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +205,13 @@ class MergeJobSpec(RunFields):
         name_text(
             "Table column that keeps the sequenceBy of each row's last change: a change that is less than it is "
             "ignored. The merge writes it. Never changes."
+        ),
+    ] = None
+    target_where: Annotated[
+        str | None,
+        _when(
+            "Predicate over target.x that is part of the match: a row of the table that does not satisfy it matches "
+            "no source row, and files that cannot hold one that does are not read. Never changes."
         ),
     ] = None
     when_matched: Annotated[
@@ -244,6 +269,33 @@ class MergeRows:
     deleted: Annotated[int, Doc("Target rows that were deleted.", minimum=0)] = 0
     inserted: Annotated[int, Doc("Rows that were inserted.", minimum=0)] = 0
     ignored: Annotated[int, Doc("Target rows whose change was older than they are.", minimum=0)] = 0
+    copied: Annotated[int, Doc("Rows of rewritten files that stayed as they were.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeBytes:
+    """Bytes of data files of a merge."""
+
+    candidate: Annotated[int, Doc("Of files that may hold a source key.", minimum=0)] = 0
+    removed: Annotated[int, Doc("Of files that left the table.", minimum=0)] = 0
+    rewritten: Annotated[int, Doc("Of files written in their place.", minimum=0)] = 0
+    inserted: Annotated[int, Doc("Of files with inserted rows.", minimum=0)] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunnelStageStatus:
+    """What one stage of the funnel did."""
+
+    name: Annotated[str, Doc("The stage.", max_length=64)]
+    files_in: Annotated[int, Doc("Files that it was given.", minimum=0)] = 0
+    files_out: Annotated[int, Doc("Files that it let through.", minimum=0)] = 0
+    false_positives: Annotated[int, Doc("Files let through in which no row had a source key.", minimum=0)] = 0
+    false_positive_rate: Annotated[
+        str, Doc("The part of the files let through that were so, such as 62.5 %.", max_length=16)
+    ] = ""
+    left_out: Annotated[LeftOut | None, Doc("Why the stage did not run; absent when it did.")] = None
+    message: Annotated[str, Doc("The same as a sentence.", max_length=1024)] = ""
+    duration_ms: Annotated[int, Doc("Milliseconds that it took.", minimum=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -252,4 +304,9 @@ class MergeJobStatus(JobStatus):
 
     files: Annotated[FileFunnel | None, Doc("Data files along the funnel.")] = None
     rows: Annotated[MergeRows | None, Doc("Rows by what happened to them.")] = None
+    bytes: Annotated[MergeBytes | None, Doc("Bytes of data files by what happened to them.")] = None
+    funnel: Annotated[
+        tuple[FunnelStageStatus, ...],
+        Doc("The stages of the prune funnel in their order.", max_items=16, list_key="name", item=Doc("One stage.")),
+    ] = ()
     pruned: Annotated[str, Doc("Files that were not read, of all, such as 388/400.", max_length=64)] = ""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from skipstone_core.jobs import DuplicatesPolicy, SourceFormat
+from skipstone_core.jobs import ConsumePolicy, DuplicatesPolicy, SourceFormat
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, name_text
@@ -134,6 +134,13 @@ class Source:
         DuplicatesPolicy,
         Doc("Refuse fails a job whose very files another job already applied to the table; Allow applies them again."),
     ] = DuplicatesPolicy.REFUSE
+    consume: Annotated[
+        ConsumePolicy,
+        Doc(
+            "All reads every file. New reads those that no earlier commit of the same MergeSchedule took (of any job "
+            "with the same paths and table, without one); duplicates is not asked then."
+        ),
+    ] = ConsumePolicy.ALL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -43,7 +43,7 @@ class PutFinalizers:
 
 @dataclass(frozen=True, kw_only=True)
 class Create:
-    """Create a ConfigMap or a Pod. ``slots``: a Pod is created only while fewer live runs of the Warehouse exist."""
+    """Create a ConfigMap, Pod or MergeJob. ``slots``: a Pod only while fewer live runs of its Warehouse exist."""
 
     object: JsonObject
     slots: Slots | None = None

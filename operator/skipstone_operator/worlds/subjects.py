@@ -16,8 +16,10 @@ from skipstone_core.reasons import Reason
 from skipstone_operator import labels
 from skipstone_operator.conditions import READY, is_true
 from skipstone_operator.ports import Key, RunDefaults, Timing
-from skipstone_operator.resources.common import Metadata, ReclaimPolicy
+from skipstone_operator.resources.common import Metadata, OwnerReference, ReclaimPolicy
 from skipstone_operator.resources.kinds import API_VERSION, Kind, Resource, parse_as
+from skipstone_operator.resources.mergejob import MergeJobSpec, MergeJobStatus
+from skipstone_operator.resources.mergeschedule import MergeScheduleSpec, MergeScheduleStatus
 from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec, SecondaryIndexStatus
 from skipstone_operator.resources.table import TableSpec, TableStatus
 from skipstone_operator.resources.warehouse import WarehouseSpec, WarehouseStatus
@@ -71,6 +73,11 @@ class Subject(Generic[S, T]):
         return (self.meta.creation_timestamp, self.meta.name)
 
     @property
+    def owner(self) -> OwnerReference | None:
+        """The resource that controls it."""
+        return next((owner for owner in self.meta.owner_references if owner.controller), None)
+
+    @property
     def reference(self) -> dict[str, str]:
         """How Events refer to it."""
         return {
@@ -85,6 +92,8 @@ class Subject(Generic[S, T]):
 TableSubject = Subject[TableSpec, TableStatus]
 WarehouseSubject = Subject[WarehouseSpec, WarehouseStatus]
 IndexSubject = Subject[SecondaryIndexSpec, SecondaryIndexStatus]
+JobSubject = Subject[MergeJobSpec, MergeJobStatus]
+ScheduleSubject = Subject[MergeScheduleSpec, MergeScheduleStatus]
 
 
 def read_subject(kind: Kind[S, T], raw: Mapping[str, Any]) -> Subject[S, T]:

@@ -17,7 +17,9 @@ from skipstone_operator.worlds.subjects import (
     ClaimFacts,
     Finding,
     IndexSubject,
+    JobSubject,
     Place,
+    ScheduleSubject,
     Setting,
     Subject,
     TableSubject,
@@ -81,3 +83,13 @@ class WarehouseWorld:
     check: RunWorld | None = None
     observe: RunWorld | None = None
     children: Children = field(default_factory=Children)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleWorld:
+    """A MergeSchedule with its MergeJobs. ``taken``: names of MergeJobs here that are not its own."""
+
+    schedule: ScheduleSubject
+    setting: Setting
+    jobs: tuple[JobSubject, ...] = ()
+    taken: frozenset[str] = frozenset()

@@ -94,9 +94,9 @@ class AnyOf:
 Test = Maybe | Never | Points | Range | Null | AllOf | AnyOf
 
 
-def plan_test(node: Node, schema: Schema) -> Test:
-    """The test of a predicate that ``check_types`` passed against ``schema``."""
-    types = {field.name: (field.field_id, field.field_type) for field in schema.fields}
+def plan_test(node: Node, schema: Schema, side: str = "") -> Test:
+    """The test of a predicate that ``check_types`` passed against ``schema``; ``side``: of its columns, in merges."""
+    types = {str(ColumnRef(side, field.name)): (field.field_id, field.field_type) for field in schema.fields}
     return _test(node, types, negated=False)
 
 

@@ -15,8 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.schema import Schema
 
-from skipstone.indexes.keys import stored_keys
+from skipstone.indexes.keys import storage_type, stored_keys
 from skipstone.indexes.predicates import AllOf, AnyOf, Maybe, Never, Null, Points, Range, Test
 from skipstone.tables.filesets import ColumnBounds
 
@@ -39,6 +40,12 @@ class BoundsColumn:
 
     field_id: int
     storage: str | None
+
+
+def bounds_columns(schema: Schema) -> dict[int, BoundsColumn]:
+    """The columns of a table whose bounds can be tested, by field id."""
+    storages = ((field.field_id, storage_type(field.field_type)) for field in schema.fields)
+    return {field_id: BoundsColumn(field_id, storage) for field_id, storage in storages if storage}
 
 
 class KnownBounds:

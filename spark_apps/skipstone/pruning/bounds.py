@@ -1,19 +1,28 @@
-"""From a file set's column statistics to the ranges that key-range search takes.
+"""Stages that judge files by their column statistics: key ranges, and the condition on target rows.
 
 Called by merge runs and the commit guard. Must not read data files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow.compute as pc
+from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.merges import BoundKey
+from skipstone_core.predicates import Predicate
 
-from skipstone.pruning.keyranges import FileRanges
+from skipstone.indexes.predicates import Maybe, plan_test
+from skipstone.indexes.ranges import bounds_columns, files_that_may_match
+from skipstone.pruning.funnel import Candidates, Pieces, Refusal, SliceRunner, run_here
+from skipstone.pruning.keyranges import FileRanges, Hits, find_candidates
 from skipstone.rewrite.canonical import canonical
+from skipstone.rewrite.changes import ChangeSlice, read_keys
 from skipstone.tables.filesets import FileSet
+
+_NOTHING = np.empty(0, dtype=np.int64)
 
 
 def file_ranges(files: FileSet, keys: Sequence[BoundKey]) -> list[FileRanges]:
@@ -29,3 +38,87 @@ def _ranges(files: FileSet, key: BoundKey) -> FileRanges:
         canonical(found.upper, key.type),
         np.asarray(only_nulls.to_numpy(zero_copy_only=False), dtype=bool),
     )
+
+
+@dataclass(frozen=True)
+class SliceSearch:
+    """Searches one slice for the files that may hold a key of it; ``ranges`` and ``keys`` run in parallel."""
+
+    ranges: Sequence[FileRanges]
+    keys: Sequence[BoundKey]
+
+    def __call__(self, one: ChangeSlice) -> Hits:
+        """Files are numbered as in ``ranges``."""
+        if not one.keyed:
+            return Hits(_NOTHING, _NOTHING, _NOTHING)
+        return find_candidates(self.ranges, read_keys(one, self.keys))
+
+
+@dataclass(frozen=True)
+class KeyRangeStage:
+    """Keeps files whose bounds hold a source key in every key column, each with its slice of the source.
+
+    ``ranges`` gives the bounds of all files for each of ``keys``; keys come in the order by which slices are sorted.
+    It pays whenever some file has bounds: it also bounds what of the source a task has to hold.
+    """
+
+    ranges: Callable[[], Sequence[FileRanges]]
+    keys: Sequence[BoundKey]
+    slices: Sequence[ChangeSlice]
+    run: SliceRunner = run_here
+
+    @property
+    def name(self) -> PruneStage:
+        """What the stage is called."""
+        return PruneStage.KEY_RANGES
+
+    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+        """Drop what no key can touch and narrow the slices of the rest."""
+        ranges = [_of_candidates(one, candidates) for one in self.ranges()]
+        if all((one.unknown & ~one.empty).all() for one in ranges):
+            return Refusal(LeftOut.BOUNDS_UNKNOWN, "no candidate file has bounds of a key column")
+        hits = self.run(SliceSearch(ranges, self.keys), self.slices)
+        found = _pieces(hits, candidates)
+        return Candidates(np.unique(found.files), found)
+
+
+def _of_candidates(ranges: FileRanges, candidates: Candidates) -> FileRanges:
+    return ranges if len(candidates.files) == len(ranges.empty) else ranges.take(candidates.files)
+
+
+def _pieces(hits: Sequence[Hits], candidates: Candidates) -> Pieces:
+    """Hits of all slices by file; a file's slices keep their order."""
+    numbers = [np.full(len(one.files), number, dtype=np.int64) for number, one in enumerate(hits)]
+    found = Pieces(
+        candidates.files[np.concatenate([_NOTHING, *(one.files for one in hits)])],
+        np.concatenate([_NOTHING, *numbers]),
+        np.concatenate([_NOTHING, *(one.start for one in hits)]),
+        np.concatenate([_NOTHING, *(one.stop for one in hits)]),
+    )
+    if len(hits) < 2:
+        return found
+    order = np.argsort(found.files, kind="stable")
+    return Pieces(found.files[order], found.slices[order], found.start[order], found.stop[order])
+
+
+@dataclass(frozen=True)
+class TargetWhereStage:
+    """Keeps files whose bounds can satisfy the condition on target rows. It reads nothing, so it always pays."""
+
+    where: Predicate | None
+    files: FileSet
+
+    @property
+    def name(self) -> PruneStage:
+        """What the stage is called."""
+        return PruneStage.TARGET_WHERE
+
+    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+        """Drop files in which no row can satisfy the condition."""
+        if self.where is None:
+            return Refusal(LeftOut.NO_TARGET_WHERE)
+        test = plan_test(self.where.root, self.files.schema, side="target")
+        if isinstance(test, Maybe):
+            return Refusal(LeftOut.BOUNDS_UNKNOWN, f"bounds cannot judge {self.where.text}")
+        mask = files_that_may_match(test, self.files, bounds_columns(self.files.schema))
+        return candidates.among(np.flatnonzero(mask))

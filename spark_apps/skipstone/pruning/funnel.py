@@ -1,26 +1,23 @@
 """The prune funnel: stages that turn candidate files into fewer candidate files, with counts.
 
-Called by merge runs. A stage may drop a file only when it can prove that no source key is in it; a stage that does
-not pay is left out and says why. Must not read data files.
+Called by merge runs. A stage may drop a file only when it can prove that no row in it matches a source key; a stage
+that does not pay is left out and says why. Must not read data files.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
 
 import numpy as np
-import pyarrow as pa
-from skipstone_core.merges import BoundKey, FunnelStage
+from skipstone_core.funnel import NULL_KEYS, FunnelStage, LeftOut, PruneStage
 
-from skipstone.pruning.keyranges import FileRanges, Hits, Mask, find_candidates
 from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.changes import ChangeSlice, SlicePart, read_keys
+from skipstone.rewrite.changes import ChangeSlice, SlicePart
 
-NULL_KEYS = "nullKeys"
-KEY_RANGES = "keyRanges"
-EXACT_JOIN = "exactJoin"
+Answer = TypeVar("Answer")
 
 
 @dataclass(frozen=True)
@@ -43,6 +40,15 @@ class Candidates:
     files: Int64s
     pieces: Pieces | None = None
 
+    def among(self, files: Int64s) -> Candidates:
+        """Those that are in ``files``, too."""
+        kept = self.files[np.isin(self.files, files)]
+        if self.pieces is None:
+            return Candidates(kept)
+        mine = np.isin(self.pieces.files, kept)
+        one = self.pieces
+        return Candidates(kept, Pieces(one.files[mine], one.slices[mine], one.start[mine], one.stop[mine]))
+
     def parts(self, slices: Sequence[ChangeSlice]) -> dict[int, tuple[SlicePart, ...]]:
         """What of the source each file needs; nothing for files that no source row can match."""
         if self.pieces is None:
@@ -55,83 +61,66 @@ class Candidates:
         return {file: tuple(found.get(file, ())) for file in self.files.tolist()}
 
 
+@dataclass(frozen=True)
+class Refusal:
+    """Why a stage does not run: a code, and a sentence without a full stop."""
+
+    code: LeftOut
+    message: str = ""
+
+
 class Stage(Protocol):
-    """One stage. ``name`` appears in report, status and snapshot summary."""
+    """One stage. ``name`` appears in report, status and snapshot summary, and in the spec to switch it off."""
 
     @property
-    def name(self) -> str:
+    def name(self) -> PruneStage:
         """What the stage is called."""
 
-    def prune(self, candidates: Candidates) -> Candidates:
-        """A subset of ``candidates`` (of files, or of the source rows they may hold) that loses no match."""
+    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+        """A subset of ``candidates`` (of files, or of the source rows they may hold) that loses no match.
+
+        Or why it cannot find one, or not at a cost that pays.
+        """
+
+
+class SliceRunner(Protocol):
+    """Runs a question over source slices, in this process or in executors; ``ask`` is picklable."""
+
+    def __call__(self, ask: Callable[[ChangeSlice], Answer], slices: Sequence[ChangeSlice]) -> list[Answer]:
+        """One answer per slice, in order."""
+
+
+def run_here(ask: Callable[[ChangeSlice], Answer], slices: Sequence[ChangeSlice]) -> list[Answer]:
+    """Slice by slice in this process; memory is bounded by one slice's keys."""
+    return [ask(one) for one in slices]
 
 
 def run_funnel(
-    stages: Sequence[Stage], count: int, slices: Sequence[ChangeSlice]
+    stages: Sequence[Stage], count: int, slices: Sequence[ChangeSlice], off: Mapping[PruneStage, str] | None = None
 ) -> tuple[Candidates, list[FunnelStage]]:
-    """Run ``stages`` over all of ``count`` files. Source rows with a null key are gone from the start."""
+    """Run ``stages`` over all of ``count`` files. Source rows with a null key are gone from the start.
+
+    ``off``: stages to leave out, with what says so.
+    """
     keyed = any(one.keyed for one in slices)
     candidates = Candidates(np.arange(count if keyed else 0, dtype=np.int64))
     counts = [FunnelStage(name=NULL_KEYS, files_in=count, files_out=len(candidates.files))]
     for stage in stages:
-        before = len(candidates.files)
-        candidates = stage.prune(candidates)
-        counts.append(FunnelStage(name=stage.name, files_in=before, files_out=len(candidates.files)))
+        started, before = time.monotonic(), len(candidates.files)
+        answer = _answer(stage, candidates, off or {})
+        counted = FunnelStage(name=stage.name, files_in=before, files_out=before)
+        if isinstance(answer, Refusal):
+            counted = replace(counted, left_out=answer.code, message=answer.message)
+        else:
+            candidates = answer
+        spent = round(1000 * (time.monotonic() - started))
+        counts.append(replace(counted, files_out=len(candidates.files), ms=spent))
     return candidates, counts
 
 
-#: Searches slices for candidates, in the driver or in executors: one Hits per slice, in order.
-SliceSearch = Callable[[Sequence[FileRanges], Sequence[ChangeSlice], Sequence[BoundKey]], list[Hits]]
-
-
-@dataclass(frozen=True)
-class KeyRangeStage:
-    """Keeps files whose bounds hold a source key in every key column, each with its slice of the source.
-
-    ``ranges`` and ``keys`` run in parallel, in the order by which slices are sorted.
-    """
-
-    ranges: Sequence[FileRanges]
-    keys: Sequence[BoundKey]
-    slices: Sequence[ChangeSlice]
-    search: SliceSearch
-
-    @property
-    def name(self) -> str:
-        """What the stage is called."""
-        return KEY_RANGES
-
-    def prune(self, candidates: Candidates) -> Candidates:
-        """Drop what no key can touch and narrow the slices of the rest."""
-        hits = self.search(self.ranges, self.slices, self.keys)
-        numbers = [np.full(len(one.files), number, dtype=np.int64) for number, one in enumerate(hits)]
-        found = Pieces(
-            np.concatenate([_NOTHING, *(one.files for one in hits)]),
-            np.concatenate([_NOTHING, *numbers]),
-            np.concatenate([_NOTHING, *(one.start for one in hits)]),
-            np.concatenate([_NOTHING, *(one.stop for one in hits)]),
-        )
-        kept = _ordered(found, np.isin(found.files, candidates.files))
-        return Candidates(np.unique(kept.files), kept)
-
-
-_NOTHING = np.empty(0, dtype=np.int64)
-
-
-def search_here(ranges: Sequence[FileRanges], slices: Sequence[ChangeSlice], keys: Sequence[BoundKey]) -> list[Hits]:
-    """Search slice by slice in this process; memory is bounded by one slice's keys."""
-    return [search_slice(ranges, one, keys) for one in slices]
-
-
-def search_slice(ranges: Sequence[FileRanges], one: ChangeSlice, keys: Sequence[BoundKey]) -> Hits:
-    """Candidates for the keys of one slice."""
-    if not one.keyed:
-        return Hits(_NOTHING, _NOTHING, _NOTHING)
-    columns: list[pa.Array] = read_keys(one, keys)
-    return find_candidates(ranges, columns)
-
-
-def _ordered(pieces: Pieces, kept: Mask) -> Pieces:
-    order = np.lexsort((pieces.slices, pieces.files))
-    order = order[kept[order]]
-    return Pieces(pieces.files[order], pieces.slices[order], pieces.start[order], pieces.stop[order])
+def _answer(stage: Stage, candidates: Candidates, off: Mapping[PruneStage, str]) -> Candidates | Refusal:
+    if stage.name in off:
+        return Refusal(LeftOut.SWITCHED_OFF, off[stage.name])
+    if not len(candidates.files):
+        return Refusal(LeftOut.NOTHING_LEFT)
+    return stage.prune(candidates)

@@ -14,14 +14,15 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skipstone.rewrite.canonical import Int64s, SearchArray, null_rows, search_array
+from skipstone.rewrite.canonical import Int64s, null_rows
+from skipstone.rewrite.sortedkeys import SortedKeys
 
 Mask = npt.NDArray[np.bool_]
-#: Longer keys are searched by their first bytes: files may then be candidates for nothing, never the other way.
-MAX_WIDTH = 64
 #: How many (file, key) pairs of composite keys are looked at one by one before a file simply stays a candidate.
 EXACT_PAIRS = 20_000_000
 _CHUNK_PAIRS = 2_000_000
+#: From how many files it is told which key column is the most selective.
+SAMPLED_FILES = 10_000
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,11 @@ class FileRanges:
         inverted = pc.fill_null(pc.greater(self.lower, self.upper), fill_value=False)
         return np.asarray(missing | inverted.to_numpy(zero_copy_only=False), dtype=bool)
 
+    def take(self, files: Int64s) -> FileRanges:
+        """Those of some files, in the order given."""
+        rows = pa.array(files)
+        return FileRanges(self.lower.take(rows), self.upper.take(rows), self.empty[files])
+
 
 @dataclass(frozen=True)
 class Hits:
@@ -53,7 +59,7 @@ class Hits:
 class _Column:
     """Slices of one column's sorted keys per file; ``order``: source row of each sorted key, None when the same."""
 
-    keys: SearchArray
+    rows: int
     order: Int64s | None
     start: Int64s
     stop: Int64s
@@ -76,28 +82,24 @@ def find_candidates(ranges: Sequence[FileRanges], keys: Sequence[pa.Array]) -> H
 
 def order_keys(ranges: Sequence[FileRanges]) -> tuple[int, ...]:
     """Key columns from the most to the least selective: by how many files' ranges a file's range overlaps."""
-    overlaps = [_mean_overlap(one) for one in ranges]
+    if len(ranges) == 1:
+        return (0,)
+    count = len(ranges[0].empty)
+    sample = np.linspace(0, count - 1, min(count, SAMPLED_FILES), dtype=np.int64)
+    overlaps = [_mean_overlap(one.take(sample)) for one in ranges]
     return tuple(sorted(range(len(ranges)), key=lambda i: (overlaps[i], i)))
 
 
 def _search(ranges: FileRanges, keys: pa.Array, *, is_sorted: bool) -> _Column:
-    width = _width(keys)
-    values, order = search_array(keys, width), None
+    order = None
     if not is_sorted:
-        order = np.argsort(values, kind="stable")
-        values = values[order]
-    start = np.searchsorted(values, search_array(ranges.lower, width), side="left")
-    stop = np.searchsorted(values, search_array(ranges.upper, width), side="right")
+        order = np.asarray(pc.sort_indices(keys).to_numpy(), dtype=np.int64)
+        keys = keys.take(pa.array(order))
+    start, stop = SortedKeys(keys).slices(ranges.lower, ranges.upper)
     unknown = ranges.unknown
-    start[unknown], stop[unknown] = 0, len(values)
+    start[unknown], stop[unknown] = 0, len(keys)
     stop[ranges.empty] = start[ranges.empty]
-    return _Column(values, order, start, stop)
-
-
-def _width(keys: pa.Array) -> int:
-    if pa.types.is_int64(keys.type) or not len(keys):
-        return 1
-    return min(MAX_WIDTH, int(pc.max(pc.binary_length(keys)).as_py()) + 1)
+    return _Column(len(keys), order, start, stop)
 
 
 def _holds_row(columns: Sequence[_Column], files: Int64s) -> Mask:
@@ -134,7 +136,7 @@ def _check(columns: Sequence[_Column], ranks: Sequence[Int64s], by: _Column, fil
 def _ranks(column: _Column) -> Int64s:
     """The sorted position of each source row's key."""
     if column.order is None:
-        return np.arange(len(column.keys), dtype=np.int64)
+        return np.arange(column.rows, dtype=np.int64)
     ranks = np.empty(len(column.order), dtype=np.int64)
     ranks[column.order] = np.arange(len(column.order))
     return ranks
@@ -149,11 +151,10 @@ def _chunks(files: Int64s, lengths: Int64s) -> list[Int64s]:
 
 
 def _mean_overlap(ranges: FileRanges) -> float:
-    known = np.flatnonzero(~ranges.unknown & ~ranges.empty)
-    if not len(known):
+    known = ranges.take(np.flatnonzero(~ranges.unknown & ~ranges.empty))
+    if not len(known.empty):
         return float("inf")
-    lower = np.sort(search_array(ranges.lower.take(pa.array(known)), MAX_WIDTH))
-    upper = np.sort(search_array(ranges.upper.take(pa.array(known)), MAX_WIDTH))
-    overlapping = np.searchsorted(lower, upper, side="right").sum() - np.searchsorted(upper, lower, side="left").sum()
-    unknown = int(ranges.unknown.sum())
-    return float(overlapping / len(known) + unknown)
+    lower, upper = (SortedKeys(one.take(pc.sort_indices(one))) for one in (known.lower, known.upper))
+    begun = lower.slices(known.upper, known.upper)[1].sum()
+    ended = upper.slices(known.lower, known.lower)[0].sum()
+    return float((begun - ended) / len(known.empty) + ranges.unknown.sum())

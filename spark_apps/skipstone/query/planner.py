@@ -22,9 +22,8 @@ from skipstone.indexes.answers import Wanted
 from skipstone.indexes.caches import cache_counts
 from skipstone.indexes.candidates import Candidates
 from skipstone.indexes.hits import POSITION_BITS, ROW_GROUP_BITS, Hits, split_by_file
-from skipstone.indexes.keys import storage_type
 from skipstone.indexes.predicates import Maybe, Test, plan_test
-from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
+from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
 from skipstone.tables.filesets import FileSet, read_file_set
@@ -79,10 +78,14 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
 
 
 def _candidates(test: Test, files: FileSet, *, by_position: bool) -> Candidates:
-    storages = ((field.field_id, storage_type(field.field_type)) for field in files.schema.fields)
-    columns = {field_id: BoundsColumn(field_id, storage) for field_id, storage in storages if storage}
     sizes, records = (files.files[name].to_numpy() for name in ("size", "records"))
-    return Candidates(files_that_may_match(test, files, columns), sizes, records, files.row_group_counts, by_position)
+    return Candidates(
+        files_that_may_match(test, files, bounds_columns(files.schema)),
+        sizes,
+        records,
+        files.row_group_counts,
+        by_position,
+    )
 
 
 def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> ReadPlan:

@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 from skipstone_core.keys import KeyFamily, KeyType
 
 Int64s = npt.NDArray[np.int64]
-#: What bounds are searched in: int64, or fixed-width bytes (a prefix of the key).
-SearchArray = npt.NDArray[np.int64] | npt.NDArray[np.bytes_]
 
 _NAN_ORDER = np.int64(0x7FF8000000000000)
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
@@ -85,17 +83,6 @@ def int64s(values: pa.Array) -> Int64s:
     """The numbers of a canonical int64 array; nulls come out as 0: mask them."""
     filled = pc.fill_null(values, 0) if values.null_count else values
     return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
-
-
-def search_array(values: pa.Array, width: int) -> SearchArray:
-    """Canonical keys as an array to search in; null comes out as the least value: mask it.
-
-    Bytes are cut to ``width``, which keeps their order (not strictly), so ranges found by it never lose a key.
-    """
-    if pa.types.is_int64(values.type):
-        return int64s(values)
-    cut = pc.binary_slice(pc.fill_null(values, b""), 0, max(1, width))
-    return np.asarray(cut.to_numpy(zero_copy_only=False), dtype=f"S{max(1, width)}")
 
 
 def _plain(values: pa.Array) -> pa.Array:

@@ -153,8 +153,12 @@ class ChangeReader:
 
 def read_keys(one: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Array]:
     """Canonical key columns of the rows of a slice that have a key, in the order of ``keys``."""
-    table = pq.ParquetFile(one.path).read(columns=[key.source for key in keys])
-    return _canonical_keys(table.slice(0, one.keyed), keys)
+    return _canonical_keys(read_key_rows(one, keys), keys)
+
+
+def read_key_rows(one: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
+    """The key columns of the rows of a slice that have a key, as the source has them."""
+    return pq.ParquetFile(one.path).read(columns=[key.source for key in keys]).slice(0, one.keyed)
 
 
 def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:

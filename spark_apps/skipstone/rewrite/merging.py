@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from skipstone_core.jobs import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
@@ -29,6 +30,7 @@ from skipstone.rewrite.clauses import (
     target_columns,
 )
 from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
+from skipstone.rewrite.predicates import evaluate_predicate
 from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, read_data_file
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec
 
@@ -203,16 +205,22 @@ def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]
 
 
 def _match_keys(one: FileWork, plan: MergePlan, keys: ChangeReader) -> Int64s:
-    """The source row (within the file's parts) of each live row of the file."""
+    """The source row (within the file's parts) of each live row of the file; rows outside ``targetWhere`` have none."""
     if not one.parts:
         return np.full(sum(batch.num_rows for batch in read_data_file(one.file, [POSITION_COLUMN])), UNMATCHED)
     matcher = KeyMatcher(source_keys(keys.read(one.parts), plan.keys))
-    names = [key.target for key in plan.keys]
-    found = [
-        matcher.match([canonical(batch.column(key.target), key.type) for key in plan.keys])
-        for batch in read_data_file(one.file, names)
-    ]
+    judged = {column.name for column in plan.target_where.columns} if plan.target_where else set()
+    names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
+    found = [_match_batch(matcher, batch, plan) for batch in read_data_file(one.file, names)]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+
+
+def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) -> Int64s:
+    match = matcher.match([canonical(batch.column(key.target), key.type) for key in plan.keys])
+    if plan.target_where is None or not (match != UNMATCHED).any():
+        return match
+    holds = evaluate_predicate(plan.target_where, target_columns(batch), batch.num_rows)
+    return np.where(pc.fill_null(holds, fill_value=False).to_numpy(zero_copy_only=False), match, UNMATCHED)
 
 
 def _choose(file: DataFileDescription, plan: MergePlan, source: pa.Table, match: Int64s) -> Choice:

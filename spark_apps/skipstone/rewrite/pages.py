@@ -9,6 +9,7 @@ Must not know tables, deletes or field ids.
 from __future__ import annotations
 
 import struct
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,11 +19,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from cachetools import LRUCache
 from pyiceberg.io import InputStream
 
 from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct
 
 Rows = npt.NDArray[np.int64]
+#: Memory for where pages are, in bytes; least recently used files go first.
+CACHE_BYTES = 64 * 1024 * 1024
+_CHUNK_BYTES = 3_000
 #: An open file.
 Source = BinaryIO | InputStream
 _MAGIC = b"PAR1"
@@ -56,13 +61,23 @@ class _PageIndex:
     rows: tuple[int, ...]
     chunks: tuple[dict[str, _Chunk], ...]
 
+    @property
+    def cost(self) -> int:
+        """About how many bytes of memory it takes."""
+        return _CHUNK_BYTES * (1 + sum(map(len, self.chunks)))
+
+
+_indexes: LRUCache[tuple[str, int], _PageIndex] = LRUCache(CACHE_BYTES, getsizeof=lambda index: index.cost)
+_lock = threading.Lock()
+
 
 class PageReader:
     """Reads rows of one open Parquet file."""
 
-    def __init__(self, source: Source, size: int) -> None:
-        """``size``: bytes of the file. Nothing is read yet."""
+    def __init__(self, source: Source, path: str, size: int) -> None:
+        """``path`` and ``size`` (in bytes) name the file, which never changes. Nothing is read yet."""
         self._source = source
+        self._path = path
         self._size = size
 
     def read(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
@@ -82,10 +97,18 @@ class PageReader:
 
     @cached_property
     def _index(self) -> _PageIndex | None:
+        key = (self._path, self._size)
+        with _lock:
+            if key in _indexes:
+                return _indexes[key]
         try:
-            return _page_index(_footer(self._source, self._size))
+            found = _page_index(_footer(self._source, self._size))
         except (ValueError, LookupError, TypeError, struct.error):
             return None
+        with _lock:
+            if found.cost <= _indexes.maxsize:
+                _indexes[key] = found
+        return found
 
 
 def _footer(source: Source, size: int) -> Struct:

@@ -109,7 +109,7 @@ def read_data_file(
     with load_file_io({}, file.path).new_input(file.path).open() as source:
         parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER_BYTES)
         projection = _Projection(file, parquet, tuple(columns))
-        pages = None if positions is None else PageReader(source, file.size)
+        pages = None if positions is None else PageReader(source, file.path, file.size)
         wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
         for group in wanted:
             yield from _read_group(_Open(parquet, pages, projection), group, positions)

@@ -13,20 +13,21 @@ from dataclasses import dataclass, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from skipstone_core.commits import Conflicted, Outcome, TxnRecord
+from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import BadRecordPolicy, DuplicatesPolicy, JobReport, JobRequest, LoadTask, TableRef
+from skipstone_core.jobs import BadRecordPolicy, JobReport, JobRequest, LoadTask, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.writer import to_data_files, write_spec
+from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_kernel, opened_answer
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
-from skipstone.runs.settled import applied_already, settled
+from skipstone.runs.settled import settled
 from skipstone.runs.states import report_state
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
-from skipstone.sources.listing import SourceListing, pinned_source, require_unchanged
+from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject_directory
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
@@ -101,21 +102,23 @@ def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None 
     if outcome := settled(table, request.txn):
         return job.report(outcome, {})
     require_writable(table)
-    listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
-    if refused := applied_already(table, job.task.source, listing.digest):
-        return job.report(refused, {})
-    outcome, counts = _load_until_settled(job, listing)
+    intake = take_source(request, table, job.task.source)
+    if intake is NOTHING:
+        return replace(job.report(NOTHING, {}), message=NO_NEW_FILES)
+    if not isinstance(intake, Intake):
+        return job.report(intake, {})
+    outcome, counts = _load_until_settled(job, intake)
     return job.report(outcome, counts)
 
 
-def _load_until_settled(job: _Job, listing: SourceListing) -> tuple[Outcome, Mapping[str, int]]:
+def _load_until_settled(job: _Job, intake: Intake) -> tuple[Outcome, Mapping[str, int]]:
     outcome: Outcome = Conflicted(Reason.CONFLICTED, "Others kept changing the table's schema or partitioning.")
     counts: Mapping[str, int] = {}
     for number in range(MAX_PLANS):
         table = load_table(job.catalog, job.ref)
-        written = _write(job, listing, table, f"{job.token}{number}")
+        written = _write(job, intake.listing, table, f"{job.token}{number}")
         counts = written.counts
-        outcome = _commit(job, listing, table, written)
+        outcome = _commit(job, intake, table, written)
         if isinstance(outcome, Conflicted):
             discard_files(table, written.added)
         if not isinstance(outcome, Conflicted) or outcome.reason is not Reason.CONFLICTED:
@@ -184,16 +187,17 @@ def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
     return "; ".join(f"'{one.file}': {one.reason}, in {one.record!r}" for one in examples)
 
 
-def _commit(job: _Job, listing: SourceListing, table: Table, written: _Written) -> Outcome:
+def _commit(job: _Job, intake: Intake, table: Table, written: _Written) -> Outcome:
     job.reporter.progress("committing", written.counts)
     rejected_path = keep_rejects(job.request, written.reject_parts) if written.reject_parts else None
     change = TableCommit(
         pinned=pin_table(table),
         added=written.added,
         txn=job.request.txn,
-        record=TxnRecord(time_ms=0, counts=written.counts, rejected_path=rejected_path, source_digest=listing.digest),
+        record=replace(source_record(intake, written.counts), rejected_path=rejected_path),
         summary={f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
-        unique_source=job.task.source.duplicates is DuplicatesPolicy.REFUSE,
+        unique_source=is_unique(job.task.source),
+        ledger=intake.ledger,
         is_partial=written.rejected > 0,
     )
     with job.reporter.stage("commit"):

@@ -6,6 +6,7 @@ JVM. A conflict that planning again can mend is planned again, bounded; the sour
 
 from __future__ import annotations
 
+import itertools
 import shutil
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -17,32 +18,27 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.codec import encode
-from skipstone_core.commits import Conflicted, Outcome, TxnRecord
+from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.ids import RUNS_DIRECTORY
-from skipstone_core.jobs import (
-    DuplicatesPolicy,
-    JobReport,
-    JobRequest,
-    Management,
-    MergeTask,
-    SchemaEvolution,
-    TableRef,
-)
-from skipstone_core.merges import MergeCounts, funnel_summary
+from skipstone_core.jobs import JobReport, JobRequest, Management, MergeTask, SchemaEvolution, TableRef
+from skipstone_core.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.distribute import InSpark
 from skipstone.rewrite.changes import verify_slices
-from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files, touched_by_keys
+from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
+from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, slice_runner, touched_by_keys
+from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, SourceSite, read_changes
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
-from skipstone.runs.settled import applied_already, settled
+from skipstone.runs.settled import settled
 from skipstone.runs.states import report_state
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
-from skipstone.sources.listing import SourceListing, pinned_source
+from skipstone.sources.listing import SourceListing
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
 from skipstone.tables.evolution import fits, with_columns
@@ -50,7 +46,8 @@ from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
-FUNNEL_SUMMARY = "skipstone.merge.funnel"
+_SUMMARY = "skipstone.merge."
+FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +65,10 @@ class _Job:
         """The table as it is now."""
         return load_table(self.catalog, self.ref)
 
-    def report(self, outcome: Outcome, counts: MergeCounts) -> JobReport:
-        """The report of ``outcome`` with the state of the table."""
+    def report(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
+        """The report of ``outcome`` with the state of the table; ``funnel``: of the attempt that it judges."""
         state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
-        return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,))
+        return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,), funnel=funnel)
 
 
 def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
@@ -91,12 +88,14 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
         return job.report(outcome, MergeCounts())
     require_writable(table)
     _refuse_evolution(job)
-    listing = pinned_source(request.warehouse, job.task.source, request.owner_uid)
-    if refused := applied_already(table, job.task.source, listing.digest):
-        return job.report(refused, MergeCounts())
+    intake = take_source(request, table, job.task.source)
+    if intake is NOTHING:
+        return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
+    if not isinstance(intake, Intake):
+        return job.report(intake, MergeCounts())
     with _scratch(request) as scratch:
-        outcome, counts = _plan_until_settled(job, listing, scratch)
-    return job.report(outcome, counts)
+        outcome, rewrite = _plan_until_settled(job, intake, scratch)
+    return job.report(outcome, rewrite.counts, rewrite.funnel)
 
 
 def _refuse_evolution(job: _Job) -> None:
@@ -117,27 +116,25 @@ def _scratch(request: JobRequest) -> Iterator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _plan_until_settled(job: _Job, listing: SourceListing, scratch: Path) -> tuple[Outcome, MergeCounts]:
+def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outcome, Rewrite]:
     changes: Changes | None = None
-    outcome: Outcome = Conflicted(Reason.CONFLICTED, "Other writers kept changing the table.")
-    counts = MergeCounts()
-    for number in range(MAX_PLANS):
+    for number in itertools.count(1):
         table = job.load()
         with job.reporter.stage("plan"):
             files = read_file_set(table)
         if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
-            changes = _read(job, (listing, scratch), table, files)
+            changes = _read(job, (intake.listing, scratch), table, files)
         evolved = with_columns(table, changes.columns)
         target = (evolved, files.in_schema(evolved.schema()))
         rewrite = _rewrite(job, changes, target, f"{scratch.name}-{number}")
-        outcome, counts = _commit(job, changes, (rewrite, files), listing.digest), rewrite.counts
+        outcome = _commit(job, changes, (rewrite, files), intake)
         if not isinstance(outcome, Conflicted):
             break
         discard_files(table, rewrite.added)
-        if outcome.reason is not Reason.CONFLICTED:
+        if outcome.reason is not Reason.CONFLICTED or number == MAX_PLANS:
             break
         job.reporter.progress(f"planning again: {outcome.message}")
-    return outcome, counts
+    return outcome, rewrite
 
 
 def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
@@ -150,12 +147,26 @@ def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: Fi
         return read_changes(site, table, files)
 
 
-def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
-    job.reporter.progress(f"merging {changes.rows} changes into {len(target[1])} files")
+def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned:
+    job.reporter.progress(f"looking for keys of {changes.rows} changes in {len(target[1])} files")
     spark = spark_session(job.request)
-    site = RewriteSite(tasks=InSpark(spark), sizes=job.request.spark, strategy=job.task.pruning, token=token)
-    with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, "merging"):
-        rewrite = rewrite_files(site, changes, *target)
+    site = PruneSite(
+        run=slice_runner(spark, changes),
+        off=switched_off(job.task),
+        index_namespace=job.request.warehouse.index_namespace,
+    )
+    with job.reporter.stage("prune"), task_progress(spark, job.reporter, "pruning"):
+        return prune_files(site, changes, *target)
+
+
+def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
+    pruned = _prune(job, changes, target)
+    doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
+    job.reporter.progress(doing)
+    spark = spark_session(job.request)
+    site = RewriteSite(tasks=InSpark(spark), sizes=job.request.spark, token=token)
+    with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, doing):
+        rewrite = rewrite_files(site, changes, target, pruned)
     try:
         verify_slices(changes.slices)
     except BadData:
@@ -164,7 +175,7 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: 
     return rewrite
 
 
-def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: str) -> Outcome:
+def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> Outcome:
     rewrite, files = done
     job.reporter.progress("committing", encode(rewrite.counts))
     change = TableCommit(
@@ -173,10 +184,11 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], digest: 
         removed=rewrite.removed,
         columns=changes.columns,
         txn=job.request.txn,
-        record=TxnRecord(time_ms=0, counts=encode(rewrite.counts), source_digest=digest),
-        summary=_summary(rewrite),
+        record=source_record(intake, encode(rewrite.counts)),
+        summary=_summary(rewrite, job.reporter.stages_ms),
         guard=lambda table, added: _guard(changes, table, added),
-        unique_source=job.task.source.duplicates is DuplicatesPolicy.REFUSE,
+        unique_source=is_unique(job.task.source),
+        ledger=intake.ledger,
     )
     with job.reporter.stage("commit"):
         return commit_table(job.catalog, job.ref, change, job.ports)
@@ -188,6 +200,13 @@ def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str |
     return f"another writer added rows that this merge concerns in {path}" if path else None
 
 
-def _summary(rewrite: Rewrite) -> Mapping[str, str]:
-    counts = {f"skipstone.merge.{name}": str(value) for name, value in encode(rewrite.counts).items()}
-    return {FUNNEL_SUMMARY: funnel_summary(rewrite.funnel), **counts}
+def _summary(rewrite: Rewrite, stages_ms: Mapping[str, int]) -> Mapping[str, str]:
+    """What the snapshot says of the merge; stage times up to the commit."""
+    counts = {f"{_SUMMARY}{name}": str(value) for name, value in encode(rewrite.counts).items()}
+    said = {
+        FUNNEL_SUMMARY: funnel_summary(rewrite.funnel),
+        f"{_SUMMARY}false-positives": false_positive_summary(rewrite.funnel),
+        f"{_SUMMARY}left-out": left_out_summary(rewrite.funnel),
+        f"{_SUMMARY}stages-ms": ", ".join(f"{name} {spent}" for name, spent in stages_ms.items()),
+    }
+    return {name: value for name, value in said.items() if value} | counts

@@ -6,33 +6,21 @@ Must not commit.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.errors import UserError
-from skipstone_core.jobs import PruningStrategy, SparkRef
-from skipstone_core.merges import BoundKey, FunnelStage, MergeCounts, pack_by_bytes
+from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
+from skipstone_core.jobs import SparkRef
+from skipstone_core.merges import MergeCounts, pack_by_bytes
 
 from skipstone.indexes.distribute import Tasks
-from skipstone.pruning.bounds import file_ranges
-from skipstone.pruning.funnel import (
-    EXACT_JOIN,
-    Candidates,
-    KeyRangeStage,
-    SliceSearch,
-    Stage,
-    run_funnel,
-    search_here,
-    search_slice,
-)
-from skipstone.pruning.keyranges import FileRanges, Hits
-from skipstone.rewrite.changes import ChangeSlice
+from skipstone.pruning.funnel import Candidates
 from skipstone.rewrite.failures import caught, opened
 from skipstone.rewrite.merging import (
     FileResult,
@@ -41,7 +29,6 @@ from skipstone.rewrite.merging import (
     InsertWork,
     MergeWork,
     WorkResult,
-    concerns_merge,
     insert_work,
     merge_files,
     unmatched_rows,
@@ -49,15 +36,13 @@ from skipstone.rewrite.merging import (
 )
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
-from skipstone.runs.merge_by_source import join_by_source
+from skipstone.runs.merge_prune import Pruned
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.commits import discard_files
 from skipstone.tables.filesets import FileSet
 
 #: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
 INSERT_HERE_ROWS = 50_000
-#: Up to so many source rows the driver searches the key ranges itself.
-SEARCH_HERE_ROWS = 4_000_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +51,6 @@ class RewriteSite:
 
     tasks: Tasks
     sizes: SparkRef
-    strategy: PruningStrategy
     token: str
 
 
@@ -80,63 +64,39 @@ class Rewrite:
     funnel: tuple[FunnelStage, ...]
 
 
-def prune_files(site: RewriteSite, changes: Changes, files: FileSet) -> tuple[Candidates, list[FunnelStage]]:
-    """The candidate files of ``files`` with what of the source each may hold."""
-    stages: list[Stage] = []
-    if site.strategy is not PruningStrategy.NONE:
-        stages.append(key_range_stage(changes, files, _search(site, changes)))
-    candidates, counts = run_funnel(stages, len(files), changes.slices)
-    joined, more = join_by_source(candidates, changes.plan, files, prune=site.strategy is not PruningStrategy.NONE)
-    return joined, counts + more
-
-
-def key_range_stage(changes: Changes, files: FileSet, search: SliceSearch = search_here) -> KeyRangeStage:
-    """The stage that compares file bounds with source keys."""
-    keys = changes.plan.keys
-    return KeyRangeStage(file_ranges(files, keys), keys, changes.slices, search)
-
-
-def _search(site: RewriteSite, changes: Changes) -> SliceSearch:
-    """In the driver while the source is small, else one slice per task: then no process holds all keys."""
-    return search_here if changes.rows <= SEARCH_HERE_ROWS else search_in(site.tasks)
-
-
-def search_in(tasks: Tasks) -> SliceSearch:
-    """A search that hands each slice to a task."""
-
-    def search(ranges: Sequence[FileRanges], slices: Sequence[ChangeSlice], keys: Sequence[BoundKey]) -> list[Hits]:
-        works = [(number, tuple(ranges), one, tuple(keys)) for number, one in enumerate(slices)]
-        found = dict(tasks.run(_search_task, works))
-        return [found[number] for number in range(len(slices))]
-
-    return search
-
-
-def _search_task(
-    work: tuple[int, tuple[FileRanges, ...], ChangeSlice, tuple[BoundKey, ...]], _: str
-) -> tuple[int, Hits]:
-    number, ranges, one, keys = work
-    return number, search_slice(ranges, one, keys)
-
-
-def rewrite_files(site: RewriteSite, changes: Changes, table: Table, files: FileSet) -> Rewrite:
-    """Prune, merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
-    candidates, funnel = prune_files(site, changes, files)
+def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, FileSet], pruned: Pruned) -> Rewrite:
+    """Merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
+    table, files = target
+    started = time.monotonic()
     write = write_spec(table, site.token)
-    merged = _merge_candidates(site, _works(site, changes, candidates, (table, files, write)), table)
+    merged = _merge_candidates(site, _works(site, changes, pruned.candidates, (table, files, write)), table)
     results = [result for part in merged for result in part.files]
     rows = [row for part in merged for row in part.written]
     with _discarding(rows, table):
         inserted, inserts = _insert_rest(site, changes, results, (table, write))
-    rows += inserts
-    touched = sum(result.touched for result in results)
-    funnel.append(FunnelStage(name=EXACT_JOIN, files_in=funnel[-1].files_out, files_out=touched))
-    return Rewrite(
-        added=tuple(to_data_files(rows, table)),
+    moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
-        counts=_counts(changes, files, funnel, (results, inserted)),
-        funnel=tuple(funnel),
+        rewritten=tuple(to_data_files(rows, table)),
+        inserted=tuple(to_data_files(inserts, table)),
     )
+    return Rewrite(
+        added=(*moved.rewritten, *moved.inserted),
+        removed=moved.removed,
+        counts=_counts(changes, (files, pruned.candidates), (results, inserted), moved),
+        funnel=_with_join(pruned.funnel, results, started),
+    )
+
+
+def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], started: float) -> tuple[FunnelStage, ...]:
+    """The funnel with its last stage, and what each stage let through in vain.
+
+    Stages that look for keys answer for files with keys; from whenNotMatchedBySource on every touched file counts.
+    """
+    matched, touched = sum(result.rows_matched > 0 for result in results), sum(result.touched for result in results)
+    spent = round(1000 * (time.monotonic() - started))
+    join = FunnelStage(name=EXACT_JOIN, files_in=funnel[-1].files_out, files_out=touched, ms=spent)
+    by_keys = [stage for stage in funnel if stage.name != NOT_MATCHED_BY_SOURCE]
+    return (*judge_stages(by_keys, matched), *judge_stages((*funnel[len(by_keys) :], join), touched))
 
 
 def _works(
@@ -218,32 +178,41 @@ def _cores(site: RewriteSite) -> int:
     return site.sizes.instances * site.sizes.executor_cores or site.tasks.parallelism
 
 
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """Data files by what a merge does with them."""
+
+    removed: tuple[DataFile, ...]
+    rewritten: tuple[DataFile, ...]
+    inserted: tuple[DataFile, ...]
+
+
 def _counts(
-    changes: Changes, files: FileSet, funnel: Sequence[FunnelStage], done: tuple[Sequence[FileResult], int]
+    changes: Changes,
+    target: tuple[FileSet, Candidates],
+    done: tuple[Sequence[FileResult], int],
+    moved: _Moved,
 ) -> MergeCounts:
-    results, inserted = done
+    (files, candidates), (results, inserted) = target, done
+    updated = sum(result.rows_updated for result in results)
     return MergeCounts(
         files_total=len(files),
-        files_candidate=funnel[-2].files_out,
-        files_touched=funnel[-1].files_out,
+        files_candidate=len(candidates.files),
+        files_touched=sum(result.touched for result in results),
         files_rewritten=sum(result.rewritten for result in results),
         rows_source=changes.rows_read,
         rows_matched=sum(result.rows_matched for result in results),
-        rows_updated=sum(result.rows_updated for result in results),
+        rows_updated=updated,
         rows_deleted=sum(result.rows_deleted for result in results),
         rows_inserted=inserted,
         rows_ignored=sum(result.rows_ignored for result in results),
+        rows_copied=sum(file.record_count for file in moved.rewritten) - updated,
+        bytes_candidate=int(files.files["size"].to_numpy()[candidates.files].sum()),
+        bytes_removed=_bytes(moved.removed),
+        bytes_rewritten=_bytes(moved.rewritten),
+        bytes_inserted=_bytes(moved.inserted),
     )
 
 
-def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Sequence[str]) -> str | None:
-    """The first of ``paths`` (files of ``files``) with a row that the merge concerns: bounds first, then rows."""
-    candidates, _ = run_funnel([key_range_stage(changes, files)], len(files), changes.slices)
-    candidates, _ = join_by_source(candidates, changes.plan, files)
-    mine = pc.is_in(files.files["path"], pa.array(list(paths), pa.string()))
-    parts = candidates.parts(changes.slices)
-    ordinals = [i for i in pc.indices_nonzero(mine).to_pylist() if i in parts]
-    for file in describe_files(table, files, ordinals):
-        if concerns_merge(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
-            return file.path
-    return None
+def _bytes(files: Sequence[DataFile]) -> int:
+    return sum(file.file_size_in_bytes for file in files)

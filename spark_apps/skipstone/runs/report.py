@@ -79,6 +79,11 @@ class Reporter:
         report = replace(self.base(), progress=text, counts=dict(counts or {}))
         self._deliver(lambda: self._sink.show(fit_annotation(report)))
 
+    @property
+    def stages_ms(self) -> dict[str, int]:
+        """Milliseconds of the stages that have ended, by name."""
+        return {name: round(seconds * 1000) for name, seconds in self._stages.items()}
+
     def base(self) -> JobReport:
         """A report with outcome Running that carries the run's identity; ``dataclasses.replace`` it for the end."""
         return JobReport(
@@ -87,7 +92,7 @@ class Reporter:
             kind=self.request.kind,
             outcome=RunOutcome.RUNNING,
             reason=Reason.DRIVER_RUNNING,
-            stages_ms={name: round(seconds * 1000) for name, seconds in self._stages.items()},
+            stages_ms=self.stages_ms,
         )
 
     def judge(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
@@ -110,7 +115,7 @@ class Reporter:
 
     def finish(self, report: JobReport) -> None:
         """Deliver the last report: termination message and annotation, or file or stdout."""
-        last = replace(report, stages_ms=self.base().stages_ms)
+        last = replace(report, stages_ms=self.stages_ms)
         self._deliver(lambda: self._sink.finish(fit_annotation(last), fit_termination(last)))
 
     def _committed(self, outcome: RunOutcome, reason: Reason, record: TxnRecord) -> JobReport:
@@ -133,7 +138,8 @@ class Reporter:
 def fit_termination(report: JobReport) -> str:
     """``report`` without table states as JSON of at most 2048 bytes; the message is cut when it must be."""
     short = replace(report, table_states=(), progress=None)
-    return _fit(short, [short, replace(short, stages_ms={})], MAX_TERMINATION_BYTES)
+    bare = replace(short, funnel=())
+    return _fit(bare, [short, bare, replace(bare, stages_ms={})], MAX_TERMINATION_BYTES)
 
 
 def fit_annotation(report: JobReport) -> str:

@@ -13,7 +13,8 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
@@ -65,6 +66,32 @@ def list_source(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
     return SourceListing(root=str(root), files=tuple(found[path] for path in sorted(found)))
 
 
+def list_arrivals(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
+    """As ``list_source``, for folders in which files are yet to arrive: an empty folder and a pattern without match
+    name no file. A path whose folder is missing still raises BadData with SOURCE_NOT_FOUND.
+    """
+    root = Path(warehouse.root).resolve()
+    awaited = [path for path in source.paths if not _is_bare(root, path)]
+    return list_source(warehouse, replace(source, paths=tuple(awaited)))
+
+
+def _is_bare(root: Path, path: str) -> bool:
+    """Whether ``path`` is a folder without visible entries, or a pattern below a folder that matches nothing."""
+    _require_inside(path)
+    if (root / path).is_dir():
+        return not any(not _is_hidden(Path(item.name)) for item in (root / path).iterdir())
+    if (root / path).exists() or not _MAGIC & set(path):
+        return False
+    fixed = list(takewhile(lambda part: not _MAGIC & set(part), PurePosixPath(path).parts))
+    return root.joinpath(*fixed).is_dir() and not _find_matches(root, path)
+
+
+def keep_file(path: Path, content: bytes) -> None:
+    """Make ``path`` with ``content`` durable, whole or not at all; one that is there already stays. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    _create_exclusive(path, content)
+
+
 def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> SourceListing:
     """Make ``listing`` the source of all attempts of the job ``uid``; returns the one pinned first.
 
@@ -74,8 +101,7 @@ def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> Sou
     content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.mtime_ns] for f in listing.files]}
     path = _pin_path(warehouse, uid)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        _create_exclusive(path, json.dumps(content).encode())
+        keep_file(path, json.dumps(content).encode())
     except OSError as error:
         raise _unavailable(path, error) from error
     return find_pin(warehouse, uid) or listing
@@ -156,11 +182,14 @@ def _matches(root: Path, path: str) -> list[Path]:
     """What ``path`` names: itself when it exists, else what it matches as a pattern."""
     if (root / path).exists():
         return [root / path]
-    found = sorted(root.glob(path)) if _MAGIC & set(path) else []
-    visible = [match for match in found if not _is_hidden(match.relative_to(root))]
+    visible = _find_matches(root, path) if _MAGIC & set(path) else []
     if not visible:
         raise _not_found(path)
     return visible
+
+
+def _find_matches(root: Path, pattern: str) -> list[Path]:
+    return [match for match in sorted(root.glob(pattern)) if not _is_hidden(match.relative_to(root))]
 
 
 def _visible_files(directory: Path, path: str) -> list[Path]:

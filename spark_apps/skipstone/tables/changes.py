@@ -4,16 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
-from skipstone_core.commits import TxnRecord
+from skipstone_core.commits import Conflicted, TxnRecord
 from skipstone_core.snapshots import Pinned
 
 #: Given the head's table and the data files added since the plan: a clause (no full stop) that says why the plan is
 #: void, or None.
 Guard = Callable[[Table, tuple[DataFile, ...]], str | None]
+
+
+class Ledger(Protocol):
+    """What else the table remembers of a change in the same commit."""
+
+    def find_conflict(self, table: Table) -> Conflicted | None:
+        """Why the head of ``table`` makes the change void, or None."""
+
+    def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
+        """The table properties to set when ``snapshot_id`` is committed on the head of ``table``. Raises OSError."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +37,7 @@ class TableCommit:
     ``unique_source``: refuse when another transaction applied ``record.source_digest`` (SOURCE_ALREADY_APPLIED).
     ``columns``: fields that the same swap adds to the schema, as ``evolution.plan_columns`` made them.
     ``is_partial``: the new segment is remembered as partial (rows of its source were left out).
+    ``ledger``: what is remembered beside the transaction, and the rule by which it may void the change.
     """
 
     pinned: Pinned
@@ -39,6 +51,7 @@ class TableCommit:
     guard: Guard | None = None
     unique_source: bool = False
     is_partial: bool = False
+    ledger: Ledger | None = None
 
     @property
     def is_empty(self) -> bool:

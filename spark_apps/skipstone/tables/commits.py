@@ -120,6 +120,8 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
     if change.unique_source and digest and (other := find_digest(table, digest)):
         message = f"The job with uid {other} already applied the same source; set source.duplicates to Allow."
         return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+    if change.ledger and (void := change.ledger.find_conflict(table)):
+        return void
     if not fits(table, change.columns):
         return Conflicted(Reason.CONFLICTED, "Since the run planned its change, another writer used its field ids.")
     return find_conflict(table, change.pinned, change.removed, change.guard)
@@ -148,6 +150,8 @@ def _properties(table: Table, change: TableCommit, snapshot_id: int, now_ms: int
         base = change.record or TxnRecord(time_ms=now_ms)
         record = replace(base, time_ms=now_ms, snapshot_id=snapshot_id, is_empty=change.is_empty)
         found[txn_property(change.txn)] = encode_record(record)
+    if change.ledger:
+        found |= change.ledger.properties(table, snapshot_id)
     if change.is_partial and not change.is_empty:
         segment = table.metadata.next_sequence_number()
         known = [text for text in table.properties.get(PARTIAL_PROPERTY, "").split(",") if text]

@@ -7,6 +7,7 @@ Must not keep one Python object per file and column: 100,000 files are normal.
 from __future__ import annotations
 
 import copy
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -24,7 +25,7 @@ from skipstone_core.snapshots import Pinned
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
 from skipstone.tables.deletes import Delete, DeleteIndex
-from skipstone.tables.entries import ENTRY_SCHEMA, DataManifest
+from skipstone.tables.entries import ENTRY_SCHEMA, DataManifest, Partition
 from skipstone.tables.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
@@ -149,6 +150,25 @@ class FileSet:
         """The file's partition tuple in Iceberg's internal values, in the order of its spec."""
         manifest, row = self._locate(ordinal)
         return manifest.partition(row)
+
+    def partitions(self) -> tuple[list[tuple[int, Partition]], npt.NDArray[np.int64]]:
+        """Each distinct pair of spec id and partition tuple, and the number of its pair for each file."""
+        numbers: dict[tuple[int, Partition], int] = {}
+        of_files = [np.empty(0, dtype=np.int64)]
+        for manifest in self._manifests:
+            pairs = ((manifest.spec_id, partition) for partition in manifest.partitions)
+            known = np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], dtype=np.int64)
+            of_files.append(known[manifest.entries.column("partition").to_numpy()])
+        return list(numbers), np.concatenate(of_files)
+
+    def column_bytes(self, field_ids: Sequence[int]) -> npt.NDArray[np.int64]:
+        """Compressed bytes of some columns in each file; the whole file where its manifest does not say."""
+        found = [self._statistic("column_sizes", field_id) for field_id in field_ids]
+        sizes = np.zeros(len(self), dtype=np.int64)
+        for column in found:
+            sizes += np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
+        known = np.logical_and.reduce([pc.is_valid(column).to_numpy(zero_copy_only=False) for column in found])
+        return np.where(known, sizes, self.files["size"].to_numpy())
 
     def _type_of(self, field_id: int) -> IcebergType:
         try:

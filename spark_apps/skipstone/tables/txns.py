@@ -62,6 +62,22 @@ def txn_records(table: Table) -> dict[str, TxnRecord]:
     return found
 
 
+def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> bool:
+    """Whether a snapshot that was committed to main is no longer an ancestor of its head.
+
+    Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
+    retained is newer. Then the chain was cut, for which not every engine leaves a sign, and what lies behind the cut
+    counts as an ancestor.
+    """
+    snapshot: Snapshot | None = None
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == snapshot_id:
+            return False
+        if (snapshot.sequence_number or 0) < sequence_number:
+            return True
+    return snapshot is None
+
+
 def is_ancestor(table: Table, snapshot_id: int) -> bool:
     """Whether ``snapshot_id`` is the head of main or one of its retained ancestors."""
     return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors(table))

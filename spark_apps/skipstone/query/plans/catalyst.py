@@ -17,6 +17,8 @@ Java = Any
 
 _INITIALISED = (True,)
 ICEBERG = "org.apache.iceberg"
+#: Characters of a text that go over at once, fewer than a buffer of the gateway has bytes.
+_PIECE = 6_000
 _HEAD = ("class", "num-children")
 
 
@@ -76,9 +78,37 @@ def _read(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...]) -> tuple[
     return Node(str(head["class"]).rsplit(".", 1)[-1], fields, tuple(children), path), at
 
 
-def plan_tree(plan: Java) -> Node:
+def plan_tree(jvm: Java, plan: Java) -> Node:
     """The tree of a plan or expression in the JVM."""
-    return read_tree(json.loads(plan.toJSON()))
+    return read_tree(json.loads(_json(jvm, plan)))
+
+
+def _json(jvm: Java, plan: Java) -> str:
+    """``plan.toJSON()`` in pieces: what is longer than a buffer of the gateway waits 40 ms for the network to agree."""
+    arguments = java_class(jvm, "java.util.ArrayList")()
+    arguments.add(plan)
+    text = _json_builder(jvm).invokeWithArguments(arguments)
+    length = text.length()
+    return "".join(text.substring(start, min(length, start + _PIECE)) for start in range(0, length, _PIECE))
+
+
+@lru_cache(maxsize=1)
+def _json_builder(jvm: Java) -> Java:
+    """A method handle that writes the JSON of a tree into a StringBuilder, which stays in the JVM."""
+    handles, types = (java_class(jvm, f"java.lang.invoke.{name}") for name in ("MethodHandles", "MethodType"))
+    text = _class(jvm, "java.lang.String")
+    to_json = handles.publicLookup().findVirtual(
+        _class(jvm, "org.apache.spark.sql.catalyst.trees.TreeNode"), "toJSON", types.methodType(text)
+    )
+    builder = handles.publicLookup().findConstructor(
+        _class(jvm, "java.lang.StringBuilder"), types.methodType(jvm.java.lang.Void.TYPE, text)
+    )
+    return handles.filterReturnValue(to_json, builder)
+
+
+def _class(jvm: Java, name: str) -> Java:
+    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    return jvm.java.lang.Class.forName(name, *_INITIALISED, loader)
 
 
 @lru_cache(maxsize=256)
@@ -90,8 +120,7 @@ def java_class(jvm: Java, name: str) -> Java:
 @lru_cache(maxsize=256)
 def scala_object(jvm: Java, name: str) -> Java:
     """The singleton ``name``."""
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(f"{name}$", *_INITIALISED, loader).getField("MODULE$").get(None)
+    return _class(jvm, f"{name}$").getField("MODULE$").get(None)
 
 
 def json_mapper(jvm: Java) -> Java:

@@ -161,7 +161,10 @@ class Rewriting:
         cache = self._session.java.sharedState().cacheManager()
         if cache.isEmpty():
             return frozenset()
-        before, after = _counts(open_scope(analysed)), _counts(open_scope(cache.useCachedData(analysed.clone())))
+        before, after = (
+            _counts(open_scope(self._jvm, analysed)),
+            _counts(open_scope(self._jvm, cache.useCachedData(analysed.clone()))),
+        )
         lost = frozenset(key for key, count in before.items() if after[key] < count)
         return frozenset(self._sites) if lost and not lost <= self._sites.keys() else lost
 
@@ -213,7 +216,7 @@ def _opened(jvm: Java, analysed: Java) -> Scope:
     """The query as it will run: common table expressions inlined, the current time fixed."""
     if analysed.isStreaming():
         raise Refused(Refusal.STREAMING)
-    query = open_scope(analysed)
+    query = open_scope(jvm, analysed)
     names = {node.name for scope in query.all() for node in scope.tree.walk()}
     if "CommandResult" in names:
         raise Refused(Refusal.COMMAND)
@@ -221,7 +224,8 @@ def _opened(jvm: Java, analysed: Java) -> Scope:
         raise Refused(Refusal.RECURSIVE)
     if not any(scope.relations for scope in query.all()):
         return query
-    return open_scope(with_fixed_time(jvm, with_inlined_ctes(jvm, analysed) if "WithCTE" in names else analysed))
+    final = with_fixed_time(jvm, with_inlined_ctes(jvm, analysed) if "WithCTE" in names else analysed)
+    return query if final.fastEquals(analysed) else open_scope(jvm, final)
 
 
 def _counts(query: Scope) -> Counter[Key]:

@@ -70,9 +70,9 @@ def key_of(relation: Node) -> Key:
     return output_ids(relation)[0]
 
 
-def open_scope(plan: Java) -> Scope:
+def open_scope(jvm: Java, plan: Java) -> Scope:
     """The scope of a whole query."""
-    return _scope(lambda: plan, plan_tree(plan))
+    return _scope(lambda: plan, plan_tree(jvm, plan))
 
 
 def _scope(handle: Callable[[], Java], tree: Node) -> Scope:
@@ -113,7 +113,7 @@ def uses_of(jvm: Java, query: Scope) -> dict[Key, list[Use]]:
 
 def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
     plan = normalised(jvm, scope.handle())
-    tree = plan_tree(plan)
+    tree = plan_tree(jvm, plan)
     found: dict[Key, list[Use]] = {key_of(relation): [] for relation in scope.relations}
     counts = {key: sum(key_of(relation) == key for relation in scope.relations) for key in found}
     for relation in tree.walk():

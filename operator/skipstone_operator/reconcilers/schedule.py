@@ -1,0 +1,173 @@
+"""MergeSchedule: the one next step towards a MergeJob for each time.
+
+Entry point of keys of kind MergeSchedule. A MergeJob is named after the minute of its time, so there is never a second
+one; what a status that was never written would have said is seen in the list of MergeJobs. Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import DEGRADED, PROGRESSING, READY, Judgement, fails, format_time, holds
+from skipstone_operator.manifests import build_merge_job
+from skipstone_operator.ports import EventRecord, EventType, JsonObject, Refused, Requeue
+from skipstone_operator.reconcilers.launch import FOREIGN_POLL
+from skipstone_operator.reconcilers.statuses import earliest, event, judged, later, or_rest, put_status
+from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.mergeschedule import MAX_ACTIVE_JOBS, ConcurrencyPolicy, MergeScheduleStatus
+from skipstone_operator.worlds.cron import read_cron
+from skipstone_operator.worlds.schedules import MAX_MISSED, Missed, Timetable
+from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest, Step
+from skipstone_operator.worlds.subjects import Finding, JobSubject
+from skipstone_operator.worlds.worlds import ScheduleWorld
+
+
+def decide(world: ScheduleWorld) -> Step:
+    """Choose the one next write for the schedule."""
+    if world.schedule.deleting:
+        return Rest()
+    table = read_timetable(world)
+    if isinstance(table, Finding):
+        return or_rest(invalid(world, table), None)
+    obstacle = find_obstacle(table)
+    step = (start(table) if obstacle is None else None) or record(table, obstacle) or trim(table)
+    return or_rest(step, earliest(table.wait, FOREIGN_POLL if obstacle is not None else None))
+
+
+def read_timetable(world: ScheduleWorld) -> Timetable | Finding:
+    """The schedule with its times, or what is wrong with its spec."""
+    spec = world.schedule.spec
+    if (bad := validate_spec(world.schedule.kind, spec)) is not None:
+        return Finding(bad.reason, bad.message)
+    try:
+        return Timetable(world, read_cron(spec.schedule, spec.time_zone))
+    except BadSpec as error:
+        return Finding(error.reason, str(error))
+
+
+def invalid(world: ScheduleWorld, finding: Finding) -> PutStatus | None:
+    """Nothing is created until the spec changes."""
+    judgements = (fails(READY, finding.reason, finding.message), fails(PROGRESSING, finding.reason))
+    known = replace(world.schedule.status, next_schedule_time=None)
+    return put_status(world.schedule, judged(known, world.schedule, judgements, world.setting.now))
+
+
+def find_obstacle(table: Timetable) -> Finding | None:
+    """What bears the name of the MergeJob that is due and is not ours."""
+    job = manifest(table)
+    if job is None or job["metadata"]["name"] not in table.world.taken:
+        return None
+    message = f"MergeJob {job['metadata']['name']} belongs to something else: delete it, or the next time goes on"
+    return Finding(Reason.RESOURCE_CONFLICT, message)
+
+
+def manifest(table: Timetable) -> JsonObject | None:
+    """The MergeJob that is due."""
+    return None if table.due is None else build_merge_job(table.world.schedule.raw, table.due)
+
+
+def start(table: Timetable) -> Step | None:
+    """Create the MergeJob that is due, or make room for it."""
+    job, policy = manifest(table), table.world.schedule.spec.concurrency_policy
+    if job is None or (policy is ConcurrencyPolicy.FORBID and table.active):
+        return None
+    if policy is ConcurrencyPolicy.REPLACE and (old := next((j for j in table.active if not j.deleting), None)):
+        return delete(old)
+    return Create(object=job)
+
+
+def record(table: Timetable, finding: Finding | None) -> PutStatus | None:
+    """Write down what is seen, with an Event for times that are given up."""
+    schedule, missed = table.world.schedule, table.missed
+    step = put_status(schedule, judged(seen(table), schedule, judgements(table, finding), table.now))
+    if step is None or missed is None:
+        return step
+    return replace(step, events=(*step.events, missed_event(table, missed)))
+
+
+def seen(table: Timetable) -> MergeScheduleStatus:
+    """The status as it is now, without its conditions."""
+    status, missed, following = table.world.schedule.status, table.missed, table.following
+    created = format_time(table.settled) if table.settled > table.recorded else status.last_schedule_time
+    ends = [job.status.completion_time for job in table.succeeded if job.status.completion_time]
+    return replace(
+        status,
+        active=len(table.active),
+        active_jobs=tuple(job.meta.name for job in table.active[:MAX_ACTIVE_JOBS]),
+        last_schedule_time=created,
+        next_schedule_time=None if following is None else format_time(following),
+        last_successful_time=max([*ends, status.last_successful_time or ""]) or None,
+        last_missed_time=status.last_missed_time if missed is None else format_time(missed.latest),
+    )
+
+
+def judgements(table: Timetable, finding: Finding | None) -> tuple[Judgement, ...]:
+    """Ready, Progressing and Degraded."""
+    blocked = fails(READY, finding.reason, finding.message) if finding is not None else None
+    return (blocked or ready(table), progress(table), health(table))
+
+
+def ready(table: Timetable) -> Judgement:
+    """Whether MergeJobs are created at their times."""
+    if table.world.schedule.spec.suspend:
+        return holds(READY, Reason.SUSPENDED, "spec.suspend is true: no MergeJob is created")
+    return holds(READY, Reason.SCHEDULED, "a MergeJob is created at each time of spec.schedule")
+
+
+def progress(table: Timetable) -> Judgement:
+    """What is at work, and what waits for it."""
+    if not table.active:
+        return fails(PROGRESSING, Reason.IDLE, "no MergeJob of the schedule is at work")
+    names = ", ".join(job.meta.name for job in table.active[:3])
+    if table.due is not None and table.world.schedule.spec.concurrency_policy is ConcurrencyPolicy.FORBID:
+        message = f"the MergeJob for {format_time(table.due)} waits for the end of {names}"
+        return holds(PROGRESSING, Reason.PREVIOUS_JOB_ACTIVE, message)
+    return holds(PROGRESSING, Reason.JOB_ACTIVE, f"at work: {names}")
+
+
+def health(table: Timetable) -> Judgement:
+    """Whether the MergeJob that ended last did its work."""
+    ended = sorted((*table.succeeded, *table.failed), key=lambda job: (job.status.completion_time or "", job.age))
+    if not ended or ended[-1] not in table.failed:
+        return fails(DEGRADED, Reason.HEALTHY)
+    message = f"MergeJob {ended[-1].meta.name} failed with {ended[-1].status.reason}: see its conditions"
+    return holds(DEGRADED, Reason.JOB_FAILED, message)
+
+
+def missed_event(table: Timetable, missed: Missed) -> EventRecord:
+    """The Event that tells of times that are given up."""
+    last = format_time(missed.latest)
+    if missed.count > MAX_MISSED:
+        note = f"more than {MAX_MISSED} times passed without a MergeJob of their own, the latest was {last}"
+        return event(table.world.schedule, EventType.WARNING, Reason.TOO_MANY_MISSED, note)
+    note = f"{missed.count} times passed without a MergeJob of their own, the latest was {last}"
+    return event(table.world.schedule, EventType.WARNING, Reason.RUN_MISSED, note)
+
+
+def trim(table: Timetable) -> Step | None:
+    """Delete the oldest MergeJob that history does not keep. Only after ``record``: the status knows its time."""
+    spec = table.world.schedule.spec
+    surplus = (
+        *table.succeeded[: max(0, len(table.succeeded) - spec.successful_jobs_history_limit)],
+        *table.failed[: max(0, len(table.failed) - spec.failed_jobs_history_limit)],
+    )
+    return next((delete(job) for job in surplus if not job.deleting), None)
+
+
+def delete(job: JobSubject) -> Delete:
+    """Delete this very MergeJob; its driver goes with it."""
+    return Delete(kind=job.kind, namespace=job.meta.namespace, name=job.meta.name, uid=job.meta.uid)
+
+
+def refused(world: ScheduleWorld, refusal: Refused) -> Step:
+    """The API server refused the MergeJob: say so, and try again until another time takes its place."""
+    poll = world.setting.timing.quota_poll
+    table = read_timetable(world)
+    if isinstance(table, Finding):
+        return Rest(requeue=Requeue(poll))
+    reason = Reason.WAITING_FOR_QUOTA if refusal.by_quota else Reason.JOB_REJECTED
+    finding = Finding(reason, f"the API server refused the MergeJob: {refusal.message}")
+    return later(record(table, finding), poll)

@@ -1,0 +1,155 @@
+"""The MergeSchedule: creates MergeJobs at the times of a cron expression, as a CronJob creates Jobs.
+
+Imported by reconcilers and the CRD generator. Data only: when times are is ``worlds.cron``'s business.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Annotated, ClassVar
+
+from skipstone_operator.resources import limits
+from skipstone_operator.resources.common import Condition
+from skipstone_operator.resources.markers import Doc, Rule, time_text
+from skipstone_operator.resources.mergejob import MergeJobSpec
+
+MAX_ACTIVE_JOBS = 20
+MAX_HISTORY = 100
+
+
+class ConcurrencyPolicy(StrEnum):
+    """What happens when a time comes while a MergeJob of the schedule has not ended."""
+
+    ALLOW = "Allow"
+    FORBID = "Forbid"
+    REPLACE = "Replace"
+
+
+def _list_of(value: str) -> str:
+    item = rf"(\*|{value}(-{value})?)(/[1-9][0-9]?)?"
+    return f"{item}(,{item})*"
+
+
+_MONTHS = "(0?[1-9]|1[0-2]|(?i:JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))"
+_DAYS = "([0-7]|(?i:SUN|MON|TUE|WED|THU|FRI|SAT))"
+_VALUES = ("[0-5]?[0-9]", "([01]?[0-9]|2[0-3])", "(0?[1-9]|[12][0-9]|3[01])", _MONTHS, _DAYS)
+SCHEDULE = f"^({' +'.join(map(_list_of, _VALUES))}|@(yearly|annually|monthly|weekly|daily|midnight|hourly))$"
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTemplateSpec(MergeJobSpec):
+    """The spec of the MergeJobs to come: what may not change in a MergeJob may change here."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *(rule for rule in MergeJobSpec.RULES if rule.holds is not None),
+        Rule(
+            rule="!has(self.ttlSecondsAfterFinished)",
+            holds=lambda spec: spec.ttl_seconds_after_finished is None,
+            message="ttlSecondsAfterFinished is not for schedules: set successfulJobsHistoryLimit and "
+            "failedJobsHistoryLimit instead",
+            field_path=".ttlSecondsAfterFinished",
+        ),
+    )
+
+
+def _texts(text: str, max_length: int) -> Doc:
+    return Doc(text, max_properties=limits.MAX_MAP, item=Doc("One value.", max_length=max_length))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TemplateMetadata:
+    """What the MergeJobs bear beside their names."""
+
+    labels: Annotated[Mapping[str, str], _texts("Labels of the MergeJobs.", 63)] = field(default_factory=dict)
+    annotations: Annotated[Mapping[str, str], _texts("Annotations of the MergeJobs.", limits.MAX_VALUE)] = field(
+        default_factory=dict
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeTemplate:
+    """The MergeJobs to come."""
+
+    metadata: Annotated[TemplateMetadata, Doc("Labels and annotations of the MergeJobs.")] = TemplateMetadata()
+    spec: Annotated[
+        MergeTemplateSpec,
+        Doc("Spec of the MergeJobs. A change is for MergeJobs created after it, fields said never to change included."),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeScheduleSpec:
+    """When to create which MergeJobs."""
+
+    schedule: Annotated[
+        str,
+        Doc(
+            "Five cron fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, "
+            "@yearly.",
+            min_length=1,
+            max_length=128,
+            pattern=SCHEDULE,
+            help="schedule must have five cron fields such as '*/15 * * * *' or '30 2 * * MON-FRI', or be one of "
+            "@hourly, @daily, @weekly, @monthly, @yearly",
+        ),
+    ]
+    time_zone: Annotated[
+        str,
+        Doc(
+            "Time zone of the schedule, such as Europe/Berlin.",
+            min_length=1,
+            max_length=64,
+            pattern="^[A-Za-z0-9_+/-]+$",
+            help="timeZone must be the name of a time zone, such as UTC or Europe/Berlin",
+        ),
+    ] = "UTC"
+    concurrency_policy: Annotated[
+        ConcurrencyPolicy,
+        Doc(
+            "What happens when a time comes while a MergeJob of the schedule has not ended. Forbid: wait for its end, "
+            "then start once for all times that passed. Replace: delete it. Allow: create another, which waits for "
+            "the table."
+        ),
+    ] = ConcurrencyPolicy.FORBID
+    starting_deadline_seconds: Annotated[
+        int | None,
+        Doc(
+            "Seconds after its time at which a MergeJob that was not created counts as missed; no limit when absent.",
+            minimum=1,
+            maximum=31_536_000,
+        ),
+    ] = None
+    suspend: Annotated[
+        bool, Doc("Create no MergeJob while true; of the times that pass meanwhile the latest is started afterwards.")
+    ] = False
+    successful_jobs_history_limit: Annotated[
+        int, Doc("How many complete MergeJobs are kept.", minimum=0, maximum=MAX_HISTORY)
+    ] = 3
+    failed_jobs_history_limit: Annotated[
+        int, Doc("How many failed MergeJobs are kept.", minimum=0, maximum=MAX_HISTORY)
+    ] = 1
+    merge_template: Annotated[MergeTemplate, Doc("The MergeJobs that are created.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeScheduleStatus:
+    """What is known of a schedule."""
+
+    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    conditions: Annotated[
+        tuple[Condition, ...],
+        Doc("Ready, Progressing and Degraded.", max_items=16, list_key="type", item=Doc("One condition.")),
+    ] = ()
+    active: Annotated[int, Doc("MergeJobs that have not ended.", minimum=0)] = 0
+    active_jobs: Annotated[
+        tuple[str, ...],
+        Doc("The oldest of them.", max_items=MAX_ACTIVE_JOBS, item=Doc("Name of a MergeJob.", max_length=63)),
+    ] = ()
+    last_schedule_time: Annotated[str | None, time_text("The time for which a MergeJob was created last.")] = None
+    next_schedule_time: Annotated[str | None, time_text("The next time; absent while suspended.")] = None
+    last_successful_time: Annotated[str | None, time_text("When a MergeJob became Complete last.")] = None
+    last_missed_time: Annotated[str | None, time_text("The latest time that passed without a MergeJob of its own.")] = (
+        None
+    )

@@ -1,0 +1,93 @@
+"""Which files a load or merge applies: all that its source names, or those that its consumer has not taken yet.
+
+Called by the load run and the merge run before they start a JVM. What is taken is remembered by the commit (ledger);
+here it is only decided and pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pyiceberg.table import Table
+from skipstone_core.commits import Committed, Outcome, TxnRecord
+from skipstone_core.consumption import NAME_BYTES, entry
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.jobs import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
+from skipstone_core.reasons import Reason
+
+from skipstone.runs.settled import applied_already
+from skipstone.sources.listing import (
+    SourceListing,
+    find_pin,
+    keep_file,
+    list_arrivals,
+    pin_source,
+    pinned_source,
+    require_unchanged,
+)
+from skipstone.tables.ledger import ConsumedFiles, Consumption
+
+#: The outcome of a job for which there is nothing to do: nothing is committed, not even its transaction.
+NOTHING = Committed(0, TxnRecord(time_ms=0, is_empty=True))
+NO_NEW_FILES = "There are no new files: all that the source names were consumed before."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Intake:
+    """The files to apply. ``ledger`` remembers them in the commit, None when only their digest is remembered."""
+
+    listing: SourceListing
+    ledger: Consumption | None = None
+
+
+def take_source(request: JobRequest, table: Table, source: SourceSpec) -> Intake | Outcome:
+    """What the job ``request`` applies to ``table`` (freshly loaded), the same for all its attempts; or its outcome.
+
+    Raises as ``pinned_source`` does, and BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
+    """
+    if source.consume is ConsumePolicy.ALL:
+        listing = pinned_source(request.warehouse, source, request.owner_uid)
+        return applied_already(table, source, listing.digest) or Intake(listing=listing)
+    if not source.consumer:
+        raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
+    memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
+    pinned = find_pin(request.warehouse, request.owner_uid)
+    listing = pinned or _new_files(list_arrivals(request.warehouse, source), table, memory)
+    if not listing.files:
+        return NOTHING
+    listing = pinned or pin_source(listing, request.warehouse, request.owner_uid)
+    require_unchanged(listing)
+    taken = _consumption(listing, memory)
+    return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
+
+
+def is_unique(source: SourceSpec) -> bool:
+    """Whether the source's digest has to be new to the table; files consumed one by one are looked at one by one."""
+    return source.consume is ConsumePolicy.ALL and source.duplicates is DuplicatesPolicy.REFUSE
+
+
+def source_record(intake: Intake, counts: Mapping[str, int]) -> TxnRecord:
+    """What the table remembers of a job that applied ``intake``."""
+    consumes = intake.ledger is not None
+    return TxnRecord(time_ms=0, counts=counts, source_digest=intake.listing.digest, is_consumption=consumes)
+
+
+def _new_files(listing: SourceListing, table: Table, memory: ConsumedFiles) -> SourceListing:
+    found = {entry(f.path, f.size, f.mtime_ns)[:NAME_BYTES]: f for f in listing.files}
+    for name, state in memory.entries(table, memory.find_head(table)):
+        file = found.pop(name, None)
+        if file is not None and entry(file.path, file.size, file.mtime_ns)[NAME_BYTES:] != state:
+            raise BadData(
+                Reason.SOURCE_CHANGED,
+                f"'{file.path}' changed since {memory.consumer} consumed it: put new content under a new name, and "
+                "remove this file or restore it with its size and time",
+                field="source.paths",
+            )
+    return SourceListing(root=listing.root, files=tuple(sorted(found.values())))
+
+
+def _consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
+    entries = [entry(file.path, file.size, file.mtime_ns) for file in listing.files]
+    taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
+    return Consumption(memory=memory, taken=taken, entries=b"".join(entries), write=keep_file)
