@@ -9,7 +9,7 @@ export CLUSTER
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e soak-query demo demo-down clean
+.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e soak-query soak-merge demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -65,6 +65,9 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 
 soak-query: setup ## Random reads through indexes against DuckDB (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py
+
+soak-merge: setup ## Random merges against a merge of dictionaries (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
 	@$(STAGE) --begin

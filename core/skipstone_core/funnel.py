@@ -12,6 +12,8 @@ from enum import StrEnum
 
 #: Source rows with a null in a key match nothing: always dropped, at no cost.
 NULL_KEYS = "NullKeys"
+#: Not a stage that prunes: files with rows that whenNotMatchedBySource may take join the candidates here.
+NOT_MATCHED_BY_SOURCE = "NotMatchedBySource"
 #: The merge itself: files in which a row has a source key.
 EXACT_JOIN = "ExactJoin"
 

@@ -107,6 +107,13 @@ class PruningStrategy(StrEnum):
     MIN_MAX = "MinMax"
 
 
+class SchemaEvolution(StrEnum):
+    """What a merge does about source columns that the table does not have."""
+
+    NONE = "None"
+    ADD_COLUMNS = "AddColumns"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CatalogRef:
     """How to open the catalog. Credentials come from the environment, never from here.
@@ -260,7 +267,10 @@ class MergeKey:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeClause:
-    """First clause whose ``when`` holds wins. ``values`` maps target column to source column; None is by equal name."""
+    """First clause whose ``when`` holds wins.
+
+    ``values`` maps target column to a source column or a literal, as text; None is by equal name.
+    """
 
     action: MergeAction
     when: str | None = None
@@ -271,6 +281,7 @@ class MergeClause:
 class MergeTask:
     """Apply a change feed. ``sequence_by`` names the source column whose greatest value wins per key.
 
+    ``target_sequence``: the table column that keeps it, so that changes older than their row are ignored.
     ``target_where``: condition on ``target.x`` that is part of the match. ``disabled_stages``: of the prune funnel.
     """
 
@@ -278,7 +289,10 @@ class MergeTask:
     keys: tuple[MergeKey, ...]
     when_matched: tuple[MergeClause, ...] = ()
     when_not_matched: tuple[MergeClause, ...] = ()
+    when_not_matched_by_source: tuple[MergeClause, ...] = ()
     sequence_by: str | None = None
+    target_sequence: str | None = None
+    schema_evolution: SchemaEvolution = SchemaEvolution.NONE
     time_zone: str = "UTC"
     pruning: PruningStrategy = PruningStrategy.AUTO
     target_where: str | None = None
@@ -416,7 +430,7 @@ class TableState:
     """The head of a table as a run saw it at its end. ``snapshot_id`` is a string: JSON numbers lose 64-bit ids.
 
     ``columns``: name to Iceberg type; ``field_ids``: name to field id. ``problem`` is TableMissing, TableReplaced,
-    SchemaDrift or FormatVersionUnsupported when one of them holds.
+    SchemaDrift or FormatVersionUnsupported when one of them holds. ``evolved_columns``: added by merges, by right.
     """
 
     namespace: str
@@ -433,6 +447,7 @@ class TableState:
     segments: SegmentCounts = SegmentCounts()
     columns: Mapping[str, str] = field(default_factory=dict)
     field_ids: Mapping[str, int] = field(default_factory=dict)
+    evolved_columns: tuple[str, ...] = ()
     indexes: tuple[IndexState, ...] = ()
     problem: Reason | None = None
     message: str = ""
@@ -444,8 +459,8 @@ class JobReport:
     """What a run says of itself.
 
     ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsCopied, bytesCandidate,
-    bytesRemoved, bytesRewritten, bytesInserted. Reindex: segments, files, entries.
+    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored, rowsCopied,
+    bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     ``funnel``: of merges.

@@ -6,56 +6,54 @@ The merge run asks here before it touches data. Must not know files' contents, A
 from __future__ import annotations
 
 import heapq
-import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
 from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
-from skipstone_core.jobs import (
-    ColumnMapping,
-    ColumnSpec,
-    MergeAction,
-    MergeClause,
-    MergeTask,
-    PruningStrategy,
-    SourceFormat,
-)
+from skipstone_core.jobs import ColumnSpec, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.keys import KeyType, key_type
+from skipstone_core.merge_clauses import (
+    MATCHED,
+    NOT_MATCHED,
+    NOT_MATCHED_BY_SOURCE,
+    BoundClause,
+    BoundKey,
+    Column,
+    Sides,
+    bind_clauses,
+    by_name,
+)
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
+
+__all__ = [
+    "BoundClause",
+    "BoundKey",
+    "Column",
+    "MergeCounts",
+    "MergePlan",
+    "StoredSequence",
+    "bind_keys",
+    "check_sequence",
+    "pack_by_bytes",
+    "plan_merge",
+    "switched_off",
+]
 
 MAX_KEYS = 32
 UNTYPED_FORMATS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
-    """A column of one side: ``type`` is an Iceberg type name."""
-
-    name: str
-    type: str
-    required: bool = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoundKey:
-    """A merge key with the type in which both sides compare."""
+class StoredSequence:
+    """Where rows keep the sequence of their last change: a change from ``source`` that is less is too late."""
 
     target: str
     source: str
     type: KeyType
-
-
-@dataclass(frozen=True, kw_only=True)
-class BoundClause:
-    """A clause ready for the kernels: ``values`` maps target column to source column (empty for Delete)."""
-
-    action: MergeAction
-    when: Predicate | None = None
-    values: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,15 +70,23 @@ class MergePlan:
     source_columns: tuple[str, ...]
     target_columns: tuple[str, ...]
     time_zone: str = "UTC"
+    when_not_matched_by_source: tuple[BoundClause, ...] = ()
+    stored_sequence: StoredSequence | None = None
     target_where: Predicate | None = None
+
+    @property
+    def target_clauses(self) -> tuple[BoundClause, ...]:
+        """The clauses that change rows of the table: those of matched rows, then those of rows without a source row."""
+        return (*self.when_matched, *self.when_not_matched_by_source)
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeCounts:
     """What a merge did, as in the report.
 
-    ``rows_copied``: rows of rewritten files that stayed as they were. Bytes are of data files: those that may hold a
-    source key, those that left the table, those written in their place, those with inserted rows.
+    ``rows_ignored``: matches whose change was older than the stored row. ``rows_copied``: rows of rewritten files that
+    stayed as they were. Bytes are of data files: those that may hold a source key, those that left the table, those
+    written in their place, those with inserted rows.
     """
 
     files_total: int = 0
@@ -92,6 +98,7 @@ class MergeCounts:
     rows_updated: int = 0
     rows_deleted: int = 0
     rows_inserted: int = 0
+    rows_ignored: int = 0
     rows_copied: int = 0
     bytes_candidate: int = 0
     bytes_removed: int = 0
@@ -111,26 +118,22 @@ def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Colum
     clauses that can never work.
     """
     keys = bind_keys(task, target, source)
-    matched = tuple(
-        _bind_clause(f"spec.whenMatched[{i}]", clause, _Sides(target, source, keys, zone, task.source.mapping))
-        for i, clause in enumerate(task.when_matched)
-    )
-    unmatched = tuple(
-        _bind_clause(f"spec.whenNotMatched[{i}]", clause, _Sides(target, source, keys, zone, task.source.mapping))
-        for i, clause in enumerate(task.when_not_matched)
-    )
-    if not matched and not unmatched:
+    stored = bind_stored_sequence(task, target, source)
+    sides = Sides(target, source, keys, zone, task.source.mapping, (stored.target, stored.source) if stored else None)
+    matched = bind_clauses(MATCHED, task.when_matched, sides)
+    unmatched = bind_clauses(NOT_MATCHED, task.when_not_matched, sides)
+    by_source = bind_clauses(NOT_MATCHED_BY_SOURCE, task.when_not_matched_by_source, sides)
+    if not (matched or unmatched or by_source):
         raise BadSpec(Reason.INVALID_SPEC, "name at least one clause", field="spec.whenMatched")
-    _check_actions(matched, unmatched)
-    _check_reachable("spec.whenMatched", matched)
-    _check_reachable("spec.whenNotMatched", unmatched)
     check_sequence(task, target, source)
     used = _used_source_columns(task, keys, (*matched, *unmatched), source)
     return MergePlan(
         keys=keys,
         when_matched=matched,
         when_not_matched=unmatched,
+        when_not_matched_by_source=by_source,
         sequence_by=task.sequence_by,
+        stored_sequence=stored,
         source_columns=used,
         target_columns=tuple(column.name for column in target),
         time_zone=task.time_zone,
@@ -153,7 +156,7 @@ def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column
         raise BadSpec(Reason.INVALID_SPEC, f"name 1 to {MAX_KEYS} key columns", field="spec.keys")
     if len({key.target for key in task.keys}) < len(task.keys):
         raise BadSpec(Reason.INVALID_SPEC, "a target column is named twice", field="spec.keys")
-    targets, sources = _by_name(target), _by_name(source)
+    targets, sources = by_name(target), by_name(source)
     return tuple(_bind_key(i, key.target, key.source, (targets, sources)) for i, key in enumerate(task.keys))
 
 
@@ -162,7 +165,7 @@ def check_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[C
     if task.sequence_by is None:
         return
     where = "spec.sequenceBy"
-    column = _by_name(source).get(task.sequence_by)
+    column = by_name(source).get(task.sequence_by)
     if column is None:
         raise BadSpec(Reason.SOURCE_COLUMN_MISSING, f"the source has no column {task.sequence_by!r}", field=where)
     if key_type(column.type) is None:
@@ -174,6 +177,28 @@ def check_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[C
             " so text order would decide: declare it in spec.source.columns",
             field=where,
         )
+
+
+def bind_stored_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> StoredSequence | None:
+    """The table's sequence column with the type in which both sides compare. Raises BadSpec naming the field."""
+    name, where = task.target_sequence, "spec.targetSequence"
+    if name is None:
+        return None
+    if task.sequence_by is None:
+        message = "it needs sequenceBy, the source column whose values it keeps"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=where)
+    stored, given = by_name(target).get(name), by_name(source).get(task.sequence_by)
+    if stored is None:
+        raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {name!r}", field=where)
+    if given is None:
+        message = f"the source has no column {task.sequence_by!r}"
+        raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field="spec.sequenceBy")
+    left, right = key_type(stored.type), key_type(given.type)
+    common = left.common(right) if left and right else None
+    if common is None:
+        message = f"{name!r} is {stored.type} in the table but {given.name!r} is {given.type} in the source"
+        raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: give both one type", field=where)
+    return StoredSequence(target=name, source=given.name, type=common)
 
 
 def pack_by_bytes(sizes: Sequence[int], bins: int) -> tuple[tuple[int, ...], ...]:
@@ -197,19 +222,6 @@ def switched_off(task: MergeTask) -> dict[PruneStage, str]:
     return off | dict.fromkeys(task.disabled_stages, "spec.pruning.disabledStages names it")
 
 
-@dataclass(frozen=True)
-class _Sides:
-    target: Sequence[Column]
-    source: Sequence[Column]
-    keys: tuple[BoundKey, ...]
-    zone: tzinfo
-    mapping: Sequence[ColumnMapping] = ()
-
-
-def _by_name(columns: Sequence[Column]) -> dict[str, Column]:
-    return {column.name: column for column in columns}
-
-
 def _bind_key(
     index: int, target: str, source: str, sides: tuple[Mapping[str, Column], Mapping[str, Column]]
 ) -> BoundKey:
@@ -227,103 +239,6 @@ def _bind_key(
             field=where,
         )
     return BoundKey(target=target, source=source, type=common)
-
-
-def _bind_clause(where: str, clause: MergeClause, sides: _Sides) -> BoundClause:
-    when = _bind_when(where, clause, sides)
-    if clause.action is MergeAction.DELETE:
-        if clause.values:
-            raise BadSpec(Reason.INVALID_SPEC, "Delete takes no columns", field=where)
-        return BoundClause(action=clause.action, when=when)
-    return BoundClause(action=clause.action, when=when, values=_bind_values(where, clause, sides))
-
-
-def _bind_when(where: str, clause: MergeClause, sides: _Sides) -> Predicate | None:
-    if clause.when is None:
-        return None
-    predicate = parse_predicate(clause.when, field=f"{where}.when")
-    types = {f"source.{column.name}": column.type for column in sides.source}
-    if not where.startswith("spec.whenNotMatched"):
-        types |= {f"target.{column.name}": column.type for column in sides.target}
-    return check_types(predicate, types, field=f"{where}.when", zone=sides.zone)
-
-
-def _bind_values(where: str, clause: MergeClause, sides: _Sides) -> dict[str, str]:
-    targets, sources = _by_name(sides.target), _by_name(sides.source)
-    name = "values" if clause.action is MergeAction.INSERT else "set"
-    values = dict(clause.values) if clause.values else _values_by_name(sides, clause.action)
-    for column, origin in values.items():
-        if column not in targets:
-            raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {column!r}", field=f"{where}.{name}")
-        if origin not in sources:
-            raise BadSpec(
-                Reason.SOURCE_COLUMN_MISSING, f"the source has no column {origin!r}", field=f"{where}.{name}.{column}"
-            )
-        _check_assignable(f"{where}.{name}.{column}", targets[column], sources[origin])
-    if clause.action is MergeAction.INSERT:
-        _check_required(f"{where}.{name}", targets, values)
-    return values
-
-
-def _values_by_name(sides: _Sides, action: MergeAction) -> dict[str, str]:
-    """Target columns fed by the source's mapping, else by equal name; key columns of an insert by their key pair."""
-    names = {column.name for column in sides.source}
-    values = {column.name: column.name for column in sides.target if column.name in names}
-    values |= {one.column: one.from_ for one in sides.mapping if one.from_ in names}
-    if action is MergeAction.INSERT:
-        values |= {key.target: key.source for key in sides.keys}
-    return values
-
-
-def _check_required(where: str, targets: Mapping[str, Column], values: Mapping[str, str]) -> None:
-    missing = [name for name, column in targets.items() if column.required and name not in values]
-    if missing:
-        raise BadSpec(
-            Reason.SOURCE_COLUMN_MISSING,
-            f"{missing[0]!r} is required in the table and nothing feeds it: map a source column to it",
-            field=where,
-        )
-
-
-_TYPE_NAME = re.compile(r"[(<\[]")
-_WIDER = {
-    "int": {"long", "float", "double", "decimal"},
-    "long": {"decimal", "double", "int"},
-    "float": {"double"},
-    "double": {"float"},
-    "date": {"timestamp"},
-}
-
-
-def _check_assignable(where: str, target: Column, source: Column) -> None:
-    """Values must fit by family; whether each value fits its width is checked on the data."""
-    left, right = (_TYPE_NAME.split(column.type, maxsplit=1)[0] for column in (target, source))
-    if left == right or left in _WIDER.get(right, ()):
-        return
-    raise BadSpec(
-        Reason.SCHEMA_MISMATCH,
-        f"{source.name!r} is {source.type} in the source and cannot feed a {target.type} column",
-        field=where,
-    )
-
-
-def _check_actions(matched: Sequence[BoundClause], unmatched: Sequence[BoundClause]) -> None:
-    for i, clause in enumerate(matched):
-        if clause.action is MergeAction.INSERT:
-            raise BadSpec(Reason.INVALID_SPEC, "use Update or Delete", field=f"spec.whenMatched[{i}].action")
-    for i, clause in enumerate(unmatched):
-        if clause.action is not MergeAction.INSERT:
-            raise BadSpec(Reason.INVALID_SPEC, "use Insert", field=f"spec.whenNotMatched[{i}].action")
-
-
-def _check_reachable(where: str, clauses: Sequence[BoundClause]) -> None:
-    for i, clause in enumerate(clauses[:-1]):
-        if clause.when is None:
-            raise BadSpec(
-                Reason.INVALID_SPEC,
-                f"clause {i} has no when and takes every row: put it last",
-                field=f"{where}[{i}]",
-            )
 
 
 def _is_typed(task: MergeTask, name: str, target: Sequence[Column]) -> bool:

@@ -53,6 +53,7 @@ start: disjunction
     | operand _NOT _LIKE STRING -> not_like
     | "(" disjunction ")"
 ?operand: column | literal
+assigned: operand | _NULL
 column: (_name ".")? _name
 _name: NAME | QUOTED
 ?literal: NUMBER -> number
@@ -89,7 +90,7 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
         refuse(field, f"a predicate has at most {MAX_BYTES} bytes")
     _check_nesting(text, field)
     try:
-        root = _parser().parse(text)
+        root = _parser().parse(text, start="start")
     except UnexpectedInput as error:
         refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}")
     except VisitError as error:
@@ -103,11 +104,30 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
     return Predicate(root, text)  # type: ignore[arg-type]
 
 
+def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | None:
+    """Parse what is assigned to a column: a column, a literal, or None for ``null``. Raises BadSpec."""
+    try:
+        found = _parser().parse(text, start="assigned")
+    except UnexpectedInput as error:
+        said = f"at position {_position(error, text)}: {_unexpected(error)}"
+        refuse(field, f"{said}; write a source column (`in backticks` unless a plain word) or a literal")
+    except VisitError as error:
+        if not isinstance(error.orig_exc, Refused):
+            raise
+        refuse(field, str(error.orig_exc))
+    except Refused as error:
+        refuse(field, str(error))
+    return found  # type: ignore[return-value]
+
+
 class _Builder(Transformer[Token, Node]):
     """Builds nodes bottom-up while parsing, so that nesting costs no recursion."""
 
     def start(self, items: list[Any]) -> Node:
         return items[0]  # type: ignore[no-any-return]
+
+    def assigned(self, items: list[Any]) -> Operand | None:
+        return items[0] if items else None
 
     def disjunction(self, items: list[Any]) -> Node:
         return Or(tuple(items))
@@ -178,7 +198,7 @@ class _Builder(Transformer[Token, Node]):
 
 @lru_cache(maxsize=1)
 def _parser() -> Lark:
-    return Lark(GRAMMAR, parser="lalr", transformer=_Builder(), maybe_placeholders=False)
+    return Lark(GRAMMAR, start=["start", "assigned"], parser="lalr", transformer=_Builder(), maybe_placeholders=False)
 
 
 def _check_nesting(text: str, field: str) -> None:

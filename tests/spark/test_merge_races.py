@@ -138,7 +138,7 @@ def test_writers_that_never_stop_end_in_conflict_and_leave_no_file(bed: MergeBed
     report = bed.merge(task_of(bed.source(FEED)), UID, CommitPorts(hooks=hooks))
     assert report.outcome is RunOutcome.CONFLICTED
     assert report.reason is Reason.CONFLICTED
-    assert "rows with keys of this merge" in report.message
+    assert "rows that this merge concerns" in report.message
     assert hooks.count == MAX_PLANS
     assert values(bed) == sorted([(i, "old") for i in range(30)] + [(5, f"theirs {i + 1}") for i in range(MAX_PLANS)])
     assert bed.on_disk() == bed.paths()

@@ -61,6 +61,7 @@ def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> N
         "rowsUpdated": 2,
         "rowsDeleted": 1,
         "rowsInserted": 1,
+        "rowsIgnored": 0,
     }
     assert bed.rows() == expected
     assert len(before & bed.paths()) == 8

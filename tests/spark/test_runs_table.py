@@ -16,6 +16,7 @@ from pyspark.sql import SparkSession
 from skipstone.runs.report import Reporter
 from skipstone.runs.table import run_table
 from skipstone_core.errors import BadSpec
+from skipstone_core.ids import EVOLVED_PROPERTY
 from skipstone_core.jobs import (
     ColumnSpec,
     JobReport,
@@ -317,6 +318,16 @@ def test_a_schema_changed_by_others_is_told_and_not_repaired(
     before = table(catalog).metadata_location
     refused(Reason.SCHEMA_DRIFT, "", said, lambda: run(ID, NAME, field_ids=ids))
     assert table(catalog).metadata_location == before
+
+
+def test_columns_that_merges_added_need_no_declaration(run: Run, catalog: Catalog) -> None:
+    ids = run(ID, NAME).table_states[0].field_ids
+    drift(catalog, "add")
+    with table(catalog).transaction() as change:
+        change.set_properties({EVOLVED_PROPERTY: '["theirs"]'})
+    state = run(ID, NAME, field_ids=ids).table_states[0]
+    assert state.evolved_columns == ("theirs",)
+    assert state.problem is None
 
 
 def test_a_table_of_format_3_is_reported_and_left_alone(

@@ -7,8 +7,9 @@ model is filled beside them and never read back from Iceberg.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -36,11 +37,16 @@ DELETABLE = frozenset({"int", "long", "string", "date", "decimal", "timestamp"})
 
 @dataclass
 class RandomLake:
-    """One table, what it must hold, and its indexes. ``kinds``: column to name in KINDS."""
+    """One table, what it must hold, and its indexes. ``kinds``: column to name in ``pool``.
+
+    ``sizes``: how many rows a step may append.
+    """
 
     lake: Lake
     random: Random
     kinds: dict[str, str]
+    pool: Mapping[str, Kind] = field(default_factory=lambda: KINDS)
+    sizes: tuple[int, ...] = (1, 7, 30, 60)
     partitioned_by: str | None = None
     live: dict[int, dict[str, Any]] = field(default_factory=dict)
     history: list[tuple[int, frozenset[int]]] = field(default_factory=list)
@@ -60,7 +66,7 @@ class RandomLake:
     @property
     def columns(self) -> dict[str, Kind]:
         """Kinds of all columns but the row's id."""
-        return {name: KINDS[kind] for name, kind in self.kinds.items()}
+        return {name: self.pool[kind] for name, kind in self.kinds.items()}
 
     @property
     def schema(self) -> pa.Schema:
@@ -85,7 +91,7 @@ class RandomLake:
 
     def add_rows(self) -> None:
         """Append a segment, by PyIceberg or by our writer."""
-        count = self.random.choice([1, 7, 30, 60])
+        count = self.random.choice(self.sizes)
         columns = {name: random_values(self.random, kind, count) for name, kind in self.columns.items()}
         rows = [{ID: next(self._ids), **{name: columns[name][n] for name in columns}} for n in range(count)]
         data = pa.Table.from_pylist(rows, self.schema)
@@ -127,6 +133,11 @@ class RandomLake:
         self.table.delete(f"{ID} = {border} or {ID} = {border + 1}")
         self._drop({border, border + 1})
 
+    def hold(self, rows: list[dict[str, Any]]) -> None:
+        """The table holds these rows now, whatever it held before."""
+        self.live = self._all = dict(enumerate(rows))
+        self.history = []
+
     def _drop(self, ids: set[int]) -> None:
         self.live = {number: row for number, row in self.live.items() if number not in ids}
 
@@ -134,10 +145,10 @@ class RandomLake:
 
     def add_column(self) -> None:
         """A column that older files do not have."""
-        kind = self.random.choice(sorted(KINDS))
+        kind = self.random.choice(sorted(self.pool))
         name = f"late{next(self._names)}"
         with self.table.update_schema() as update:
-            update.add_column(name, iceberg_type(KINDS[kind].type))
+            update.add_column(name, iceberg_type(self.pool[kind].type))
         self._changed({**self.kinds, name: kind})
 
     def widen_column(self) -> None:
@@ -174,11 +185,11 @@ class RandomLake:
         names = [name for name in self.kinds if name not in fixed]
         if not names:
             return
-        name, kind = self.random.choice(names), self.random.choice(sorted(KINDS))
+        name, kind = self.random.choice(names), self.random.choice(sorted(self.pool))
         with self.table.update_schema() as update:
             update.delete_column(name)
         with self.table.update_schema() as update:
-            update.add_column(name, iceberg_type(KINDS[kind].type))
+            update.add_column(name, iceberg_type(self.pool[kind].type))
         for row in self._all.values():
             row.pop(name, None)
         self._changed({**{one: k for one, k in self.kinds.items() if one != name}, name: kind})
@@ -252,6 +263,7 @@ class RandomLake:
             return None
 
 
+@lru_cache
 def iceberg_type(kind: pa.DataType) -> IcebergType:
     """The Iceberg type of a model column."""
     found = pyarrow_to_schema(pa.schema([pa.field("c", kind, metadata={"PARQUET:field_id": "1"})]))

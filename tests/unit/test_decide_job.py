@@ -316,6 +316,7 @@ class TestEnding:
         job = objects.merge("jan")
         current = replace(plan_of(job_world(job)).intent(1, EARLIER), launch_time=EARLIER)
         counts = {"filesTotal": 400, "filesCandidate": 12, "filesTouched": 3, "filesRewritten": 3, "rowsDeleted": 5}
+        counts |= {"rowsIgnored": 2}
         funnel = (
             FunnelStage(name="Partitions", files_in=400, files_out=400, left_out=LeftOut.SWITCHED_OFF, message="why"),
             FunnelStage(name="KeyRanges", files_in=400, files_out=12, untouched=9, ms=7),
@@ -326,7 +327,7 @@ class TestEnding:
         step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
         assert isinstance(step, PutStatus)
         assert step.status["pruned"] == "388/400"
-        assert step.status["rows"]["deleted"] == 5
+        assert (step.status["rows"]["deleted"], step.status["rows"]["ignored"]) == (5, 2)
         assert step.status["bytes"]["removed"] == 77
         left_out, ran = step.status["funnel"]
         assert (left_out["leftOut"], left_out["message"]) == ("SwitchedOff", "why")

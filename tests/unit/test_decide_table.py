@@ -308,6 +308,17 @@ class TestWhatRunsTell:
         assert ready(self.told(observed, **change)) == ("True", Reason.OBSERVED)
         assert observed.spec.management is Management.OBSERVED
 
+    def test_columns_that_merges_added_are_no_drift(self) -> None:
+        wider = {
+            "field_ids": {"id": 1, "tailnum": 2, "x": 3},
+            "columns": {"id": "long", "tailnum": "string", "x": "int"},
+        }
+        step = self.told(**wider, evolved_columns=("x",))
+        assert ready(step) == ("True", Reason.CREATED)
+        assert step.status["fieldIds"] == wider["field_ids"]
+        replaced = {**wider, "field_ids": {"id": 1, "tailnum": 4, "x": 3}}
+        assert ready(self.told(**replaced, evolved_columns=("x", "tailnum"))) == ("False", Reason.SCHEMA_DRIFT)
+
     @pytest.mark.parametrize("left_out", [{"columns": {}}, {"columns": {}, "field_ids": {}}])
     def test_a_schema_that_had_no_room_in_the_report_is_as_it_was(self, left_out: dict[str, Any]) -> None:
         step = self.told(**left_out)

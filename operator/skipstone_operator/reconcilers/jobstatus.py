@@ -126,6 +126,7 @@ def _with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobSta
             updated=counts.get("rowsUpdated", 0),
             deleted=counts.get("rowsDeleted", 0),
             inserted=counts.get("rowsInserted", 0),
+            ignored=counts.get("rowsIgnored", 0),
             copied=counts.get("rowsCopied", 0),
         ),
         bytes=MergeBytes(

@@ -21,6 +21,7 @@ from skipstone_core.jobs import (
     IndexRef,
     JobRequest,
     LoadTask,
+    MergeAction,
     MergeClause,
     MergeKey,
     MergeTask,
@@ -234,14 +235,15 @@ def consumer_of(job: Job) -> str:
 
 
 def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
-    matched = [MergeClause(action=_action(c.action), when=c.when, values=c.set) for c in spec.when_matched]
-    unmatched = [MergeClause(action=_action(c.action), when=c.when, values=c.values) for c in spec.when_not_matched]
     return MergeTask(
         source=source,
         keys=tuple(MergeKey(target=key.target, source=key.source) for key in spec.keys),
-        when_matched=tuple(matched),
-        when_not_matched=tuple(unmatched),
+        when_matched=tuple(_clause(c, c.set) for c in spec.when_matched),
+        when_not_matched=tuple(_clause(c, c.values) for c in spec.when_not_matched),
+        when_not_matched_by_source=tuple(_clause(c, c.set) for c in spec.when_not_matched_by_source),
         sequence_by=spec.sequence_by,
+        target_sequence=spec.target_sequence,
+        schema_evolution=spec.schema_evolution,
         time_zone=spec.time_zone,
         pruning=spec.pruning.strategy,
         target_where=spec.target_where,
@@ -249,8 +251,8 @@ def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
     )
 
 
-def _action(value: Any) -> Any:
-    return decode(MergeClause, {"action": value.value}).action
+def _clause(clause: Any, values: Mapping[str, str] | None) -> MergeClause:
+    return MergeClause(action=MergeAction(clause.action.value), when=clause.when, values=values)
 
 
 def plan_confirm_run(

@@ -45,11 +45,15 @@ def with_observation(
 
 
 def _find_drift(status: TableStatus, state: TableState) -> str:
-    """How the schema differs from the one that our own change runs left; empty when it does not."""
+    """How the schema differs from the one that our own change runs left; empty when it does not.
+
+    Columns that merges added on request are no difference.
+    """
     if not status.field_ids or not state.table_uuid or not _tells_schema(state):
         return ""
     old = {name: (number, status.column_types.get(name)) for name, number in status.field_ids.items()}
-    new = {name: (number, state.columns.get(name)) for name, number in state.field_ids.items()}
+    by_right = set(state.evolved_columns) - set(old)
+    new = {name: (number, state.columns.get(name)) for name, number in state.field_ids.items() if name not in by_right}
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     if not changed:
         return ""

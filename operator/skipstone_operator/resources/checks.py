@@ -12,11 +12,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.errors import BadSpec
+from skipstone_core.merge_clauses import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Role, check_assigned
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.resources.bounds import Violation, find_violations
-from skipstone_operator.resources.mergejob import MatchedClause, MergeJobSpec, NotMatchedClause
+from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.mergeschedule import MergeScheduleSpec
 from skipstone_operator.resources.table import Column, PartitionField, TableSpec, Transform
 
@@ -108,8 +109,13 @@ def _twice(name: str, entries: Sequence[object]) -> Iterator[Violation]:
 
 
 def _merge_violations(spec: MergeJobSpec) -> Iterator[Violation]:
-    yield from _bad_predicates("whenMatched", spec.when_matched, ("source", "target"))
-    yield from _bad_predicates("whenNotMatched", spec.when_not_matched, ("source",))
+    for role, clauses in (
+        (MATCHED, spec.when_matched),
+        (NOT_MATCHED, spec.when_not_matched),
+        (NOT_MATCHED_BY_SOURCE, spec.when_not_matched_by_source),
+    ):
+        for position, clause in enumerate(clauses):
+            yield from _bad_clause(role, clause, f"spec.{role.name}[{position}]")
     if spec.target_where is not None:
         yield from _bad_predicate(spec.target_where, "spec.targetWhere", ("target",))
 
@@ -119,12 +125,14 @@ def _schedule_violations(spec: MergeScheduleSpec) -> Iterator[Violation]:
         yield replace(found, field=found.field.replace("spec.", "spec.mergeTemplate.spec.", 1))
 
 
-def _bad_predicates(
-    name: str, clauses: Sequence[MatchedClause | NotMatchedClause], sides: tuple[str, ...]
-) -> Iterator[Violation]:
-    for position, clause in enumerate(clauses):
-        if clause.when is not None:
-            yield from _bad_predicate(clause.when, f"spec.{name}[{position}].when", sides)
+def _bad_clause(role: Role, clause: Any, path: str) -> Iterator[Violation]:
+    if clause.when is not None:
+        yield from _bad_predicate(clause.when, f"{path}.when", role.sides)
+    for column, text in (getattr(clause, role.assigned) or {}).items():
+        try:
+            check_assigned(text, role)
+        except BadSpec as error:
+            yield Violation(field=f"{path}.{role.assigned}.{column}", message=str(error))
 
 
 def _bad_predicate(text: str, field: str, sides: tuple[str, ...]) -> Iterator[Violation]:

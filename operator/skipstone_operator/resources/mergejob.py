@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from skipstone_core.funnel import LeftOut, PruneStage
-from skipstone_core.jobs import PruningStrategy
+from skipstone_core.jobs import PruningStrategy, SchemaEvolution
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import LocalRef
@@ -45,12 +45,16 @@ def _when(text: str) -> Doc:
     return Doc(text, min_length=1, max_length=limits.MAX_PREDICATE)
 
 
-def _assignments(text: str) -> Doc:
+def _assignments(text: str, item: str) -> Doc:
     return Doc(
         text,
         max_properties=limits.MAX_COLUMNS,
-        item=Doc("Source column.", min_length=1, max_length=limits.MAX_NAME),
+        item=Doc(item, min_length=1, max_length=limits.MAX_ASSIGNED),
     )
+
+
+_ASSIGNED = "A source column (x or source.x) or a literal ('text', 1.5, true, date '2024-12-31', null)."
+_BY_NAME = "Table column to source column or literal; all columns of equal name when absent."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +76,7 @@ class MatchedClause:
     action: Annotated[MatchedAction, Doc("Update or Delete.")]
     set: Annotated[
         Mapping[str, str] | None,
-        _assignments("Target column to source column; all columns of equal name when absent."),
+        _assignments(_BY_NAME, _ASSIGNED),
     ] = None
 
 
@@ -84,7 +88,28 @@ class NotMatchedClause:
     action: Annotated[NotMatchedAction, Doc("Insert.")] = NotMatchedAction.INSERT
     values: Annotated[
         Mapping[str, str] | None,
-        _assignments("Target column to source column; all columns of equal name when absent."),
+        _assignments(_BY_NAME, _ASSIGNED),
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotMatchedBySourceClause:
+    """What happens to a target row that no source row matches."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        Rule(
+            holds=lambda clause: bool(clause.set) == (clause.action == MatchedAction.UPDATE),
+            rule="(has(self.set) && self.set.size() > 0) == (self.action == 'Update')",
+            message="whenNotMatchedBySource[].set is for the action Update, which needs it: name columns and literals",
+            field_path=".set",
+        ),
+    )
+
+    when: Annotated[str | None, _when("Predicate over target.y that must hold; always holds when absent.")] = None
+    action: Annotated[MatchedAction, Doc("Update or Delete.")]
+    set: Annotated[
+        Mapping[str, str] | None,
+        _assignments("Table column to literal.", "A literal ('text', 1.5, true, date '2024-12-31', null)."),
     ] = None
 
 
@@ -127,25 +152,33 @@ def _reachable(name: str, attribute: str) -> Rule:
     )
 
 
+_LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
+_OPTIONAL = ("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning")
+
+
 @dataclass(frozen=True, kw_only=True)
 class MergeJobSpec(RunFields):
     """Which changes to apply to which table."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
         *(frozen_required(name) for name in ("tableRef", "source", "keys")),
-        *(
-            frozen_optional(name)
-            for name in ("sequenceBy", "targetWhere", "whenMatched", "whenNotMatched", "timeZone", "pruning")
+        *(frozen_optional(name) for name in _OPTIONAL),
+        Rule(
+            holds=lambda spec: bool(spec.when_matched or spec.when_not_matched or spec.when_not_matched_by_source),
+            rule=" || ".join(f"(has(self.{name}) && self.{name}.size() > 0)" for name in _LISTS),
+            message="whenMatched, whenNotMatched or whenNotMatchedBySource must have at least one clause: without any "
+            "the merge does nothing",
+            field_path=".whenMatched",
         ),
         Rule(
-            holds=lambda spec: bool(spec.when_matched or spec.when_not_matched),
-            rule="(has(self.whenMatched) && self.whenMatched.size() > 0) || "
-            "(has(self.whenNotMatched) && self.whenNotMatched.size() > 0)",
-            message="whenMatched or whenNotMatched must have at least one clause: without any the merge does nothing",
-            field_path=".whenMatched",
+            holds=lambda spec: spec.target_sequence is None or spec.sequence_by is not None,
+            rule="!has(self.targetSequence) || has(self.sequenceBy)",
+            message="targetSequence needs sequenceBy, the source column whose values it keeps: name it",
+            field_path=".targetSequence",
         ),
         _reachable("whenMatched", "when_matched"),
         _reachable("whenNotMatched", "when_not_matched"),
+        _reachable("whenNotMatchedBySource", "when_not_matched_by_source"),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is changed. Never changes.")]
@@ -165,6 +198,13 @@ class MergeJobSpec(RunFields):
         name_text(
             "Source column whose greatest value wins among changes of one key; without it such changes are an "
             "error. Never changes."
+        ),
+    ] = None
+    target_sequence: Annotated[
+        str | None,
+        name_text(
+            "Table column that keeps the sequenceBy of each row's last change: a change that is less than it is "
+            "ignored. The merge writes it. Never changes."
         ),
     ] = None
     target_where: Annotated[
@@ -190,6 +230,21 @@ class MergeJobSpec(RunFields):
             item=Doc("One clause."),
         ),
     ] = ()
+    when_not_matched_by_source: Annotated[
+        tuple[NotMatchedBySourceClause, ...],
+        Doc(
+            "Clauses for rows of the table without a source row; the first that holds wins. Never changes.",
+            max_items=limits.MAX_CLAUSES,
+            item=Doc("One clause."),
+        ),
+    ] = ()
+    schema_evolution: Annotated[
+        SchemaEvolution,
+        Doc(
+            "None ignores source columns that the table does not have, AddColumns adds them to a Managed table. "
+            "Never changes."
+        ),
+    ] = SchemaEvolution.NONE
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
     pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
 
@@ -213,6 +268,7 @@ class MergeRows:
     updated: Annotated[int, Doc("Target rows that were updated.", minimum=0)] = 0
     deleted: Annotated[int, Doc("Target rows that were deleted.", minimum=0)] = 0
     inserted: Annotated[int, Doc("Rows that were inserted.", minimum=0)] = 0
+    ignored: Annotated[int, Doc("Target rows whose change was older than they are.", minimum=0)] = 0
     copied: Annotated[int, Doc("Rows of rewritten files that stayed as they were.", minimum=0)] = 0
 
 

@@ -50,7 +50,7 @@ class Candidates:
         return Candidates(kept, Pieces(one.files[mine], one.slices[mine], one.start[mine], one.stop[mine]))
 
     def parts(self, slices: Sequence[ChangeSlice]) -> dict[int, tuple[SlicePart, ...]]:
-        """What of the source each file needs."""
+        """What of the source each file needs; nothing for files that no source row can match."""
         if self.pieces is None:
             whole = tuple(SlicePart(number, 0, one.keyed) for number, one in enumerate(slices) if one.keyed)
             return dict.fromkeys(self.files.tolist(), whole)
@@ -58,7 +58,7 @@ class Candidates:
         columns = (column.tolist() for column in (one.files, one.slices, one.start, one.stop))
         for file, number, start, stop in zip(*columns, strict=True):
             found.setdefault(file, []).append(SlicePart(number, start, stop))
-        return {file: tuple(parts) for file, parts in found.items()}
+        return {file: tuple(found.get(file, ())) for file in self.files.tolist()}
 
 
 @dataclass(frozen=True)

@@ -14,20 +14,25 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.errors import BadData
 from skipstone_core.jobs import MergeAction
-from skipstone_core.merges import BoundClause
+from skipstone_core.merges import BoundClause, MergePlan
+from skipstone_core.predicates import ColumnRef
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.canonical import Int64s
+from skipstone.rewrite.canonical import Int64s, canonical
 from skipstone.rewrite.predicates import evaluate_predicate
 
-Choice = npt.NDArray[np.int8]
+Columns = Mapping[str, pa.Array]
+#: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
+Choice = npt.NDArray[np.int16]
 #: No clause takes the row: it stays as it is.
 NO_CLAUSE = -1
+#: The row's change is older than the row itself, which stays as it is.
+TOO_LATE = -2
 
 
 @dataclass(frozen=True)
 class MatchedBatch:
-    """Target rows with their source rows: row ``match[i]`` of ``source`` belongs to row i when ``choice[i]`` >= 0."""
+    """Target rows with their source rows: row ``match[i]`` of ``source`` belongs to row i when it is >= 0."""
 
     target: pa.RecordBatch
     source: pa.Table
@@ -35,9 +40,9 @@ class MatchedBatch:
     choice: Choice
 
 
-def choose_clauses(clauses: Sequence[BoundClause], columns: Mapping[str, pa.Array], rows: int) -> Choice:
+def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) -> Choice:
     """The first clause whose ``when`` is true for each row, NO_CLAUSE when none is."""
-    choice = np.full(rows, NO_CLAUSE, dtype=np.int8)
+    choice = np.full(rows, NO_CLAUSE, dtype=np.int16)
     for number, clause in enumerate(clauses):
         open_rows = choice == NO_CLAUSE
         if clause.when is not None:
@@ -45,6 +50,61 @@ def choose_clauses(clauses: Sequence[BoundClause], columns: Mapping[str, pa.Arra
             open_rows &= true.to_numpy(zero_copy_only=False)
         choice[open_rows] = number
     return choice
+
+
+def choose_rows(plan: MergePlan, match: Int64s, source: pa.Table, target: Columns) -> Choice:
+    """What becomes of target rows: ``match`` is the row of ``source`` that each matches, negative for none.
+
+    ``target``: the columns of these rows that ``chosen_by`` names, keyed ``target.x``.
+    """
+    choice = np.full(len(match), NO_CLAUSE, dtype=np.int16)
+    hits, misses = np.flatnonzero(match >= 0), np.flatnonzero(match < 0)
+    if len(hits):
+        both = source_columns(source.select(_steering(plan)), match[hits]) | _taken(target, hits)
+        chosen = choose_clauses(plan.when_matched, both, len(hits))
+        choice[hits] = np.where(_too_late(plan, both, len(hits)), TOO_LATE, chosen)
+    if len(misses) and plan.when_not_matched_by_source:
+        chosen = choose_clauses(plan.when_not_matched_by_source, _taken(target, misses), len(misses))
+        choice[misses] = np.where(chosen >= 0, chosen + len(plan.when_matched), chosen)
+    return choice
+
+
+def chosen_by(plan: MergePlan, *, matched: bool) -> list[str]:
+    """The target columns that choosing needs, in a file that has matched rows or (not ``matched``) none."""
+    clauses = plan.target_clauses if matched else plan.when_not_matched_by_source
+    names = {column.name for column in _named(clauses) if column.side == "target"}
+    if matched and plan.stored_sequence is not None:
+        names.add(plan.stored_sequence.target)
+    return sorted(names)
+
+
+def _steering(plan: MergePlan) -> list[str]:
+    """The source columns that choosing needs."""
+    names = {column.name for column in _named(plan.when_matched) if column.side == "source"}
+    if plan.stored_sequence is not None:
+        names.add(plan.stored_sequence.source)
+    return sorted(names)
+
+
+def _named(clauses: Sequence[BoundClause]) -> set[ColumnRef]:
+    return {column for clause in clauses if clause.when for column in clause.when.columns}
+
+
+def _too_late(plan: MergePlan, columns: Columns, rows: int) -> npt.NDArray[np.bool_]:
+    """Which changes are older than the row that they match; null is least."""
+    if plan.stored_sequence is None:
+        return np.zeros(rows, dtype=bool)
+    stored = plan.stored_sequence
+    given = canonical(columns[f"source.{stored.source}"], stored.type)
+    kept = canonical(columns[f"target.{stored.target}"], stored.type)
+    less = pc.fill_null(pc.less(given, kept), fill_value=False)
+    unknown = pc.and_(pc.is_null(given), pc.is_valid(kept))
+    return np.asarray(pc.or_(less, unknown).to_numpy(zero_copy_only=False), dtype=bool)
+
+
+def _taken(columns: Columns, rows: Int64s) -> dict[str, pa.Array]:
+    picked = pa.array(rows)
+    return {name: column.take(picked) for name, column in columns.items()}
 
 
 def source_columns(source: pa.Table, rows: Int64s | None = None) -> dict[str, pa.Array]:
@@ -77,7 +137,7 @@ def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> p
     arrays = [
         fitted(source.column(clause.values[field.name]), field)
         if field.name in clause.values
-        else pa.nulls(rows, field.type)
+        else _repeated(clause.literals.get(field.name), field, rows)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
@@ -103,10 +163,18 @@ def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _update(columns: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
-    taken = pa.array(batch.match[rows])
+    taken = pa.array(batch.match[rows]) if clause.values else None
     for name, origin in clause.values.items():
         values = fitted(batch.source.column(origin).take(taken), batch.target.schema.field(name))
         columns[name] = _replaced(columns[name], rows, values)
+    for name, value in clause.literals.items():
+        values = _repeated(value, batch.target.schema.field(name), len(rows))
+        columns[name] = _replaced(columns[name], rows, values)
+
+
+def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
+    """A literal, or null, in every row."""
+    return pa.nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
 
 
 def _replaced(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:

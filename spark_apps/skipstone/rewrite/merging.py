@@ -18,24 +18,26 @@ from skipstone_core.merges import BoundClause, MergePlan
 from skipstone.rewrite.canonical import Int64s, canonical
 from skipstone.rewrite.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
 from skipstone.rewrite.clauses import (
-    NO_CLAUSE,
+    TOO_LATE,
     Choice,
     MatchedBatch,
     apply_clauses,
     choose_clauses,
+    choose_rows,
+    chosen_by,
     inserted_rows,
     source_columns,
     target_columns,
 )
 from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
 from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import DataFileDescription, read_data_file
+from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, read_data_file
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec
 
 
 @dataclass(frozen=True)
 class FileWork:
-    """One candidate file with the parts of the source that its key range can hold."""
+    """One candidate file with the parts of the source that its key range can hold; none: no key can match."""
 
     file: DataFileDescription
     parts: tuple[SlicePart, ...]
@@ -59,13 +61,14 @@ class FileResult:
     rows_matched: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0
+    rows_ignored: int = 0
     rewritten: bool = False
     matched_source: bytes = b""
 
     @property
     def touched(self) -> bool:
-        """Whether some row of the file has a source row."""
-        return self.rows_matched > 0
+        """Whether some row of the file has a source row, or is changed because it has none."""
+        return self.rows_matched > 0 or self.rewritten
 
     def source_rows(self) -> Int64s:
         """``matched_source`` as numbers, ascending, each once."""
@@ -161,10 +164,12 @@ def insert_work(plan: MergePlan, write: WriteSpec, slices: Sequence[ChangeSlice]
     return InsertWork(plan=plan, write=write, slices=tuple(slices), rows=picked)
 
 
-def holds_key(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
-    """Whether some live row of the file has a key of the source."""
-    source = ChangeReader(slices, [key.source for key in plan.keys]).read(one.parts)
-    return bool((_match_keys(one.file, plan, source) != UNMATCHED).any())
+def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
+    """Whether some live row of the file has a key of the source, or is changed because it has none."""
+    match = _match_keys(one, plan, ChangeReader(slices, [key.source for key in plan.keys]))
+    if (match != UNMATCHED).any():
+        return True
+    return bool((_choose(one.file, plan, _NO_SOURCE, match) >= 0).any())
 
 
 def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> int:
@@ -178,12 +183,17 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
     return inserted
 
 
+#: The source of a file in which no row has a source row.
+_NO_SOURCE = pa.table({})
+
+
 def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]]:
     plan = merger.work.plan
-    match = _match_keys(one.file, plan, merger.keys.read(one.parts))
-    if not (match != UNMATCHED).any():
+    match = _match_keys(one, plan, merger.keys)
+    has_match = bool((match != UNMATCHED).any())
+    if not has_match and not plan.when_not_matched_by_source:
         return FileResult(file_id=one.file.file_id), []
-    source = merger.rows.read(one.parts)
+    source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
     choice = _choose(one.file, plan, source, match)
     result = _result(one, merger.work.slices, match, choice, plan)
     if not result.rewritten or result.rows_deleted == len(match):
@@ -194,12 +204,14 @@ def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]
     return result, [file.to_row() for file in writer.close()]
 
 
-def _match_keys(file: DataFileDescription, plan: MergePlan, source: pa.Table) -> Int64s:
-    """The source row (within ``source``) of each live row of the file; rows outside ``targetWhere`` have none."""
-    matcher = KeyMatcher(source_keys(source, plan.keys))
+def _match_keys(one: FileWork, plan: MergePlan, keys: ChangeReader) -> Int64s:
+    """The source row (within the file's parts) of each live row of the file; rows outside ``targetWhere`` have none."""
+    if not one.parts:
+        return np.full(sum(batch.num_rows for batch in read_data_file(one.file, [POSITION_COLUMN])), UNMATCHED)
+    matcher = KeyMatcher(source_keys(keys.read(one.parts), plan.keys))
     judged = {column.name for column in plan.target_where.columns} if plan.target_where else set()
     names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
-    found = [_match_batch(matcher, batch, plan) for batch in read_data_file(file, names)]
+    found = [_match_batch(matcher, batch, plan) for batch in read_data_file(one.file, names)]
     return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
 
 
@@ -212,46 +224,37 @@ def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) ->
 
 
 def _choose(file: DataFileDescription, plan: MergePlan, source: pa.Table, match: Int64s) -> Choice:
-    """The clause of each live row; reads only the target columns that some ``when`` names."""
-    choice = np.full(len(match), NO_CLAUSE, dtype=np.int8)
-    named = {
-        column.name
-        for clause in plan.when_matched
-        if clause.when
-        for column in clause.when.columns
-        if column.side == "target"
-    }
-    if not named:
-        hits = np.flatnonzero(match != UNMATCHED)
-        choice[hits] = choose_clauses(plan.when_matched, source_columns(source, match[hits]), len(hits))
-        return choice
-    for start, batch in _numbered(read_data_file(file, sorted(named))):
-        hits = np.flatnonzero(match[start : start + batch.num_rows] != UNMATCHED)
-        if len(hits):
-            picked = batch.take(pa.array(hits))
-            columns = source_columns(source, match[start + hits]) | target_columns(picked)
-            choice[start + hits] = choose_clauses(plan.when_matched, columns, len(hits))
-    return choice
+    """The clause of each live row; reads only the target columns that choosing needs."""
+    names = chosen_by(plan, matched=bool((match != UNMATCHED).any()))
+    if not names:
+        return choose_rows(plan, match, source, {})
+    found = [
+        choose_rows(plan, match[start : start + batch.num_rows], source, target_columns(batch))
+        for start, batch in _numbered(read_data_file(file, names))
+    ]
+    return np.concatenate(found) if found else np.empty(0, dtype=np.int16)
 
 
 def _result(one: FileWork, slices: Sequence[ChangeSlice], match: Int64s, choice: Choice, plan: MergePlan) -> FileResult:
-    actions = [clause.action for clause in plan.when_matched]
-    by_clause = np.bincount(choice[choice != NO_CLAUSE], minlength=len(actions))
-    counts = {
-        action: sum(int(n) for n, a in zip(by_clause, actions, strict=False) if a is action) for action in actions
-    }
-    updated, deleted = counts.get(MergeAction.UPDATE, 0), counts.get(MergeAction.DELETE, 0)
+    by_clause = np.bincount(choice[choice >= 0], minlength=len(plan.target_clauses))
+    counts = dict.fromkeys(MergeAction, 0)
+    for clause, rows in zip(plan.target_clauses, by_clause, strict=True):
+        counts[clause.action] += int(rows)
+    updated, deleted = counts[MergeAction.UPDATE], counts[MergeAction.DELETE]
     return FileResult(
         file_id=one.file.file_id,
         rows_matched=int(np.count_nonzero(match != UNMATCHED)),
         rows_updated=updated,
         rows_deleted=deleted,
+        rows_ignored=int(np.count_nonzero(choice == TOO_LATE)),
         rewritten=updated + deleted > 0,
         matched_source=_source_numbers(one.parts, slices, match).tobytes(),
     )
 
 
 def _source_numbers(parts: Sequence[SlicePart], slices: Sequence[ChangeSlice], match: Int64s) -> Int64s:
+    if not parts:
+        return np.empty(0, dtype=np.int64)
     numbers = np.concatenate([slices[p.slice].base + np.arange(p.start, p.stop, dtype=np.int64) for p in parts])
     return np.asarray(numbers[np.unique(match[match != UNMATCHED])], dtype=np.int64)
 
@@ -261,10 +264,10 @@ def _rewritten(
 ) -> Iterator[pa.RecordBatch]:
     for start, batch in _numbered(read_data_file(file, plan.target_columns)):
         stop = start + batch.num_rows
-        if not (choice[start:stop] != NO_CLAUSE).any():
+        if not (choice[start:stop] >= 0).any():
             yield batch
             continue
-        yield apply_clauses(MatchedBatch(batch, source, match[start:stop], choice[start:stop]), plan.when_matched)
+        yield apply_clauses(MatchedBatch(batch, source, match[start:stop], choice[start:stop]), plan.target_clauses)
 
 
 def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:

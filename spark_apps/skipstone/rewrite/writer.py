@@ -6,9 +6,11 @@ Must not commit: files are invisible until the driver names them in a commit.
 
 from __future__ import annotations
 
+import hashlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -35,6 +37,8 @@ WRITTEN_DDL = "written binary not null"
 MEMORY_BYTES = 256 * 1024 * 1024
 #: Files that one writer keeps open; the one least recently written to is finished first.
 MAX_OPEN_FILES = 64
+#: Longest name of a partition's folder; values are percent-encoded in it, so bytes are characters.
+MAX_FOLDER = 200
 _METRICS_PREFIX = "write.metadata.metrics."
 
 
@@ -147,6 +151,14 @@ class _Open:
         return taken
 
 
+@lru_cache(maxsize=16)
+def _shape(schema_json: str, spec_json: str, sort_json: str) -> tuple[Schema, PartitionSpec, SortOrder, pa.Schema]:
+    """What all writers of a task share: a merge opens one for each file."""
+    schema = Schema.model_validate_json(schema_json)
+    spec, sort = PartitionSpec.model_validate_json(spec_json), SortOrder.model_validate_json(sort_json)
+    return schema, spec, sort, arrow_schema(schema)
+
+
 class DataFileWriter:
     """Writes the batches of one task attempt into as few files as target size and partitions allow.
 
@@ -159,10 +171,8 @@ class DataFileWriter:
         """Open nothing yet."""
         self._spec = spec
         self._task_id = task_id
-        self._schema = Schema.model_validate_json(spec.schema_json)
-        self._partitioning = PartitionSpec.model_validate_json(spec.spec_json)
-        self._sort = SortOrder.model_validate_json(spec.sort_json)
-        self._columns = arrow_schema(self._schema)
+        shape = _shape(spec.schema_json, spec.spec_json, spec.sort_json)
+        self._schema, self._partitioning, self._sort, self._columns = shape
         self._io = load_file_io({}, spec.location)
         self._flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
         self._open: dict[PartitionTuple, _Open] = {}
@@ -236,7 +246,7 @@ class DataFileWriter:
     def _create(self, partition: PartitionTuple) -> ParquetFile:
         folder = self._spec.location
         if not self._partitioning.is_unpartitioned():
-            folder += "/" + self._partitioning.partition_to_path(Record(*partition), self._schema)
+            folder += "/" + _short_folders(self._partitioning.partition_to_path(Record(*partition), self._schema))
         path = f"{folder}/{self._spec.run_id}-{self._task_id}-{len(self._paths):05}.parquet"
         self._paths.append(path)
         return ParquetFile(self._io, path, self._schema, self._spec.parquet_options)
@@ -253,6 +263,16 @@ class DataFileWriter:
         table = pa.table([key for key, _ in keys], names=names)
         order = [(name, direction) for name, (_, direction) in zip(names, keys, strict=True)]
         return rows.take(pc.sort_indices(table, sort_keys=order))
+
+
+def _short_folders(path: str) -> str:
+    """``path`` with folders that file systems take; nobody reads values from them."""
+    folders = path.split("/")
+    return "/".join(one if len(one) <= MAX_FOLDER else f"{one[: MAX_FOLDER - 17]}-{_digest(one)}" for one in folders)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _sort_keys(rows: pa.Table, order: SortOrder, schema: Schema) -> Iterator[tuple[pa.Array, str]]:

@@ -22,10 +22,11 @@ from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.ids import RUNS_DIRECTORY
-from skipstone_core.jobs import JobReport, JobRequest, MergeTask, TableRef
+from skipstone_core.jobs import JobReport, JobRequest, Management, MergeTask, SchemaEvolution, TableRef
 from skipstone_core.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 
+from skipstone.indexes.distribute import InSpark
 from skipstone.rewrite.changes import verify_slices
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, slice_runner, touched_by_keys
@@ -40,6 +41,7 @@ from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
+from skipstone.tables.evolution import fits, with_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
@@ -85,6 +87,7 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
     if outcome := settled(table, request.txn):
         return job.report(outcome, MergeCounts())
     require_writable(table)
+    _refuse_evolution(job)
     intake = take_source(request, table, job.task.source)
     if intake is NOTHING:
         return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
@@ -93,6 +96,12 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
     with _scratch(request) as scratch:
         outcome, rewrite = _plan_until_settled(job, intake, scratch)
     return job.report(outcome, rewrite.counts, rewrite.funnel)
+
+
+def _refuse_evolution(job: _Job) -> None:
+    if job.task.schema_evolution is not SchemaEvolution.NONE and job.ref.management is Management.OBSERVED:
+        message = "the Table is Observed, so its schema is not ours to change: set None, or make it Managed"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")
 
 
 @contextmanager
@@ -113,9 +122,11 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outco
         table = job.load()
         with job.reporter.stage("plan"):
             files = read_file_set(table)
-        if changes is None or changes.schema_id != files.schema.schema_id:
-            changes = _read(job, intake.listing, scratch, files)
-        rewrite = _rewrite(job, changes, (table, files), f"{scratch.name}-{number}")
+        if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
+            changes = _read(job, (intake.listing, scratch), table, files)
+        evolved = with_columns(table, changes.columns)
+        target = (evolved, files.in_schema(evolved.schema()))
+        rewrite = _rewrite(job, changes, target, f"{scratch.name}-{number}")
         outcome = _commit(job, changes, (rewrite, files), intake)
         if not isinstance(outcome, Conflicted):
             break
@@ -126,13 +137,14 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outco
     return outcome, rewrite
 
 
-def _read(job: _Job, listing: SourceListing, scratch: Path, files: FileSet) -> Changes:
+def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
+    listing, scratch = source
     job.reporter.progress("reading the source")
     with job.reporter.stage("session"):
         spark = spark_session(job.request)
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
         site = SourceSite(spark=spark, task=job.task, listing=listing, scratch=scratch)
-        return read_changes(site, files)
+        return read_changes(site, table, files)
 
 
 def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned:
@@ -152,7 +164,7 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: 
     doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
     job.reporter.progress(doing)
     spark = spark_session(job.request)
-    site = RewriteSite(spark=spark, sizes=job.request.spark, token=token)
+    site = RewriteSite(tasks=InSpark(spark), sizes=job.request.spark, token=token)
     with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, doing):
         rewrite = rewrite_files(site, changes, target, pruned)
     try:
@@ -170,6 +182,7 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: 
         pinned=files.pinned,
         added=rewrite.added,
         removed=rewrite.removed,
+        columns=changes.columns,
         txn=job.request.txn,
         record=source_record(intake, encode(rewrite.counts)),
         summary=_summary(rewrite, job.reporter.stages_ms),
@@ -182,8 +195,9 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: 
 
 
 def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str | None:
-    path = touched_by_keys(changes, table, read_file_set(table), [file.file_path for file in added])
-    return f"another writer added rows with keys of this merge in {path}" if path else None
+    files = read_file_set(table).in_schema(with_columns(table, changes.columns).schema())
+    path = touched_by_keys(changes, table, files, [file.file_path for file in added])
+    return f"another writer added rows that this merge concerns in {path}" if path else None
 
 
 def _summary(rewrite: Rewrite, stages_ms: Mapping[str, int]) -> Mapping[str, str]:

@@ -20,11 +20,12 @@ from skipstone_core.funnel import FunnelStage, PruneStage
 from skipstone.indexes.distribute import InSpark, Tasks
 from skipstone.indexes.found import find_indexes
 from skipstone.pruning.bounds import KeyRangeStage, TargetWhereStage, file_ranges
-from skipstone.pruning.funnel import Candidates, Refusal, SliceRunner, Stage, run_funnel, run_here
+from skipstone.pruning.by_source import join_by_source
+from skipstone.pruning.funnel import Candidates, SliceRunner, Stage, run_funnel, run_here
 from skipstone.pruning.keyindex import FindIndexes, KeyIndexStage
 from skipstone.pruning.partitions import PartitionStage
 from skipstone.rewrite.changes import ChangeSlice
-from skipstone.rewrite.merging import FileWork, holds_key
+from skipstone.rewrite.merging import FileWork, concerns_merge
 from skipstone.rewrite.reader import describe_files
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.filesets import FileSet
@@ -61,7 +62,9 @@ def prune_files(site: PruneSite, changes: Changes, table: Table, files: FileSet)
         KeyIndexStage(files, plan.keys, slices, _finder(table, files, site.index_namespace), site.run),
     ]
     candidates, funnel = run_funnel(stages, len(files), slices, site.off)
-    return Pruned(candidates=candidates, funnel=tuple(funnel))
+    prune = PruneStage.KEY_RANGES not in site.off
+    joined, more = join_by_source(candidates, plan.when_not_matched_by_source, files, prune=prune)
+    return Pruned(candidates=joined, funnel=(*funnel, *more))
 
 
 def _finder(table: Table, files: FileSet, namespace: str | None) -> FindIndexes:
@@ -90,15 +93,15 @@ def _asked(ask: Callable[[ChangeSlice], Answer], work: tuple[int, ChangeSlice], 
 
 
 def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Sequence[str]) -> str | None:
-    """The first of ``paths`` (files of ``files``) that holds a row which our keys match: bounds first, then keys."""
-    if not any(one.keyed for one in changes.slices):
-        return None
+    """The first of ``paths`` (files of ``files``) with a row that the merge concerns: bounds first, then rows."""
+    plan, keys = changes.plan, changes.plan.keys
     mine = pc.is_in(files.files["path"], pa.array(list(paths), pa.string()))
-    candidates = Candidates(pc.indices_nonzero(mine).to_numpy().astype("int64"))
-    keys = changes.plan.keys
-    pruned = KeyRangeStage(partial(file_ranges, files, keys), keys, changes.slices).prune(candidates)
-    parts = (candidates if isinstance(pruned, Refusal) else pruned).parts(changes.slices)
+    mine = pc.indices_nonzero(mine).to_numpy().astype("int64")
+    stage = KeyRangeStage(partial(file_ranges, files, keys), keys, changes.slices)
+    candidates, _ = run_funnel([stage], len(files), changes.slices)
+    candidates, _ = join_by_source(candidates, plan.when_not_matched_by_source, files)
+    parts = candidates.among(mine).parts(changes.slices)
     for file in describe_files(table, files, sorted(parts)):
-        if holds_key(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
+        if concerns_merge(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
             return file.path
     return None

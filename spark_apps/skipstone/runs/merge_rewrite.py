@@ -14,13 +14,12 @@ from dataclasses import dataclass
 import numpy as np
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 from skipstone_core.errors import UserError
-from skipstone_core.funnel import EXACT_JOIN, FunnelStage, judge_stages
+from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
 from skipstone_core.jobs import SparkRef
 from skipstone_core.merges import MergeCounts, pack_by_bytes
 
-from skipstone.indexes.distribute import InSpark
+from skipstone.indexes.distribute import Tasks
 from skipstone.pruning.funnel import Candidates
 from skipstone.rewrite.failures import caught, opened
 from skipstone.rewrite.merging import (
@@ -50,7 +49,7 @@ INSERT_HERE_ROWS = 50_000
 class RewriteSite:
     """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide."""
 
-    spark: SparkSession
+    tasks: Tasks
     sizes: SparkRef
     token: str
 
@@ -89,11 +88,15 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, File
 
 
 def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], started: float) -> tuple[FunnelStage, ...]:
-    """The funnel with its last stage, and what each stage let through in vain."""
-    touched = sum(result.touched for result in results)
+    """The funnel with its last stage, and what each stage let through in vain.
+
+    Stages that look for keys answer for files with keys; from whenNotMatchedBySource on every touched file counts.
+    """
+    matched, touched = sum(result.rows_matched > 0 for result in results), sum(result.touched for result in results)
     spent = round(1000 * (time.monotonic() - started))
     join = FunnelStage(name=EXACT_JOIN, files_in=funnel[-1].files_out, files_out=touched, ms=spent)
-    return judge_stages((*funnel, join), touched)
+    by_keys = [stage for stage in funnel if stage.name != NOT_MATCHED_BY_SOURCE]
+    return (*judge_stages(by_keys, matched), *judge_stages((*funnel[len(by_keys) :], join), touched))
 
 
 def _works(
@@ -112,11 +115,11 @@ def _works(
 
 def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
     """Files in the order of their source slices, so that a task's cache of row groups serves the next file."""
-    return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start)))
+    return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start) if work.parts else (-1, 0)))
 
 
 def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork], table: Table) -> list[WorkResult]:
-    answers = InSpark(site.spark).run(_merge_task, works)
+    answers = site.tasks.run(_merge_task, works)
     return [one for one in _opened(answers, table) if isinstance(one, WorkResult)]
 
 
@@ -165,14 +168,14 @@ def _insert_rest(
     else:
         parts = np.array_split(rest, _cores(site))
         works = [insert_work(plan, write, changes.slices, part) for part in parts]
-        answers = InSpark(site.spark).run(_insert_task, works)
+        answers = site.tasks.run(_insert_task, works)
     done = [one for one in _opened(answers, table) if isinstance(one, InsertResult)]
     return sum(one.rows for one in done), [row for one in done for row in one.written]
 
 
 def _cores(site: RewriteSite) -> int:
     """Cores of all executors, or of the driver in local mode."""
-    return site.sizes.instances * site.sizes.executor_cores or InSpark(site.spark).parallelism
+    return site.sizes.instances * site.sizes.executor_cores or site.tasks.parallelism
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -202,6 +205,7 @@ def _counts(
         rows_updated=updated,
         rows_deleted=sum(result.rows_deleted for result in results),
         rows_inserted=inserted,
+        rows_ignored=sum(result.rows_ignored for result in results),
         rows_copied=sum(file.record_count for file in moved.rewritten) - updated,
         bytes_candidate=int(files.files["size"].to_numpy()[candidates.files].sum()),
         bytes_removed=_bytes(moved.removed),

@@ -15,7 +15,8 @@ from zoneinfo import ZoneInfo
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import UUIDType
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField, UUIDType
 from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
@@ -23,6 +24,7 @@ from pyspark.sql import functions as sf
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.jobs import MergeTask
 from skipstone_core.keys import key_type
+from skipstone_core.merge_evolution import new_columns
 from skipstone_core.merges import Column, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
@@ -34,6 +36,7 @@ from skipstone.sources.arrow import table_batch
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
 from skipstone.tables.arrow import arrow_type_of
+from skipstone.tables.evolution import plan_columns, with_fields
 from skipstone.tables.filesets import FileSet
 
 #: Source bytes per slice. A slice is sorted in the memory of one task.
@@ -44,11 +47,15 @@ _ANSWER_DDL = "answer binary not null"
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The materialised source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by."""
+    """The materialised source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by.
+
+    ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it.
+    """
 
     plan: MergePlan
     slices: tuple[ChangeSlice, ...]
     schema_id: int
+    columns: tuple[NestedField, ...] = ()
 
     @property
     def rows_read(self) -> int:
@@ -71,24 +78,39 @@ class SourceSite:
     scratch: Path
 
 
-def read_changes(site: SourceSite, files: FileSet) -> Changes:
-    """Read, check and write down the source for a merge into ``files``.
+def read_changes(site: SourceSite, table: Table, files: FileSet) -> Changes:
+    """Read, check and write down the source for a merge into ``files`` of ``table``.
 
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
     read = read_source(site.spark, site.listing, site.task.source, files.schema, site.task.time_zone)
-    plan = plan_merge(site.task, target_schema(files.schema), _source_schema(read), _zone(site.task))
-    order = order_keys(file_ranges(files, plan.keys))
-    plan = replace(plan, keys=tuple(plan.keys[i] for i in order))
+    columns = _new_columns(site.task, table, read)
+    target = target_schema(with_fields(files.schema, columns))
+    plan = plan_merge(site.task, target, _source_schema(read), _zone(site.task))
+    plan = selective_first(plan, files)
     slices = _write_slices(site, read, plan)
     require_unchanged(site.listing)
-    return Changes(plan=plan, slices=slices, schema_id=files.schema.schema_id)
+    return Changes(plan=plan, slices=slices, schema_id=files.pinned.schema_id, columns=columns)
+
+
+def _new_columns(task: MergeTask, table: Table, read: SourceRead) -> tuple[NestedField, ...]:
+    types = {str(column.type): column.type for column in read.columns}
+    wanted = new_columns(task, target_schema(table.schema()), _source_schema(read))
+    return plan_columns(table, [(column.name, types[column.type]) for column in wanted])
+
+
+def selective_first(plan: MergePlan, files: FileSet) -> MergePlan:
+    """``plan`` with its keys in the order by which slices are sorted: the most selective column first."""
+    order = order_keys(file_ranges(files, plan.keys))
+    return replace(plan, keys=tuple(plan.keys[i] for i in order))
 
 
 def target_schema(schema: Schema) -> tuple[Column, ...]:
     """The table's columns as the rules of merges take them."""
-    return tuple(Column(name=f.name, type=str(f.field_type), required=f.required) for f in schema.fields)
+    return tuple(
+        Column(name=f.name, type=str(f.field_type), required=f.required, default=f.write_default) for f in schema.fields
+    )
 
 
 def _source_schema(read: SourceRead) -> tuple[Column, ...]:

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.types import NestedField
 from skipstone_core.commits import Conflicted, TxnRecord
 from skipstone_core.snapshots import Pinned
 
@@ -34,6 +35,7 @@ class TableCommit:
     ``record`` goes into the property of the transaction; its time, snapshot id and emptiness are filled in.
     ``guard`` None: data added by others since the plan never voids it (appends).
     ``unique_source``: refuse when another transaction applied ``record.source_digest`` (SOURCE_ALREADY_APPLIED).
+    ``columns``: fields that the same swap adds to the schema, as ``evolution.plan_columns`` made them.
     ``is_partial``: the new segment is remembered as partial (rows of its source were left out).
     ``ledger``: what is remembered beside the transaction, and the rule by which it may void the change.
     """
@@ -41,6 +43,7 @@ class TableCommit:
     pinned: Pinned
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
+    columns: tuple[NestedField, ...] = ()
     txn: str = ""
     record: TxnRecord | None = None
     summary: Mapping[str, str] = field(default_factory=dict)

@@ -35,6 +35,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable
 from skipstone.tables.changes import Guard, TableCommit
+from skipstone.tables.evolution import fits
 from skipstone.tables.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Staged, stage, swap_until_known
 from skipstone.tables.txns import find_digest, find_txn, is_ancestor, txn_records
 from skipstone.tables.validation import find_conflict
@@ -121,6 +122,8 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
         return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
     if change.ledger and (void := change.ledger.find_conflict(table)):
         return void
+    if not fits(table, change.columns):
+        return Conflicted(Reason.CONFLICTED, "Since the run planned its change, another writer used its field ids.")
     return find_conflict(table, change.pinned, change.removed, change.guard)
 
 
@@ -132,7 +135,9 @@ def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | C
         return Conflicted(Reason.TRANSACTION_LOG_FULL, message)
     summary = {**change.summary, **({TXN_SUMMARY: change.txn} if change.txn else {})}
     try:
-        staged = stage(table, Parts(added=change.added, removed=change.removed, summary=summary))
+        staged = stage(
+            table, Parts(added=change.added, removed=change.removed, columns=change.columns, summary=summary)
+        )
     except ValidationException as error:
         return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
     staged.set_properties(_properties(table, change, staged.snapshot_id, now), forgotten)

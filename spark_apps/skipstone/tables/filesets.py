@@ -6,6 +6,7 @@ Must not keep one Python object per file and column: 100,000 files are normal.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -84,6 +85,12 @@ class FileSet:
     def __len__(self) -> int:
         """Number of live data files."""
         return int(self._starts[-1])
+
+    def in_schema(self, schema: Schema) -> FileSet:
+        """The same files for a run that reads them in ``schema``, an evolution of the pinned one."""
+        found = copy.copy(self)
+        found.schema = schema
+        return found
 
     @cached_property
     def files(self) -> pa.Table:

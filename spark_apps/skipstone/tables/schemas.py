@@ -5,6 +5,7 @@ Called by the table run. Must not touch data files, and never changes what it ca
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -38,6 +39,7 @@ from skipstone.tables.declarations import (
     declared_spec,
     refuse_case_twins,
 )
+from skipstone.tables.evolution import evolved_columns
 
 ROUNDS = 5
 
@@ -120,12 +122,13 @@ def _evolve(table: Table, wish: Declaration, wished: Schema) -> Table | None:
     """``table`` in the wished shape; None when somebody else changed it meanwhile."""
     if table.metadata.format_version != WRITABLE_FORMAT:
         return table
-    _refuse_drift(table.schema(), wish.task)
+    evolved = set(evolved_columns(table))
+    _refuse_drift(table.schema(), wish.task, evolved)
     is_ours = table.properties.get(OWNER_PROPERTY) == wish.ref.uid
     refuse_case_twins({field.name for field in table.schema().fields} | {field.name for field in wished.fields})
     _refuse_layout(table, wish.task, wished, is_ours=is_ours)
     if is_ours:
-        _refuse_removals(table.schema(), wished)
+        _refuse_removals(table.schema(), wished, evolved)
     properties = checked_properties(wish.task)
     changed = {name: value for name, value in properties.items() if table.properties.get(name) != value}
     try:
@@ -141,21 +144,21 @@ def _evolve(table: Table, wish: Declaration, wished: Schema) -> Table | None:
     return table
 
 
-def _refuse_drift(current: Schema, task: TableTask) -> None:
-    """What status remembers must still hold: same names, same field ids, and no column that nobody declared."""
+def _refuse_drift(current: Schema, task: TableTask, evolved: Set[str]) -> None:
+    """What status remembers must still hold: same names and field ids; others are declared, or added by merges."""
     ids = {field.name: field.field_id for field in current.fields}
     for name, number in task.field_ids.items():
         if ids.get(name) != number:
             said = "is gone" if name not in ids else "was dropped and added again"
             raise BadSpec(Reason.SCHEMA_DRIFT, f"column {name!r} {said}; somebody else changed the table's schema.")
-    declared = {column.name for column in task.columns} | set(task.field_ids)
+    declared = {column.name for column in task.columns} | set(task.field_ids) | evolved
     if task.field_ids and (extra := sorted(set(ids) - declared)):
         message = f"somebody else added column {extra[0]!r}; declare it in spec.columns or drop it."
         raise BadSpec(Reason.SCHEMA_DRIFT, message)
 
 
-def _refuse_removals(current: Schema, wished: Schema) -> None:
-    names = {field.name for field in wished.fields}
+def _refuse_removals(current: Schema, wished: Schema, evolved: Set[str]) -> None:
+    names = {field.name for field in wished.fields} | evolved
     for field in current.fields:
         if field.name not in names:
             message = f"column {field.name!r} is in the table and not in the spec; columns are never dropped."

@@ -18,6 +18,7 @@ from skipstone_core.reasons import Reason
 from skipstone_core.segments import SegmentFacts, count_segments, segment_statuses
 
 from skipstone.tables.catalogs import load_table, require_writable
+from skipstone.tables.evolution import evolved_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 
 _ADDED_FILES = "added-data-files"
@@ -107,6 +108,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         segments=segment_counts(table, files),
         columns={field.name: str(field.field_type) for field in fields},
         field_ids={field.name: field.field_id for field in fields},
+        evolved_columns=evolved_columns(table),
         location=table.location(),
     )
 

@@ -17,14 +17,22 @@ from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import AssertCurrentSchemaId, AssertDefaultSpecId, AssertTableUUID, TableUpdate
+from pyiceberg.table.update import (
+    AssertCurrentSchemaId,
+    AssertDefaultSpecId,
+    AssertLastAssignedFieldId,
+    AssertTableUUID,
+    TableUpdate,
+)
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.types import NestedField
 from skipstone_core.commits import Conflicted, Outcome, Unknown
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.jobs import TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import load_table
+from skipstone.tables.evolution import add_columns
 
 ROUNDS = 12
 READ_BACKS = 4
@@ -75,6 +83,7 @@ class Parts:
 
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
+    columns: tuple[NestedField, ...] = ()
     summary: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -105,6 +114,8 @@ class Staged:
             AssertTableUUID(uuid=metadata.table_uuid),
             AssertCurrentSchemaId(current_schema_id=metadata.current_schema_id),  # type: ignore[call-arg]
             AssertDefaultSpecId(default_spec_id=metadata.default_spec_id),  # type: ignore[call-arg]
+            # A column that was added and dropped again gives back the schema's id but not the ids we gave to ours.
+            AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),  # type: ignore[call-arg]
         )
         kinds = {type(requirement) for requirement in shape}
         staged = tuple(r for r in self.transaction._requirements if type(r) not in kinds)
@@ -137,6 +148,7 @@ def stage(table: Table, parts: Parts) -> Staged:
     Raises ValidationException when a removed file is not in the head, OSError when the storage fails.
     """
     transaction = _Transaction(table)
+    add_columns(transaction, parts.columns)
     update = transaction.update_snapshot(snapshot_properties=dict(parts.summary))
     producer: _SnapshotProducer = update.overwrite() if parts.removed else update.fast_append()  # type: ignore[type-arg]
     for file in parts.added:

@@ -1,0 +1,40 @@
+"""Files that whenNotMatchedBySource must read: those whose bounds may satisfy one of its conditions.
+
+Called by merge runs after the funnel, and by the commit guard. These files join the candidates; none is dropped.
+Must not read data files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from skipstone_core.funnel import NOT_MATCHED_BY_SOURCE, FunnelStage
+from skipstone_core.merges import BoundClause
+
+from skipstone.indexes.predicates import Maybe, any_of, plan_test
+from skipstone.indexes.ranges import bounds_columns, files_that_may_match
+from skipstone.pruning.funnel import Candidates
+from skipstone.rewrite.canonical import Int64s
+from skipstone.tables.filesets import FileSet
+
+
+def join_by_source(
+    candidates: Candidates, clauses: Sequence[BoundClause], files: FileSet, *, prune: bool = True
+) -> tuple[Candidates, list[FunnelStage]]:
+    """``candidates`` and the files of rows that the source may lack; no stage when there are no such clauses.
+
+    A file that was no candidate of the keys has no part of the source: no row of it can match.
+    """
+    if not clauses:
+        return candidates, []
+    found = _may_change(clauses, files) if prune else np.arange(len(files), dtype=np.int64)
+    joined = Candidates(np.union1d(candidates.files, found), candidates.pieces)
+    before, after = len(candidates.files), len(joined.files)
+    return joined, [FunnelStage(name=NOT_MATCHED_BY_SOURCE, files_in=before, files_out=after)]
+
+
+def _may_change(clauses: Sequence[BoundClause], files: FileSet) -> Int64s:
+    """Files with a row that one of ``clauses`` may take: all of them for a clause without condition."""
+    tests = [plan_test(one.when.root, files.schema, side="target") if one.when else Maybe() for one in clauses]
+    return np.flatnonzero(files_that_may_match(any_of(tuple(tests)), files, bounds_columns(files.schema)))

@@ -1,0 +1,85 @@
+"""Whole merge runs, one after the other on random tables, against a merge of dictionaries.
+
+Each table lives through a chain of merges, so later ones find files, deletes and columns that earlier ones left.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from skipstone.runs.merge import run_merge
+from skipstone.runs.report import Reporter
+from skipstone_core.errors import BadData
+from skipstone_core.jobs import DuplicatesPolicy, JobRequest, MergeTask, RunKind, RunOutcome, SourceFormat, SourceSpec
+
+from tests.spark.lake import read_all
+from tests.unit.merge_feeds import POOL, Feed, random_feed, random_merge, random_table
+from tests.unit.merge_reference import Refused, Row
+from tests.unit.query_lake import RandomLake
+from tests.unit.test_merges_random import counted
+
+TABLES = 12
+MERGES_PER_TABLE = 9
+#: Spark reads fixed[n] as binary, which feeds no fixed[n] column.
+KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
+
+
+@pytest.mark.parametrize("seed", range(1000, 1000 + TABLES))
+def test_a_chain_of_merges_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+    lake, random = random_table(tmp_path, seed, KINDS), Random(seed)
+    committed = 0
+    for number in range(MERGES_PER_TABLE):
+        feed = random_feed(lake, random)
+        task, meaning = random_merge(lake, feed, random)
+        request = request_of(lake, written(tmp_path, feed, number), task, number)
+        said = f"seed {seed}, {lake.log}, merge {number}\n{task}\n{feed.rows}"
+        try:
+            expected = meaning.apply(lake.rows().to_pylist(), feed.rows)
+        except Refused:
+            with pytest.raises(BadData):
+                run_merge(request, Reporter(request))
+            expected = lake.rows().to_pylist()
+        else:
+            assert run_merge(request, Reporter(request)).outcome is RunOutcome.COMMITTED, said
+            committed += 1
+        assert counted(rows_of(lake), lake) == counted(expected, lake), said
+        lake.hold(expected)
+    assert committed
+    lake.lake.catalog.close()
+
+
+def written(root: Path, feed: Feed, number: int) -> str:
+    """The feed as a Parquet file; its path relative to the root."""
+    path = root / "feeds" / f"{number}.parquet"
+    path.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(feed.rows, schema=feed.schema), path)
+    return f"feeds/{number}.parquet"
+
+
+def request_of(lake: RandomLake, path: str, task: MergeTask, number: int) -> JobRequest:
+    """A job of its own for each merge."""
+    source = SourceSpec(format=SourceFormat.PARQUET, paths=(path,), duplicates=DuplicatesPolicy.ALLOW)
+    uid = f"{number:08d}-0000-0000-0000-000000000000"
+    return JobRequest(
+        kind=RunKind.MERGE,
+        run_id=f"{number:08d}-00000000-1",
+        attempt=1,
+        warehouse=lake.lake.warehouse,
+        owner_kind="MergeJob",
+        owner_name="m",
+        owner_uid=uid,
+        txn=uid,
+        table=lake.lake.ref(),
+        merge=MergeTask(**{**vars(task), "source": source}),
+    )
+
+
+def rows_of(lake: RandomLake) -> list[Row]:
+    """The table as our reader gives it."""
+    rows: list[Row] = read_all(lake.table).to_pylist()
+    return rows

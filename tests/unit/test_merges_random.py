@@ -1,0 +1,179 @@
+"""The merge kernels against a merge of dictionaries: random tables, feeds and clause lists.
+
+With pruning, without pruning and by the reference, the table is the same row for row. `make test` runs RANDOM_CASES
+cases of fixed seeds, `make soak-merge` SKIPSTONE_SOAK_CASES of others. A failure names its seed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import shutil
+import time
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.table import Table
+from skipstone.indexes.distribute import InProcess
+from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
+from skipstone.rewrite.reader import describe_files, read_data_file
+from skipstone.runs.merge_prune import PruneSite, prune_files
+from skipstone.runs.merge_rewrite import RewriteSite, rewrite_files
+from skipstone.runs.merge_source import Changes, selective_first, target_schema
+from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone_core.errors import BadData
+from skipstone_core.funnel import PruneStage
+from skipstone_core.jobs import MergeTask, SparkRef
+from skipstone_core.keys import key_type
+from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
+
+from tests.unit.merge_feeds import Feed, feed_columns, key_function, random_feed, random_merge, random_table
+from tests.unit.merge_reference import Refused, Row
+from tests.unit.query_lake import RandomLake
+
+RANDOM_CASES = 3_000
+FEEDS_PER_TABLE = 10
+MERGES_PER_FEED = 10
+CASES_PER_TABLE = FEEDS_PER_TABLE * MERGES_PER_FEED
+PARTS = 4
+SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "100000"))
+SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
+_TOKENS = itertools.count()
+
+
+class ThreeTasks(InProcess):
+    """One task after the other, as if there were three cores: files and inserts are divided."""
+
+    parallelism = 3
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A table whose files were read once."""
+
+    lake: RandomLake
+    table: Table
+    files: FileSet
+    live: dict[str, list[Row]]
+    rows: list[Row]
+
+
+def open_bench(root: Path, seed: int) -> Bench:
+    """A random table and what is in each of its files."""
+    lake = random_table(root, seed)
+    table = lake.table
+    files = read_file_set(table)
+    names = table.schema().column_names
+    described = describe_files(table, files, range(len(files)))
+    live = {one.path: [row for batch in read_data_file(one, names) for row in batch.to_pylist()] for one in described}
+    return Bench(lake, table, files, live, lake.rows().to_pylist())
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("part", range(PARTS))
+def test_any_merge_of_a_random_table_equals_the_reference(tmp_path: Path, part: int) -> None:
+    """Each part draws tables of its own, so that the parts can run beside one another."""
+    seen: Counter[str] = Counter()
+    for seed in range(part, RANDOM_CASES // CASES_PER_TABLE, PARTS):
+        seen += check_table(tmp_path / str(seed), seed)
+    wanted = {"updated", "deleted", "inserted", "matched", "ignored", "refused", "pruned", "by source", "committed"}
+    assert wanted <= seen.keys(), seen
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+def test_many_random_merges(tmp_path: Path) -> None:
+    print(f"\n{SOAK_CASES} cases from seed {SOAK_SEED}")
+    started, done, seen = time.monotonic(), 0, Counter[str]()
+    while done < SOAK_CASES:
+        seen += check_table(tmp_path / "table", SOAK_SEED + done // CASES_PER_TABLE)
+        shutil.rmtree(tmp_path / "table")
+        done += CASES_PER_TABLE
+        if done % 1000 < CASES_PER_TABLE or done >= SOAK_CASES:
+            print(f"{done} cases, {time.monotonic() - started:.0f} s", flush=True)
+    print(", ".join(f"{name} {count}" for name, count in sorted(seen.items())))
+
+
+def check_table(root: Path, seed: int) -> Counter[str]:
+    """CASES_PER_TABLE merges into one table, none of them committed. Returns how often things happened."""
+    root.mkdir()
+    bench, random, seen = open_bench(root, seed), Random(seed), Counter[str]()
+    for number in range(FEEDS_PER_TABLE):
+        feed = random_feed(bench.lake, random)
+        for _ in range(MERGES_PER_FEED):
+            seen += check_merge(bench, feed, random, f"seed {seed}, {bench.lake.log}, feed {number}")
+    bench.lake.lake.catalog.close()
+    return seen
+
+
+def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[str]:
+    """One merge three ways."""
+    task, meaning = random_merge(bench.lake, feed, random)
+    said = f"{said}\n{task}\n{feed.rows}"
+    try:
+        expected = counted(meaning.apply(bench.rows, feed.rows), bench.lake)
+    except Refused:
+        with pytest.raises(BadData):
+            merged(bench, read(bench, feed, task), prune=True)
+        return Counter(["refused"])
+    changes = read(bench, feed, task)
+    with_pruning, counts = merged(bench, changes, prune=True)
+    assert counted(with_pruning, bench.lake) == expected, said
+    without, all_counts = merged(bench, changes, prune=False)
+    assert counted(without, bench.lake) == expected, said
+    for one in (counts, all_counts):
+        found = {"matched": one.rows_matched, "updated": one.rows_updated, "deleted": one.rows_deleted}
+        found |= {"inserted": one.rows_inserted, "ignored": one.rows_ignored}
+        assert +Counter(found) == meaning.counts, f"{said}\n{found}\n{meaning.counts}"
+    assert counts.files_touched == all_counts.files_touched, said
+    pruned = ["pruned"] if counts.files_candidate < counts.files_total else []
+    by_source = ["by source"] if meaning.by_source else []
+    return Counter([*meaning.counts, *pruned, *by_source, "committed"])
+
+
+def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
+    """The feed, read and written down as a merge run has it."""
+    plan = selective_first(plan_merge(task, target_schema(bench.files.schema), feed_columns(feed)), bench.files)
+    slices = write_feed(bench, feed, plan, f"s{next(_TOKENS)}")
+    return Changes(plan=plan, slices=slices, schema_id=bench.files.schema.schema_id)
+
+
+def merged(bench: Bench, changes: Changes, *, prune: bool) -> tuple[list[Row], MergeCounts]:
+    """The rows of the table if the merge were committed."""
+    off = dict.fromkeys(PruneStage, "") if not prune else {}
+    pruned = prune_files(PruneSite(off=off), changes, bench.table, bench.files)
+    site = RewriteSite(tasks=ThreeTasks(), sizes=SparkRef(), token=f"m{next(_TOKENS)}")
+    rewrite = rewrite_files(site, changes, (bench.table, bench.files), pruned)
+    removed = {file.file_path for file in rewrite.removed}
+    rows = [row for path, kept in bench.live.items() if path not in removed for row in kept]
+    for file in rewrite.added:
+        rows += pq.ParquetFile(file.file_path.removeprefix("file://")).read().to_pylist()
+    return rows, rewrite.counts
+
+
+def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[ChangeSlice, ...]:
+    """Up to three slices: all rows of one key in one of them, as Spark's partitions have it."""
+    types = {one.name: kind for one in feed_columns(feed) if (kind := key_type(one.type))}
+    rule = SortRule(plan.keys, plan.sequence_by, types)
+    fields = pa.schema([feed.schema.field(name) for name in plan.source_columns])
+    key = key_function(feed, bench.lake, "source")
+    parts: dict[int, list[Row]] = {}
+    for row in feed.rows:
+        parts.setdefault(len(repr(key(row))) % 3, []).append(row)
+    slices: list[ChangeSlice] = []
+    for number, rows in parts.items():
+        path = str(bench.lake.lake.root / f"slice-{token}-{number}.parquet")
+        one = write_slice(pa.Table.from_pylist(rows, schema=fields), rule, path)
+        slices.append(replace(one, base=sum(other.rows for other in slices)))
+    return tuple(slices)
+
+
+def counted(rows: list[Row], lake: RandomLake) -> Counter[str]:
+    """Rows in no order, exact to the sign of zero."""
+    typed = pa.Table.from_pylist(rows, schema=lake.schema).to_pylist()
+    return Counter(repr(row) for row in typed)
