@@ -1,7 +1,7 @@
 """Mends PyIceberg: its compiled Avro decoder reads doubles with the precision of floats.
 
 Partition values are read that way, and written back when a commit rewrites a manifest: 0.1 became another number.
-Called when the package ``skipstone.tables`` is imported, before a manifest is read. Does nothing once PyIceberg is right.
+Called when the package ``skipstone.tables`` is imported. Does nothing once PyIceberg is right.
 """
 
 from __future__ import annotations
@@ -20,4 +20,4 @@ def _read(_: DoubleReader, decoder: BinaryDecoder) -> float:
 def read_doubles_exactly() -> None:
     """Make PyIceberg read all eight bytes of a double."""
     if new_decoder(STRUCT_DOUBLE.pack(_INEXACT)).read_double() != _INEXACT:
-        DoubleReader.read = _read  # type: ignore[method-assign]
+        DoubleReader.read = _read  # type: ignore[method-assign, assignment]
