@@ -190,9 +190,9 @@ def test_large_annotation_is_kept_apart_from_the_spec(api: CustomObjectsApi) -> 
 
 
 def test_client_without_strict_validation_gets_unknown_fields_pruned(api: CustomObjectsApi) -> None:
-    body = manifest("MergeJob", {**MERGE, "targetWhere": "target.a = 1"})
+    body = manifest("MergeJob", {**MERGE, "whatNobodyKnows": "target.a = 1"})
     created = api.create_namespaced_custom_object(GROUP, VERSION, "default", "mergejobs", body, dry_run="All")
-    assert "targetWhere" not in created["spec"]
+    assert "whatNobodyKnows" not in created["spec"]
 
 
 def test_accepted_cases_cover_every_kind() -> None:
