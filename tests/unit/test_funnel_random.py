@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain, combinations
 from pathlib import Path
@@ -85,7 +86,8 @@ def partitioned_lake(root: Path, seed: int) -> RandomLake:
     made.random = random
     for _ in range(random.randint(1, 3)):
         evolve_spec(made, random)
-        made.step("add_rows")
+        with suppress(ZeroDivisionError, ValueError):  # PyIceberg appends no NaN partition, no column twice in a spec
+            made.step("add_rows")
         if made.indexes and random.random() < 0.3:
             made.step("sync_index")
     return made

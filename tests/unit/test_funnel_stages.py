@@ -145,6 +145,7 @@ PARTITIONED = [
     Partitioned(pa.timestamp("us", tz="UTC"), DayTransform(), [one.replace(tzinfo=UTC) for one in MOMENTS[1:]],
                 [datetime(2024, 2, 29, 23, 59, tzinfo=UTC)], [MOMENTS[1].replace(tzinfo=UTC)]),
     Partitioned(pa.float64(), IdentityTransform(), [math.nan, 0.0, 1.5], [-0.0], [0.0]),
+    Partitioned(pa.float64(), IdentityTransform(), [0.1, 0.2, 1e300], [0.1, 1e300], [0.1, 1e300]),
 ]  # fmt: skip
 
 

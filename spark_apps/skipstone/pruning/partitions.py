@@ -63,7 +63,7 @@ class JudgedField:
         """Canonical partition values; ``values`` are Iceberg's internal ones."""
         match self.kind.family:
             case KeyFamily.FLOAT:
-                return ordered_floats(pa.array(values, pa.float64()))
+                return _singles(pa.array(values, pa.float64()))
             case KeyFamily.DECIMAL:
                 scale = self._own_kind.scale if self._own_kind else 0
                 return canonical(pa.array(values, pa.decimal128(38, scale)), self.kind)
@@ -77,11 +77,18 @@ class JudgedField:
     def of_keys(self, rows: pa.Table) -> pa.Array:
         """Canonical partition values of source keys; null where the table's column cannot hold the key."""
         keys = rows.column(self.key.source).combine_chunks()
+        if self.kind.family is KeyFamily.FLOAT:
+            return _singles(keys)
         if isinstance(self.transform, IdentityTransform):
             return canonical(keys, self.kind)
         if self.kind.family is KeyFamily.DECIMAL or self.key.type.family is KeyFamily.DECIMAL:
             keys = _at_scale(keys, arrow_type_of(self.source_type).scale, self.key.type)
         return canonical(self.transform.pyarrow_transform(self.source_type)(keys), self.kind)
+
+
+def _singles(values: pa.Array) -> pa.Array:
+    """Floats in single precision: manifests that PyIceberg rewrote hold doubles so (apache/iceberg-python 3808)."""
+    return ordered_floats(pc.cast(pc.cast(values, pa.float64()), pa.float32(), safe=False))
 
 
 def _at_scale(keys: pa.Array, scale: int, kind: KeyType) -> pa.Array:
