@@ -51,7 +51,8 @@ def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> N
     clause = INSERT.__class__(action=INSERT.action, when="source.op != 'D'")
     report = bed.merge(task_of(bed.source(feed), when_matched=(DELETE_D, UPDATE), when_not_matched=(clause,)))
     assert report.outcome is RunOutcome.COMMITTED
-    assert dict(report.counts) == {
+    rows = {name: value for name, value in report.counts.items() if not name.startswith("bytes")}
+    assert rows == {
         "filesTotal": 10,
         "filesCandidate": 2,
         "filesTouched": 2,
@@ -62,6 +63,7 @@ def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> N
         "rowsDeleted": 1,
         "rowsInserted": 1,
         "rowsIgnored": 0,
+        "rowsCopied": 1997,
     }
     assert bed.rows() == expected
     assert len(before & bed.paths()) == 8
