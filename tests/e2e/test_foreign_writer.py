@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -25,8 +26,11 @@ def rows_of(segment: int, *names: str) -> list[JsonObject]:
 
 
 @pytest.fixture(scope="module")
-def foreign(lakes: dict[str, Lake]) -> Lake:
-    """A table of three segments that a foreign writer made, and an index in sync with it."""
+def foreign(lakes: dict[str, Lake]) -> Iterator[Lake]:
+    """A table of three segments that a foreign writer made, and an index in sync with it.
+
+    Afterwards nobody looks at it any more: other tests want the operator at rest.
+    """
     lake = lakes["e2e-foreign"]
     lake.apply(warehouse(), table(refreshIntervalSeconds=REFRESH))
     lake.until_condition("tbl", "people", "Ready")
@@ -34,7 +38,8 @@ def foreign(lakes: dict[str, Lake]) -> Lake:
         lake.append(rows_of(number))
     lake.apply(index("by-name", ["name"]))
     lake.until("si", "by-name", lambda found: found.get("status", {}).get("synced") == "3/3")
-    return lake
+    yield lake
+    lake.apply(table(refreshIntervalSeconds=0))
 
 
 def coverage(watch: Watch) -> list[tuple[str, tuple[int, ...], str]]:
