@@ -6,12 +6,14 @@ into a Delta table by CONVERT. Kept under ``.cache/bench``; complete when the la
 
 from __future__ import annotations
 
+import importlib
 import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -159,12 +161,18 @@ def _reindex(lineitem: Lineitem, column: str, max_segments: int | None) -> float
         reindex=ReindexTask(index=index, max_segments=max_segments),
     )
     warm = spark_session(request)
-    warm.range(10).mapInArrow(lambda batches: batches, "id long").collect()
+    warm.range(10).mapInArrow(_with_kernels, "id long").collect()
     start = time.perf_counter()
     report = run_reindex(request, Reporter(request))
     if report.reason is not Reason.COMMITTED:
         raise RuntimeError(f"the index on {column} was not built: {report.message}")
     return time.perf_counter() - start
+
+
+def _with_kernels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Make the Python workers import what builds need, as the peer's classes are loaded in a warm session."""
+    importlib.import_module("skipstone.indexes.build")
+    yield from batches
 
 
 def plain(kind: pa.DataType) -> pa.DataType:

@@ -75,6 +75,11 @@ class Lake:
         request = self.request(index, max_segments=max_segments, name=name)
         return run_reindex(request, Reporter(request))
 
+    def follow(self, index: IndexRef) -> None:
+        """Reindex runs of one segment each until none is missing, as an index does that follows its table."""
+        for _ in range(self.state(index).segments_missing):
+            self.reindex(index, max_segments=1)
+
     def request(self, index: IndexRef, *, max_segments: int | None = None, name: str = "t") -> JobRequest:
         """The request of a reindex run."""
         return JobRequest(

@@ -1,6 +1,7 @@
 """The reindex application as a child process that dies by SIGKILL before its n-th step that changes anything.
 
-Run as ``python reindex_app.py <n>`` with the environment of a driver pod; n = 0 runs to the end and prints every step.
+Run as ``python reindex_app.py <n> <bytes>`` with the environment of a driver pod and the size of a task's buffer, by
+which a run commits more or less often; n = 0 runs to the end and prints every step.
 Steps are what the outside can see: a file is created or finished, the catalog is asked to change a row. The last line
 of standard output is the step at which the process died.
 """
@@ -19,6 +20,7 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
 from skipstone.rewrite.parquet import ParquetFile
+from skipstone.runs import reindex
 
 ROOT = Path(__file__).parents[2]
 _STEPS = [(PyArrowFile, "create"), (ParquetFile, "close"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table")]
@@ -56,7 +58,7 @@ class Killer:
 
 def main() -> None:
     """Run the application."""
-    killer = Killer(int(sys.argv[1]))
+    killer, reindex.BUFFER_BYTES = Killer(int(sys.argv[1])), int(sys.argv[2])
     for kind, name in _STEPS:
         killer.watch(kind, name)
     runpy.run_path(str(ROOT / "spark_apps" / "reindex.py"), run_name="__main__")

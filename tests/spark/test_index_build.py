@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
-from skipstone.indexes.entries import EntrySorter, entry_schema
+from skipstone.indexes.sorting import EntrySorter, RunWriter, entry_schema
 from skipstone.rewrite.writer import write_spec
 from skipstone.runs import reindex as reindex_run
 from skipstone.runs.reindex import run_reindex
@@ -344,9 +344,9 @@ def test_a_task_that_fails_leaves_no_files_behind(lake: Lake) -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([1], field.type) for field in schema], schema=schema)
     with (
         pytest.raises(ZeroDivisionError),
-        EntrySorter(write_spec(index.table, "run"), "task", level=0, buffer_bytes=1) as sorter,
+        RunWriter(write_spec(index.table, "run"), "task", level=0) as runs,
     ):
-        sorter.add(batch)
+        EntrySorter(runs, buffer_bytes=1).add(batch)
         assert len(list(data.rglob("*.parquet"))) == len(before) + 1
         raise ZeroDivisionError
     assert sorted(data.rglob("*.parquet")) == before

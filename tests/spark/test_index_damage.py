@@ -39,7 +39,7 @@ def grow(lake: Lake, count: int) -> None:
     table = lake.create(SCHEMA)
     for segment in range(count):
         table.append(rows(segment * 30))
-    lake.reindex(K)
+    lake.follow(K)
 
 
 def entry_files(lake: Lake) -> list[IndexFile]:

@@ -189,7 +189,7 @@ def test_keys_of_every_type_survive_a_merge_that_cuts_them_into_ranges(
         values = pa.array([*case.values[start:], *case.values[:start]], case.kind)
         table.append(pa.table({"c": values}, schema=schema))
     index = index_on("c")
-    lake.reindex(index)
+    lake.follow(index)
     entries = lake.index_table(index).entries
     assert {file.level for file in entries} == {1}
     assert sum(file.records for file in entries) == 8 * len(case.values)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from skipstone.runs import reindex as reindex_run
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local, query
@@ -20,6 +21,8 @@ K = index_on("k")
 SEGMENTS = 8
 APP = Path(__file__).with_name("reindex_app.py")
 KILLS = 10
+#: What the keys of one segment take: a run with such a buffer commits segment by segment.
+ONE_SEGMENT = 40 * 8
 
 
 def rows(start: int, count: int = 40) -> pa.Table:
@@ -34,7 +37,7 @@ def grow(root: Path) -> Lake:
     table = lake.create(SCHEMA)
     for segment in range(2):
         table.append(rows(segment * 25))
-    lake.reindex(K)
+    lake.follow(K)
     oldest = min(lake.index_table(K).entries, key=lambda file: file.sequence)
     local(oldest.path).write_bytes(b"")
     for segment in range(2, SEGMENTS):
@@ -49,7 +52,7 @@ def run_until(lake: Lake, step: int) -> tuple[int, list[str]]:
     (folder / "request.json").write_text(lake.request(K).to_json())
     paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
     environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
-    command = [sys.executable, str(APP), str(step)]
+    command = [sys.executable, str(APP), str(step), str(ONE_SEGMENT)]
     ended = subprocess.run(command, env=environment, check=False, timeout=250, capture_output=True, text=True)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode, [line for line in ended.stdout.splitlines() if line.startswith(("before ", "after "))]
@@ -87,7 +90,7 @@ def test_the_run_under_test_takes_every_kind_of_step(steps: list[str]) -> None:
 
 @pytest.mark.parametrize("kill", range(KILLS))
 def test_a_driver_killed_anywhere_keeps_what_it_finished_and_the_next_run_builds_the_rest_once(
-    kill: int, steps: list[str], tmp_path: Path
+    kill: int, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = grow(tmp_path / "lake")
     step = 1 + kill * (len(steps) - 1) // (KILLS - 1)
@@ -99,6 +102,7 @@ def test_a_driver_killed_anywhere_keeps_what_it_finished_and_the_next_run_builds
     assert_files_are_there(lake)
     lake.assert_exact("k in (10, 95) or k > 200")
 
+    monkeypatch.setattr(reindex_run, "BUFFER_BYTES", ONE_SEGMENT)
     report = lake.reindex(K)
     assert report.reason is Reason.COMMITTED
     assert report.counts["segments"] == SEGMENTS - state.segments_synced

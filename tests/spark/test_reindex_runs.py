@@ -55,7 +55,7 @@ def levels(lake: Lake, index: IndexRef) -> list[tuple[str, int]]:
 
 def test_eight_runs_are_merged_into_one_and_nothing_is_lost(lake: Lake) -> None:
     grow(lake, 7)
-    lake.reindex(NAME)
+    lake.follow(NAME)
     before = lake.entries(NAME).num_rows
     assert Counter(levels(lake, NAME)) == {("entry", 0): 7, ("cover", 0): 7}
     lake.table().append(rows(1000))
@@ -67,12 +67,33 @@ def test_eight_runs_are_merged_into_one_and_nothing_is_lost(lake: Lake) -> None:
     assert lake.assert_exact("name is null").num_rows > 0
 
 
+def test_small_segments_are_entered_in_one_commit_and_share_a_run(lake: Lake) -> None:
+    grow(lake, 9)
+    report = lake.reindex(NAME)
+    assert report.counts["segments"] == 9
+    assert Counter(levels(lake, NAME)) == {("entry", 0): 1, ("cover", 0): 1}
+    (commit,) = lake.index_table(NAME).table.metadata.snapshots
+    assert commit.summary is not None
+    assert commit.summary["skipstone.segments"] == "9"
+    lake.assert_every_row_once(NAME)
+    assert lake.assert_exact("name = 'n3' and k < 60").num_rows > 0
+
+
+def test_a_commit_holds_no_more_segments_than_fill_the_buffers(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reindex_run, "BUFFER_BYTES", 250 * 8)
+    grow(lake, 5)
+    lake.reindex(K)
+    commits = lake.index_table(K).table.metadata.snapshots
+    assert [commit.summary and commit.summary["skipstone.segments"] for commit in commits] == ["2", "2", "1"]
+    lake.assert_every_row_once(K)
+
+
 def test_a_merge_in_spark_cuts_the_keys_into_ranges(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "ROWS_PER_RANGE", 200)
     monkeypatch.setattr(reindex_run, "SMALL_ROWS", 500)
     grow(lake, 8)
-    lake.reindex(K)
-    lake.reindex(NAME)
+    lake.follow(K)
+    lake.follow(NAME)
     found = lake.index_table(K)
     ((run, files),) = sorted_runs(found.entries).items()
     assert (run.level, run.rows) == (1, 800)
@@ -152,7 +173,7 @@ def test_file_ids_are_never_given_twice(lake: Lake) -> None:
 
 def test_a_damaged_entry_file_costs_time_and_never_an_answer(lake: Lake, caplog: pytest.LogCaptureFixture) -> None:
     grow(lake, 3)
-    lake.reindex(K)
+    lake.follow(K)
     victim = local(lake.index_table(K).entries[1].path)
     victim.write_bytes(b"PAR1" + bytes(victim.stat().st_size - 8) + b"PAR1")
     assert lake.assert_exact("k = 40").num_rows == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC
 from typing import Any
 
 import pyarrow as pa
@@ -9,16 +10,20 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.indexes.entries import entry_schema, sorted_entries
+from skipstone.indexes.sorting import entry_schema, sorted_entries
 
 SPREAD = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "long": st.one_of(st.integers(-3, 3), SPREAD),
     "string": st.text(max_size=2),
+    "date": st.dates(),
+    "timestamptz": st.datetimes(timezones=st.just(UTC)),
 }
 
+KEYS = [("long",), ("string",), ("date",), ("timestamptz",), ("long", "long"), ("long", "string"), ("date", "long")]
 
-@pytest.mark.parametrize("storages", [("long",), ("string",), ("long", "long"), ("long", "string")])
+
+@pytest.mark.parametrize("storages", KEYS)
 @settings(max_examples=100, deadline=None)
 @given(data=st.data())
 def test_entries_are_sorted_and_stay_in_order(storages: tuple[str, ...], data: st.DataObject) -> None:

@@ -1,6 +1,6 @@
-"""Builds an index: the missing files of one segment become entries and cover rows in one commit.
+"""Builds an index: the missing files of some segments become entries and cover rows in one commit.
 
-Called by the reindex run, segment by segment, so that a run that is killed keeps every finished segment. What a
+Called by the reindex run, wave by wave, so that a run that is killed keeps every finished wave. What a
 commit covers is decided by the index table alone: files that another run covered meanwhile are not entered twice.
 Must not change the indexed table.
 """
@@ -25,16 +25,14 @@ from skipstone.indexes.coverage import COVER_SCHEMA, Coverage
 from skipstone.indexes.definition import COVER
 from skipstone.indexes.distribute import Tasks
 from skipstone.indexes.entries import (
-    BUFFER_BYTES,
     BuildTask,
     EntrySource,
     KeyColumn,
     SkippedFile,
-    TaskResult,
     build_entries,
     entry_encodings,
-    with_partition,
 )
+from skipstone.indexes.sorting import BUFFER_BYTES, with_partition
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
@@ -43,11 +41,13 @@ from skipstone.tables.filesets import FileSet, pin_table
 
 #: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
 ROWS_PER_TASK = 500_000
+#: What a task hands to its file at a time, in bytes of Arrow data: several row groups, of bounded rows each.
+WRITE_BYTES = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True)
 class MissingUnit:
-    """Files of one segment to enter in one commit, as ordinals of the FileSet."""
+    """Files of one segment that are entered together, as ordinals of the FileSet."""
 
     segment: int
     ordinals: tuple[int, ...]
@@ -67,18 +67,21 @@ class BuildSite:
 
 
 @dataclass(frozen=True)
-class UnitResult:
-    """How the build of one unit ended. ``outcome`` None: no file of it could be entered, nothing was committed."""
+class WaveResult:
+    """How the build of a wave ended. ``outcome`` None: no file of it could be entered, nothing was committed.
 
-    unit: MissingUnit
+    ``entered``: segments of which files were entered; ``skipped``: files that could not be, each with its segment.
+    """
+
     outcome: Outcome | None
+    entered: tuple[int, ...]
     files: int
     entries: int
-    skipped: tuple[SkippedFile, ...]
+    skipped: tuple[tuple[int, SkippedFile], ...]
 
 
 def plan_units(files: FileSet, coverage: Coverage) -> tuple[MissingUnit, ...]:
-    """The missing files of a snapshot in units of one commit each, oldest segment first."""
+    """The missing files of a snapshot in units, oldest segment first."""
     live = _live_files(files, np.flatnonzero(~coverage.covered))
     ordinal_of = {file.identity: ordinal for ordinal, file in live.items()}
     units = plan_builds(live.values(), (), None)
@@ -99,62 +102,62 @@ def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, Liv
 
 
 @dataclass(frozen=True)
-class EnteredUnit:
-    """A unit whose entries are written and not committed yet. ``sources`` are the files that could be read."""
+class PlannedSource:
+    """A readable file of a wave and its segment."""
 
-    unit: MissingUnit
-    sources: tuple[EntrySource, ...]
+    segment: int
+    source: EntrySource
+
+
+@dataclass(frozen=True)
+class EnteredWave:
+    """Units whose entries are written and not committed yet. ``sources`` are the files that could be read."""
+
+    sources: tuple[PlannedSource, ...]
     next_file_id: int
     written: tuple[WrittenFile, ...]
-    skipped: tuple[SkippedFile, ...]
+    skipped: tuple[tuple[int, SkippedFile], ...]
 
 
-def plan_waves(units: Sequence[MissingUnit], parallelism: int) -> list[list[MissingUnit]]:
-    """Units to enter together, so that small segments keep all cores busy; each is committed on its own."""
+def plan_waves(units: Sequence[MissingUnit], rows: int) -> list[list[MissingUnit]]:
+    """Units to enter together and commit at once, oldest first: as many as have ``rows`` rows, at least one.
+
+    Entries of small segments that are built together share sorted runs, so they need not be merged soon after.
+    """
     waves: list[list[MissingUnit]] = []
     free = 0
     for unit in units:
-        if free <= 0:
+        if not waves or unit.rows > free:
             waves.append([])
-            free = parallelism
+            free = rows
         waves[-1].append(unit)
-        free -= _task_count(unit.rows, parallelism)
+        free -= unit.rows
     return waves
 
 
-def _task_count(rows: int, parallelism: int) -> int:
-    return min(parallelism, 1 + rows // ROWS_PER_TASK)
+def wave_rows(site: BuildSite) -> int:
+    """Rows of a wave: what fills the buffer of every task once, were all keys eight bytes wide."""
+    return site.tasks.parallelism * site.buffer_bytes // 8
 
 
-def enter_units(
-    site: BuildSite, index: IndexTable, units: Sequence[MissingUnit], first_file_id: int
-) -> list[EnteredUnit]:
+def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit], first_file_id: int) -> EnteredWave:
     """Write the entries of some units, with file ids from ``first_file_id`` on. Raises what a failing task raises."""
-    planned: list[tuple[list[EntrySource], list[SkippedFile]]] = []
+    planned: list[PlannedSource] = []
+    skipped: list[tuple[int, SkippedFile]] = []
+    next_file_id = first_file_id
     for unit in units:
-        planned.append(_sources(site, unit, first_file_id))
-        first_file_id += len(unit.ordinals)
-    tasks = [task for number, (sources, _) in enumerate(planned) for task in _tasks(site, index, sources, number)]
-    results = site.tasks.run(build_entries, tasks)
-    return [
-        _entered(unit, planned[number], [result for result in results if result.unit == number])
-        for number, unit in enumerate(units)
-    ]
-
-
-def _entered(
-    unit: MissingUnit, planned: tuple[list[EntrySource], list[SkippedFile]], results: Sequence[TaskResult]
-) -> EnteredUnit:
-    sources, refused = planned
-    skipped = (*refused, *(one for result in results for one in result.skipped))
-    lost = {one.file_id for one in skipped}
-    numbers = [*(source.file_id for source in sources), *lost]
-    return EnteredUnit(
-        unit=unit,
-        sources=tuple(source for source in sources if source.file_id not in lost),
-        next_file_id=max(numbers, default=-1) + 1,
+        sources, refused = _sources(site, unit, next_file_id)
+        planned.extend(PlannedSource(unit.segment, source) for source in sources)
+        skipped.extend((unit.segment, one) for one in refused)
+        next_file_id += len(unit.ordinals)
+    results = site.tasks.run(build_entries, _tasks(site, index, [one.source for one in planned]))
+    segment_of = {one.source.file_id: one.segment for one in planned}
+    lost = {one.file_id: one for result in results for one in result.skipped}
+    return EnteredWave(
+        sources=tuple(one for one in planned if one.source.file_id not in lost),
+        next_file_id=next_file_id,
         written=tuple(written for result in results for written in result.written),
-        skipped=skipped,
+        skipped=(*skipped, *((segment_of[number], one) for number, one in lost.items())),
     )
 
 
@@ -170,19 +173,24 @@ def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> tuple[li
     return sources, refused
 
 
-def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource], unit: int) -> list[BuildTask]:
+def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
     names = {field.field_id: field.name for field in site.table.schema().fields}
     keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
     spec = index_write_spec(index, site.run_id)
     count = _task_count(sum(source.file.records for source in sources), site.tasks.parallelism)
     parts = balanced([part for source in sources for part in _split(source, count)], count)
-    return [BuildTask(unit, tuple(part), keys, spec, site.buffer_bytes) for part in parts if part]
+    return [BuildTask(tuple(part), keys, spec, site.buffer_bytes) for part in parts if part]
+
+
+def _task_count(rows: int, parallelism: int) -> int:
+    return min(parallelism, 1 + rows // ROWS_PER_TASK)
 
 
 def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
     """How to write files for a commit planned on the head ``index``; a run that plans again gives them other names."""
     spec = write_spec(index.table, f"{run_id}-{index.table.metadata.next_sequence_number()}")
-    return replace(spec, encodings=entry_encodings([column.storage_type for column in index.definition.columns]))
+    encodings = entry_encodings([column.storage_type for column in index.definition.columns])
+    return replace(spec, encodings=encodings, row_group_bytes=min(spec.row_group_bytes, WRITE_BYTES))
 
 
 def _split(source: EntrySource, count: int) -> list[EntrySource]:
@@ -202,17 +210,18 @@ def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySourc
     return [sorted(part, key=lambda one: (one.file_id, one.share)) for part in parts]
 
 
-def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredUnit) -> UnitResult:
-    """Commit one unit: its entries and their coverage at once. The plan was made on the head ``index.table``."""
+def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> WaveResult:
+    """Commit a wave: its entries and their coverage at once. The plan was made on the head ``index.table``."""
     if not entered.sources:
-        discard_entered(index, [entered])
-        return UnitResult(entered.unit, None, 0, 0, entered.skipped)
-    covers = write_covers(index, cover_rows(index, entered.unit.segment, entered.sources), site.run_id)
+        discard_files(index.table, tuple(_entry_files(index, entered)))
+        return WaveResult(None, (), 0, 0, entered.skipped)
+    covers = write_covers(index, cover_rows(index, entered.sources), site.run_id)
     added = (*_entry_files(index, entered), *covers)
+    segments = tuple(sorted({one.segment for one in entered.sources}))
     change = TableCommit(
         pinned=pin_table(index.table),
         added=added,
-        summary={"skipstone.run": site.run_id, "skipstone.segment": str(entered.unit.segment)},
+        summary={"skipstone.run": site.run_id, "skipstone.segments": str(len(segments))},
         properties={NEXT_FILE_ID_PROPERTY: str(entered.next_file_id)},
         guard=nobody_else_entered,
     )
@@ -220,13 +229,7 @@ def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredUnit) -> 
     if isinstance(outcome, Conflicted):
         discard_files(index.table, added)
     entries = sum(written.records for written in entered.written)
-    return UnitResult(entered.unit, outcome, len(entered.sources), entries, entered.skipped)
-
-
-def discard_entered(index: IndexTable, entered: Sequence[EnteredUnit]) -> None:
-    """Delete the entries of units that were never offered to a commit."""
-    for one in entered:
-        discard_files(index.table, tuple(_entry_files(index, one)))
+    return WaveResult(outcome, segments, len(entered.sources), entries, entered.skipped)
 
 
 def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:
@@ -234,20 +237,20 @@ def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None
     return "another run of this index entered files meanwhile" if added else None
 
 
-def _entry_files(index: IndexTable, entered: EnteredUnit) -> list[DataFile]:
+def _entry_files(index: IndexTable, entered: EnteredWave) -> list[DataFile]:
     return to_data_files([written.to_row() for written in entered.written], index.table)
 
 
-def cover_rows(index: IndexTable, segment: int, sources: Sequence[EntrySource]) -> pa.Table:
+def cover_rows(index: IndexTable, sources: Sequence[PlannedSource]) -> pa.Table:
     """Cover rows (COVER_SCHEMA) of the files entered."""
     count = len(sources)
     return pa.table(
         {
-            "file_id": [source.file_id for source in sources],
-            "path": [source.file.path for source in sources],
-            "size": [source.file.size for source in sources],
-            "records": [source.file.records for source in sources],
-            "segment": [segment] * count,
+            "file_id": [one.source.file_id for one in sources],
+            "path": [one.source.file.path for one in sources],
+            "size": [one.source.file.size for one in sources],
+            "records": [one.source.file.records for one in sources],
+            "segment": [one.segment for one in sources],
             "table_uuid": [index.stored.table_uuid] * count,
             "definition": [index.definition.digest] * count,
         },

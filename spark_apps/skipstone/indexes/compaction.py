@@ -21,8 +21,8 @@ from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
 from skipstone.indexes.build import BuildSite, index_write_spec, write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.definition import key_name
-from skipstone.indexes.entries import BUFFER_BYTES, EntrySorter, entry_schema
 from skipstone.indexes.scans import UnreadableEntries, scan_entries
+from skipstone.indexes.sorting import BUFFER_BYTES, EntrySorter, RunWriter, entry_schema
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
 from skipstone.rewrite.writer import WriteSpec, WrittenFile, to_data_files
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
@@ -143,15 +143,17 @@ def merge_entries(task: MergeTask, task_id: str) -> MergedRange:
     keep = pc.invert(pc.field("file_id").isin(pa.array(sorted(task.dropped), pa.int32())))
     limits = task.range.expression(schema.field(0).type)
     condition = keep if limits is None else limits & keep
-    with EntrySorter(task.spec, task_id, level=task.level, buffer_bytes=task.buffer_bytes) as sorter:
+    with RunWriter(task.spec, task_id, level=task.level) as runs:
+        sorter = EntrySorter(runs, task.buffer_bytes)
         try:
             for path in task.paths:
                 for batch in scan_entries((task.io, path), schema, condition, schema.names):
                     sorter.add(batch)
         except UnreadableEntries as error:
-            sorter.abort()
+            runs.abort()
             return MergedRange(unreadable=(error.path, error.problem))
-        return MergedRange(sorter.close())
+        sorter.flush()
+        return MergedRange(tuple(runs.written))
 
 
 def key_ranges(io: FileIO, paths: Iterable[str], most_bytes: int) -> list[KeyRange]:

@@ -19,8 +19,8 @@ from pyiceberg.io import FileIO
 from skipstone_core.errors import SkipstoneError
 
 from skipstone.indexes.caches import ByteCache
-from skipstone.indexes.entries import entry_schema
 from skipstone.indexes.keys import arrow_type, column_type
+from skipstone.indexes.sorting import entry_schema
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.bounds import decode_bounds
 from skipstone.tables.filesets import ColumnBounds

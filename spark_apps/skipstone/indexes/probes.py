@@ -15,12 +15,12 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from skipstone_core.index_use import ReadCost
 
-from skipstone.indexes.entries import entry_schema
 from skipstone.indexes.footers import Footer, RowGroups, naming_file, read_footer
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.hits import HitCollector, Hits
 from skipstone.indexes.predicates import Test, index_expression, tested_columns
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
+from skipstone.indexes.sorting import entry_schema
 from skipstone.indexes.tables import IndexFile
 
 #: Columns of an entry that say where its row is.

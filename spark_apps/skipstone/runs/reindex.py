@@ -1,6 +1,6 @@
-"""The reindex run: bring one index in sync, segment by segment, then merge its files when there are many.
+"""The reindex run: bring one index in sync, some segments at a time, then merge its files when there are many.
 
-Called by ``spark_apps/reindex.py`` through ``run_app``. Every finished segment is committed at once, so whatever ends
+Called by ``spark_apps/reindex.py`` through ``run_app``. What is finished is committed at once, so whatever ends
 a run early, the next one goes on where it stopped. Starts a JVM only when there is something to build.
 """
 
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from py4j.protocol import Py4JError
@@ -21,14 +22,14 @@ from skipstone_core.reasons import Reason
 
 from skipstone.indexes.build import (
     BuildSite,
-    EnteredUnit,
+    EnteredWave,
     MissingUnit,
-    UnitResult,
+    WaveResult,
     commit_entered,
-    discard_entered,
     enter_units,
     plan_units,
     plan_waves,
+    wave_rows,
 )
 from skipstone.indexes.compaction import compact_index, rows_to_merge
 from skipstone.indexes.coverage import (
@@ -42,9 +43,9 @@ from skipstone.indexes.coverage import (
 from skipstone.indexes.damage import DamagedFile, find_damage
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
 from skipstone.indexes.distribute import InProcess, InSpark
-from skipstone.indexes.entries import BUFFER_BYTES
 from skipstone.indexes.quarantine import confirm_damage, quarantine
 from skipstone.indexes.scans import UnreadableEntries
+from skipstone.indexes.sorting import BUFFER_BYTES
 from skipstone.indexes.staleness import stale_file_ids
 from skipstone.indexes.tables import (
     IndexTable,
@@ -221,19 +222,17 @@ def _plan(work: _Work, index: IndexTable, progress: _Progress) -> list[MissingUn
 
 
 def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progress: _Progress) -> bool:
-    """Build in waves, commit unit by unit; False as soon as the index's head is not the one this run made."""
+    """Build and commit in waves; False as soon as the index's head is not the one this run made."""
     site = _site(work, sum(unit.rows for unit in units))
-    next_id = next_file_id(index, read_covers(index))
-    for wave in plan_waves(units, site.tasks.parallelism):
-        done = f"{progress.segments} of {len(units)} missing segments done"
+    next_id, before = next_file_id(index, read_covers(index)), progress.segments
+    for wave in plan_waves(units, wave_rows(site)):
+        done = f"{progress.segments - before} of {len(units)} missing segments done"
         work.reporter.progress(f"segment {wave[0].segment}, {done}", _counts(progress))
-        entered = _enter(site, index, wave, next_id, progress)
-        for position, one in enumerate(entered):
-            result = commit_entered(site, index, one)
+        for entered in _enter(site, index, wave, next_id, progress):
+            result = commit_entered(site, index, entered)
             _take(work, result, progress)
             index = replace(index, table=work.catalog.load_table(index.identifier))
             if not is_ours(result, index):
-                discard_entered(index, entered[position + 1 :])
                 return False
         next_id += sum(len(unit.ordinals) for unit in wave)
     return True
@@ -241,22 +240,21 @@ def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progr
 
 def _enter(
     site: BuildSite, index: IndexTable, wave: list[MissingUnit], next_id: int, progress: _Progress
-) -> list[EnteredUnit]:
+) -> Iterator[EnteredWave]:
     """Enter a wave; when a task of it fails for good, unit by unit, so that only the guilty one is left out."""
     try:
-        return enter_units(site, index, wave, next_id)
+        yield enter_units(site, index, wave, next_id)
+        return
     except (PySparkException, Py4JError, OSError) as error:
         if len(wave) == 1:
             _fail(progress, wave[0].segment, f"the build failed: {_first_line(error)}", retryable=True)
-            return []
-    entered: list[EnteredUnit] = []
+            return
     for unit in wave:
-        entered.extend(_enter(site, index, [unit], next_id, progress))
+        yield from _enter(site, index, [unit], next_id, progress)
         next_id += len(unit.ordinals)
-    return entered
 
 
-def is_ours(result: UnitResult, index: IndexTable) -> bool:
+def is_ours(result: WaveResult, index: IndexTable) -> bool:
     """Whether the index's head is still the commit of ``result``."""
     match result.outcome:
         case None:
@@ -267,21 +265,21 @@ def is_ours(result: UnitResult, index: IndexTable) -> bool:
             return False
 
 
-def _take(work: _Work, result: UnitResult, progress: _Progress) -> None:
-    segment = result.unit.segment
+def _take(work: _Work, result: WaveResult, progress: _Progress) -> None:
     match result.outcome:
         case Committed(snapshot_id=snapshot_id):
             progress.snapshot_id = snapshot_id
-            progress.segments += 1
+            progress.segments += len(result.entered)
             progress.files += result.files
             progress.entries += result.entries
         case Conflicted(reason=reason, message=message) if reason is not Reason.CONFLICTED:
-            _fail(progress, segment, message, retryable=True)
+            for segment in result.entered:
+                _fail(progress, segment, message, retryable=True)
         case Unknown(message=message):
-            raise OutcomeUnknown(f"segment {segment}: {message}")
+            raise OutcomeUnknown(f"segments from {result.entered[0]} to {result.entered[-1]}: {message}")
         case _:
-            pass  # planned again on the new head, or nothing of the unit could be entered
-    for skipped in result.skipped:
+            pass  # planned again on the new head, or nothing of the wave could be entered
+    for segment, skipped in result.skipped:
         if not skipped.vanished or _is_live(work, skipped.path):
             gone = "is missing in the storage" if skipped.vanished else f"cannot be indexed: {skipped.message}"
             _fail(progress, segment, f"file {skipped.path} {gone}", retryable=False)
