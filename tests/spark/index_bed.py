@@ -45,6 +45,7 @@ class Lake:
 
     root: Path
     index_namespace: str | None = None
+    kind: CatalogRef = CatalogRef(type=CatalogType.SQL)  # noqa: RUF009 - it is frozen
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -55,8 +56,7 @@ class Lake:
     @property
     def warehouse(self) -> WarehouseRef:
         """As requests carry it."""
-        catalog = CatalogRef(type=CatalogType.SQL)
-        return WarehouseRef(name="wh", root=str(self.root), catalog=catalog, index_namespace=self.index_namespace)
+        return WarehouseRef(name="wh", root=str(self.root), catalog=self.kind, index_namespace=self.index_namespace)
 
     def create(self, schema: pa.Schema, name: str = "t", **options: Any) -> Table:
         """A new table."""

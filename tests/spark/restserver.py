@@ -65,7 +65,7 @@ def _wait_until_ready(address: str, server: subprocess.Popen[bytes], log: Path) 
         try:
             if requests.get(f"{address}/v1/config", timeout=2).ok:
                 return
-        except requests.ConnectionError:
+        except requests.RequestException:
             time.sleep(0.2)
     raise RuntimeError(f"the REST catalog did not start: {log.read_text()[-2000:]}")
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from skipstone.indexes import probes
-from skipstone.indexes.caches import ByteCache, cache_counts
 from skipstone.query import ReadOptions, explain, plan_read, read
 from skipstone.query.planner import IndexUse
+from skipstone.tables.caches import ByteCache, cache_counts
 from skipstone_core import index_use
 from skipstone_core.index_use import NotUsed
 from skipstone_core.jobs import IndexRef

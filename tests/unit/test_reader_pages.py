@@ -139,6 +139,16 @@ def test_what_saves_little_is_left_to_others(monkeypatch: pytest.MonkeyPatch) ->
     assert read(large, ["k"], 0, [1]) is not None
 
 
+@pytest.mark.parametrize("byte", [0, 0x15, 0x19, 0xFF])
+def test_a_damaged_page_index_is_left_to_others(byte: int) -> None:
+    file = bytearray(written(rows_of(1_000), compression="none", max_rows_per_page=100))
+    columns = [pq.ParquetFile(io.BytesIO(file)).metadata.row_group(0).column(at) for at in (0, 1)]
+    begin = max(one.data_page_offset for one in columns) + columns[-1].total_compressed_size
+    end = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
+    file[begin:end] = bytes([byte]) * (end - begin)
+    assert read(bytes(file), ["k", "day"], 0, [1, 500]) is None
+
+
 def test_a_damaged_page_is_an_error() -> None:
     file = bytearray(written(rows_of(1_000), compression="none", use_dictionary=False, write_page_checksum=True))
     at = bytes(file).find((500).to_bytes(8, "little"))

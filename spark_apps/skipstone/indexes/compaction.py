@@ -21,7 +21,7 @@ from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
 from skipstone.indexes.build import BuildSite, index_write_spec, write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.definition import key_name
-from skipstone.indexes.scans import UnreadableEntries, scan_entries
+from skipstone.indexes.scans import UnreadableIndexFile, scan_entries
 from skipstone.indexes.sorting import BUFFER_BYTES, EntrySorter, RunWriter, entry_schema
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
 from skipstone.rewrite.writer import WriteSpec, WrittenFile, to_data_files
@@ -76,7 +76,7 @@ def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -
     """Merge the lowest level with enough runs, and cover files likewise; None when nothing is due.
 
     ``dropped``: file ids of files that no retained snapshot of the indexed table holds; when there are any, the whole
-    index is merged without them. Raises UnreadableEntries, with nothing changed, when an entry file cannot be read.
+    index is merged without them. Raises UnreadableIndexFile, with nothing changed, when an entry file cannot be read.
     """
     merged, covers = _due(index, dropped)
     if not merged and not covers:
@@ -133,7 +133,7 @@ def _merge_entries(
     written = to_data_files([written.to_row() for result in results for written in result.written], index.table)
     if unreadable := next((result.unreadable for result in results if result.unreadable), None):
         discard_files(index.table, tuple(written))
-        raise UnreadableEntries(*unreadable)
+        raise UnreadableIndexFile(*unreadable)
     return written
 
 
@@ -149,7 +149,7 @@ def merge_entries(task: MergeTask, task_id: str) -> MergedRange:
             for path in task.paths:
                 for batch in scan_entries((task.io, path), schema, condition, schema.names):
                     sorter.add(batch)
-        except UnreadableEntries as error:
+        except UnreadableIndexFile as error:
             runs.abort()
             return MergedRange(unreadable=(error.path, error.problem))
         sorter.flush()
@@ -193,7 +193,7 @@ def _row_groups(io: FileIO, path: str) -> Iterator[_RowGroup]:
         with io.new_input(path).open() as stream:
             metadata = pq.read_metadata(stream)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UnreadableEntries(path, error) from error
+        raise UnreadableIndexFile(path, error) from error
     column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == key_name(0))
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)

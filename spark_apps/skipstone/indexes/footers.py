@@ -18,23 +18,17 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from skipstone_core.errors import SkipstoneError
 
-from skipstone.indexes.caches import ByteCache
 from skipstone.indexes.keys import arrow_type, column_type
+from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.sorting import entry_schema
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.bounds import decode_bounds
+from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import ColumnBounds
 
 FOOTER_CACHE_BYTES = 64 * 1024 * 1024
 #: A decoded footer takes about so many times its serialised size.
 _DECODED = 8
-
-
-class UnreadableIndexFile(SkipstoneError):
-    """An entry file is gone, damaged, out of reach, or not the one that was committed."""
-
-    def __init__(self, path: str, problem: object) -> None:
-        super().__init__(f"index file {path}: {problem}")
 
 
 @contextmanager

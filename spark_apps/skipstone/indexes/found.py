@@ -17,12 +17,12 @@ from skipstone_core.ids import index_table_prefix
 from skipstone_core.index_use import NotUsed
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.caches import ByteCache
 from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage
 from skipstone.indexes.definition import StoredDefinition, definition_problem, key_name, stored_definition
 from skipstone.indexes.predicates import AllOf, AnyOf, Test, bounds_leading, index_expression
 from skipstone.indexes.ranges import KnownBounds
 from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
+from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import FileSet
 
 INDEX_CACHE_BYTES = 64 * 1024 * 1024

@@ -15,7 +15,7 @@ from skipstone_core.commits import Conflicted, Outcome
 from skipstone.indexes.build import write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.damage import DamagedFile, find_damage, is_fully_readable, plan_withdrawal
-from skipstone.indexes.scans import UnreadableEntries
+from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import pin_table
@@ -41,7 +41,7 @@ def quarantine(catalog: Catalog, index: IndexTable, damage: Sequence[DamagedFile
     return outcome
 
 
-def confirm_damage(index: IndexTable, error: UnreadableEntries) -> tuple[DamagedFile, ...]:
+def confirm_damage(index: IndexTable, error: UnreadableIndexFile) -> tuple[DamagedFile, ...]:
     """What is damaged, after reading entries failed by ``error``; empty when the storage may only have failed.
 
     Raises OSError when the storage does not answer.

@@ -20,8 +20,8 @@ _FORMAT = ds.ParquetFileFormat(
 _READAHEAD_BATCHES = 1
 
 
-class UnreadableEntries(SkipstoneError):
-    """An entry file is gone, damaged, or out of reach."""
+class UnreadableIndexFile(SkipstoneError):
+    """An entry file is gone, damaged, out of reach, or not the one that was committed."""
 
     def __init__(self, path: str, problem: object) -> None:
         super().__init__(f"index file {path}: {problem}")
@@ -34,14 +34,14 @@ def scan_entries(
 ) -> Iterator[pa.RecordBatch]:
     """Batches of ``columns`` of the entries that pass ``condition``, in file order; ``schema``: of all entries.
 
-    Raises UnreadableEntries, also for a file of another schema: its columns would read as null.
+    Raises UnreadableIndexFile, also for a file of another schema: its columns would read as null.
     """
     io, path = file
     try:
         with io.new_input(path).open() as stream:
             fragment = _FORMAT.make_fragment(stream)
             if problem := schema_problem(fragment.physical_schema, schema):
-                raise UnreadableEntries(path, problem)
+                raise UnreadableIndexFile(path, problem)
             scanner = fragment.scanner(
                 schema=schema,
                 columns=list(columns),
@@ -51,7 +51,7 @@ def scan_entries(
             )
             yield from (batch for batch in scanner.to_batches() if batch.num_rows)
     except (OSError, pa.ArrowInvalid) as error:
-        raise UnreadableEntries(path, error) from error
+        raise UnreadableIndexFile(path, error) from error
 
 
 def schema_problem(found: pa.Schema, wanted: pa.Schema) -> str | None:

@@ -19,13 +19,13 @@ from skipstone_core.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.answers import Wanted
-from skipstone.indexes.caches import cache_counts
 from skipstone.indexes.candidates import Candidates
 from skipstone.indexes.hits import POSITION_BITS, ROW_GROUP_BITS, Hits, split_by_file
 from skipstone.indexes.predicates import Maybe, Test, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
+from skipstone.tables.caches import cache_counts
 from skipstone.tables.filesets import FileSet, read_file_set
 
 __all__ = ["Funnel", "IndexUse", "ReadOptions", "ReadPlan", "checked_columns", "checked_predicate", "plan_read"]

@@ -15,7 +15,7 @@ from skipstone_core.jobs import MAX_LISTED_SEGMENTS
 from skipstone_core.predicates import Predicate
 
 from skipstone.indexes.answers import IndexAnswer
-from skipstone.indexes.caches import CacheCounts
+from skipstone.tables.caches import CacheCounts
 from skipstone.tables.filesets import FileSet
 
 

@@ -35,6 +35,8 @@ _TAIL = struct.Struct("<I4s")
 _REPEATED = 2
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 50_000
+#: What reading a footer or an offset index that makes no sense ends in.
+_UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
 #: Bytes at a file's end that are read at once, in the hope that the footer is in them.
 _GUESS = 64 * 1024
 
@@ -83,17 +85,21 @@ class PageReader:
     def read(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
         """The ``rows`` (ascending, counted in row group ``group``, at least one) of ``columns``.
 
-        None when the file does not say where its pages are, or they hold so much of the row group that it is read as
-        fast. Raises what Arrow raises for damaged pages, ValueError when they do not hold the rows that they should.
+        None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
+        the row group that it is read as fast. Raises what Arrow raises for damaged pages.
         """
         index = self._index
         if index is None or not all(name in index.chunks[group] for name in columns):
             return None
         chunks, count = [index.chunks[group][name] for name in columns], index.rows[group]
-        found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
+        try:
+            found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
+        except _UNREADABLE:
+            return None
         if sum(pages.spared for pages in found) < _WORTH_ROWS * len(found):
             return None
-        return pa.RecordBatch.from_arrays([pages.read(self._source, rows) for pages in found], names=list(columns))
+        arrays = [pages.read(self._source, rows) for pages in found]
+        return None if any(one is None for one in arrays) else pa.RecordBatch.from_arrays(arrays, names=list(columns))
 
     @cached_property
     def _index(self) -> _PageIndex | None:
@@ -103,7 +109,7 @@ class PageReader:
                 return _indexes[key]
         try:
             found = _page_index(_footer(self._source, self._size))
-        except (ValueError, LookupError, TypeError, struct.error):
+        except _UNREADABLE:
             return None
         with _lock:
             if found.cost <= _indexes.maxsize:
@@ -168,9 +174,11 @@ class _Pages:
 
     @classmethod
     def of(cls, source: Source, chunk: _Chunk, count: int, rows: Rows) -> _Pages:
-        """The pages of ``rows`` in a chunk of ``count`` rows."""
+        """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of _UNREADABLE."""
         locations = CompactReader(_read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
         first = np.array([*(location.get(3, 0) for location in locations), count], dtype=np.int64)
+        if first[0] != 0 or bool((np.diff(first) < 0).any()):
+            raise ValueError("the pages of an offset index are not one after the other")
         return cls(chunk, locations, first, np.unique(np.searchsorted(first, rows, side="right") - 1))
 
     @property
@@ -183,8 +191,8 @@ class _Pages:
         """Rows of the chunk that are in none of the pages."""
         return int(self.first[-1] - self.lengths.sum())
 
-    def read(self, source: Source, rows: Rows) -> pa.Array:
-        """The values of ``rows``."""
+    def read(self, source: Source, rows: Rows) -> pa.Array | None:
+        """The values of ``rows``; None when the pages hold other rows than their index says."""
         pages = b"".join(_page_bytes(source, [(self.locations[n][1], self.locations[n][2]) for n in self.numbers]))
         begin, first_page = self.chunk.begin, int(self.locations[0][1])
         dictionary = _read_at(source, begin, first_page - begin) if first_page > begin else b""
@@ -193,7 +201,7 @@ class _Pages:
             pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False).column(0)
         )
         if len(column) != self.lengths.sum():
-            raise ValueError("pages hold other rows than their index says")
+            return None
         begins, first = np.cumsum(self.lengths) - self.lengths, self.first[self.numbers]
         at = np.searchsorted(first, rows, side="right") - 1
         return column.combine_chunks().take(pa.array(rows - first[at] + begins[at]))

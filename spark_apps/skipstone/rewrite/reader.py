@@ -29,6 +29,7 @@ from skipstone_core.reasons import Reason
 from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.rewrite.pages import PageReader
 from skipstone.tables.arrow import arrow_schema, field_id
+from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import FileSet
 
 __all__ = [
@@ -48,11 +49,19 @@ ROW_GROUP_COLUMN = "_row_group"
 BATCH_ROWS = 128 * 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
+#: Memory for footers of data files, in bytes: workers live as long as their executor and meet the same files again.
+FOOTER_CACHE_BYTES = 64 * 1024 * 1024
+#: A decoded footer takes about so many times its serialised size.
+_DECODED = 8
 Positions = npt.NDArray[np.int64]
 _EXTRA_FIELDS = {
     POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
     ROW_GROUP_COLUMN: pa.field(ROW_GROUP_COLUMN, pa.int32(), nullable=False),
 }
+
+_footers: ByteCache[tuple[str, int], pq.FileMetaData] = ByteCache(
+    "data footers", FOOTER_CACHE_BYTES, lambda footer: _DECODED * int(footer.serialized_size)
+)
 
 
 @dataclass(frozen=True)
@@ -107,7 +116,8 @@ def read_data_file(
     Raises KeyError for a column that the schema does not have.
     """
     with load_file_io({}, file.path).new_input(file.path).open() as source:
-        parquet = pq.ParquetFile(source, pre_buffer=False, buffer_size=BUFFER_BYTES)
+        footer = _footers.get((file.path, file.size), lambda: pq.read_metadata(source))
+        parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES)
         projection = _Projection(file, parquet, tuple(columns))
         pages = None if positions is None else PageReader(source, file.path, file.size)
         wanted = range(parquet.num_row_groups) if row_groups is None else row_groups

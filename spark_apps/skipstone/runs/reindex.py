@@ -44,7 +44,7 @@ from skipstone.indexes.damage import DamagedFile, find_damage
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
 from skipstone.indexes.distribute import InProcess, InSpark
 from skipstone.indexes.quarantine import confirm_damage, quarantine
-from skipstone.indexes.scans import UnreadableEntries
+from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.sorting import BUFFER_BYTES
 from skipstone.indexes.staleness import stale_file_ids
 from skipstone.indexes.tables import (
@@ -313,7 +313,7 @@ def _merge_runs(work: _Work, index: IndexTable, progress: _Progress) -> tuple[In
         work.reporter.progress("merging index files", _counts(progress))
         try:
             outcome = compact_index(_site(work, rows), index, dropped)
-        except UnreadableEntries as error:
+        except UnreadableIndexFile as error:
             if damage := confirm_damage(index, error):
                 return index, damage
             raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{error}; try again later") from error

@@ -1,7 +1,8 @@
-"""What a process remembers of index tables: byte-budgeted, least recently used first out, keyed by immutable identity.
+"""What a process remembers of files: byte-budgeted, least recently used first out, keyed by immutable identity.
 
-Used by lookup and footers. A key names content that never changes (a metadata location, a file's path and size), so
-nothing in here ever has to be invalidated. Must not hold anything that depends on credentials or connections.
+Used by index lookup and for footers of index and data files. A key names content that never changes (a metadata
+location, a file's path and size), so nothing in here ever has to be invalidated. Must not hold anything that depends
+on credentials or connections.
 """
 
 from __future__ import annotations
