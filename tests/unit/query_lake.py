@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from random import Random
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, IcebergType, LongType
+from skipstone.runs import reindex as reindex_run
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.errors import UserError
 from skipstone_core.jobs import IndexRef
@@ -213,12 +216,11 @@ class RandomLake:
             self.reindex(self.random.choice(self.indexes), self.random.choice([1, 2, None]))
 
     def reindex(self, index: IndexRef, max_segments: int | None = None) -> None:
-        """A reindex run; an index whose columns are gone stays as it is."""
+        """A reindex run, segment by segment or all at once; an index whose columns are gone stays as it is."""
         if self._table_of(index) is not None or set(index.columns) <= set(self.kinds):
-            try:
+            together = self.random.choice([1, reindex_run.BUFFER_BYTES])
+            with suppress(*_UNFIT), mock.patch.object(reindex_run, "BUFFER_BYTES", together):
                 self.lake.reindex(index, max_segments=max_segments)
-            except _UNFIT:
-                return
 
     def damage_entries(self) -> None:
         """An entry file becomes garbage."""

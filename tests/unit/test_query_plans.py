@@ -42,11 +42,13 @@ def rows(segment: int) -> pa.Table:
 
 
 def grow(lake: Lake, segments: int = 4, index: IndexRef = K, *, synced: int | None = None) -> None:
-    """A table of some segments, the first ``synced`` of them indexed."""
+    """A table of some segments, the first ``synced`` of them indexed, each by a run of its own."""
     table = lake.create(SCHEMA, properties={"write.parquet.row-group-limit": "100"})
     for segment in range(segments):
         table.append(rows(segment))
-    lake.reindex(index, max_segments=synced)
+    lake.reindex(index, max_segments=0)
+    for _ in range(segments if synced is None else synced):
+        lake.reindex(index, max_segments=1)
 
 
 def only_use(lake: Lake, condition: str) -> IndexUse:

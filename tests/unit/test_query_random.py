@@ -29,7 +29,7 @@ from tests.unit.query_values import Conditions
 
 RANDOM_CASES = 2_000
 CASES_PER_LAKE = 125
-PARTS = 4
+PARTS = 2
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 
