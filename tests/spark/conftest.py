@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,12 +15,14 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
-from skipstone.session import FORCED, LOCAL
+from skipstone.session import FORCED, JVM_OPTIONS, LOCAL
 from skipstone.tables.catalogs import open_catalog
 from skipstone_core.jobs import CatalogRef, CatalogType, WarehouseRef
 
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 
+#: Tests run each query once or twice: what the second compiler makes of it comes too late.
+ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 #: PySpark leaves the sockets of collected results to the garbage collector.
 _OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 
@@ -42,7 +45,8 @@ def _submit_arguments() -> str:
     """As a pod has them, plus the Iceberg runtime: whoever starts the JVM first starts this one."""
     settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
     jars = ",".join(str(path) for path in jar_paths("iceberg-runtime", ICEBERG_RUNTIME))
-    options = " ".join(f"--conf {key}={value}" for key, value in settings.items())
+    settings["spark.driver.extraJavaOptions"] = f"{JVM_OPTIONS} {ONE_COMPILER}"
+    options = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
     return f"--jars {jars} {options} pyspark-shell"
 
 
