@@ -141,7 +141,10 @@ def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[d
 
 
 def _once(lineitem: Lineitem, spark: SparkSession, query: tuple[str, str]) -> tuple[dict[str, float], dict[str, int]]:
-    """Seconds of one repetition of ours and its peers, answers compared, and what ours read."""
+    """Seconds of one repetition of ours and its peers, answers compared, and what ours read.
+
+    Bytes are sizes of files: ``bytes_hit`` of those in which an index found hits, ``bytes_read`` of all opened.
+    """
     name = lineitem.warehouse.catalog.name
     columns, condition = query
     text = f"select {columns} from {{}} where {condition}"
@@ -164,12 +167,14 @@ def _once(lineitem: Lineitem, spark: SparkSession, query: tuple[str, str]) -> tu
 def _read(spark: SparkSession, query: str) -> dict[str, int]:
     (relation,) = skipstone.explain(skipstone.sql(spark, query)).relations
     if relation.plan is None:
-        return {"files_hit": -1, "files_total": -1, "bytes_read": -1, "bytes_total": -1}
+        return {"files_hit": -1, "files_total": -1, "bytes_hit": -1, "bytes_read": -1, "bytes_total": -1}
     sizes = relation.plan.files.files["size"].to_numpy()
     read = sizes[list(relation.plan.ordinals)] if relation.is_rewritten else sizes
+    hit = sorted({*relation.plan.row_groups, *relation.plan.positions}) if relation.is_rewritten else []
     return {
         "files_hit": len(read),
         "files_total": len(sizes),
+        "bytes_hit": int(sizes[np.array(hit, dtype=int)].sum()),
         "bytes_read": int(read.sum()),
         "bytes_total": int(sizes.sum()),
     }
