@@ -17,6 +17,7 @@ from skipstone.runs.report import Reporter, fit_annotation, fit_termination
 from skipstone.runs.sinks import FileSink, PodSink, choose_sink
 from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable, OutcomeUnknown
+from skipstone_core.funnel import FunnelStage
 from skipstone_core.jobs import (
     CatalogRef,
     CatalogType,
@@ -319,6 +320,26 @@ def test_progress_is_shown_at_most_every_five_seconds(warehouse: WarehouseRef) -
         now[0] = second
         reporter.progress(text)
     assert shown == ["a", "c", "e"]
+
+
+def test_what_a_run_learnt_goes_out_at_once_and_with_every_later_report(warehouse: WarehouseRef) -> None:
+    shown: list[JobReport] = []
+
+    class Sink(FileSink):
+        def show(self, report: str) -> None:
+            shown.append(JobReport.from_json(report))
+
+    reporter = Reporter(request_for(warehouse), Sink(Path("unused")), clock=lambda: float(len(shown)))
+    funnel = (FunnelStage(name="KeyRanges", files_in=400, files_out=12),)
+    reporter.progress("a")
+    reporter.learn({"filesTotal": 400}, funnel)
+    reporter.progress("b", {"tasksDone": 1})
+    reporter.learn({"filesTotal": 401})
+    reporter.progress("c")
+    assert [report.progress for report in shown] == ["a", "b", "c"]
+    assert [report.counts for report in shown] == [{}, {"filesTotal": 400, "tasksDone": 1}, {"filesTotal": 401}]
+    assert [report.funnel for report in shown] == [(), funnel, ()]
+    assert reporter.base().counts == {}, "a failure tells of no merge"
 
 
 def test_stages_add_up_also_when_they_fail(warehouse: WarehouseRef) -> None:

@@ -37,6 +37,7 @@ from tests.unit.world_cases import (
     subject,
     synced_index_status,
     table_state,
+    underway,
     written_condition,
 )
 
@@ -373,7 +374,7 @@ class TestReindex:
 
     def test_a_running_pod_shows_its_progress(self) -> None:
         world, current = with_run()
-        step = written(seen(world, current, pod(current, OWNER, progress="segment 4")))
+        step = written(seen(world, current, pod(current, OWNER, underway=underway(current, progress="segment 4"))))
         assert conditions(step)["Progressing"] == ("True", Reason.DRIVER_RUNNING)
         assert step.status["currentRun"]["progress"] == "segment 4"
 

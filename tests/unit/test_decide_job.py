@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from skipstone_core.codec import encode
 from skipstone_core.funnel import FunnelStage, LeftOut
-from skipstone_core.jobs import RunKind, RunOutcome
+from skipstone_core.jobs import IndexState, RunKind, RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
 from skipstone_operator.reconcilers.confirms import plan_confirm
@@ -39,6 +39,8 @@ from tests.unit.world_cases import (
     pod,
     report,
     subject,
+    table_state,
+    underway,
     written_condition,
 )
 
@@ -232,7 +234,9 @@ class TestFollowing:
 
     def test_a_running_driver_shows_its_progress(self) -> None:
         world, current = with_run()
-        step = decide_job(seen(world, current, pod(current, OWNER, progress="7 of 9 files")))
+        step = decide_job(
+            seen(world, current, pod(current, OWNER, underway=underway(current, progress="7 of 9 files")))
+        )
         assert written_condition(step, "Progressing") == ("True", Reason.DRIVER_RUNNING)
         assert isinstance(step, PutStatus)
         assert step.status["currentRun"]["progress"] == "7 of 9 files"
@@ -298,6 +302,13 @@ def conclude(
 COUNTS = {"segment": 4, "rowsLoaded": 90, "rowsRejected": 2}
 
 
+def merging() -> tuple[JobWorld, CurrentRun]:
+    """A MergeJob whose first attempt was launched."""
+    job = objects.merge("jan")
+    current = replace(plan_of(job_world(job)).intent(1, EARLIER), launch_time=EARLIER)
+    return job_world(job, {"attempts": 1, "currentRun": encode(current)}), current
+
+
 class TestEnding:
     @pytest.mark.parametrize("outcome", [RunOutcome.COMMITTED, RunOutcome.ALREADY_COMMITTED])
     def test_complete(self, outcome: RunOutcome) -> None:
@@ -334,6 +345,38 @@ class TestEnding:
         assert (ran["filesOut"], ran["falsePositives"], ran["falsePositiveRate"]) == (12, 9, "75.0 %")
         assert ran["durationMs"] == 7
         assert step.status["lastRun"]["stagesMs"] == {"prune": 7}
+
+    def test_a_merge_at_work_shows_what_it_prunes(self) -> None:
+        world, current = merging()
+        funnel = (FunnelStage(name="KeyRanges", files_in=400, files_out=12),)
+        counts = {"filesTotal": 400, "filesCandidate": 12, "tasksDone": 3}
+        said = underway(current, progress="merging", counts=counts, funnel=funnel)
+        step = decide_job(seen(world, current, pod(current, OWNER, underway=said)))
+        assert isinstance(step, PutStatus)
+        assert (step.status["pruned"], step.status["files"]["candidate"]) == ("388/400", 12)
+        (stage,) = step.status["funnel"]
+        assert (stage["filesOut"], stage.get("falsePositiveRate", "")) == (12, ""), "nobody knows yet"
+        assert "rows" not in step.status
+        early = decide_job(seen(world, current, pod(current, OWNER, underway=underway(current, progress="reading"))))
+        assert isinstance(early, PutStatus)
+        assert not early.status.get("pruned")
+
+    def test_a_merge_tells_which_indexes_it_left_behind(self) -> None:
+        world, current = merging()
+        names = ("auto", "manual", "suspended", "synced")
+        specs = {"manual": {"maintenance": "Manual"}, "suspended": {"suspend": True}}
+        subjects = tuple(subject(objects.index(name, **specs.get(name, {}))) for name in names)
+        states = tuple(
+            IndexState(uid=one.meta.uid, name=one.meta.name, segments_missing=0 if one.meta.name == "synced" else 2)
+            for one in subjects
+        )
+        said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts={"filesTotal": 1})
+        said = replace(said, table_states=(table_state(indexes=states),))
+        world = replace(world, place=replace(world.place, indexes=subjects))
+        step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
+        assert isinstance(step, PutStatus)
+        told = {one["name"]: (one["missingSegments"], one["catchesUp"]) for one in step.status["indexesBehind"]}
+        assert told == {"auto": (2, True), "manual": (2, False), "suspended": (2, False)}
 
     @pytest.mark.parametrize(("code", "reason"), [(64, Reason.KEY_COLUMN_MISSING), (65, Reason.DUPLICATE_SOURCE_KEYS)])
     def test_refused_at_the_first_attempt(self, code: int, reason: Reason) -> None:

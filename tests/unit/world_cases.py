@@ -168,6 +168,11 @@ def report(current: CurrentRun, outcome: RunOutcome, reason: Reason, **changes: 
     return replace(base, **changes)
 
 
+def underway(current: CurrentRun, **changes: Any) -> JobReport:
+    """What the driver of a run says while it works."""
+    return report(current, RunOutcome.RUNNING, Reason.DRIVER_RUNNING, **changes)
+
+
 def run_world(subject_: Subject[Any, Any], current: CurrentRun, found: PodFacts | None = None) -> RunWorld:
     """A run with its pod."""
     return RunWorld(current=current, owner_uid=subject_.meta.uid, pod=found)

@@ -26,7 +26,7 @@ from skipstone_operator.reconcilers.jobfacts import (
     retry_message,
     table_uid,
 )
-from skipstone_operator.reconcilers.jobstatus import at_work, failed, is_finished, waiting
+from skipstone_operator.reconcilers.jobstatus import at_work, failed, is_finished, waiting, with_progress
 from skipstone_operator.reconcilers.launch import (
     FOREIGN_POLL,
     StopOrder,
@@ -170,7 +170,7 @@ def follow(world: JobWorld, run: RunWorld, live: Live) -> Step:
     order = find_stop(world, live)
     if order is not None and not current.stop_reason:
         current = replace(current, stop_reason=order.reason.value, stop_message=order.message)
-    status = started(world, current)
+    status = with_progress(started(world, current), live.pod.underway)
     if current.stop_reason:
         message = f"stopping run {current.id}: {current.stop_message}"
         written = at_work(world, status, Reason(current.stop_reason), message)

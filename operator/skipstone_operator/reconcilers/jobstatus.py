@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from skipstone_core.funnel import FunnelStage
 from skipstone_core.jobs import JobReport
 from skipstone_core.reasons import Reason
 
@@ -23,16 +22,11 @@ from skipstone_operator.conditions import (
     is_true,
     shorten,
 )
+from skipstone_operator.reconcilers.mergestatus import indexes_behind, with_funnel, with_merge_report
 from skipstone_operator.reconcilers.statuses import judged, put_status
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.loadjob import LoadJobStatus
-from skipstone_operator.resources.mergejob import (
-    FileFunnel,
-    FunnelStageStatus,
-    MergeBytes,
-    MergeJobStatus,
-    MergeRows,
-)
+from skipstone_operator.resources.mergejob import MergeJobStatus
 from skipstone_operator.worlds.runs import Verdict
 from skipstone_operator.worlds.steps import PutStatus
 from skipstone_operator.worlds.times import format_span, seconds_since
@@ -64,6 +58,8 @@ def completed(world: JobWorld, status: Any, verdict: Verdict) -> PutStatus | Non
     """The commit is in the table."""
     report = verdict.report
     said = _with_report(status, report) if report is not None else status
+    if isinstance(said, MergeJobStatus):
+        said = replace(said, indexes_behind=indexes_behind(world))
     summary = verdict.message or Reason.COMMITTED.doc
     judgements = (
         holds(COMPLETE, verdict.reason, summary),
@@ -105,49 +101,10 @@ def _with_report(status: Any, report: JobReport) -> Any:
             rejected_path=shorten(report.rejected_path or "", 2048),
         )
     if isinstance(status, MergeJobStatus):
-        return _with_merge_report(status, report)
+        return with_merge_report(status, report)
     return status
 
 
-def _with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
-    counts = report.counts
-    total, candidate = counts.get("filesTotal", 0), counts.get("filesCandidate", 0)
-    return replace(
-        status,
-        files=FileFunnel(
-            total=total,
-            candidate=candidate,
-            touched=counts.get("filesTouched", 0),
-            rewritten=counts.get("filesRewritten", 0),
-        ),
-        rows=MergeRows(
-            source=counts.get("rowsSource", 0),
-            matched=counts.get("rowsMatched", 0),
-            updated=counts.get("rowsUpdated", 0),
-            deleted=counts.get("rowsDeleted", 0),
-            inserted=counts.get("rowsInserted", 0),
-            ignored=counts.get("rowsIgnored", 0),
-            copied=counts.get("rowsCopied", 0),
-        ),
-        bytes=MergeBytes(
-            candidate=counts.get("bytesCandidate", 0),
-            removed=counts.get("bytesRemoved", 0),
-            rewritten=counts.get("bytesRewritten", 0),
-            inserted=counts.get("bytesInserted", 0),
-        ),
-        pruned=f"{total - candidate}/{total}",
-        funnel=tuple(_funnel_stage(stage) for stage in report.funnel),
-    )
-
-
-def _funnel_stage(stage: FunnelStage) -> FunnelStageStatus:
-    return FunnelStageStatus(
-        name=stage.name,
-        files_in=stage.files_in,
-        files_out=stage.files_out,
-        false_positives=stage.untouched,
-        false_positive_rate=stage.false_positive_rate,
-        left_out=stage.left_out,
-        message=shorten(stage.message, 1024),
-        duration_ms=stage.ms,
-    )
+def with_progress(status: Any, report: JobReport | None) -> Any:
+    """``status`` with what a driver at work found so far."""
+    return with_funnel(status, report) if report is not None and isinstance(status, MergeJobStatus) else status

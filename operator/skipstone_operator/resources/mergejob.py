@@ -19,6 +19,9 @@ from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.markers import Doc, Rule, frozen_optional, frozen_required, name_text
 from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
 
+#: How many indexes a status lists.
+MAX_INDEXES_BEHIND = 32
+
 
 class MatchedAction(StrEnum):
     """What a clause of whenMatched does."""
@@ -210,8 +213,10 @@ class MergeJobSpec(RunFields):
     target_where: Annotated[
         str | None,
         _when(
-            "Predicate over target.x that is part of the match: a row of the table that does not satisfy it matches "
-            "no source row, and files that cannot hold one that does are not read. Never changes."
+            "Predicate over target.x that is part of the match, as in SQL's ON: a row of the table that does not "
+            "satisfy it matches no source row, and files that cannot hold one that does are not read. A change whose "
+            "row lies outside is inserted beside that row, and rows outside count as not matched by source. "
+            "Never changes."
         ),
     ] = None
     when_matched: Annotated[
@@ -299,6 +304,17 @@ class FunnelStageStatus:
 
 
 @dataclass(frozen=True, kw_only=True)
+class IndexBehind:
+    """An index that lacked segments of the table when the merge ended, its own among them."""
+
+    name: Annotated[str, Doc("The SecondaryIndex.", max_length=253)]
+    missing_segments: Annotated[int, Doc("How many segments it lacked.", minimum=0)] = 0
+    catches_up: Annotated[
+        bool, Doc("Whether a reindex follows by itself; false for maintenance Manual and while suspended.")
+    ] = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class MergeJobStatus(JobStatus):
     """What is known of a merge."""
 
@@ -309,4 +325,13 @@ class MergeJobStatus(JobStatus):
         tuple[FunnelStageStatus, ...],
         Doc("The stages of the prune funnel in their order.", max_items=16, list_key="name", item=Doc("One stage.")),
     ] = ()
-    pruned: Annotated[str, Doc("Files that were not read, of all, such as 388/400.", max_length=64)] = ""
+    pruned: Annotated[str, Doc("Files that are not read, of all, such as 388/400.", max_length=64)] = ""
+    indexes_behind: Annotated[
+        tuple[IndexBehind, ...],
+        Doc(
+            "Indexes that lacked segments when the merge ended; queries beside them stay right.",
+            max_items=MAX_INDEXES_BEHIND,
+            list_key="name",
+            item=Doc("One index."),
+        ),
+    ] = ()

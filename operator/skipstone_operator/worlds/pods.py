@@ -54,7 +54,8 @@ class Wait:
 class PodFacts:
     """One driver or executor pod. ``exit_code`` is that of the driver container, None while it has not ended.
 
-    ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found.
+    ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found;
+    ``underway`` is what a driver at work reports.
     """
 
     name: str
@@ -75,8 +76,13 @@ class PodFacts:
     waits: Wait | None = None
     report: JobReport | None = None
     states: JobReport | None = None
-    progress: str = ""
+    underway: JobReport | None = None
     text: str = ""
+
+    @property
+    def progress(self) -> str:
+        """What the driver says that it is doing."""
+        return (self.underway.progress or "") if self.underway is not None else ""
 
     @property
     def live(self) -> bool:
@@ -128,7 +134,7 @@ def read_pod(pod: JsonObject) -> PodFacts:
         waits=None if terminal or started else find_wait(status),
         report=_parse_report(text, run_id) or final,
         states=final,
-        progress=(spoken.progress or "") if spoken is not None and final is None else "",
+        underway=spoken if final is None else None,
         text=text or status.get("message") or "",
     )
 

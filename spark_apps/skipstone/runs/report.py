@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
+from skipstone_core.funnel import FunnelStage
 from skipstone_core.jobs import (
     MAX_ANNOTATION_BYTES,
     MAX_TERMINATION_BYTES,
@@ -59,6 +60,8 @@ class Reporter:
         self._clock = clock
         self._stages: dict[str, float] = {}
         self._shown: float | None = None
+        self._counts: dict[str, int] = {}
+        self._funnel: tuple[FunnelStage, ...] = ()
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -69,6 +72,11 @@ class Reporter:
         finally:
             self._stages[name] = self._stages.get(name, 0.0) + self._clock() - start
 
+    def learn(self, counts: Mapping[str, int], funnel: tuple[FunnelStage, ...] = ()) -> None:
+        """Let all reports on the way carry these facts from now on, in place of earlier ones; the next goes at once."""
+        self._counts, self._funnel = dict(counts), funnel
+        self._shown = None
+
     def progress(self, text: str, counts: Mapping[str, int] | None = None) -> None:
         """Say how far the run is; delivered at most every five seconds."""
         _log.info("%s %s", text, dict(counts or {}))
@@ -76,7 +84,8 @@ class Reporter:
         if self._shown is not None and now - self._shown < PROGRESS_SECONDS:
             return
         self._shown = now
-        report = replace(self.base(), progress=text, counts=dict(counts or {}))
+        found = {**self._counts, **(counts or {})}
+        report = replace(self.base(), progress=text, counts=found, funnel=self._funnel)
         self._deliver(lambda: self._sink.show(fit_annotation(report)))
 
     @property

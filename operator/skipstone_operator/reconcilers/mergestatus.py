@@ -1,0 +1,103 @@
+"""What the status of a MergeJob says of its merge: the funnel while it runs, everything once it is committed.
+
+Called by the job deciders only. Pure: a status in, a status out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from skipstone_core.funnel import FunnelStage
+from skipstone_core.jobs import IndexState, JobReport
+
+from skipstone_operator.conditions import shorten
+from skipstone_operator.resources.mergejob import (
+    MAX_INDEXES_BEHIND,
+    FileFunnel,
+    FunnelStageStatus,
+    IndexBehind,
+    MergeBytes,
+    MergeJobStatus,
+    MergeRows,
+)
+from skipstone_operator.resources.secondaryindex import Maintenance
+from skipstone_operator.worlds.subjects import IndexSubject
+from skipstone_operator.worlds.worlds import JobWorld
+
+
+def with_funnel(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
+    """Which files a merge at work reads; what it finds in them is known at its end."""
+    counts = report.counts
+    if "filesTotal" not in counts:
+        return status
+    total, candidate = counts["filesTotal"], counts.get("filesCandidate", 0)
+    return replace(
+        status,
+        files=FileFunnel(
+            total=total,
+            candidate=candidate,
+            touched=counts.get("filesTouched", 0),
+            rewritten=counts.get("filesRewritten", 0),
+        ),
+        pruned=f"{total - candidate}/{total}",
+        funnel=tuple(replace(_funnel_stage(stage), false_positive_rate="") for stage in report.funnel),
+    )
+
+
+def indexes_behind(world: JobWorld) -> tuple[IndexBehind, ...]:
+    """The indexes that lacked segments of the table when the run ended, as far as its annotation tells."""
+    pod = world.run.pod if world.run is not None else None
+    states = pod.states.table_states if pod is not None and pod.states is not None else ()
+    behind = [index for state in states for index in state.indexes if index.segments_missing]
+    subjects = {index.meta.uid: index for index in world.place.indexes}
+    return tuple(_behind(index, subjects.get(index.uid)) for index in behind[:MAX_INDEXES_BEHIND])
+
+
+def _behind(index: IndexState, subject: IndexSubject | None) -> IndexBehind:
+    alone = subject is not None and subject.spec.maintenance is Maintenance.AUTO and not subject.spec.suspend
+    return IndexBehind(name=index.name, missing_segments=index.segments_missing, catches_up=alone)
+
+
+def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
+    """All that a finished merge tells."""
+    counts = report.counts
+    total, candidate = counts.get("filesTotal", 0), counts.get("filesCandidate", 0)
+    return replace(
+        status,
+        files=FileFunnel(
+            total=total,
+            candidate=candidate,
+            touched=counts.get("filesTouched", 0),
+            rewritten=counts.get("filesRewritten", 0),
+        ),
+        rows=MergeRows(
+            source=counts.get("rowsSource", 0),
+            matched=counts.get("rowsMatched", 0),
+            updated=counts.get("rowsUpdated", 0),
+            deleted=counts.get("rowsDeleted", 0),
+            inserted=counts.get("rowsInserted", 0),
+            ignored=counts.get("rowsIgnored", 0),
+            copied=counts.get("rowsCopied", 0),
+        ),
+        bytes=MergeBytes(
+            candidate=counts.get("bytesCandidate", 0),
+            removed=counts.get("bytesRemoved", 0),
+            rewritten=counts.get("bytesRewritten", 0),
+            inserted=counts.get("bytesInserted", 0),
+        ),
+        pruned=f"{total - candidate}/{total}",
+        funnel=tuple(_funnel_stage(stage) for stage in report.funnel),
+    )
+
+
+def _funnel_stage(stage: FunnelStage) -> FunnelStageStatus:
+    return FunnelStageStatus(
+        name=stage.name,
+        files_in=stage.files_in,
+        files_out=stage.files_out,
+        false_positives=stage.untouched,
+        false_positive_rate=stage.false_positive_rate,
+        left_out=stage.left_out,
+        message=shorten(stage.message, 1024),
+        duration_ms=stage.ms,
+    )
