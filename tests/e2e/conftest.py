@@ -25,6 +25,7 @@ LAKES = (
     "e2e-backward",
     "e2e-doomed",
     "e2e-feed",
+    "e2e-faults",
 )
 
 

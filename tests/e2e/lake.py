@@ -174,16 +174,21 @@ class Lake:
             raise KubeError(f"pod {name} failed: {log[-2000:]}")
         return log
 
-    def ask(self, name: str, program: str, *arguments: str) -> Any:
+    def ask(self, name: str, program: str, *arguments: str, seconds: float = 180) -> Any:
         """Run a program of PODS in a pod, given the Warehouse's root and ``arguments``; returns what it answers."""
-        log = self.run_pod(name, "python", "-c", (PODS / program).read_text(), self.mount, *arguments)
+        log = self.run_pod(name, "python", "-c", (PODS / program).read_text(), self.mount, *arguments, seconds=seconds)
         line = next(line for line in log.splitlines() if line.startswith("ANSWER "))
         return json.loads(line.removeprefix("ANSWER "))
 
     def rows(self, name: str = "people") -> list[JsonObject]:
         """All rows of `db.<name>` as plain PyIceberg reads them, by id."""
-        found: list[JsonObject] = self.ask("read-rows", "rows.py", f"db.{name}")
-        return sorted(found, key=lambda row: row["id"])
+        return self.all_rows([name])[name]
+
+    def all_rows(self, names: Iterable[str]) -> dict[str, list[JsonObject]]:
+        """The rows of several Tables."""
+        paths = {name: f"db.{name.replace('-', '_')}" for name in names}
+        found = self.ask("read-rows", "rows.py", *paths.values())
+        return {name: sorted(found[path], key=lambda row: row["id"]) for name, path in paths.items()}
 
     def append(self, rows: Iterable[JsonObject], *, engine: str = "pyiceberg", name: str = "people") -> JsonObject:
         """Append to `db.<name>` as a foreign writer (pyiceberg or spark) does; returns ``segment`` and ``time``."""

@@ -8,7 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone_core.jobs import RunOutcome
+from skipstone.runs.merge import run_merge
+from skipstone.runs.report import Reporter
+from skipstone_core.jobs import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, duckdb_merge, task_of
@@ -104,3 +106,28 @@ def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
     assert bed.rows() == expected
     assert report.counts["filesCandidate"] == report.counts["filesTouched"] == 6
     assert report.counts["rowsInserted"] == 2000
+
+
+def test_a_merge_at_work_tells_what_it_prunes_and_then_what_it_is_about_to_commit(bed: MergeBed) -> None:
+    shown: list[JobReport] = []
+
+    class Sink:
+        def show(self, report: str) -> None:
+            shown.append(JobReport.from_json(report))
+
+        def finish(self, report: str, short: str) -> None:
+            """Nothing more is wanted."""
+
+    bed.append(*(people(10 * i, 10 * (i + 1)) for i in range(5)))
+    request = bed.request(task_of(bed.source(people(5, 7))))
+    run_merge(request, Reporter(request, Sink()))
+    merging = next(report for report in shown if (report.progress or "").startswith("merging"))
+    assert merging.counts == {"filesTotal": 5, "filesCandidate": 1, "rowsSource": 2}
+    assert [(stage.name, stage.files_out) for stage in merging.funnel if stage.left_out is None] == [
+        ("NullKeys", 5),
+        ("KeyRanges", 1),
+    ]
+    committing = next(report for report in shown if report.progress == "committing")
+    assert (committing.counts["filesTouched"], committing.counts["rowsUpdated"]) == (1, 2)
+    assert committing.funnel[-1].name == "ExactJoin"
+    assert committing.outcome is RunOutcome.RUNNING

@@ -19,7 +19,7 @@ from tests.spark.index_bed import Lake, index_on, local, query
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
 K = index_on("k")
 SEGMENTS = 8
-APP = Path(__file__).with_name("reindex_app.py")
+APP = Path(__file__).with_name("killed_app.py")
 KILLS = 10
 #: What the keys of one segment take: a run with such a buffer commits segment by segment.
 ONE_SEGMENT = 40 * 8
@@ -52,7 +52,7 @@ def run_until(lake: Lake, step: int) -> tuple[int, list[str]]:
     (folder / "request.json").write_text(lake.request(K).to_json())
     paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
     environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
-    command = [sys.executable, str(APP), str(step), str(ONE_SEGMENT)]
+    command = [sys.executable, str(APP), "reindex", str(step), str(ONE_SEGMENT)]
     ended = subprocess.run(command, env=environment, check=False, timeout=250, capture_output=True, text=True)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode, [line for line in ended.stdout.splitlines() if line.startswith(("before ", "after "))]

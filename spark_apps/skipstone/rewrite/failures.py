@@ -1,11 +1,13 @@
 """Carries a user's error out of a Spark task: what a task raises reaches the driver as text only.
 
 Tasks wrap their work in ``caught``; the driver opens every result with ``opened``.
-Must not catch anything else: a bug stays an exception.
+Must not catch anything else: a bug stays an exception, and so does what another attempt of the task may mend.
 """
 
 from __future__ import annotations
 
+import errno
+import os
 import pickle
 from collections.abc import Callable
 from typing import TypeVar, cast
@@ -16,14 +18,35 @@ from skipstone_core.reasons import Reason
 T = TypeVar("T")
 _KINDS: dict[str, type[UserError]] = {kind.__name__: kind for kind in (BadSpec, BadData, DependencyUnavailable)}
 
+_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
-def caught(work: Callable[[], T]) -> bytes:
-    """Do ``work``; its pickled result, or the user's error it raised."""
+
+def caught(work: Callable[[], T], storage: str) -> bytes:
+    """Do ``work``; its pickled result, or the user's error it raised. ``storage``: the location that it writes to."""
     try:
         return pickle.dumps((None, work()))
     except UserError as error:
-        message = str(error).removeprefix(f"{error.field}: ")
-        return pickle.dumps(((type(error).__name__, error.reason.value, message, error.field), None))
+        return _packed(error)
+    except OSError as error:
+        if (told := storage_failure(error, storage)) is None:
+            raise
+        return _packed(told)
+
+
+def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | None:
+    """A full ``storage`` or a file that is gone as a user's error; None for what trying again at once may mend."""
+    if error.errno in _NO_SPACE:
+        said = f"there is no room left in {storage} ({os.strerror(error.errno)}): free some or enlarge its volume"
+    elif isinstance(error, FileNotFoundError):
+        said = f"a file that was there a moment ago is gone: {error}"
+    else:
+        return None
+    return DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, said)
+
+
+def _packed(error: UserError) -> bytes:
+    message = str(error).removeprefix(f"{error.field}: ")
+    return pickle.dumps(((type(error).__name__, error.reason.value, message, error.field), None))
 
 
 def opened(answer: bytes) -> object:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -200,7 +201,8 @@ class DataFileWriter:
     def abort(self) -> None:
         """Delete what this writer wrote; for a task that failed before it returned anything."""
         for path in self._paths:
-            self._io.delete(path)
+            with suppress(FileNotFoundError):  # the last one may not have been made
+                self._io.delete(path)
         self._open.clear()
 
     def _conform(self, table: pa.Table) -> pa.Table:

@@ -18,8 +18,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.codec import encode
-from skipstone_core.commits import Conflicted, Outcome
-from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.commits import AlreadyCommitted, Conflicted, Outcome
+from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.jobs import JobReport, JobRequest, Management, MergeTask, SchemaEvolution, TableRef
@@ -28,6 +28,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.indexes.distribute import InSpark
 from skipstone.rewrite.changes import verify_slices
+from skipstone.rewrite.failures import storage_failure
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, slice_runner, touched_by_keys
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
@@ -120,20 +121,43 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outco
     changes: Changes | None = None
     for number in itertools.count(1):
         table = job.load()
-        with job.reporter.stage("plan"):
-            files = read_file_set(table)
-        if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
-            changes = _read(job, (intake.listing, scratch), table, files)
-        evolved = with_columns(table, changes.columns)
-        target = (evolved, files.in_schema(evolved.schema()))
-        rewrite = _rewrite(job, changes, target, f"{scratch.name}-{number}")
-        outcome = _commit(job, changes, (rewrite, files), intake)
-        if not isinstance(outcome, Conflicted):
-            break
-        discard_files(table, rewrite.added)
-        if outcome.reason is not Reason.CONFLICTED or number == MAX_PLANS:
+        try:
+            with job.reporter.stage("plan"):
+                files = read_file_set(table)
+            if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
+                changes = _read(job, (intake.listing, scratch), table, files)
+            outcome, rewrite = _attempt(job, changes, (table, files), (intake, f"{scratch.name}-{number}"))
+        except (DependencyUnavailable, OSError) as error:
+            if number == MAX_PLANS or _head(job.load()) == _head(table):
+                raise
+            job.reporter.progress(f"planning again: {error}")
+            continue
+        if not isinstance(outcome, Conflicted) or outcome.reason is not Reason.CONFLICTED or number == MAX_PLANS:
             break
         job.reporter.progress(f"planning again: {outcome.message}")
+    return outcome, rewrite
+
+
+def _head(table: Table) -> int | None:
+    return table.metadata.current_snapshot_id
+
+
+def _attempt(
+    job: _Job, changes: Changes, pinned: tuple[Table, FileSet], what: tuple[Intake, str]
+) -> tuple[Outcome, Rewrite]:
+    """Prune, rewrite and commit once; what was written for nothing is deleted."""
+    (table, files), (intake, token) = pinned, what
+    evolved = with_columns(table, changes.columns)
+    rewrite = _rewrite(job, changes, (evolved, files.in_schema(evolved.schema())), token)
+    try:
+        outcome = _commit(job, changes, (rewrite, files), intake)
+    except (DependencyUnavailable, OSError) as error:  # nothing landed, or it would be Unknown
+        discard_files(table, rewrite.added)
+        if isinstance(error, OSError) and (told := storage_failure(error, table.location())):
+            raise told from error
+        raise
+    if isinstance(outcome, Conflicted | AlreadyCommitted):
+        discard_files(table, rewrite.added)
     return outcome, rewrite
 
 
@@ -159,8 +183,15 @@ def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned
         return prune_files(site, changes, *target)
 
 
+def _tell_pruned(job: _Job, changes: Changes, found: tuple[FileSet, Pruned]) -> None:
+    files, pruned = found
+    counts = {"filesTotal": len(files), "filesCandidate": len(pruned.candidates.files), "rowsSource": changes.rows_read}
+    job.reporter.learn(counts, pruned.funnel)
+
+
 def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
     pruned = _prune(job, changes, target)
+    _tell_pruned(job, changes, (target[1], pruned))
     doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
     job.reporter.progress(doing)
     spark = spark_session(job.request)
@@ -177,7 +208,8 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: 
 
 def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> Outcome:
     rewrite, files = done
-    job.reporter.progress("committing", encode(rewrite.counts))
+    job.reporter.learn(encode(rewrite.counts), rewrite.funnel)
+    job.reporter.progress("committing")
     change = TableCommit(
         pinned=files.pinned,
         added=rewrite.added,

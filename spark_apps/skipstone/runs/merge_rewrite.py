@@ -148,11 +148,11 @@ def _discarding(rows: Sequence[bytes], table: Table) -> Iterator[None]:
 
 
 def _merge_task(work: MergeWork, task: str) -> bytes:
-    return caught(lambda: merge_files(work, f"merge-{task}"))
+    return caught(lambda: merge_files(work, f"merge-{task}"), work.write.location)
 
 
 def _insert_task(work: InsertWork, task: str) -> bytes:
-    return caught(lambda: write_inserts(work, f"insert-{task}"))
+    return caught(lambda: write_inserts(work, f"insert-{task}"), work.write.location)
 
 
 def _insert_rest(

@@ -166,7 +166,7 @@ def _slice_kernel(
     schema: pa.Schema, rule: SortRule, directory: str
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answer = caught(lambda: _write_partition(batches, schema, rule, directory))
+        answer = caught(lambda: _write_partition(batches, schema, rule, directory), directory)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_ANSWER)
 
     return kernel

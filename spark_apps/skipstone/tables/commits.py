@@ -1,11 +1,12 @@
 """One atomic table change, committed at most once per transaction id.
 
 Called by every run that writes. Decides on each fresh head: is the transaction there, is the plan still right?
-Must not delete data files: who planned the change discards its files, on Conflicted only.
+Must not delete data files: who planned the change discards its files, once it is proven not to be in.
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
@@ -40,6 +41,7 @@ from skipstone.tables.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Sta
 from skipstone.tables.txns import find_digest, find_txn, is_ancestor, txn_records
 from skipstone.tables.validation import find_conflict
 
+_log = logging.getLogger(__name__)
 __all__ = [
     "CommitHooks",
     "CommitPorts",
@@ -59,8 +61,8 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
 
     Conflicted carries CONFLICTED (plan again), or what planning again cannot mend: ROLLED_BACK, ABORTED,
     SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, TRANSACTION_LOG_FULL.
-    Raises DependencyUnavailable when the catalog does not answer before anything was sent, OSError when the storage
-    cannot take manifests.
+    Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer, OSError when the
+    storage cannot be read or cannot take manifests.
     """
     used = ports or CommitPorts()
     return swap_until_known(catalog, ref, lambda table, tried: _prepare(table, tried, change, used), used)
@@ -83,9 +85,17 @@ def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | No
 
 
 def discard_files(table: Table, added: tuple[DataFile, ...]) -> None:
-    """Delete files that a Conflicted change wrote. Never call it for any other outcome."""
+    """Delete files of a change that is proven not to be in: Conflicted, AlreadyCommitted by another, never sent.
+
+    Never call it for other outcomes. A file that cannot be deleted stays, with a warning: no commit names it.
+    """
     for file in added:
-        table.io.delete(file.file_path)
+        try:
+            table.io.delete(file.file_path)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            _log.warning("%s stays behind: %s", file.file_path, error)
 
 
 def _prepare(table: Table, tried: frozenset[int], change: TableCommit, ports: CommitPorts) -> Outcome | Staged:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.exceptions import CommitFailedException, ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -155,7 +155,11 @@ def stage(table: Table, parts: Parts) -> Staged:
         producer.append_data_file(file)
     for file in parts.removed:
         producer.delete_data_file(file)
-    producer.commit()
+    try:
+        producer.commit()
+    except (OSError, ValidationException):
+        producer._clean_all_uncommitted()
+        raise
     return Staged(table, transaction, producer)
 
 
@@ -163,26 +167,61 @@ def stage(table: Table, parts: Parts) -> Staged:
 Prepare = Callable[[Table, frozenset[int]], Outcome | Staged]
 
 
+@dataclass
+class _Rounds:
+    """What one ``swap_until_known`` remembers of its rounds. ``refused``: swaps that the catalog said no to."""
+
+    ports: CommitPorts
+    tried: set[int] = field(default_factory=set)
+    refused: list[Staged] = field(default_factory=list)
+    doubt: str = ""
+
+    def note(self, staged: Staged, failure: str) -> None:
+        """Remember a swap that did not go through: refused, or nobody knows why."""
+        self.doubt = failure or self.doubt
+        if not failure:
+            self.refused.append(staged)
+
+    def discard_refused(self, table: Table | None) -> None:
+        """Delete the manifests of refused swaps that ``table`` (freshly loaded, None: it is gone) does not know."""
+        for staged in self.refused:
+            if table is None or table.snapshot_by_id(staged.snapshot_id) is None:
+                staged.discard()
+        self.refused.clear()
+
+
 def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: CommitPorts) -> Outcome:
     """Load, prepare, swap; again while others were faster. Every exception of a swap is followed by a fresh look.
 
-    Raises DependencyUnavailable only while nothing was sent: afterwards an unreadable catalog is Unknown.
+    Raises DependencyUnavailable and OSError only while nothing that was sent may still land: else what cannot be read
+    is Unknown.
     """
-    tried: set[int] = set()
-    doubt = ""
+    rounds = _Rounds(ports)
     for attempt in range(ROUNDS):
-        table = _fresh_table(catalog, ref, ports, sent=bool(tried))
-        if not isinstance(table, Table):
-            return table
-        step = prepare(table, frozenset(tried))
+        step = _next_step(catalog, ref, prepare, rounds)
         if not isinstance(step, Staged):
             return step
-        tried.add(step.snapshot_id)
+        rounds.tried.add(step.snapshot_id)
         failure = _swap_once(catalog, step, ports)
         if failure is not None:
-            doubt = failure or doubt
+            rounds.note(step, failure)
             ports.pause(attempt)
-    return _last_look(catalog, ref, prepare, (ports, frozenset(tried), doubt))
+    return _last_look(ref, _next_step(catalog, ref, prepare, rounds), rounds.doubt)
+
+
+def _next_step(catalog: Catalog, ref: TableRef, prepare: Prepare, rounds: _Rounds) -> Outcome | Staged:
+    table = _fresh_table(catalog, ref, rounds.ports, sent=bool(rounds.tried))
+    if isinstance(table, Unknown):
+        return table
+    rounds.discard_refused(table if isinstance(table, Table) else None)
+    if not isinstance(table, Table):
+        return table
+    try:
+        return prepare(table, frozenset(rounds.tried))
+    except OSError as error:
+        if not rounds.doubt:
+            raise
+        return Unknown(f"The commit was sent and the storage failed before it could be looked for: {error}")
 
 
 def _swap_once(catalog: Catalog, staged: Staged, ports: CommitPorts) -> str | None:
@@ -212,12 +251,7 @@ def _fresh_table(catalog: Catalog, ref: TableRef, ports: CommitPorts, *, sent: b
     return Unknown(f"The commit was sent and the table cannot be read back: {last}")
 
 
-def _last_look(
-    catalog: Catalog, ref: TableRef, prepare: Prepare, state: tuple[CommitPorts, frozenset[int], str]
-) -> Outcome:
-    ports, tried, doubt = state
-    table = _fresh_table(catalog, ref, ports, sent=True)
-    step = prepare(table, tried) if isinstance(table, Table) else table
+def _last_look(ref: TableRef, step: Outcome | Staged, doubt: str) -> Outcome:
     if not isinstance(step, Staged):
         return step
     step.discard()

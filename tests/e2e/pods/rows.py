@@ -1,6 +1,6 @@
-"""Prints all rows of a table as plain PyIceberg reads them.
+"""Prints all rows of tables as plain PyIceberg reads them.
 
-Runs in a pod that mounts the Warehouse's claim: ``ROOT NAMESPACE.TABLE``.
+Runs in a pod that mounts the Warehouse's claim: ``ROOT NAMESPACE.TABLE...``.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 
 from pyiceberg.catalog.sql import SqlCatalog
 
-root, table = sys.argv[1:]
+root, *tables = sys.argv[1:]
 catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=root)
-rows = catalog.load_table(table).scan().to_arrow().to_pylist()
+rows = {name: catalog.load_table(name).scan().to_arrow().to_pylist() for name in tables}
 print("ANSWER " + json.dumps(rows, default=str))

@@ -1,0 +1,164 @@
+"""Merges on a cluster: drivers killed in each phase, and ten merges that race another writer. Each ends right, once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.lake import Lake, merge, table, warehouse
+
+#: What the driver's log says when a phase begins; nothing: the commit is in the table, and not yet reported.
+PHASES = {
+    "read": "reading the source",
+    "prune": "looking for keys",
+    "rewrite": "merging",
+    "commit": "committing",
+    "report": "",
+}
+KILLED = {phase: f"killed-{phase}" for phase in PHASES}
+RACED = ("raced-one", "raced-two")
+#: Merges for each raced table.
+MERGES = 5
+STOP = "stop-appending"
+SEED = """
+import sys
+import pyarrow as pa
+from pyiceberg.catalog.sql import SqlCatalog
+root, *tables = sys.argv[1:]
+catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=root)
+for name in tables:
+    for first in (1, 21):
+        table = catalog.load_table(name)
+        rows = [{"id": i, "name": "old", "city": "Oslo", "born": None} for i in range(first, first + 20)]
+        table.append(pa.Table.from_pylist(rows, schema=table.schema().as_arrow()))
+"""
+HEADER = "op,seq,id,name,city,born\n"
+
+
+def in_catalog(name: str) -> str:
+    """What the catalog calls a Table."""
+    return name.replace("-", "_")
+
+
+@pytest.fixture(scope="module")
+def faults(lakes: dict[str, Lake]) -> Iterator[Lake]:
+    """A lake of small tables with rows 1 to 40 in two files each, and room for several drivers at once."""
+    lake = lakes["e2e-faults"]
+    small = {"spark.kubernetes.driver.request.cores": "200m"}
+    spark = {"driver": {"cores": 1, "memory": "768Mi"}, "executor": {"instances": 0}, "conf": small}
+    names = (*KILLED.values(), *RACED)
+    lake.apply(warehouse(spark=spark, maxConcurrentRuns=5), *(table(name) for name in names))
+    for name in names:
+        lake.until_condition("tbl", name, "Ready", seconds=300)
+    lake.run_pod("seed", "python", "-c", SEED, lake.mount, *(f"db.{in_catalog(name)}" for name in names))
+    yield lake
+    lake.kube.run("delete", "mj", "--all", "--wait=true")
+
+
+def metadata_of(lake: Lake, name: str) -> str:
+    """Where the catalog says that the table's metadata is."""
+    uri = f"file:{lake.folder / 'catalog.db'}?mode=ro"
+    with closing(sqlite3.connect(uri, uri=True, timeout=60)) as catalog:
+        asked = "select metadata_location from iceberg_tables where table_name = ?"
+        return str(catalog.execute(asked, (in_catalog(name),)).fetchone()[0])
+
+
+def running_driver(lake: Lake, name: str) -> str:
+    """The driver pod of a MergeJob, as soon as it runs."""
+    uid = (lake.kube.get("mj", name) or {})["metadata"]["uid"]
+    found: list[dict[str, Any]] = []
+
+    def look() -> bool:
+        pods = lake.kube.items("pods", f"skipstone.dev/owner-uid={uid},skipstone.dev/operation=Merge")
+        found[:] = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+        return bool(found)
+
+    lake.kube.wait_for(f"the driver of {name} runs", look, seconds=300, every=0.5)
+    return str(found[0]["metadata"]["name"])
+
+
+def until_said(lake: Lake, pod: str, text: str) -> None:
+    """Return as soon as the pod's log has ``text``, or with its end."""
+    command = [lake.kube.kubectl, "--namespace", lake.kube.namespace, "logs", "--follow", pod]
+    with subprocess.Popen(command, env=dict(lake.kube.environment), stdout=subprocess.PIPE, text=True) as logs:
+        for line in logs.stdout or ():
+            if text in line:
+                break
+        logs.terminate()
+
+
+def kill_pod(pod: str) -> int:
+    """SIGKILL to every process of the pod, by what the kernel knows of them; how many there were."""
+    killed = 0
+    for environment in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"POD_NAME={pod}".encode() in environment.read_bytes().split(b"\0"):
+                os.kill(int(environment.parent.name), signal.SIGKILL)
+                killed += 1
+        except OSError:
+            continue  # it ended by itself, or with the first process of its container
+    return killed
+
+
+def kill_in(lake: Lake, phase: str) -> int:
+    """Run the merge of the phase's table and kill its first driver there; how many processes that hit."""
+    name = KILLED[phase]
+    before = metadata_of(lake, name)
+    lake.apply(merge(name, "feeds/changes.csv", table_name=name))
+    pod = running_driver(lake, name)
+    if PHASES[phase]:
+        until_said(lake, pod, PHASES[phase])
+    else:
+        landed: Callable[[], bool] = lambda: metadata_of(lake, name) != before  # noqa: E731
+        lake.kube.wait_for("the commit", landed, seconds=300, every=0.01)
+    return kill_pod(pod)
+
+
+def test_a_merge_whose_driver_is_killed_in_any_phase_ends_right_once(faults: Lake) -> None:
+    faults.write("feeds/changes.csv", HEADER + "U,1,7,new,Oslo,\nD,2,8,,,\nI,3,300,new,Bonn,\n")
+    with ThreadPoolExecutor(len(PHASES)) as threads:
+        killed = dict(zip(PHASES, threads.map(lambda phase: kill_in(faults, phase), PHASES), strict=True))
+    jobs = {phase: faults.until_complete("mj", KILLED[phase], seconds=400) for phase in PHASES}
+    expected = {number: "new" if number in (7, 300) else "old" for number in (*range(1, 41), 300) if number != 8}
+    for phase, rows in zip(PHASES, faults.all_rows(KILLED.values()).values(), strict=True):
+        assert [(row["id"], row["name"]) for row in rows] == sorted(expected.items()), phase
+    attempts = {phase: job["status"]["attempts"] for phase, job in jobs.items()}
+    assert killed["read"] > 0
+    assert all(attempts[phase] >= 2 for phase in PHASES if killed[phase]), (killed, attempts)
+    assert {job["status"]["rows"]["updated"] for job in jobs.values()} == {1}
+
+
+def test_ten_merges_race_another_writer_without_loss(faults: Lake) -> None:
+    """Whose rows lie around the keys of the merges: bounds alone do not tell that it does not concern them."""
+    for number in range(MERGES):
+        text = f"U,1,7,merge {number},Oslo,\nI,2,{50_000 + number},merge {number},Bonn,\n"
+        faults.write(f"feeds/race-{number}.csv", HEADER + text)
+    paths = {name: f"db.{in_catalog(name)}" for name in RACED}
+    with ThreadPoolExecutor(1) as threads:
+        appends = threads.submit(faults.ask, "appends", "appends.py", STOP, *paths.values(), seconds=600)
+        try:
+            for number in range(MERGES):
+                for name in RACED:
+                    faults.apply(merge(f"{name}-{number}", f"feeds/race-{number}.csv", table_name=name))
+            for name in RACED:
+                for number in range(MERGES):
+                    faults.until_complete("mj", f"{name}-{number}", seconds=600)
+        finally:
+            faults.write(STOP, "")
+        theirs = appends.result()
+    for name, rows in faults.all_rows(RACED).items():
+        merged = range(50_000, 50_000 + MERGES)
+        assert len(theirs[paths[name]]) > 2 * MERGES, "they did not race"
+        assert [row["id"] for row in rows] == sorted([*range(1, 41), *theirs[paths[name]], *merged])
+        names = {row["id"]: row["name"] for row in rows}
+        assert names[7] in {f"merge {number}" for number in range(MERGES)}
+        assert [names[number] for number in merged] == [f"merge {number}" for number in range(MERGES)]

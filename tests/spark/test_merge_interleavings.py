@@ -1,0 +1,77 @@
+"""A merge held at each of its points while another writer does something: the guide's table, case by case.
+
+After each the table is what the two would have made one after the other; no file is missing and none is left over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from skipstone_core.errors import UserError
+from skipstone_core.jobs import RunOutcome
+from skipstone_core.reasons import Reason
+
+from tests.spark.interleavings import CASES, POINTS, Case, Fate, Scene, T, guide_row, in_order, merged_after
+
+GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "merging.md"
+
+
+@pytest.fixture
+def scene(tmp_path: Path, spark: SparkSession) -> Scene:
+    return Scene(tmp_path, spark)
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_each_interleaving_has_the_outcome_that_the_guide_states(scene: Scene, case: Case, point: str) -> None:
+    theirs: list[dict[str, Any]] = []
+
+    def act() -> None:
+        case.act(scene)
+        theirs.extend(scene.read())
+
+    if case.fate is Fate.REFUSED:
+        with pytest.raises(UserError) as caught:
+            scene.merge(point, act)
+        assert case.explains(str(caught.value))
+        assert in_order(scene.read()) == in_order(theirs)
+    else:
+        report, said = scene.merge(point, act)
+        assert report.outcome is RunOutcome.COMMITTED, report
+        again = [text for text in said if text.startswith("planning again")]
+        assert len(again) == (1 if case.fate is Fate.AGAIN else 0), again
+        assert all(map(case.explains, again)), again
+        assert in_order(scene.read()) == in_order(merged_after(theirs))
+    assert scene.missing_files() == set()
+    assert scene.stray_files() == set()
+
+
+@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("how", ["", " purge"])
+def test_a_table_dropped_under_the_merge_is_told_and_nothing_of_the_merge_is_left(
+    scene: Scene, point: str, how: str
+) -> None:
+    before = scene.bed.on_disk()
+
+    def drop() -> None:
+        scene.sql(f"drop table {T}{how}")
+
+    try:
+        report, _ = scene.merge(point, drop)
+    except UserError as error:
+        told = (error.reason, str(error))
+    else:
+        assert report.outcome is RunOutcome.FAILED
+        told = (report.reason, report.message)
+    assert told == (Reason.TABLE_MISSING, "The catalog 'skipstone' holds no table ns.t.")
+    assert scene.bed.on_disk() == (set() if how else before)
+
+
+def test_the_guide_has_this_table() -> None:
+    lines = GUIDE.read_text().splitlines()
+    start = lines.index("| Another writer | The merge |") + 2
+    table = lines[start : lines.index("", start)]
+    assert table == [guide_row(act, case) for act, case in CASES.items()]
