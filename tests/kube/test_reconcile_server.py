@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import pytest
 from kubernetes import client
-from skipstone_core.jobs import JobRequest, RunKind
+from skipstone_core.ids import REPORT_ANNOTATION
+from skipstone_core.jobs import JobReport, JobRequest, RunKind, RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.adapters.kube import KubeClient
 
@@ -80,6 +82,54 @@ def test_a_status_edited_by_others_heals(play: Play) -> None:
         await site.holds("SecondaryIndex", "by-tail", "Synced")
 
     play(scenario)
+
+
+def test_a_merge_at_work_shows_what_it_prunes_and_then_the_index_that_it_leaves_behind(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await prepare(site, index())
+        entered, leave = threading.Event(), threading.Event()
+
+        def script(request: JobRequest) -> Ends | None:
+            if request.kind is RunKind.MERGE:
+                entered.set()
+                leave.wait(30)
+            return None
+
+        site.lake.script = script
+        await site.apply(merge("feed"))
+        await site.shows("MergeJob", "feed", "Progressing", "DriverRunning")
+        assert entered.wait(30)
+        run = (await site.status("MergeJob", "feed"))["currentRun"]["id"]
+        counts = {"filesTotal": 400, "filesCandidate": 12}
+        said = running_report(run, progress="merging", counts=counts)
+        await site.edit("Pod", f"{run}-driver", lambda pod: annotate(pod, said))
+
+        async def shown() -> bool:
+            return bool((await site.status("MergeJob", "feed")).get("pruned"))
+
+        await site.until(shown, "what it prunes")
+        status = await site.status("MergeJob", "feed")
+        assert (status["pruned"], status["currentRun"]["progress"]) == ("388/400", "merging")
+        leave.set()
+        await site.holds("MergeJob", "feed", "Complete")
+        status = await site.status("MergeJob", "feed")
+        assert status["pruned"] == "3/4"
+        assert status["indexesBehind"] == [{"name": "by-tail", "missingSegments": 1, "catchesUp": True}]
+
+    play(scenario)
+
+
+def running_report(run: str, **told: Any) -> str:
+    """What a driver at work puts into its pod's annotation."""
+    base = JobReport(
+        run_id=run, attempt=1, kind=RunKind.MERGE, outcome=RunOutcome.RUNNING, reason=Reason.DRIVER_RUNNING
+    )
+    return replace(base, **told).to_json()
+
+
+def annotate(pod: Obj, report: str) -> None:
+    """Put a report where drivers put theirs."""
+    pod["metadata"].setdefault("annotations", {})[REPORT_ANNOTATION] = report
 
 
 def test_a_deleted_driver_is_replaced_and_does_not_count(play: Play) -> None:

@@ -79,7 +79,7 @@ def drive(
         [sys.executable, *command],
         env=environment,
         check=False,
-        timeout=250,
+        timeout=800,
         capture_output=True,
         text=True,
         preexec_fn=limit,
