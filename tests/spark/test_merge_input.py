@@ -77,6 +77,16 @@ def refused(bed: MergeBed, task: MergeTask) -> UserError:
             Reason.INVALID_SPEC,
             "spec.whenMatched[0].when: there is no column target.nope",
         ),
+        (
+            {"when_not_matched": (replace(INSERT, when="source.nope = 1"),)},
+            Reason.INVALID_SPEC,
+            "spec.whenNotMatched[0].when: there is no column source.nope",
+        ),
+        (
+            {"target_where": "target.nope = 1"},
+            Reason.INVALID_SPEC,
+            "spec.targetWhere: there is no column target.nope",
+        ),
         ({"sequence_by": "nope"}, Reason.SOURCE_COLUMN_MISSING, "spec.sequenceBy: the source has no column 'nope'"),
         ({"time_zone": "Mars/Olympus"}, Reason.INVALID_SPEC, "Mars/Olympus"),
         (
