@@ -27,19 +27,12 @@ from skipstone_operator.worlds.worlds import JobWorld
 
 def with_funnel(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
     """Which files a merge at work reads; what it finds in them is known at its end."""
-    counts = report.counts
-    if "filesTotal" not in counts:
+    if "filesTotal" not in report.counts:
         return status
-    total, candidate = counts["filesTotal"], counts.get("filesCandidate", 0)
     return replace(
         status,
-        files=FileFunnel(
-            total=total,
-            candidate=candidate,
-            touched=counts.get("filesTouched", 0),
-            rewritten=counts.get("filesRewritten", 0),
-        ),
-        pruned=f"{total - candidate}/{total}",
+        files=_files(report),
+        pruned=_pruned(report),
         funnel=tuple(replace(_funnel_stage(stage), false_positive_rate="") for stage in report.funnel),
     )
 
@@ -61,15 +54,9 @@ def _behind(index: IndexState, subject: IndexSubject | None) -> IndexBehind:
 def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
     """All that a finished merge tells."""
     counts = report.counts
-    total, candidate = counts.get("filesTotal", 0), counts.get("filesCandidate", 0)
     return replace(
         status,
-        files=FileFunnel(
-            total=total,
-            candidate=candidate,
-            touched=counts.get("filesTouched", 0),
-            rewritten=counts.get("filesRewritten", 0),
-        ),
+        files=_files(report),
         rows=MergeRows(
             source=counts.get("rowsSource", 0),
             matched=counts.get("rowsMatched", 0),
@@ -85,9 +72,24 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
             rewritten=counts.get("bytesRewritten", 0),
             inserted=counts.get("bytesInserted", 0),
         ),
-        pruned=f"{total - candidate}/{total}",
+        pruned=_pruned(report),
         funnel=tuple(_funnel_stage(stage) for stage in report.funnel),
     )
+
+
+def _files(report: JobReport) -> FileFunnel:
+    counts = report.counts
+    return FileFunnel(
+        total=counts.get("filesTotal", 0),
+        candidate=counts.get("filesCandidate", 0),
+        touched=counts.get("filesTouched", 0),
+        rewritten=counts.get("filesRewritten", 0),
+    )
+
+
+def _pruned(report: JobReport) -> str:
+    files = _files(report)
+    return f"{files.total - files.candidate}/{files.total}"
 
 
 def _funnel_stage(stage: FunnelStage) -> FunnelStageStatus:
