@@ -40,8 +40,9 @@ class Feeds:
         yield self._case("sparse keys, eight row groups a file", GROUPED, self._sparse, when_matched=(UPDATE,))
         yield self._case("insert only", LINES, self._inserts, when_not_matched=(INSERT,))
         yield self._case("delete only", LINES, self._sparse, when_matched=(DELETE,))
-        yield self._case("uniform keys", LINES, self._uniform, **both)
-        yield self._case("uniform keys, every column changed", LINES, self._rewritten, **both)
+        upsert = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,)}
+        yield self._case("uniform keys", LINES, self._uniform, **upsert)
+        yield self._case("uniform keys, deletes, all columns changed", LINES, self._rewritten, **both)
         yield self._case("composite key", LINES, self._sparse, (ORDERS, NUMBERS), when_matched=(UPDATE,))
         yield self._case("string key with a key index", UUIDS, self._recent_updates, when_matched=(UPDATE,))
         recent = pq.read_table(self._last(LINES)[0], columns=[ID])
@@ -97,7 +98,7 @@ class Feeds:
             yield _with_op(_new(_picked(path, 0.2), target), 0.0)
 
     def _uniform(self, files: Files, target: Target) -> Iterator[pa.Table]:
-        """One row in a thousand of every file, a tenth of them gone; as many new ones as are gone."""
+        """One row in a thousand of every file and some new ones; where rows are deleted it is a tenth of them."""
         for path in files:
             rows = _picked(path, 0.001)
             yield _with_op(_changed(rows), 0.1)

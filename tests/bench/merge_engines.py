@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import SparkSession
 from skipstone.runs.merge import run_merge
@@ -40,6 +40,8 @@ from tests.bench.merge_tables import COPY_ON_WRITE, NAMESPACE, Bed, Target, remo
 
 #: Columns of a feed that tables do not have.
 OP = "op"
+#: Of a Delta table: converted, then given its properties.
+FIRST_VERSION = 1
 _RUNS = itertools.count(1)
 
 
@@ -100,23 +102,12 @@ class Engine(Protocol):
         """Put the table back to its first state."""
 
 
-@dataclass
-class IcebergState:
-    """An Iceberg table and the metadata file of its first state."""
-
-    bed: Bed
-    first: dict[str, str]
-
-    def prepare(self, name: str) -> None:
-        """Remember the first state."""
-        self.first.setdefault(name, self.bed.table(name).metadata_location)
-
-    def restore(self, name: str, keep: set[str]) -> None:
-        """Point the catalog at the first state and remove the data files written since."""
-        location = self.bed.table(name).location()
-        self.bed.catalog.drop_table((NAMESPACE, name))
-        self.bed.catalog.register_table((NAMESPACE, name), self.first[name])
-        remove_others(Path(location.removeprefix("file://")), keep)
+def _restore(bed: Bed, name: str, keep: set[str]) -> None:
+    """Point the catalog at the first state of an Iceberg table and remove the data files written since."""
+    location = bed.table(name).location()
+    bed.catalog.drop_table((NAMESPACE, name))
+    bed.catalog.register_table((NAMESPACE, name), bed.first_state(name))
+    remove_others(Path(location.removeprefix("file://")), keep)
 
 
 class Ours:
@@ -127,12 +118,11 @@ class Ours:
     def __init__(self, bed: Bed, files: dict[str, list[Path]]) -> None:
         self._bed, self._files = bed, files
         self._process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
-        self._state = IcebergState(bed, {})
         self.report: JobReport | None = None
 
     def prepare(self, case: Case) -> None:
-        """Remember the first state."""
-        self._state.prepare(self._name(case))
+        """Mend what a killed benchmark left."""
+        self.restore(case)
 
     def merge(self, case: Case) -> float:
         """Run a merge in the process with the warm session."""
@@ -145,7 +135,7 @@ class Ours:
 
     def restore(self, case: Case) -> None:
         """Put the catalog's pointer back."""
-        self._state.restore(self._name(case), {path.name for path in self._files[case.target.name]})
+        _restore(self._bed, self._name(case), {path.name for path in self._files[case.target.name]})
 
     def reindex(self, case: Case) -> None:
         """Index the key of the case."""
@@ -207,11 +197,10 @@ class Iceberg:
     def __init__(self, bed: Bed, spark: SparkSession, mode: str) -> None:
         self.name, self.copies_on_write = f"iceberg_{mode}", mode == COPY_ON_WRITE
         self._bed, self._spark, self._mode = bed, spark, mode
-        self._state = IcebergState(bed, {})
 
     def prepare(self, case: Case) -> None:
-        """Remember the first state."""
-        self._state.prepare(self._name(case))
+        """Mend what a killed benchmark left."""
+        self.restore(case)
 
     def merge(self, case: Case) -> float:
         """Run the statement."""
@@ -223,7 +212,7 @@ class Iceberg:
 
     def restore(self, case: Case) -> None:
         """Put the catalog's pointer back."""
-        self._state.restore(self._name(case), set())
+        _restore(self._bed, self._name(case), set())
 
     def _name(self, case: Case) -> str:
         return f"{case.target.name}_{self._mode}"
@@ -235,7 +224,6 @@ class Delta:
     def __init__(self, bed: Bed, spark: SparkSession, files: dict[str, list[Path]], *, vectors: bool) -> None:
         self.name, self.copies_on_write = ("delta_dv", False) if vectors else ("delta_cow", True)
         self._bed, self._spark, self._files, self._vectors = bed, spark, files, vectors
-        self._versions: dict[Path, int] = {}
 
     def prepare(self, case: Case) -> None:
         """Link the files and convert them, once."""
@@ -248,9 +236,7 @@ class Delta:
             self._spark.sql(f"convert to delta parquet.`{folder}`")
             flag = str(self._vectors).lower()
             self._spark.sql(f"alter table delta.`{folder}` set tblproperties ('delta.enableDeletionVectors' = {flag})")
-        if folder not in self._versions:
-            newest: Any = self._spark.sql(f"describe history delta.`{folder}` limit 1").first()
-            self._versions[folder] = newest["version"]
+        self.restore(case)
 
     def merge(self, case: Case) -> float:
         """Run the statement."""
@@ -263,7 +249,7 @@ class Delta:
     def restore(self, case: Case) -> None:
         """Restore the first version and remove what was written since."""
         folder = self._folder(case)
-        self._spark.sql(f"restore table delta.`{folder}` to version as of {self._versions[folder]}")
+        self._spark.sql(f"restore table delta.`{folder}` to version as of {FIRST_VERSION}")
         remove_others(folder, {path.name for path in self._files[case.target.name]})
 
     def _folder(self, case: Case) -> Path:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
 from skipstone_core.jobs import CatalogRef, CatalogType, WarehouseRef
@@ -120,10 +121,16 @@ class Bed:
             self._append(other, files)
         return [Path(file.file_path.removeprefix("file://")) for file in files]
 
-    def _append(self, table: Table, files: list) -> None:
+    def first_state(self, name: str) -> str:
+        """The metadata file of a table as it was made."""
+        return (self.root / f"{name}.first").read_text()
+
+    def _append(self, table: Table, files: Sequence[DataFile]) -> None:
         with table.transaction() as change, change.update_snapshot().fast_append() as append:
             for file in files:
                 append.append_data_file(file)
+        name = table.name()[-1]
+        (self.root / f"{name}.first").write_text(self.table(name).metadata_location)
 
 
 def keyed(rows: pa.Table, target: Target) -> pa.Table:
