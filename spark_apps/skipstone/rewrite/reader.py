@@ -147,8 +147,9 @@ class OpenDataFile:
 
     def bounds(self, column: str, group: int) -> tuple[int, int] | tuple[bytes, bytes] | None:
         """Bounds of a column in a row group, as canonical keys have them; None: not known, or of another type."""
-        field = self._projection((column,)).physical(column)
-        if field is None or not _has_plain_bounds(field.type) or field.name not in self._leaves:
+        projection = self._projection((column,))
+        field, wanted = projection.physical(column), projection.output.field(column).type
+        if field is None or not _has_plain_bounds(field.type, wanted) or field.name not in self._leaves:
             return None
         statistics = self._parquet.metadata.row_group(group).column(self._leaves[field.name]).statistics
         if statistics is None or not statistics.has_min_max:
@@ -270,11 +271,12 @@ class _Open:
     projection: _Projection
 
 
-def _has_plain_bounds(kind: pa.DataType) -> bool:
-    """Whether a Parquet file keeps the bounds of a type as canonical keys are kept."""
-    numbers = pa.types.is_signed_integer(kind) or pa.types.is_date32(kind)
-    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    return numbers or texts or (pa.types.is_timestamp(kind) and kind.unit == "us")
+def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column in ``kind`` keeps its bounds as canonical keys of type ``wanted`` are kept."""
+    if pa.types.is_signed_integer(kind):
+        return bool(pa.types.is_signed_integer(wanted))
+    micros = pa.types.is_timestamp(kind) and kind.unit == "us"
+    return kind == wanted and bool(micros or pa.types.is_date32(kind) or pa.types.is_string(kind))
 
 
 def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
