@@ -10,13 +10,12 @@ import struct
 from collections.abc import Sequence
 from typing import BinaryIO
 
-import pyarrow as pa
 from pyiceberg.io import InputStream
 
 from skipstone.rewrite.thrift import CompactReader, Struct
 
 #: An open file.
-Source = BinaryIO | InputStream | pa.NativeFile
+Source = BinaryIO | InputStream
 #: What a Parquet file begins and ends with.
 MAGIC = b"PAR1"
 #: The end of a file: the footer's length and the magic.
