@@ -120,7 +120,12 @@ def target_columns(target: pa.RecordBatch | pa.Table) -> dict[str, pa.Array]:
 
 def apply_clauses(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> pa.RecordBatch:
     """The batch after updates and deletes. Raises BadData when a source value does not fit the target column."""
-    names, changed = batch.target.schema.names, changed_columns(batch, clauses)
+    return with_changes(batch, changed_columns(batch, clauses), clauses)
+
+
+def with_changes(batch: MatchedBatch, changed: Columns, clauses: Sequence[BoundClause]) -> pa.RecordBatch:
+    """The batch with its ``changed`` columns and without the rows that ``clauses`` delete."""
+    names = batch.target.schema.names
     columns = [changed.get(name, batch.target.column(at)) for at, name in enumerate(names)]
     updated = pa.RecordBatch.from_arrays(columns, schema=_nullable(batch.target.schema))
     gone = [n for n, clause in enumerate(clauses) if clause.action is MergeAction.DELETE]

@@ -16,7 +16,7 @@ from skipstone_core.jobs import MergeAction
 from skipstone_core.merges import MergePlan
 
 from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.clauses import Choice, MatchedBatch, apply_clauses, changed_columns
+from skipstone.rewrite.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
 from skipstone.rewrite.reader import OpenDataFile
 from skipstone.rewrite.splicing import ChunkSource, SplicedFile
 from skipstone.rewrite.writer import DataFileWriter
@@ -71,7 +71,7 @@ class FileRewriter:
             return False
         changed = [changed_columns(batch, self._plan.target_clauses) for batch in batches]
         written = foreign.union(*changed)
-        if written == self._names or written & self._writer.partition_columns:
+        if written & self._writer.partition_columns:
             return False
         tables = [
             pa.table({name: new.get(name, batch.target.column(name)) for name in sorted(written)})
@@ -115,11 +115,12 @@ class FileRewriter:
     def _staying(self, batches: Iterator[MatchedBatch]) -> Iterator[pa.RecordBatch]:
         """What stays in the file's partition; other batches go to the writer, which parts them."""
         for batch in batches:
-            applied = apply_clauses(batch, self._plan.target_clauses)
-            if self._writer.partition_columns.intersection(changed_columns(batch, self._plan.target_clauses)):
-                self._writer.write(applied)
-            else:
+            changed = changed_columns(batch, self._plan.target_clauses)
+            applied = with_changes(batch, changed, self._plan.target_clauses)
+            if self._writer.partition_columns.isdisjoint(changed):
                 yield applied
+            else:
+                self._writer.write(applied)
 
     def _batches(self, group: int, merge: GroupMerge, names: tuple[str, ...] | list[str]) -> Iterator[MatchedBatch]:
         start = 0
