@@ -94,6 +94,7 @@ def _measured(spark: SparkSession, case: Case, engines: tuple[Ours, Sequence[Eng
         sums = {}
         for engine in both:
             seconds = engine.merge(case)
+            say(f"{case.name}, {number or 'warming up'}: {engine.name} {seconds:.2f} s")
             sums[engine.name] = _checksum(spark, engine.read(case), columns)
             engine.restore(case)
             if number:
