@@ -256,3 +256,20 @@ def test_a_copied_chunk_has_the_bytes_it_had(tmp_path: Path) -> None:
     begin = chunk[3].get(11) or chunk[3][9]
     source.source.seek(begin)
     assert source.source.read(chunk[3][7]) in (tmp_path / "f").read_bytes()
+
+
+@pytest.mark.parametrize("damage", [b"\x00", b"\xff"])
+def test_a_page_index_that_makes_no_sense_is_left_behind(tmp_path: Path, damage: bytes) -> None:
+    made = given_of(pa.table({"k": pa.array(range(1000))}))
+    whole = written(made.rows, 1000, {"compression": "zstd"})
+    (chunk,) = whole.chunks(0)["k"]
+    whole.source.seek(0)
+    content = bytearray(whole.source.read())
+    content[chunk[4] : chunk[4] + chunk[5]] = damage * chunk[5]
+    source = ChunkSource(pa.BufferReader(bytes(content)), len(content))
+    layout = SplicedLayout(made.schema, {"compression": "zstd"})
+    file = SplicedFile(load_file_io({}, str(tmp_path)), str(tmp_path / "f"), layout)
+    file.copy(source, 0)
+    file.close({})
+    assert same(pq.ParquetFile(tmp_path / "f").read(), made.rows)
+    assert not pq.read_metadata(tmp_path / "f").row_group(0).column(0).has_offset_index

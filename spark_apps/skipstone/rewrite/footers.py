@@ -20,12 +20,14 @@ Source = BinaryIO | InputStream
 MAGIC = b"PAR1"
 #: The end of a file: the footer's length and the magic.
 TAIL = struct.Struct("<I4s")
+#: What reading a footer or a page index that makes no sense ends in.
+UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
 #: Bytes at a file's end that are read at once, in the hope that the footer is in them.
 _GUESS = 64 * 1024
 
 
 def read_footer(source: Source, size: int) -> Struct:
-    """The file's metadata. Raises ValueError, LookupError or struct.error when it is no plain Parquet file."""
+    """The file's metadata. Raises one of UNREADABLE when it is no plain Parquet file."""
     tail = read_at(source, max(0, size - _GUESS), min(size, _GUESS))
     length, magic = TAIL.unpack(tail[-TAIL.size :])
     if magic != MAGIC:

@@ -8,7 +8,6 @@ Must not know tables, deletes or field ids.
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache
 
-from skipstone.rewrite.footers import MAGIC, TAIL, Source, read_at, read_footer
+from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct
 
 Rows = npt.NDArray[np.int64]
@@ -31,8 +30,6 @@ _CHUNK_BYTES = 3_000
 _REPEATED = 2
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 50_000
-#: What reading a footer or an offset index that makes no sense ends in.
-_UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -88,7 +85,7 @@ class PageReader:
         chunks, count = [index.chunks[group][name] for name in columns], index.rows[group]
         try:
             found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         if sum(pages.spared for pages in found) < _WORTH_ROWS * len(found):
             return None
@@ -103,7 +100,7 @@ class PageReader:
                 return _indexes[key]
         try:
             found = _page_index(read_footer(self._source, self._size))
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         with _lock:
             if found.cost <= _indexes.maxsize:
@@ -148,7 +145,7 @@ class _Pages:
 
     @classmethod
     def of(cls, source: Source, chunk: _Chunk, count: int, rows: Rows) -> _Pages:
-        """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of _UNREADABLE."""
+        """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of UNREADABLE."""
         locations = CompactReader(read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
         first = np.array([*(location.get(3, 0) for location in locations), count], dtype=np.int64)
         if first[0] != 0 or bool((np.diff(first) < 0).any()):

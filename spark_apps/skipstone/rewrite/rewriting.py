@@ -6,7 +6,6 @@ row groups, and in others the columns that no update gives another value. Must n
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -17,6 +16,7 @@ from skipstone_core.merges import MergePlan
 
 from skipstone.rewrite.canonical import Int64s
 from skipstone.rewrite.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
+from skipstone.rewrite.footers import UNREADABLE
 from skipstone.rewrite.reader import OpenDataFile
 from skipstone.rewrite.splicing import ChunkSource, SplicedFile
 from skipstone.rewrite.writer import DataFileWriter
@@ -133,5 +133,5 @@ class FileRewriter:
 def _chunks(opened: OpenDataFile) -> ChunkSource | None:
     try:
         return ChunkSource(opened.source, opened.file.size)
-    except (ValueError, LookupError, TypeError, struct.error):
+    except UNREADABLE:
         return None

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
-from skipstone.rewrite.footers import MAGIC, TAIL, Source, elements_by_column, read_at, read_footer
+from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
 from skipstone.rewrite.parquet import FORMAT, NanCounter, statistics_of
 from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
@@ -27,15 +27,15 @@ _PIECE_BYTES = 4 * 1024 * 1024
 _CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "lz4": 7, "zstd": 6}
 #: Writers whose chunks are copied: readers work around faults of others by the writer's name, which a copy loses.
 _WRITERS = (b"parquet-cpp-arrow version ", b"parquet-mr version 1.1")
-_OPENED = (1, 8, 9)
-"""Fields of a column chunk that lies in another file or is encrypted."""
+#: Fields of a column chunk that lies in another file or is encrypted.
+_ELSEWHERE = (1, 8, 9)
 
 
 class ChunkSource:
     """An open Parquet file that chunks are copied from."""
 
     def __init__(self, source: Source, size: int) -> None:
-        """``size`` in bytes. Raises ValueError, LookupError or struct.error for what is no plain Parquet file."""
+        """``size`` in bytes. Raises one of UNREADABLE for what is no plain Parquet file."""
         self.source = source
         self.footer = read_footer(source, size)
         self.elements = elements_by_column(self.footer[2])
@@ -177,9 +177,7 @@ class SplicedFile:
         dictionary = metadata[11] + shift if metadata.get(11) else None
         # index pages and bloom filters stay behind
         moved = with_fields(metadata.raw, {9: metadata[9] + shift, 10: None, 11: dictionary, 14: None, 15: None})
-        column_index = read_at(source, chunk[6], chunk[7]) if 6 in chunk else b""
-        offset_index = _shifted(read_at(source, chunk[4], chunk[5]), shift) if 4 in chunk else b""
-        return _Moved(moved, column_index, offset_index)
+        return _Moved(moved, *_page_index(source, chunk, shift))
 
     def _indexed(self, one: _Moved) -> Raw:
         """A chunk's entry in the footer; its indexes are written here."""
@@ -211,7 +209,7 @@ def _raw(elements: Sequence[Struct]) -> list[bytes]:
 
 def _is_plain(chunk: Struct) -> bool:
     """Whether a chunk lies in the file, is not encrypted and says how many nulls it has."""
-    return not any(field in chunk for field in _OPENED) and 3 in chunk[3].get(12, {})
+    return not any(field in chunk for field in _ELSEWHERE) and 3 in chunk[3].get(12, {})
 
 
 def _begin(metadata: Struct) -> int:
@@ -222,6 +220,15 @@ def _begin(metadata: Struct) -> int:
 def _pieces(source: Source, begin: int, length: int) -> Iterator[bytes]:
     for at in range(begin, begin + length, _PIECE_BYTES):
         yield read_at(source, at, min(_PIECE_BYTES, begin + length - at))
+
+
+def _page_index(source: Source, chunk: Struct, shift: int) -> tuple[bytes, bytes]:
+    """Column index and offset index of a chunk that lies ``shift`` further on; empty where there is none to use."""
+    try:
+        column_index = read_at(source, chunk[6], chunk[7]) if 6 in chunk else b""
+        return column_index, _shifted(read_at(source, chunk[4], chunk[5]), shift)
+    except UNREADABLE:
+        return b"", b""
 
 
 def _shifted(index: bytes, shift: int) -> Raw:
