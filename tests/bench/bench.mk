@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-catchup bench-lookup bench-planning bench-pruning
+.PHONY: bench-catchup bench-lookup bench-merge bench-planning bench-pruning
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
 	$(PYTHON_ENV)/python -m tests.bench.catchup
@@ -7,6 +7,10 @@ bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segmen
 bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (ARGS="--scale 1" for a smaller one)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
 	$(PYTHON_ENV)/python -m tests.bench.lookup $(ARGS)
+
+bench-merge: setup ## Merges beside Delta and Iceberg (ARGS="--scale 1 --segments 4 --files 40" for smaller ones)
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.merge $(ARGS)
 
 bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
 	$(PYTHON_ENV)/python -m tests.bench.planning

@@ -13,11 +13,12 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -187,11 +188,23 @@ def say(text: str) -> None:
     print(f"  {text}", flush=True)
 
 
-def session(lineitem: Lineitem) -> SparkSession:
-    """Spark with both formats, in two cores."""
+class Place(Protocol):
+    """Where a benchmark's tables are."""
+
+    @property
+    def root(self) -> Path:
+        """The folder of all."""
+
+    @property
+    def warehouse(self) -> WarehouseRef:
+        """The catalog, in SQLite in that folder."""
+
+
+def session(place: Place, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Spark with both formats, in two cores; ``extra`` settings on top."""
     CACHE.mkdir(parents=True, exist_ok=True)
     jars = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *resolved_jars("delta", DELTA)]
-    name = lineitem.warehouse.catalog.name
+    name = place.warehouse.catalog.name
     settings = {
         "spark.master": "local[2]",
         "spark.driver.memory": "6g",
@@ -203,14 +216,14 @@ def session(lineitem: Lineitem) -> SparkSession:
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.warehouse.dir": str(lineitem.root / "spark-warehouse"),
+        "spark.sql.warehouse.dir": str(place.root / "spark-warehouse"),
         f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{name}.type": "jdbc",
-        f"spark.sql.catalog.{name}.uri": f"jdbc:sqlite:{lineitem.root}/catalog.db",
-        f"spark.sql.catalog.{name}.warehouse": f"file://{lineitem.root}",
+        f"spark.sql.catalog.{name}.uri": f"jdbc:sqlite:{place.root}/catalog.db",
+        f"spark.sql.catalog.{name}.warehouse": f"file://{place.root}",
         f"spark.sql.catalog.{name}.jdbc.schema-version": "V1",
     }
     builder = SparkSession.builder.appName("bench-lookup")
-    for key, value in settings.items():
+    for key, value in {**settings, **(extra or {})}.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()

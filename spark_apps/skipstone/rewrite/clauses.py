@@ -5,7 +5,7 @@ Called by the merge kernel per batch and by the insert step. Must not read or wr
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,15 +120,27 @@ def target_columns(target: pa.RecordBatch | pa.Table) -> dict[str, pa.Array]:
 
 def apply_clauses(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> pa.RecordBatch:
     """The batch after updates and deletes. Raises BadData when a source value does not fit the target column."""
-    columns = dict(zip(batch.target.schema.names, batch.target.columns, strict=True))
-    for number, clause in enumerate(clauses):
-        rows = np.flatnonzero(batch.choice == number)
-        if clause.action is MergeAction.UPDATE and len(rows):
-            _update(columns, clause, batch, rows)
-    updated = pa.RecordBatch.from_arrays(list(columns.values()), schema=_nullable(batch.target.schema))
+    return with_changes(batch, changed_columns(batch, clauses), clauses)
+
+
+def with_changes(batch: MatchedBatch, changed: Columns, clauses: Sequence[BoundClause]) -> pa.RecordBatch:
+    """The batch with its ``changed`` columns and without the rows that ``clauses`` delete."""
+    names = batch.target.schema.names
+    columns = [changed.get(name, batch.target.column(at)) for at, name in enumerate(names)]
+    updated = pa.RecordBatch.from_arrays(columns, schema=_nullable(batch.target.schema))
     gone = [n for n, clause in enumerate(clauses) if clause.action is MergeAction.DELETE]
     deleted = np.isin(batch.choice, gone)
     return updated.filter(pa.array(~deleted)) if deleted.any() else updated
+
+
+def changed_columns(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> dict[str, pa.Array]:
+    """The columns of the batch in which updates change a value, after them. Raises BadData as ``apply_clauses``."""
+    changed: dict[str, pa.Array] = {}
+    for number, clause in enumerate(clauses):
+        rows = np.flatnonzero(batch.choice == number)
+        if clause.action is MergeAction.UPDATE and len(rows):
+            _update(changed, clause, batch, rows)
+    return changed
 
 
 def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> pa.RecordBatch:
@@ -162,14 +174,23 @@ def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
     return values
 
 
-def _update(columns: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
+def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
+    for name, values in _assigned(clause, batch, rows):
+        before = batch.target.column(name)
+        if not _is_same(before.take(pa.array(rows)), values):
+            changed[name] = _replaced(changed.get(name, before), rows, values)
+
+
+def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[tuple[str, pa.Array]]:
+    """What a clause gives ``rows``, for the columns of the batch."""
+    schema = batch.target.schema
     taken = pa.array(batch.match[rows]) if clause.values else None
     for name, origin in clause.values.items():
-        values = fitted(batch.source.column(origin).take(taken), batch.target.schema.field(name))
-        columns[name] = _replaced(columns[name], rows, values)
+        if name in schema.names:
+            yield name, fitted(batch.source.column(origin).take(taken), schema.field(name))
     for name, value in clause.literals.items():
-        values = _repeated(value, batch.target.schema.field(name), len(rows))
-        columns[name] = _replaced(columns[name], rows, values)
+        if name in schema.names:
+            yield name, _repeated(value, schema.field(name), len(rows))
 
 
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
@@ -185,6 +206,12 @@ def _replaced(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:
     mask = np.zeros(len(column), dtype=bool)
     mask[rows] = True
     return pc.replace_with_mask(column, pa.array(mask), values)
+
+
+def _is_same(before: pa.Array, after: pa.Array) -> bool:
+    """Whether all values are the same for sure. Arrow takes 0.0 and -0.0 for equal, so floats are not compared."""
+    kind = before.type
+    return not (pa.types.is_nested(kind) or pa.types.is_floating(kind)) and bool(before.equals(after))
 
 
 def _chunk(values: pa.Array | pa.ChunkedArray) -> pa.Array:

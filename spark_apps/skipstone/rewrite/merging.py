@@ -18,10 +18,9 @@ from skipstone_core.merges import BoundClause, MergePlan
 from skipstone.rewrite.canonical import Int64s, canonical
 from skipstone.rewrite.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
 from skipstone.rewrite.clauses import (
+    NO_CLAUSE,
     TOO_LATE,
     Choice,
-    MatchedBatch,
-    apply_clauses,
     choose_clauses,
     choose_rows,
     chosen_by,
@@ -31,7 +30,8 @@ from skipstone.rewrite.clauses import (
 )
 from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
 from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, read_data_file
+from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
+from skipstone.rewrite.rewriting import FileRewriter, GroupMerge
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec
 
 
@@ -166,10 +166,11 @@ def insert_work(plan: MergePlan, write: WriteSpec, slices: Sequence[ChangeSlice]
 
 def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]) -> bool:
     """Whether some live row of the file has a key of the source, or is changed because it has none."""
-    match = _match_keys(one, plan, ChangeReader(slices, [key.source for key in plan.keys]))
-    if (match != UNMATCHED).any():
-        return True
-    return bool((_choose(one.file, plan, _NO_SOURCE, match) >= 0).any())
+    with open_data_file(one.file) as opened:
+        matches = _match_groups(opened, one, plan, ChangeReader(slices, [key.source for key in plan.keys]))
+        if any((match != UNMATCHED).any() for match in matches):
+            return True
+        return any((_choose(opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
 
 
 def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> int:
@@ -185,34 +186,68 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
 
 #: The source of a file in which no row has a source row.
 _NO_SOURCE = pa.table({})
+_NO_ROWS = np.empty(0, dtype=np.int64)
+_NO_CHOICE = np.empty(0, dtype=np.int16)
 
 
 def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]]:
     plan = merger.work.plan
-    match = _match_keys(one, plan, merger.keys)
-    has_match = bool((match != UNMATCHED).any())
-    if not has_match and not plan.when_not_matched_by_source:
-        return FileResult(file_id=one.file.file_id), []
-    source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
-    choice = _choose(one.file, plan, source, match)
-    result = _result(one, merger.work.slices, match, choice, plan)
-    if not result.rewritten or result.rows_deleted == len(match):
-        return result, []
-    writer = merger.new_writer()
-    for batch in _rewritten(one.file, plan, source, match, choice):
-        writer.write(batch)
-    return result, [file.to_row() for file in writer.close()]
+    with open_data_file(one.file) as opened:
+        matches = _match_groups(opened, one, plan, merger.keys)
+        has_match = any((match != UNMATCHED).any() for match in matches)
+        if not has_match and not plan.when_not_matched_by_source:
+            return FileResult(file_id=one.file.file_id), []
+        source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
+        groups = [GroupMerge(match, _choose(opened, n, plan, source, match)) for n, match in enumerate(matches)]
+        result = _result(one, merger.work.slices, groups, plan)
+        if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
+            return result, []
+        writer = merger.new_writer()
+        rewriter = FileRewriter(opened, plan, source, writer)
+        for number, group in enumerate(groups):
+            rewriter.write(number, group)
+        return result, [file.to_row() for file in writer.close()]
 
 
-def _match_keys(one: FileWork, plan: MergePlan, keys: ChangeReader) -> Int64s:
-    """The source row (within the file's parts) of each live row of the file; rows outside ``targetWhere`` have none."""
+def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
+    """Per row group the source row (within the file's parts) of each live row; outside ``targetWhere`` it is none."""
+    groups = range(len(opened.group_rows))
     if not one.parts:
-        return np.full(sum(batch.num_rows for batch in read_data_file(one.file, [POSITION_COLUMN])), UNMATCHED)
-    matcher = KeyMatcher(source_keys(keys.read(one.parts), plan.keys))
+        return [_unmatched(opened, group) for group in groups]
+    columns = source_keys(keys.read(one.parts), plan.keys)
+    matcher = KeyMatcher(columns)
+    return [
+        _match_group(opened, group, plan, matcher)
+        if _may_match(opened, group, plan, columns)
+        else _unmatched(opened, group)
+        for group in groups
+    ]
+
+
+def _may_match(opened: OpenDataFile, group: int, plan: MergePlan, columns: Sequence[pa.Array]) -> bool:
+    """Whether some source key is within the bounds of the row group in all key columns."""
+    within = np.ones(len(columns[0]), dtype=bool)
+    for key, column in zip(plan.keys, columns, strict=True):
+        bounds = opened.bounds(key.target, group)
+        if bounds is not None:
+            lower, upper = (pa.scalar(bound, column.type) for bound in bounds)
+            inside = pc.and_(pc.greater_equal(column, lower), pc.less_equal(column, upper))
+            within &= inside.to_numpy(zero_copy_only=False)
+    return bool(within.any())
+
+
+def _unmatched(opened: OpenDataFile, group: int) -> Int64s:
+    rows = opened.group_rows[group]
+    if opened.file.deletes:
+        rows = sum(batch.num_rows for batch in opened.read([POSITION_COLUMN], group))
+    return np.full(rows, UNMATCHED, dtype=np.int64)
+
+
+def _match_group(opened: OpenDataFile, group: int, plan: MergePlan, matcher: KeyMatcher) -> Int64s:
     judged = {column.name for column in plan.target_where.columns} if plan.target_where else set()
     names = list(dict.fromkeys([*(key.target for key in plan.keys), *sorted(judged)]))
-    found = [_match_batch(matcher, batch, plan) for batch in read_data_file(one.file, names)]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int64)
+    found = [_match_batch(matcher, batch, plan) for batch in opened.read(names, group)]
+    return np.concatenate([_NO_ROWS, *found])
 
 
 def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) -> Int64s:
@@ -223,19 +258,22 @@ def _match_batch(matcher: KeyMatcher, batch: pa.RecordBatch, plan: MergePlan) ->
     return np.where(pc.fill_null(holds, fill_value=False).to_numpy(zero_copy_only=False), match, UNMATCHED)
 
 
-def _choose(file: DataFileDescription, plan: MergePlan, source: pa.Table, match: Int64s) -> Choice:
-    """The clause of each live row; reads only the target columns that choosing needs."""
+def _choose(opened: OpenDataFile, group: int, plan: MergePlan, source: pa.Table, match: Int64s) -> Choice:
+    """The clause of each live row of a row group; reads only the target columns that choosing needs."""
     names = chosen_by(plan, matched=bool((match != UNMATCHED).any()))
     if not names:
         return choose_rows(plan, match, source, {})
-    found = [
-        choose_rows(plan, match[start : start + batch.num_rows], source, target_columns(batch))
-        for start, batch in _numbered(read_data_file(file, names))
-    ]
-    return np.concatenate(found) if found else np.empty(0, dtype=np.int16)
+    found, start = [_NO_CHOICE], 0
+    for batch in opened.read(names, group):
+        stop = start + batch.num_rows
+        found.append(choose_rows(plan, match[start:stop], source, target_columns(batch)))
+        start = stop
+    return np.concatenate(found)
 
 
-def _result(one: FileWork, slices: Sequence[ChangeSlice], match: Int64s, choice: Choice, plan: MergePlan) -> FileResult:
+def _result(one: FileWork, slices: Sequence[ChangeSlice], groups: Sequence[GroupMerge], plan: MergePlan) -> FileResult:
+    match = np.concatenate([_NO_ROWS, *(group.match[group.match != UNMATCHED] for group in groups)])
+    choice = np.concatenate([_NO_CHOICE, *(group.choice[group.choice != NO_CLAUSE] for group in groups)])
     by_clause = np.bincount(choice[choice >= 0], minlength=len(plan.target_clauses))
     counts = dict.fromkeys(MergeAction, 0)
     for clause, rows in zip(plan.target_clauses, by_clause, strict=True):
@@ -243,7 +281,7 @@ def _result(one: FileWork, slices: Sequence[ChangeSlice], match: Int64s, choice:
     updated, deleted = counts[MergeAction.UPDATE], counts[MergeAction.DELETE]
     return FileResult(
         file_id=one.file.file_id,
-        rows_matched=int(np.count_nonzero(match != UNMATCHED)),
+        rows_matched=len(match),
         rows_updated=updated,
         rows_deleted=deleted,
         rows_ignored=int(np.count_nonzero(choice == TOO_LATE)),
@@ -256,25 +294,7 @@ def _source_numbers(parts: Sequence[SlicePart], slices: Sequence[ChangeSlice], m
     if not parts:
         return np.empty(0, dtype=np.int64)
     numbers = np.concatenate([slices[p.slice].base + np.arange(p.start, p.stop, dtype=np.int64) for p in parts])
-    return np.asarray(numbers[np.unique(match[match != UNMATCHED])], dtype=np.int64)
-
-
-def _rewritten(
-    file: DataFileDescription, plan: MergePlan, source: pa.Table, match: Int64s, choice: Choice
-) -> Iterator[pa.RecordBatch]:
-    for start, batch in _numbered(read_data_file(file, plan.target_columns)):
-        stop = start + batch.num_rows
-        if not (choice[start:stop] >= 0).any():
-            yield batch
-            continue
-        yield apply_clauses(MatchedBatch(batch, source, match[start:stop], choice[start:stop]), plan.target_clauses)
-
-
-def _numbered(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    start = 0
-    for batch in batches:
-        yield start, batch
-        start += batch.num_rows
+    return np.asarray(numbers[np.unique(match)], dtype=np.int64)
 
 
 def _picked_rows(reader: ChangeReader, one: ChangeSlice, number: int, rows: Int64s) -> Iterator[pa.Table]:

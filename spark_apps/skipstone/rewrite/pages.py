@@ -8,37 +8,28 @@ Must not know tables, deletes or field ids.
 
 from __future__ import annotations
 
-import struct
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache
-from pyiceberg.io import InputStream
 
+from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct
 
 Rows = npt.NDArray[np.int64]
 #: Memory for where pages are, in bytes; least recently used files go first.
 CACHE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 3_000
-#: An open file.
-Source = BinaryIO | InputStream
-_MAGIC = b"PAR1"
-_TAIL = struct.Struct("<I4s")
 _REPEATED = 2
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 50_000
-#: What reading a footer or an offset index that makes no sense ends in.
-_UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
-#: Bytes at a file's end that are read at once, in the hope that the footer is in them.
-_GUESS = 64 * 1024
 
 
 @dataclass(frozen=True)
@@ -94,7 +85,7 @@ class PageReader:
         chunks, count = [index.chunks[group][name] for name in columns], index.rows[group]
         try:
             found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
-        except _UNREADABLE:
+        except UNREADABLE:
             return None
         if sum(pages.spared for pages in found) < _WORTH_ROWS * len(found):
             return None
@@ -108,33 +99,13 @@ class PageReader:
             if key in _indexes:
                 return _indexes[key]
         try:
-            found = _page_index(_footer(self._source, self._size))
-        except _UNREADABLE:
+            found = _page_index(read_footer(self._source, self._size))
+        except UNREADABLE:
             return None
         with _lock:
             if found.cost <= _indexes.maxsize:
                 _indexes[key] = found
         return found
-
-
-def _footer(source: Source, size: int) -> Struct:
-    tail = _read_at(source, max(0, size - _GUESS), min(size, _GUESS))
-    length, magic = _TAIL.unpack(tail[-_TAIL.size :])
-    if magic != _MAGIC:
-        raise ValueError("not a plain Parquet file")
-    end = size - _TAIL.size
-    whole = tail[: -_TAIL.size] if length + _TAIL.size <= len(tail) else _read_at(source, end - length, length)
-    return CompactReader(whole[-length:]).struct()
-
-
-def _read_at(source: Source, offset: int, length: int) -> bytes:
-    if offset < 0:
-        raise ValueError("the file is shorter than its footer says")
-    source.seek(offset)
-    found = source.read(length)
-    if len(found) != length:
-        raise ValueError("the file is shorter than its footer says")
-    return found
 
 
 def _page_index(footer: Struct) -> _PageIndex:
@@ -174,8 +145,8 @@ class _Pages:
 
     @classmethod
     def of(cls, source: Source, chunk: _Chunk, count: int, rows: Rows) -> _Pages:
-        """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of _UNREADABLE."""
-        locations = CompactReader(_read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
+        """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of UNREADABLE."""
+        locations = CompactReader(read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
         first = np.array([*(location.get(3, 0) for location in locations), count], dtype=np.int64)
         if first[0] != 0 or bool((np.diff(first) < 0).any()):
             raise ValueError("the pages of an offset index are not one after the other")
@@ -195,7 +166,7 @@ class _Pages:
         """The values of ``rows``; None when the pages hold other rows than their index says."""
         pages = b"".join(_page_bytes(source, [(self.locations[n][1], self.locations[n][2]) for n in self.numbers]))
         begin, first_page = self.chunk.begin, int(self.locations[0][1])
-        dictionary = _read_at(source, begin, first_page - begin) if first_page > begin else b""
+        dictionary = read_at(source, begin, first_page - begin) if first_page > begin else b""
         file = _one_column(self.chunk, dictionary, pages, int(self.lengths.sum()))
         column = (
             pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False).column(0)
@@ -212,10 +183,10 @@ def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[by
     begin, end = pages[0][0], pages[0][0]
     for offset, length in pages:
         if offset != end:
-            yield _read_at(source, begin, end - begin)
+            yield read_at(source, begin, end - begin)
             begin = offset
         end = offset + length
-    yield _read_at(source, begin, end - begin)
+    yield read_at(source, begin, end - begin)
 
 
 def _one_column(chunk: _Chunk, dictionary: bytes, pages: bytes, rows: int) -> bytes:
@@ -230,11 +201,11 @@ def _one_column(chunk: _Chunk, dictionary: bytes, pages: bytes, rows: int) -> by
         5: rows,
         6: size,
         7: size,
-        9: len(_MAGIC) + len(dictionary),
-        **({11: len(_MAGIC)} if dictionary else {}),
+        9: len(MAGIC) + len(dictionary),
+        **({11: len(MAGIC)} if dictionary else {}),
     }
     column = encode_struct({2: 0, 3: encode_struct(metadata)})
     root = encode_struct({4: b"schema", 5: Int32(1)})
     group = encode_struct({1: [column], 2: size, 3: rows})
     footer = encode_struct({1: Int32(2), 2: [root, chunk.element], 3: rows, 4: [group]})
-    return b"".join([_MAGIC, dictionary, pages, footer, _TAIL.pack(len(footer), _MAGIC)])
+    return b"".join([MAGIC, dictionary, pages, footer, TAIL.pack(len(footer), MAGIC)])

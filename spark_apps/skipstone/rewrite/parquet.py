@@ -1,11 +1,12 @@
 """One Parquet data file being written, and the statistics Iceberg wants of it.
 
-Used by the writer only. Must not know partitions, sort orders or commits.
+Used by the writer and by ``splicing``. Must not know partitions, sort orders or commits.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,29 @@ from pyiceberg.schema import Schema
 
 from skipstone.tables.arrow import arrow_schema, field_id
 
+#: Options of all data files.
+FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
+
+
+class NanCounter:
+    """NaNs by field id, in columns at the top of the schema."""
+
+    def __init__(self) -> None:
+        self.found: Counter[int] = Counter()
+
+    def count(self, rows: pa.Table | pa.RecordBatch) -> None:
+        """Count in ``rows``, whose fields have field ids."""
+        for field in rows.schema:
+            if pa.types.is_floating(field.type):
+                self.found[field_id(field) or 0] += pc.sum(pc.is_nan(rows.column(field.name))).as_py() or 0
+
+    def count_in(self, parquet: pq.ParquetFile, group: int, fields: Iterable[pa.Field]) -> None:
+        """Count in a row group of a file, in those of ``fields`` that are floating."""
+        names = [field.name for field in fields if pa.types.is_floating(field.type)]
+        if names:
+            for batch in parquet.iter_batches(row_groups=[group], columns=names):
+                self.count(batch)
+
 
 class ParquetFile:
     """An open data file; rows go in as row groups."""
@@ -34,12 +58,10 @@ class ParquetFile:
         self._writer = pq.ParquetWriter(
             self._sink,
             self._columns,
-            store_decimal_as_integer=True,
-            write_page_index=True,
-            write_page_checksum=True,
+            **FORMAT,
             **options,
         )
-        self._nans: Counter[int] = Counter()
+        self._nans = NanCounter()
 
     @property
     def size(self) -> int:
@@ -49,25 +71,28 @@ class ParquetFile:
     def append(self, rows: pa.Table, group_rows: int) -> None:
         """Write ``rows`` as row groups of at most ``group_rows`` rows."""
         self._writer.write_table(rows, row_group_size=group_rows)
-        for field in self._columns:
-            if pa.types.is_floating(field.type):
-                nans = pc.sum(pc.is_nan(rows.column(field.name))).as_py()
-                self._nans[field_id(field) or 0] += nans or 0
+        self._nans.count(rows)
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
         self._writer.close()
         self._sink.close()
-        metadata = self._writer.writer.metadata
-        plan = compute_statistics_plan(self._schema, properties)
-        mapping = parquet_path_to_id_mapping(self._schema)
-        found = data_file_statistics_from_parquet_metadata(metadata, plan, mapping).to_serialized_dict()
-        for untrusted in _columns_without_bounds(metadata, mapping):
-            found["lower_bounds"].pop(untrusted, None)
-            found["upper_bounds"].pop(untrusted, None)
-        counted = found["value_counts"]
-        found["nan_value_counts"] = {column: self._nans[column] for column in self._nans if column in counted}
-        return found
+        return statistics_of(self._writer.writer.metadata, self._schema, self._nans, properties)
+
+
+def statistics_of(
+    metadata: pq.FileMetaData, schema: Schema, nans: NanCounter, properties: dict[str, str]
+) -> dict[str, Any]:
+    """Arguments of a DataFile from a file's metadata. ``properties`` hold the table's metrics modes."""
+    plan = compute_statistics_plan(schema, properties)
+    mapping = parquet_path_to_id_mapping(schema)
+    found = data_file_statistics_from_parquet_metadata(metadata, plan, mapping).to_serialized_dict()
+    for untrusted in _columns_without_bounds(metadata, mapping):
+        found["lower_bounds"].pop(untrusted, None)
+        found["upper_bounds"].pop(untrusted, None)
+    counted = found["value_counts"]
+    found["nan_value_counts"] = {column: nans.found[column] for column in nans.found if column in counted}
+    return found
 
 
 def _columns_without_bounds(metadata: pq.FileMetaData, mapping: dict[str, int]) -> set[int]:

@@ -7,8 +7,10 @@ Must not ignore a delete: what cannot be applied is refused with a reason.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -37,8 +39,10 @@ __all__ = [
     "ROW_GROUP_COLUMN",
     "DataFileDescription",
     "DeleteDescription",
+    "OpenDataFile",
     "deleted_positions",
     "describe_files",
+    "open_data_file",
     "read_data_file",
 ]
 
@@ -70,6 +74,7 @@ class DataFileDescription:
 
     ``schema_json``: Iceberg JSON of the schema to read in. ``constants``: values of identity partition fields by
     source field id, for columns that the file does not hold. ``name_mapping_json``: for files without field ids.
+    ``partition``: Iceberg's internal values, of the partition spec ``spec_id``.
     """
 
     file_id: int
@@ -81,6 +86,8 @@ class DataFileDescription:
     deletes: tuple[DeleteDescription, ...] = ()
     constants: tuple[tuple[int, object], ...] = ()
     name_mapping_json: str | None = None
+    spec_id: int = 0
+    partition: tuple[Any, ...] = ()
 
 
 def describe_files(
@@ -115,14 +122,61 @@ def read_data_file(
     (ascending), decoding only the pages that hold them where that saves enough.
     Raises KeyError for a column that the schema does not have.
     """
-    with load_file_io({}, file.path).new_input(file.path).open() as source:
+    with open_data_file(file) as opened:
+        for group in range(len(opened.group_rows)) if row_groups is None else row_groups:
+            yield from opened.read(columns, group, positions)
+
+
+class OpenDataFile:
+    """A data file that is read several times: other columns, one row group after the other."""
+
+    def __init__(self, file: DataFileDescription, source: Any) -> None:
+        """``source``: the open file, which the caller closes."""
+        self.file = file
+        self.source = source
         footer = _footers.get((file.path, file.size), lambda: pq.read_metadata(source))
-        parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES)
-        projection = _Projection(file, parquet, tuple(columns))
-        pages = None if positions is None else PageReader(source, file.path, file.size)
-        wanted = range(parquet.num_row_groups) if row_groups is None else row_groups
-        for group in wanted:
-            yield from _read_group(_Open(parquet, pages, projection), group, positions)
+        self._parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES)
+        self._pages = PageReader(source, file.path, file.size)
+        self._projections: dict[tuple[str, ...], _Projection] = {}
+
+    @cached_property
+    def group_rows(self) -> tuple[int, ...]:
+        """Rows of each row group, deleted ones included."""
+        metadata = self._parquet.metadata
+        return tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+
+    def bounds(self, column: str, group: int) -> tuple[int, int] | tuple[bytes, bytes] | None:
+        """Bounds of a column in a row group, as canonical keys have them; None: not known, or of another type."""
+        projection = self._projection((column,))
+        field, wanted = projection.physical(column), projection.output.field(column).type
+        if field is None or not _has_plain_bounds(field.type, wanted) or field.name not in self._leaves:
+            return None
+        statistics = self._parquet.metadata.row_group(group).column(self._leaves[field.name]).statistics
+        if statistics is None or not statistics.has_min_max:
+            return None
+        return statistics.min_raw, statistics.max_raw
+
+    @cached_property
+    def _leaves(self) -> dict[str, int]:
+        schema = self._parquet.schema
+        return {schema.column(at).path: at for at in range(len(schema.names))}
+
+    def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
+        """The live rows of a row group, as ``read_data_file`` gives them."""
+        pages = None if positions is None else self._pages
+        return _read_group(_Open(self._parquet, pages, self._projection(tuple(columns))), group, positions)
+
+    def _projection(self, columns: tuple[str, ...]) -> _Projection:
+        if columns not in self._projections:
+            self._projections[columns] = _Projection(self.file, self._parquet, columns)
+        return self._projections[columns]
+
+
+@contextmanager
+def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
+    """Open ``file`` for reading."""
+    with load_file_io({}, file.path).new_input(file.path).open() as source:
+        yield OpenDataFile(file, source)
 
 
 @lru_cache(maxsize=16)
@@ -152,6 +206,11 @@ class _Projection:
         """Columns of the Parquet file to read."""
         wanted = {column.field_id for column in self.columns if isinstance(column, NestedField)}
         return [self._names[number] for number in sorted(wanted | set(self.equality_ids)) if number in self._names]
+
+    def physical(self, column: str) -> pa.Field | None:
+        """The field of the file that ``column`` is read from."""
+        name = self._names.get(self.schema.find_field(column).field_id)
+        return None if name is None else self._physical.field(name)
 
     @property
     def output(self) -> pa.Schema:
@@ -212,6 +271,14 @@ class _Open:
     projection: _Projection
 
 
+def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
+    """Whether a column in ``kind`` keeps its bounds as canonical keys of type ``wanted`` are kept."""
+    if pa.types.is_signed_integer(kind):
+        return bool(pa.types.is_signed_integer(wanted))
+    micros = pa.types.is_timestamp(kind) and kind.unit == "us"
+    return kind == wanted and bool(micros or pa.types.is_date32(kind) or pa.types.is_string(kind))
+
+
 def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
     projection = file.projection
     start, end = (int(one) for one in projection.starts[group : group + 2])
@@ -269,6 +336,8 @@ def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str
         schema_json=shared[0],
         constants=tuple(_constants(table, file)),
         name_mapping_json=shared[1],
+        spec_id=file.spec_id,
+        partition=tuple(file.partition[at] for at in range(len(table.specs()[file.spec_id].fields))),
     )
 
 

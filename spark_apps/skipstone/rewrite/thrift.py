@@ -1,11 +1,12 @@
 """Thrift's compact protocol, as far as Parquet's footers use it: structs as dicts by field number, and back.
 
-Used by ``pages`` only. Source: the Apache Thrift compact protocol specification. Must not know Parquet.
+Used by ``footers``, ``pages`` and ``splicing``. Source: the Apache Thrift compact protocol specification.
+Must not know Parquet.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -28,13 +29,29 @@ class CompactReader:
 
     def struct(self) -> Struct:
         """The struct that comes next. Raises IndexError or ValueError when it is none."""
-        found, begin, number = Struct(), self._at, 0
-        while head := self._byte():
-            delta, kind = head >> 4, head & 15
-            number = number + delta if delta else self._integer()
+        found, begin = Struct(), self._at
+        for number, kind in self._heads():
             found[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind)
         found.raw = self._data[begin : self._at]
         return found
+
+    def fields(self) -> dict[int, tuple[int, bytes]]:
+        """The struct that comes next: type and encoded value by field number. Raises as ``struct`` does."""
+        found = {}
+        for number, kind in self._heads():
+            begin = self._at
+            if kind not in (_TRUE, _FALSE):
+                self._value(kind)
+            found[number] = (kind, self._data[begin : self._at])
+        return found
+
+    def _heads(self) -> Iterator[tuple[int, int]]:
+        """Number and type of each field of a struct; the value must be read before the next is asked for."""
+        number = 0
+        while head := self._byte():
+            delta = head >> 4
+            number = number + delta if delta else self._integer()
+            yield number, head & 15
 
     def _byte(self) -> int:
         self._at += 1
@@ -102,13 +119,25 @@ class Int32(int):
 
 
 def encode_struct(fields: Mapping[int, int | bytes | Raw | list[Any]]) -> Raw:
-    """A struct of integers (i64 but for Int32), texts, structs and non-empty lists of one of these kinds.
+    """A struct of integers (i64 but for Int32), texts, structs and non-empty lists of one of these kinds."""
+    return _assembled({number: (_kind(value), _encoded(value)) for number, value in fields.items()})
 
-    ``fields`` ascend.
-    """
+
+def with_fields(raw: bytes, values: Mapping[int, int | bytes | Raw | list[Any] | None]) -> Raw:
+    """The encoded struct ``raw`` with other ``values`` in some fields, without those that are None."""
+    fields = CompactReader(raw).fields()
+    for number, value in values.items():
+        fields.pop(number, None)
+        if value is not None:
+            fields[number] = (_kind(value), _encoded(value))
+    return _assembled(fields)
+
+
+def _assembled(fields: Mapping[int, tuple[int, bytes]]) -> Raw:
     found, last = bytearray(), 0
-    for number, value in fields.items():
-        found += bytes([(number - last) << 4 | _kind(value)]) + _encoded(value)
+    for number, (kind, value) in sorted(fields.items()):
+        found.append((number - last) << 4 | kind)
+        found += value
         last = number
     return Raw(found + b"\0")
 

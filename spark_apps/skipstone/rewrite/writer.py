@@ -7,11 +7,12 @@ Must not commit: files are invisible until the driver names them in a commit.
 from __future__ import annotations
 
 import hashlib
+import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
@@ -28,6 +29,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.parquet import ParquetFile
 from skipstone.rewrite.partitions import PartitionTuple, source_column, split_by_partition
+from skipstone.rewrite.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 
 #: How tasks return written files through ``mapInArrow``: one binary column, one row per file.
@@ -160,6 +162,11 @@ def _shape(schema_json: str, spec_json: str, sort_json: str) -> tuple[Schema, Pa
     return schema, spec, sort, arrow_schema(schema)
 
 
+@lru_cache(maxsize=4)
+def _layout(schema_json: str, options_json: str) -> SplicedLayout:
+    return SplicedLayout(Schema.model_validate_json(schema_json), json.loads(options_json))
+
+
 class DataFileWriter:
     """Writes the batches of one task attempt into as few files as target size and partitions allow.
 
@@ -175,8 +182,9 @@ class DataFileWriter:
         shape = _shape(spec.schema_json, spec.spec_json, spec.sort_json)
         self._schema, self._partitioning, self._sort, self._columns = shape
         self._io = load_file_io({}, spec.location)
-        self._flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
+        self.flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
         self._open: dict[PartitionTuple, _Open] = {}
+        self._spliced: list[tuple[PartitionTuple, SplicedFile]] = []
         self._paths: list[str] = []
         self._written: list[WrittenFile] = []
 
@@ -188,7 +196,7 @@ class DataFileWriter:
     def write(self, batch: pa.RecordBatch | pa.Table) -> None:
         """Take rows. Raises BadData (BAD_RECORDS) when a required column is missing or holds null."""
         table = batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch])
-        for part in _slices(self._conform(table), self._flush_bytes):
+        for part in _slices(self._conform(table), self.flush_bytes):
             for partition, rows in split_by_partition(part, self._partitioning, self._schema):
                 self._take(partition, rows)
 
@@ -196,12 +204,65 @@ class DataFileWriter:
         """Finish all files; nothing is written afterwards."""
         for opened in list(self._open.values()):
             self._finish(opened)
+        for partition, file in self._spliced:
+            if not file.is_empty:
+                self._record(file.path, partition, file.close(dict(self._spec.metrics)))
         return self._written
+
+    def splice(self, partition: PartitionTuple) -> SplicedFile:
+        """A file of ``partition`` that is put together from column chunks; ``close`` finishes it."""
+        file = SplicedFile(self._io, self._new_path(partition), self.layout)
+        self._spliced.append((partition, file))
+        return file
+
+    @property
+    def layout(self) -> SplicedLayout:
+        """What spliced files look like."""
+        return _layout(self._spec.schema_json, json.dumps(self._spec.parquet_options))
+
+    @property
+    def sorts(self) -> bool:
+        """Whether rows are sorted within a row group."""
+        return bool(self._sort.fields)
+
+    @cached_property
+    def partition_columns(self) -> frozenset[str]:
+        """Columns at the top of the schema that partition values are made of."""
+        at = [self._schema.accessor_for_field(one.source_id).position for one in self._partitioning.fields]
+        return frozenset(self._schema.fields[position].name for position in at)
+
+    @property
+    def partitioning(self) -> PartitionSpec:
+        """The spec that rows are written under."""
+        return self._partitioning
+
+    def conform(self, rows: pa.Table) -> pa.Table:
+        """Rows of some columns in the types that files are written in. Raises BadData as ``write`` does."""
+        wanted = [field for field in self._columns if field.name in rows.column_names]
+        return pa.Table.from_arrays([_column(rows, field) for field in wanted], schema=pa.schema(wanted))
+
+    def fill(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> None:
+        """Write whole rows of the file's partition into ``file``: as row groups of the usual size, in sort order."""
+        taken: list[pa.Table] = []
+        for batch in rows:
+            for part in _slices(self._conform(pa.Table.from_batches([batch])), self.flush_bytes):
+                taken.append(part)
+                if sum(one.nbytes for one in taken) >= self.flush_bytes:
+                    self._append(file, taken)
+                    taken = []
+        if taken:
+            self._append(file, taken)
+
+    def _append(self, file: SplicedFile, taken: list[pa.Table]) -> None:
+        rows = self._sorted(pa.concat_tables(taken))
+        step = self._group_rows(rows)
+        for start in range(0, rows.num_rows, step):
+            file.append(rows.slice(start, step))
 
     def abort(self) -> None:
         """Delete what this writer wrote; for a task that failed before it returned anything."""
         for path in self._paths:
-            with suppress(FileNotFoundError):  # the last one may not have been made
+            with suppress(FileNotFoundError):  # the last one may not have been made, nor a spliced one without rows
                 self._io.delete(path)
         self._open.clear()
 
@@ -213,7 +274,7 @@ class DataFileWriter:
         self._open[partition] = opened
         opened.rows.append(rows)
         opened.nbytes += rows.nbytes
-        if opened.nbytes >= self._flush_bytes:
+        if opened.nbytes >= self.flush_bytes:
             self._flush(opened)
         while sum(other.nbytes for other in self._open.values()) > MEMORY_BYTES:
             self._flush(max(self._open.values(), key=lambda other: other.nbytes))
@@ -241,17 +302,21 @@ class DataFileWriter:
             opened.file.append(rows, self._group_rows(rows))
         if opened.file is None:
             return
-        statistics = opened.file.close(dict(self._spec.metrics))
-        size = len(self._io.new_input(opened.file.path))
-        self._written.append(WrittenFile(opened.file.path, size, opened.partition, statistics))
+        self._record(opened.file.path, opened.partition, opened.file.close(dict(self._spec.metrics)))
+
+    def _record(self, path: str, partition: PartitionTuple, statistics: Mapping[str, Any]) -> None:
+        self._written.append(WrittenFile(path, len(self._io.new_input(path)), partition, statistics))
 
     def _create(self, partition: PartitionTuple) -> ParquetFile:
+        return ParquetFile(self._io, self._new_path(partition), self._schema, self._spec.parquet_options)
+
+    def _new_path(self, partition: PartitionTuple) -> str:
         folder = self._spec.location
         if not self._partitioning.is_unpartitioned():
             folder += "/" + _short_folders(self._partitioning.partition_to_path(Record(*partition), self._schema))
         path = f"{folder}/{self._spec.run_id}-{self._task_id}-{len(self._paths):05}.parquet"
         self._paths.append(path)
-        return ParquetFile(self._io, path, self._schema, self._spec.parquet_options)
+        return path
 
     def _group_rows(self, rows: pa.Table) -> int:
         by_bytes = rows.num_rows * self._spec.row_group_bytes // max(rows.nbytes, 1)

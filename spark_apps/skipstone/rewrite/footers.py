@@ -1,0 +1,65 @@
+"""Parquet footers as raw Thrift: for those who move pages and column chunks without decoding them.
+
+Used by ``pages`` and ``splicing``. Source of the formats: parquet.thrift of apache/parquet-format.
+Must not know tables, deletes or field ids.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import BinaryIO
+
+from pyiceberg.io import InputStream
+
+from skipstone.rewrite.thrift import CompactReader, Struct
+
+#: An open file.
+Source = BinaryIO | InputStream
+#: What a Parquet file begins and ends with.
+MAGIC = b"PAR1"
+#: The end of a file: the footer's length and the magic.
+TAIL = struct.Struct("<I4s")
+#: What reading a footer or a page index that makes no sense ends in.
+UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
+#: Bytes at a file's end that are read at once, in the hope that the footer is in them.
+_GUESS = 64 * 1024
+
+
+def read_footer(source: Source, size: int) -> Struct:
+    """The file's metadata. Raises one of UNREADABLE when it is no plain Parquet file."""
+    tail = read_at(source, max(0, size - _GUESS), min(size, _GUESS))
+    length, magic = TAIL.unpack(tail[-TAIL.size :])
+    if magic != MAGIC:
+        raise ValueError("not a plain Parquet file")
+    end = size - TAIL.size
+    whole = tail[: -TAIL.size] if length + TAIL.size <= len(tail) else read_at(source, end - length, length)
+    return CompactReader(whole[-length:]).struct()
+
+
+def read_at(source: Source, offset: int, length: int) -> bytes:
+    """So many bytes. Raises ValueError when the file has not so many."""
+    if offset < 0:
+        raise ValueError("the file is shorter than its footer says")
+    source.seek(offset)
+    found: bytes = source.read(length)
+    if len(found) != length:
+        raise ValueError("the file is shorter than its footer says")
+    return found
+
+
+def elements_by_column(elements: Sequence[Struct]) -> dict[str, tuple[Struct, ...]]:
+    """The schema elements of each column at the top of the schema, with those under it."""
+    found, at = {}, 1
+    while at < len(elements):
+        end = _end(elements, at)
+        found[elements[at][4].decode()] = tuple(elements[at:end])
+        at = end
+    return found
+
+
+def _end(elements: Sequence[Struct], at: int) -> int:
+    end = at + 1
+    for _ in range(elements[at].get(5, 0)):
+        end = _end(elements, end)
+    return end

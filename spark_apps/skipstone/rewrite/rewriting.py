@@ -1,0 +1,137 @@
+"""Second half of the merge of a file: it is written again with as little decoding and encoding as its changes allow.
+
+Called by the merge kernel for files in which some row changes. Column chunks in which nothing changes are copied: whole
+row groups, and in others the columns that no update gives another value. Must not choose what becomes of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from skipstone_core.jobs import MergeAction
+from skipstone_core.merges import MergePlan
+
+from skipstone.rewrite.canonical import Int64s
+from skipstone.rewrite.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
+from skipstone.rewrite.footers import UNREADABLE
+from skipstone.rewrite.reader import OpenDataFile
+from skipstone.rewrite.splicing import ChunkSource, SplicedFile
+from skipstone.rewrite.writer import DataFileWriter
+
+
+@dataclass(frozen=True)
+class GroupMerge:
+    """What becomes of the live rows of one row group: the source row and the clause of each."""
+
+    match: Int64s
+    choice: Choice
+
+    @property
+    def is_touched(self) -> bool:
+        """Whether some row changes."""
+        return bool((self.choice >= 0).any())
+
+
+class FileRewriter:
+    """Writes one touched file again."""
+
+    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: DataFileWriter) -> None:
+        """``source``: the source rows that matches name. ``writer``: takes the rows, which the caller closes."""
+        self._opened = opened
+        self._plan = plan
+        self._source = source
+        self._writer = writer
+        self._chunks = _chunks(opened)
+        self._file = self._spliced()
+        self._names = frozenset(plan.target_columns)
+
+    def write(self, group: int, merge: GroupMerge) -> None:
+        """Write a row group. Raises BadData as clauses and the writer do."""
+        if not self._copy(group, merge):
+            self._write_all(group, merge)
+
+    def _spliced(self) -> SplicedFile | None:
+        """A file that takes the row groups; none when rows are to be partitioned anew or chunks cannot be copied."""
+        file = self._opened.file
+        if self._chunks is None or not self._chunks.is_known or file.spec_id != self._writer.partitioning.spec_id:
+            return None
+        return self._writer.splice(file.partition)
+
+    def _copy(self, group: int, merge: GroupMerge) -> bool:
+        """Copy what does not change; False when all columns are to be written."""
+        if self._file is None or self._chunks is None or not self._keeps_rows(group, merge):
+            return False
+        foreign = self._names - self._writer.layout.copyable(self._chunks, group)
+        names = foreign | self._assigned() if merge.is_touched else foreign
+        batches = self._bounded(group, merge, names)
+        if batches is None:
+            return False
+        changed = [changed_columns(batch, self._plan.target_clauses) for batch in batches]
+        written = foreign.union(*changed)
+        if written & self._writer.partition_columns:
+            return False
+        tables = [
+            pa.table({name: new.get(name, batch.target.column(name)) for name in sorted(written)})
+            for batch, new in zip(batches, changed, strict=True)
+        ]
+        self._file.copy(self._chunks, group, self._writer.conform(pa.concat_tables(tables)) if written else None)
+        return True
+
+    def _keeps_rows(self, group: int, merge: GroupMerge) -> bool:
+        """Whether the row group has the same rows afterwards, in the same order."""
+        if len(merge.match) != self._opened.group_rows[group]:
+            return False
+        return not merge.is_touched or not (self._writer.sorts or self._deleted(merge).any())
+
+    def _deleted(self, merge: GroupMerge) -> np.ndarray:
+        clauses = enumerate(self._plan.target_clauses)
+        return np.isin(merge.choice, [n for n, clause in clauses if clause.action is MergeAction.DELETE])
+
+    def _assigned(self) -> frozenset[str]:
+        """Columns that some update gives a value."""
+        return frozenset(name for one in self._plan.target_clauses for name in (*one.values, *one.literals))
+
+    def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[MatchedBatch] | None:
+        """The columns of a row group; None when they are more than the writer would hold in memory."""
+        found, nbytes = [], 0
+        for batch in self._batches(group, merge, sorted(names)) if names else ():
+            found.append(batch)
+            nbytes += batch.target.nbytes
+            if nbytes > self._writer.flush_bytes:
+                return None
+        return found
+
+    def _write_all(self, group: int, merge: GroupMerge) -> None:
+        batches = self._batches(group, merge, self._plan.target_columns)
+        if self._file is None:
+            for batch in batches:
+                self._writer.write(apply_clauses(batch, self._plan.target_clauses))
+        else:
+            self._writer.fill(self._file, self._staying(batches))
+
+    def _staying(self, batches: Iterator[MatchedBatch]) -> Iterator[pa.RecordBatch]:
+        """What stays in the file's partition; other batches go to the writer, which parts them."""
+        for batch in batches:
+            changed = changed_columns(batch, self._plan.target_clauses)
+            applied = with_changes(batch, changed, self._plan.target_clauses)
+            if self._writer.partition_columns.isdisjoint(changed):
+                yield applied
+            else:
+                self._writer.write(applied)
+
+    def _batches(self, group: int, merge: GroupMerge, names: tuple[str, ...] | list[str]) -> Iterator[MatchedBatch]:
+        start = 0
+        for batch in self._opened.read(names, group):
+            stop = start + batch.num_rows
+            yield MatchedBatch(batch, self._source, merge.match[start:stop], merge.choice[start:stop])
+            start = stop
+
+
+def _chunks(opened: OpenDataFile) -> ChunkSource | None:
+    try:
+        return ChunkSource(opened.source, opened.file.size)
+    except UNREADABLE:
+        return None

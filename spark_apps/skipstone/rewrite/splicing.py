@@ -1,0 +1,239 @@
+"""A Parquet file put together from column chunks: fresh ones that Arrow encodes, and ones copied from another file.
+
+Used by the writer for what a merge rewrites: a chunk in which no row changes is copied as it is, byte for byte, with
+its statistics and page index; only offsets change. Source of the formats: parquet.thrift of apache/parquet-format.
+Must not know partitions, sort orders or commits.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from pyiceberg.schema import Schema
+
+from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
+from skipstone.rewrite.parquet import FORMAT, NanCounter, statistics_of
+from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
+from skipstone.tables.arrow import arrow_schema
+
+#: Chunks are copied in such pieces.
+_PIECE_BYTES = 4 * 1024 * 1024
+_CODECS = {"none": 0, "snappy": 1, "gzip": 2, "brotli": 4, "lz4": 7, "zstd": 6}
+#: Writers whose chunks are copied: readers work around faults of others by the writer's name, which a copy loses.
+_WRITERS = re.compile(rb"parquet-cpp-arrow version |parquet-mr version 1\.1\d\.")
+#: Fields of a column chunk that lies in another file or is encrypted.
+_ELSEWHERE = (1, 8, 9)
+
+
+class ChunkSource:
+    """An open Parquet file that chunks are copied from."""
+
+    def __init__(self, source: Source, size: int) -> None:
+        """``size`` in bytes. Raises one of UNREADABLE for what is no plain Parquet file."""
+        self.source = source
+        self.footer = read_footer(source, size)
+        self.elements = elements_by_column(self.footer[2])
+
+    @property
+    def groups(self) -> list[Struct]:
+        """The row groups."""
+        return list(self.footer[4])
+
+    @cached_property
+    def parquet(self) -> pq.ParquetFile:
+        """For reading columns of it."""
+        self.source.seek(0)
+        return pq.ParquetFile(self.source)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether all of the file means the same under the name of another writer."""
+        plain = 7 in self.footer and 8 not in self.footer
+        return plain and _WRITERS.match(bytes(self.footer.get(6, b""))) is not None
+
+    def chunks(self, group: int) -> dict[str, list[Struct]]:
+        """The chunks of a row group by their column at the top of the schema."""
+        found: dict[str, list[Struct]] = {}
+        for chunk in self.groups[group][1]:
+            found.setdefault(chunk[3][3][0].decode(), []).append(chunk)
+        return found
+
+
+class SplicedLayout:
+    """What files of one schema and one set of options have in common. Made once per task."""
+
+    def __init__(self, schema: Schema, options: dict[str, Any]) -> None:
+        """``options`` are those of ``pyarrow.parquet.ParquetWriter``."""
+        self.schema = schema
+        self.columns = arrow_schema(schema)
+        self._options = options
+        self._empty = self.encode(self.columns.empty_table())
+
+    def encode(self, rows: pa.Table) -> ChunkSource:
+        """A file in memory that holds ``rows`` (of some columns) as one row group."""
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, rows.schema, **FORMAT, **self._options) as writer:
+            if rows.num_rows:
+                writer.write_table(rows, row_group_size=rows.num_rows)
+        found = sink.getvalue()
+        return ChunkSource(pa.BufferReader(found), found.size)
+
+    def copyable(self, source: ChunkSource, group: int) -> frozenset[str]:
+        """Columns of which a row group is what this layout would write, but for its compression's effort."""
+        if not source.is_known:
+            return frozenset()
+        chunks, codec = source.chunks(group), _CODECS.get(self._options["compression"])
+        return frozenset(
+            name
+            for name, elements in self._empty.elements.items()
+            if _raw(source.elements.get(name, ())) == _raw(elements)
+            and all(_is_plain(chunk) and chunk[3][4] == codec for chunk in chunks[name])
+        )
+
+    def footer(self, groups: list[Any], rows: int) -> bytes:
+        """The footer of a file of these row groups."""
+        return with_fields(self._empty.footer.raw, {3: rows, 4: groups})
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A chunk in its new place: its metadata, and its column index and offset index."""
+
+    metadata: Raw
+    column_index: bytes
+    offset_index: bytes
+
+
+class SplicedFile:
+    """An open data file made of column chunks."""
+
+    def __init__(self, io: FileIO, path: str, layout: SplicedLayout) -> None:
+        """``path`` must not exist; it is created with the first row group."""
+        self.path = path
+        self._io = io
+        self._layout = layout
+        self._at = 0
+        self._groups: list[tuple[int, list[_Moved]]] = []
+        self._nans = NanCounter()
+
+    @cached_property
+    def _sink(self) -> Any:
+        sink = self._io.new_output(self.path).create(overwrite=False)
+        sink.write(MAGIC)
+        self._at = len(MAGIC)
+        return sink
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether it has no row group: there is no file then."""
+        return not self._groups
+
+    def append(self, rows: pa.Table) -> None:
+        """Write ``rows`` as one row group."""
+        self._nans.count(rows)
+        fresh = self._layout.encode(rows)
+        self._append([(fresh, chunk) for chunk in fresh.groups[0][1]], rows.num_rows)
+
+    def copy(self, source: ChunkSource, group: int, fresh: pa.Table | None = None) -> None:
+        """A row group of ``source``, with other values in the columns of ``fresh``; those left must be copyable."""
+        chunks, replaced = source.chunks(group), set()
+        origins = {name: [(source, chunk) for chunk in chunks.get(name, ())] for name in self._layout.columns.names}
+        if fresh is not None and fresh.num_columns:
+            self._nans.count(fresh)
+            encoded = self._layout.encode(fresh)
+            replaced = set(fresh.column_names)
+            origins |= {name: [(encoded, one) for one in found] for name, found in encoded.chunks(0).items()}
+        kept = [field.name for field in self._layout.columns if field.name not in replaced]
+        self._nans.count_in(source.parquet, group, [self._layout.columns.field(name) for name in kept])
+        self._append([pair for pairs in origins.values() for pair in pairs], int(source.groups[group][3]))
+
+    def close(self, properties: dict[str, str]) -> dict[str, Any]:
+        """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
+        indexed = [[self._indexed(one) for one in moved] for _, moved in self._groups]
+        groups = [_row_group(rows, moved, chunks) for (rows, moved), chunks in zip(self._groups, indexed, strict=True)]
+        footer = self._layout.footer(groups, sum(rows for rows, _ in self._groups))
+        end = footer + TAIL.pack(len(footer), MAGIC)
+        self._sink.write(end)
+        self._sink.close()
+        metadata = pq.read_metadata(pa.BufferReader(MAGIC + end))
+        return statistics_of(metadata, self._layout.schema, self._nans, properties)
+
+    def _append(self, origins: Sequence[tuple[ChunkSource, Struct]], rows: int) -> None:
+        self._groups.append((rows, [self._move(source.source, chunk) for source, chunk in origins]))
+
+    def _move(self, source: Source, chunk: Struct) -> _Moved:
+        sink, metadata = self._sink, chunk[3]
+        begin = _begin(metadata)
+        shift = self._at - begin
+        for piece in _pieces(source, begin, metadata[7]):
+            sink.write(piece)
+        self._at += metadata[7]
+        dictionary = metadata[11] + shift if metadata.get(11) else None
+        # index pages and bloom filters stay behind
+        moved = with_fields(metadata.raw, {9: metadata[9] + shift, 10: None, 11: dictionary, 14: None, 15: None})
+        return _Moved(moved, *_page_index(source, chunk, shift))
+
+    def _indexed(self, one: _Moved) -> Raw:
+        """A chunk's entry in the footer; its indexes are written here."""
+        fields: dict[int, Any] = {2: 0, 3: one.metadata}
+        for number, index in ((4, one.offset_index), (6, one.column_index)):
+            if index:
+                self._sink.write(index)
+                fields |= {number: self._at, number + 1: Int32(len(index))}
+                self._at += len(index)
+        return encode_struct(fields)
+
+
+def _row_group(rows: int, moved: Sequence[_Moved], chunks: list[Raw]) -> Raw:
+    metadata = [CompactReader(one.metadata).struct() for one in moved]
+    return encode_struct(
+        {
+            1: chunks,
+            2: sum(one[6] for one in metadata),
+            3: rows,
+            5: _begin(metadata[0]),
+            6: sum(one[7] for one in metadata),
+        }
+    )
+
+
+def _raw(elements: Sequence[Struct]) -> list[bytes]:
+    return [element.raw for element in elements]
+
+
+def _is_plain(chunk: Struct) -> bool:
+    """Whether a chunk lies in the file, is not encrypted and says how many nulls it has."""
+    return not any(field in chunk for field in _ELSEWHERE) and 3 in chunk[3].get(12, {})
+
+
+def _begin(metadata: Struct) -> int:
+    """Where the pages of a chunk begin, the dictionary first."""
+    return int(min(metadata.get(11) or metadata[9], metadata[9]))
+
+
+def _pieces(source: Source, begin: int, length: int) -> Iterator[bytes]:
+    for at in range(begin, begin + length, _PIECE_BYTES):
+        yield read_at(source, at, min(_PIECE_BYTES, begin + length - at))
+
+
+def _page_index(source: Source, chunk: Struct, shift: int) -> tuple[bytes, bytes]:
+    """Column index and offset index of a chunk that lies ``shift`` further on; empty where there is none to use."""
+    try:
+        column_index = read_at(source, chunk[6], chunk[7]) if 6 in chunk else b""
+        return column_index, _shifted(read_at(source, chunk[4], chunk[5]), shift)
+    except UNREADABLE:
+        return b"", b""
+
+
+def _shifted(index: bytes, shift: int) -> Raw:
+    """An offset index of pages that lie ``shift`` further on."""
+    locations = CompactReader(index).struct()[1]
+    pages = [encode_struct({1: one[1] + shift, 2: Int32(one[2]), 3: one.get(3, 0)}) for one in locations]
+    return with_fields(index, {1: pages})

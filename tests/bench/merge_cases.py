@@ -1,0 +1,171 @@
+"""The cases of the merge benchmark and their feeds: full images of changed rows, as change data capture sends them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from skipstone_core.jobs import MergeAction, MergeClause
+
+from tests.bench.lineitem import say
+from tests.bench.merge_engines import OP, Case
+from tests.bench.merge_tables import GROUPED, ID, LINES, NUMBERS, ORDERS, UUIDS, Bed, Target, keyed
+
+UPDATE = MergeClause(action=MergeAction.UPDATE)
+DELETE = MergeClause(action=MergeAction.DELETE)
+DELETE_D = MergeClause(action=MergeAction.DELETE, when=f"source.{OP} = 'D'")
+INSERT = MergeClause(action=MergeAction.INSERT)
+SEED = 5
+Files = Sequence[Path]
+
+
+@dataclass
+class Feeds:
+    """Makes feeds of one scale, once each."""
+
+    bed: Bed
+    files: dict[str, list[Path]]
+
+    def cases(self) -> Iterator[Case]:
+        """All cases, simplest feeds first."""
+        both = {"when_matched": (DELETE_D, UPDATE), "when_not_matched": (INSERT,)}
+        yield self._case("recent keys", LINES, self._recent, **both)
+        yield self._case("sparse keys", LINES, self._sparse, when_matched=(UPDATE,))
+        yield self._case("sparse keys, eight row groups a file", GROUPED, self._sparse, when_matched=(UPDATE,))
+        yield self._case("insert only", LINES, self._inserts, when_not_matched=(INSERT,))
+        yield self._case("delete only", LINES, self._sparse, when_matched=(DELETE,))
+        upsert = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,)}
+        yield self._case("uniform keys", LINES, self._uniform, **upsert)
+        yield self._case("uniform keys, deletes, all columns changed", LINES, self._rewritten, **both)
+        yield self._case("composite key", LINES, self._sparse, (ORDERS, NUMBERS), when_matched=(UPDATE,))
+        yield self._case("string key with a key index", UUIDS, self._recent_updates, when_matched=(UPDATE,))
+        recent = pq.read_table(self._last(LINES)[0], columns=[ID])
+        bound = pc.min(recent[ID]).as_py()
+        gone = MergeClause(action=MergeAction.DELETE, when=f"target.{ID} >= {bound}")
+        clauses = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,), "when_not_matched_by_source": (gone,)}
+        yield self._case("not matched by source, conditional", LINES, self._extract, **clauses)
+
+    def _case(
+        self,
+        name: str,
+        target: Target,
+        feed: Callable[[Files, Target], Iterator[pa.Table]],
+        keys: tuple[str, ...] = (),
+        **clauses: tuple[MergeClause, ...],
+    ) -> Case:
+        folder = self.bed.root / "feeds" / name.replace(" ", "-").replace(",", "")
+        files = self.files[target.name]
+        if not folder.exists():
+            say(f"feed: {name}")
+            rows = pa.concat_tables(feed(files, target))
+            making = folder.with_name(f"making-{folder.name}")
+            making.mkdir(parents=True, exist_ok=True)
+            pq.write_table(rows, making / "part-0.parquet", compression="zstd")
+            making.rename(folder)
+        columns = tuple(pq.read_schema(files[0]).names)
+        return Case(name=name, target=target, feed=folder, keys=keys or (target.key,), columns=columns, **clauses)
+
+    def _last(self, target: Target) -> Files:
+        """The last 2 % of files."""
+        files = self.files[target.name]
+        return files[-max(1, len(files) // 50) :]
+
+    def _recent(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """A fifth of the rows of the last files changed, a tenth of these gone, and as many new ones."""
+        for path in self._last(target):
+            rows = _picked(path, 0.2)
+            yield _with_op(_changed(rows), 0.1)
+            yield _with_op(_new(rows, target), 0.0)
+
+    def _recent_updates(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        for path in self._last(target):
+            yield _with_op(_changed(_picked(path, 0.01)), 0.0)
+
+    def _sparse(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """Twenty rows of every tenth file."""
+        for path in files[:: max(1, min(10, len(files)))]:
+            yield _with_op(_changed(_picked(path, 20)), 0.0)
+
+    def _inserts(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """Rows with keys after all others."""
+        for path in self._last(target):
+            yield _with_op(_new(_picked(path, 0.2), target), 0.0)
+
+    def _uniform(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """One row in a thousand of every file and some new ones; where rows are deleted it is a tenth of them."""
+        for path in files:
+            rows = _picked(path, 0.001)
+            yield _with_op(_changed(rows), 0.1)
+        yield _with_op(_new(rows, target), 0.0)
+
+    def _rewritten(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        for rows in self._uniform(files, target):
+            yield _all_changed(rows, target)
+
+    def _extract(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """All rows of the last files but a hundredth, a tenth of them changed."""
+        for path in self._last(target):
+            rows = _picked(path, 0.99)
+            tenth = rows.num_rows // 10
+            yield _with_op(pa.concat_tables([_changed(rows.slice(0, tenth)), rows.slice(tenth)]), 0.0)
+
+
+def _picked(path: Path, share: float) -> pa.Table:
+    """A share of the rows of a file, or so many of them."""
+    rows = pq.read_table(path).replace_schema_metadata(None)
+    count = int(share) if share >= 1 else int(rows.num_rows * share)
+    chance = np.random.default_rng(SEED)
+    plain = pa.schema([field.remove_metadata() for field in rows.schema])
+    return rows.cast(plain).take(np.sort(chance.choice(rows.num_rows, count, replace=False)))
+
+
+def _changed(rows: pa.Table) -> pa.Table:
+    """What an order's change changes: a quantity, a price, a date and a way."""
+    rows = _set(rows, "l_quantity", _plus(rows["l_quantity"], 1))
+    rows = _set(rows, "l_extendedprice", _plus(rows["l_extendedprice"], 7))
+    rows = _set(rows, "l_shipdate", _plus(pc.cast(rows["l_shipdate"], pa.int32()), 3))
+    return _set(rows, "l_shipmode", pa.repeat("DRONE", rows.num_rows))
+
+
+def _plus(column: pa.ChunkedArray, number: int) -> pa.ChunkedArray:
+    return pc.add(column, pa.scalar(Decimal(number) if pa.types.is_decimal(column.type) else number, column.type))
+
+
+def _all_changed(rows: pa.Table, target: Target) -> pa.Table:
+    """Another value in every column but the key."""
+    for field in rows.schema:
+        if field.name in (target.key, OP):
+            continue
+        column = rows[field.name]
+        if pa.types.is_string(field.type):
+            rows = _set(rows, field.name, pc.binary_join_element_wise(column, "x", ""))
+        else:
+            number = pc.cast(column, pa.int32()) if pa.types.is_date(field.type) else column
+            rows = _set(rows, field.name, _plus(number, 1))
+    return rows
+
+
+def _new(rows: pa.Table, target: Target) -> pa.Table:
+    """The rows once more under keys that follow all others."""
+    orders = pc.add(rows[ORDERS], 1_000_000_000)
+    moved = _set(rows.drop_columns([target.key]), ORDERS, orders)
+    return keyed(moved, target).cast(rows.schema)
+
+
+def _set(rows: pa.Table, name: str, values: pa.Array) -> pa.Table:
+    at = rows.schema.get_field_index(name)
+    return rows.set_column(at, rows.schema.field(at), pc.cast(values, rows.schema.field(at).type))
+
+
+def _with_op(rows: pa.Table, deleted: float) -> pa.Table:
+    """Every so many rows are marked as deleted, all others as changed."""
+    marks = np.full(rows.num_rows, "U")
+    if deleted:
+        marks[:: round(1 / deleted)] = "D"
+    return rows.append_column(OP, pa.array(marks))
