@@ -25,7 +25,7 @@ from skipstone_operator.adapters.kube import KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
 from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.metrics import Metrics
-from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
+from skipstone_operator.ports import AccessDenied, Key, Ports, Requeue, RunDefaults
 from skipstone_operator.reconcilers.entry import reconcile
 from skipstone_operator.resources.kinds import KINDS
 from skipstone_operator.routing import KEY_KINDS, Router, identity_of
@@ -255,13 +255,26 @@ class Operator:
                 self.queue.put(key)
 
     async def _list_all(self) -> Mapping[Key, str]:
+        """All objects; a namespace that took the Role with it must not keep the resync from the others."""
         found: dict[Key, str] = {}
+        denied: list[AccessDenied] = []
         for namespace in self.settings.namespaces:
-            for kind in (*KINDS, "Pod"):
-                labels = DRIVER_SELECTOR if kind == "Pod" else None
-                for obj in await self.ports.kube.list(kind, namespace, labels=labels):
-                    self.router.changed(obj)
-                    found[identity_of(obj)] = obj["metadata"]["resourceVersion"]
+            try:
+                found |= await self._list_in(namespace)
+            except AccessDenied as denial:
+                logger.warning("resync goes on without namespace %s: %s", namespace, denial)
+                denied.append(denial)
+        if denied and len(denied) == len(self.settings.namespaces):
+            raise denied[0]
+        return found
+
+    async def _list_in(self, namespace: str) -> dict[Key, str]:
+        found: dict[Key, str] = {}
+        for kind in (*KINDS, "Pod"):
+            labels = DRIVER_SELECTOR if kind == "Pod" else None
+            for obj in await self.ports.kube.list(kind, namespace, labels=labels):
+                self.router.changed(obj)
+                found[identity_of(obj)] = obj["metadata"]["resourceVersion"]
         return found
 
     def _enqueue(self, identities: Collection[Key]) -> None:

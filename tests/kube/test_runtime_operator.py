@@ -276,6 +276,27 @@ def test_a_namespace_without_rights_keeps_nobody_from_the_others_and_is_taken_in
         control_plane.kubectl("delete", "rolebinding", namespace, "--namespace", "default")
 
 
+def test_a_namespace_that_loses_the_rights_keeps_the_resync_from_no_other(
+    operators: list[Operator], control_plane: ControlPlane, namespace: str
+) -> None:
+    operator = operators[0]
+    operator.environment["SKIPSTONE_NAMESPACES"] = f"default,{namespace}"
+    binding = ("rolebinding", namespace, "--namespace", "default")
+    subject = f"{namespace}:skipstone"
+    control_plane.kubectl("create", *binding, "--clusterrole", "cluster-admin", "--serviceaccount", subject)
+    try:
+        operator.start()
+        operator.wait_healthy()
+    finally:
+        control_plane.kubectl("delete", *binding)
+    wait_until(
+        lambda: any("resync" in text for text in operator.messages()), seconds=120, failure="no resync said anything"
+    )
+    said = [text for text in operator.messages() if "resync" in text]
+    assert said[0].startswith("resync goes on without namespace default: LIST ")
+    assert not [text for text in said if text.startswith("resync could not list")]
+
+
 def test_an_api_server_that_is_late_is_waited_for(operators: list[Operator], tmp_path: Path) -> None:
     config = yaml.safe_load(Path(operators[0].environment["KUBECONFIG"]).read_text())
     config["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
