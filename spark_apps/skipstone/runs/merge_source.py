@@ -33,6 +33,7 @@ from skipstone.pruning.keyranges import order_keys
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
 from skipstone.rewrite.failures import caught, opened
 from skipstone.sources.arrow import table_batch
+from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
 from skipstone.tables.arrow import arrow_type_of
@@ -128,7 +129,7 @@ def _zone(task: MergeTask) -> ZoneInfo:
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> tuple[ChangeSlice, ...]:
     columns = [column for column in read.columns if column.name in plan.source_columns]
     rule = SortRule(plan.keys, plan.sequence_by, {c.name: kind for c in columns if (kind := key_type(str(c.type)))})
-    frame = read.frame.select(*[_quoted(column.name) for column in columns], ERROR_COLUMN, FILE_COLUMN)
+    frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
     kernel = _slice_kernel(_kernel_schema(columns), rule, str(site.scratch))
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, _ANSWER_DDL).collect()
     slices = [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
@@ -147,11 +148,8 @@ def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn],
 
 def _range_column(name: str, *, text: bool) -> SparkColumn:
     """Text of a uuid may be written in two cases."""
-    return sf.lower(_quoted(name)) if text else _quoted(name)
-
-
-def _quoted(name: str) -> SparkColumn:
-    return sf.col("`" + name.replace("`", "``") + "`")
+    column = sf.col(quoted(name))
+    return sf.lower(column) if text else column
 
 
 def _bases(slices: Sequence[ChangeSlice]) -> list[int]:

@@ -40,3 +40,8 @@ class RawGroup:
 
 CORRUPT = "_skipstone_corrupt"
 URL = "_skipstone_url"
+
+
+def quoted(name: str) -> str:
+    """``name`` as a reference that Spark resolves exactly."""
+    return f"`{name.replace('`', '``')}`"

@@ -1,7 +1,8 @@
 """From raw columns to typed ones, and one sentence for each row that does not fit.
 
 Called by ``reading`` per group of files. Works in stages, each a select of its own, so that Spark computes a value
-once however often it is used, and builds a sentence for bad rows only.
+once however often it is used, and builds a sentence for bad rows only. What grows with the number of columns is SQL
+over quoted names: made of Column objects it would be thousands of calls to the JVM.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn
 from skipstone.sources.filetypes import feed
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.text import Conversion, TextRules, from_text
 
 #: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence
@@ -28,16 +29,18 @@ RECORD_COLUMN = "_skipstone_record"
 FILE_COLUMN = "_skipstone_file"
 MAX_RECORD_CHARACTERS = 1 << 20
 _SHOWN_CHARACTERS = 80
+#: Between texts that become one literal.
+_SEPARATOR = "\0"
 _FAULT = "_skipstone_fault"
 _CORRUPT_FAULT = -1
 
 
 @dataclass(frozen=True)
 class _Typed:
-    """A column on its way: ``raw`` None when no source column of this group feeds it."""
+    """A column on its way: ``ref``, its quoted source column, is None when none of this group feeds it."""
 
     column: SourceColumn
-    raw: Column | None
+    ref: str | None
     value: Column
     what: str = ""
 
@@ -53,15 +56,18 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, 
 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
-    typed = [_typed(group, column, rules) for column in columns]
+    frame = _with_null_text(group, rules)
+    typed = [_typed((group, frame), column, rules) for column in columns]
     values = [one.value.alias(_held(i)) for i, one in enumerate(typed)]
-    frame = _with_null_text(group, rules).select("*", *values)
-    return frame.select("*", _fault(typed).alias(_FAULT)).select(
-        *(F.col(_held(i)).alias(one.column.name) for i, one in enumerate(typed)),
+    judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed)} as {_FAULT}"))
+    told = judged.select(
+        "*",
         _sentence(group, typed).alias(ERROR_COLUMN),
         _of_bad_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN),
         _of_bad_rows(_file(root), FILE_COLUMN),
     )
+    named = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
+    return told.selectExpr(*named, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN)
 
 
 def empty_columns() -> list[Column]:
@@ -83,32 +89,33 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
     return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
 
 
-def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
+def _typed(raw: tuple[RawGroup, DataFrame], column: SourceColumn, rules: TextRules) -> _Typed:
+    """``raw``: a group, and its frame with nulls in place."""
+    group, frame = raw
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, F.lit(None).cast(frame_type(column.type)))
-    raw = F.col(raw_column.ref)
-    found = _conversion(raw_column, raw, column.type, rules)
+    found = _conversion(raw_column, frame, column.type, rules)
     if found is None:
         raise _unsupported(group, column, raw_column)
-    return _Typed(column, raw, found.value, found.what)
+    return _Typed(column, raw_column.ref, found.value, found.what)
 
 
-def _conversion(column: RawColumn, raw: Column, kind: IcebergType, rules: TextRules) -> Conversion | None:
+def _conversion(column: RawColumn, frame: DataFrame, kind: IcebergType, rules: TextRules) -> Conversion | None:
     if column.is_text:
-        return from_text(raw, kind, rules)
-    return None if column.file_type is None else feed(column.file_type, raw, kind, rules.time_zone)
+        return from_text(frame[column.ref], kind, rules)
+    return None if column.file_type is None else feed(column.file_type, frame[column.ref], kind, rules.time_zone)
 
 
-def _fault(typed: Sequence[_Typed]) -> Column:
+def _fault(typed: Sequence[_Typed]) -> str:
     """The row's first fault as a number: a column's position for a misfit, that plus their count for a null."""
-    faults = F.when(F.col(CORRUPT).isNotNull(), _CORRUPT_FAULT)
+    faults = [f"when {CORRUPT} is not null then {_CORRUPT_FAULT}"]
     for position, one in enumerate(typed):
-        if one.raw is not None:
-            faults = faults.when(one.raw.isNotNull() & F.col(_held(position)).isNull(), position)
+        if one.ref is not None:
+            faults.append(f"when {one.ref} is not null and {_held(position)} is null then {position}")
             if one.column.required:
-                faults = faults.when(one.raw.isNull(), len(typed) + position)
-    return faults
+                faults.append(f"when {one.ref} is null then {len(typed) + position}")
+    return f"case {' '.join(faults)} end"
 
 
 def _sentence(group: RawGroup, typed: Sequence[_Typed]) -> Column:
@@ -118,17 +125,15 @@ def _sentence(group: RawGroup, typed: Sequence[_Typed]) -> Column:
         return corrupt
     heads = [f"{one.shown}: '" for one in typed]
     tails = [f"' is not {one.what}" for one in typed]
-    nothing = F.lit(None).cast("string")
-    texts = [
-        F.substring(one.raw.cast("string"), 1, _SHOWN_CHARACTERS) if one.raw is not None else nothing for one in typed
-    ]
-    misfit = F.concat(_chosen(heads, fault), F.element_at(F.array(*texts), fault + 1), _chosen(tails, fault))
+    texts = ", ".join(f"substring(cast({one.ref or 'null'} as string), 1, {_SHOWN_CHARACTERS})" for one in typed)
+    misfit = F.concat(_chosen(heads, fault), F.element_at(F.expr(f"array({texts})"), fault + 1), _chosen(tails, fault))
     nulls = [f"{one.shown} is required and holds null" for one in typed]
     return corrupt.when(fault < len(typed), misfit).when(fault.isNotNull(), _chosen(nulls, fault - len(typed)))
 
 
 def _chosen(texts: Sequence[str], position: Column) -> Column:
-    return F.element_at(F.array(*map(F.lit, texts)), position + 1)
+    joined = _SEPARATOR.join(text.replace(_SEPARATOR, "\ufffd") for text in texts)
+    return F.element_at(F.split(F.lit(joined), _SEPARATOR), position + 1)
 
 
 def _of_bad_rows(column: Column, name: str) -> Column:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 from skipstone_core.jobs import SourceSpec
 
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.headers import read_header, require_one_document, require_unpackable, unreadable
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.options import TextOptions
@@ -79,7 +79,7 @@ def _csv_options(options: TextOptions) -> Mapping[str, str]:
 
 def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
     dialect = {"sep": options.delimiter, "quote": options.quote or '"', "escape": options.escape or "\\"}
-    return F.to_csv(F.struct(*map(F.col, references)), {**dialect, "nullValue": options.null_value or ""})
+    return F.to_csv(F.expr(f"struct({', '.join(references)})"), {**dialect, "nullValue": options.null_value or ""})
 
 
 def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions) -> list[RawGroup]:
@@ -99,7 +99,7 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
         RawGroup(
             frame=frame.withColumn(URL, F.col("_metadata.file_path")),
             columns={name: RawColumn(quoted(name), is_text=True) for name in names},
-            record=F.to_json(F.struct(*(F.col(quoted(name)) for name in read))),
+            record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
             corrupt="the record is not a JSON object",
             example=listing.files[0].path,
         )
@@ -128,11 +128,6 @@ def _common(options: TextOptions) -> dict[str, str]:
 
 def _strings(names: Sequence[str]) -> StructType:
     return StructType([StructField(name, StringType()) for name in (*names, CORRUPT)])
-
-
-def quoted(name: str) -> str:
-    """``name`` as a reference that Spark resolves exactly."""
-    return f"`{name.replace('`', '``')}`"
 
 
 def declared_names(source: SourceSpec, schema: Schema) -> tuple[str, ...]:

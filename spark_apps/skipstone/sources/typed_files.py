@@ -19,10 +19,10 @@ from skipstone_core.jobs import SourceFormat
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.filetypes import FileType, file_type, orc_type
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.headers import unreadable
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.text_files import NO_GLOB, quoted, spark_paths
+from skipstone.sources.text_files import NO_GLOB, spark_paths
 
 #: Names and readings of a file's columns; None for a column that is there and cannot be loaded.
 Footer = tuple[tuple[str, FileType | None], ...]
@@ -89,7 +89,7 @@ def _group(
     paths = spark_paths(listing, files)
     frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(
-        frame=frame.withColumn(CORRUPT, F.lit(None).cast("string")).withColumn(URL, F.col("_metadata.file_path")),
+        frame=frame.withColumns({CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}),
         columns=_columns(footer),
         record=_record(readable),
         example=files[0],
@@ -97,8 +97,8 @@ def _group(
 
 
 def _record(names: Iterable[str]) -> Column:
-    columns = [F.col(quoted(name)) for name in names]
-    return F.to_json(F.struct(*columns), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
+    columns = ", ".join(map(quoted, names))
+    return F.to_json(F.expr(f"struct({columns})"), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
 def _columns(footer: Footer) -> Mapping[str, RawColumn]:
