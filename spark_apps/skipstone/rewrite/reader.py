@@ -6,6 +6,7 @@ Must not ignore a delete: what cannot be applied is refused with a reason.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -134,7 +135,8 @@ class OpenDataFile:
         """``source``: the open file, which the caller closes."""
         self.file = file
         self.source = source
-        footer = _footers.get((file.path, file.size), lambda: pq.read_metadata(source))
+        # by the size that it has, not the one that it should have: a file that was cut short has no footer
+        footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: pq.read_metadata(source))
         self._parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES)
         self._pages = PageReader(source, file.path, file.size)
         self._projections: dict[tuple[str, ...], _Projection] = {}
