@@ -75,5 +75,5 @@ def main(lakes: dict[str, Lake]) -> Lake:
         lake.until_complete("lj", name, seconds=300)
     lake.apply(merge("corrections", "feeds/1.csv"))
     lake.until_complete("mj", "corrections", seconds=300)
-    lake.until_condition("si", "by-city", "Synced", seconds=300)
+    lake.until_synced("by-city", with_job=("mj", "corrections"))
     return lake

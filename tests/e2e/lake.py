@@ -160,6 +160,21 @@ class Lake:
             raise KubeError(f"{kind}/{name} failed: {json.dumps(found['status'])}")
         return found
 
+    def until_synced(self, name: str, *, with_job: tuple[str, str], table_name: str = "people") -> None:
+        """Wait until the index covers the table as it is after the commit of a finished job (kind and name).
+
+        The condition alone may still speak of the table before.
+        """
+        snapshot = (self.kube.get(*with_job) or {})["status"]["snapshotId"]
+        told = self.until("tbl", table_name, lambda found: found.get("status", {}).get("snapshotId") == snapshot)
+        number = told["status"]["sequenceNumber"]
+
+        def covers(found: JsonObject) -> bool:
+            seen = found.get("status", {}).get("tableSequenceNumber")
+            return seen == number and condition(found, "Synced").get("status") == "True"
+
+        self.until("si", name, covers, seconds=300)
+
     def run_pod(self, name: str, *command: str, seconds: float = 180) -> str:
         """Run a pod of the demonstration's image to its end; returns its log. Raises KubeError when it fails."""
         images = self.kube.images
