@@ -34,13 +34,15 @@ from skipstone.indexes.entries import (
 )
 from skipstone.indexes.sorting import BUFFER_BYTES, with_partition
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
-from skipstone.rewrite.reader import describe_files
+from skipstone.rewrite.reader import DataFileDescription, describe_files
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
 from skipstone.tables.commits import TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import FileSet, pin_table
 
 #: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
 ROWS_PER_TASK = 500_000
+#: Most files that a task of one wave reads: what a run has not committed yet is lost when it is killed.
+FILES_PER_TASK = 256
 #: What a task hands to its file at a time, in bytes of Arrow data: several row groups, of bounded rows each.
 WRITE_BYTES = 32 * 1024 * 1024
 
@@ -119,58 +121,71 @@ class EnteredWave:
     skipped: tuple[tuple[int, SkippedFile], ...]
 
 
-def plan_waves(units: Sequence[MissingUnit], rows: int) -> list[list[MissingUnit]]:
-    """Units to enter together and commit at once, oldest first: as many as have ``rows`` rows, at least one.
+@dataclass(frozen=True)
+class WaveLimit:
+    """What a wave holds at the most: rows and files."""
+
+    rows: int
+    files: int
+
+
+def wave_limit(site: BuildSite) -> WaveLimit:
+    """What fills the buffer of every task once, were all keys eight bytes wide, and is read in a minute or two."""
+    tasks = site.tasks.parallelism
+    return WaveLimit(tasks * site.buffer_bytes // 8, tasks * FILES_PER_TASK)
+
+
+def plan_waves(units: Sequence[MissingUnit], limit: WaveLimit) -> list[list[MissingUnit]]:
+    """Units to enter together and commit at once, oldest first: as many as are within ``limit``, at least one.
 
     Entries of small segments that are built together share sorted runs, so they need not be merged soon after.
     """
     waves: list[list[MissingUnit]] = []
-    free = 0
+    rows = files = 0
     for unit in units:
-        if not waves or unit.rows > free:
+        if not waves or unit.rows > rows or len(unit.ordinals) > files:
             waves.append([])
-            free = rows
+            rows, files = limit.rows, limit.files
         waves[-1].append(unit)
-        free -= unit.rows
+        rows, files = rows - unit.rows, files - len(unit.ordinals)
     return waves
-
-
-def wave_rows(site: BuildSite) -> int:
-    """Rows of a wave: what fills the buffer of every task once, were all keys eight bytes wide."""
-    return site.tasks.parallelism * site.buffer_bytes // 8
 
 
 def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit], first_file_id: int) -> EnteredWave:
     """Write the entries of some units, with file ids from ``first_file_id`` on. Raises what a failing task raises."""
+    files = [(unit.segment, ordinal) for unit in units for ordinal in unit.ordinals]
+    described = _described(site, [ordinal for _, ordinal in files])
     planned: list[PlannedSource] = []
     skipped: list[tuple[int, SkippedFile]] = []
-    next_file_id = first_file_id
-    for unit in units:
-        sources, refused = _sources(site, unit, next_file_id)
-        planned.extend(PlannedSource(unit.segment, source) for source in sources)
-        skipped.extend((unit.segment, one) for one in refused)
-        next_file_id += len(unit.ordinals)
+    for file_id, (segment, ordinal) in enumerate(files, first_file_id):
+        found = described[ordinal]
+        if isinstance(found, UserError):
+            path = site.files.files["path"][ordinal].as_py()
+            skipped.append((segment, SkippedFile(file_id, path, str(found), vanished=False)))
+        else:
+            planned.append(PlannedSource(segment, EntrySource(file_id, found)))
     results = site.tasks.run(build_entries, _tasks(site, index, [one.source for one in planned]))
     segment_of = {one.source.file_id: one.segment for one in planned}
     lost = {one.file_id: one for result in results for one in result.skipped}
     return EnteredWave(
         sources=tuple(one for one in planned if one.source.file_id not in lost),
-        next_file_id=next_file_id,
+        next_file_id=first_file_id + len(files),
         written=tuple(written for result in results for written in result.written),
         skipped=(*skipped, *((segment_of[number], one) for number, one in lost.items())),
     )
 
 
-def _sources(site: BuildSite, unit: MissingUnit, first_file_id: int) -> tuple[list[EntrySource], list[SkippedFile]]:
-    """The files of a unit that our reader can take, and those that it cannot (not Parquet)."""
-    sources, refused = [], []
-    for file_id, ordinal in enumerate(unit.ordinals, first_file_id):
-        try:
-            (described,) = describe_files(site.table, site.files, [ordinal], with_deletes=False)
-            sources.append(EntrySource(file_id, described))
-        except UserError as error:
-            refused.append(SkippedFile(file_id, site.files.files["path"][ordinal].as_py(), str(error), vanished=False))
-    return sources, refused
+def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDescription | UserError]:
+    """The files as tasks take them, by ordinal; the error of those that our reader cannot take (not Parquet).
+
+    All at once: descriptions of one call share their schema, which is then pickled once per task.
+    """
+    try:
+        return {one.file_id: one for one in describe_files(site.table, site.files, ordinals, with_deletes=False)}
+    except UserError as error:
+        if len(ordinals) == 1:
+            return {ordinals[0]: error}
+    return {number: found for one in ordinals for number, found in _described(site, [one]).items()}
 
 
 def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:

@@ -77,13 +77,19 @@ class SplicedLayout:
         self._empty = self.encode(self.columns.empty_table())
 
     def encode(self, rows: pa.Table) -> ChunkSource:
-        """A file in memory that holds ``rows`` (of some columns) as one row group."""
+        """A file in memory that holds ``rows`` (of some columns) as one row group.
+
+        Raises ValueError for more than Arrow writes into one (2^26).
+        """
         sink = pa.BufferOutputStream()
         with pq.ParquetWriter(sink, rows.schema, **FORMAT, **self._options) as writer:
             if rows.num_rows:
                 writer.write_table(rows, row_group_size=rows.num_rows)
         found = sink.getvalue()
-        return ChunkSource(pa.BufferReader(found), found.size)
+        encoded = ChunkSource(pa.BufferReader(found), found.size)
+        if sum(group[3] for group in encoded.groups[:1]) != rows.num_rows:
+            raise ValueError(f"{rows.num_rows} rows were not encoded as one row group")  # the rest would be lost
+        return encoded
 
     def copyable(self, source: ChunkSource, group: int) -> frozenset[str]:
         """Columns of which a row group is what this layout would write, but for its compression's effort."""

@@ -29,7 +29,7 @@ from skipstone.indexes.build import (
     enter_units,
     plan_units,
     plan_waves,
-    wave_rows,
+    wave_limit,
 )
 from skipstone.indexes.compaction import compact_index, rows_to_merge
 from skipstone.indexes.coverage import (
@@ -225,7 +225,7 @@ def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progr
     """Build and commit in waves; False as soon as the index's head is not the one this run made."""
     site = _site(work, sum(unit.rows for unit in units))
     next_id, before = next_file_id(index, read_covers(index)), progress.segments
-    for wave in plan_waves(units, wave_rows(site)):
+    for wave in plan_waves(units, wave_limit(site)):
         done = f"{progress.segments - before} of {len(units)} missing segments done"
         work.reporter.progress(f"segment {wave[0].segment}, {done}", _counts(progress))
         for entered in _enter(site, index, wave, next_id, progress):
