@@ -23,12 +23,11 @@ from skipstone.rewrite.writer import write_spec
 
 from tests.bench.lineitem import ROOT, Lineitem, say, session
 from tests.bench.merge_cases import Feeds
-from tests.bench.merge_engines import Case, Engine, Ours, engines_of
+from tests.bench.merge_engines import CORES, Case, Engine, Ours, engines_of
 from tests.bench.merge_tables import CODEC, GROUPED, LEVEL, LINES, UUIDS, Bed
 
 RESULTS = ROOT / "build" / "bench" / "merge.jsonl"
 PEERS = ("delta_cow", "delta_dv", "iceberg_cow", "iceberg_mor")
-CORES = 2
 
 
 def main() -> None:

@@ -32,6 +32,7 @@ from skipstone_core.jobs import (
     RunKind,
     SourceFormat,
     SourceSpec,
+    SparkRef,
     TableRef,
 )
 from skipstone_core.reasons import Reason
@@ -40,6 +41,8 @@ from tests.bench.merge_tables import COPY_ON_WRITE, NAMESPACE, Bed, Target, remo
 
 #: Columns of a feed that tables do not have.
 OP = "op"
+#: Of every engine.
+CORES = 2
 #: Of a Delta table: converted, then given its properties.
 FIRST_VERSION = 1
 _RUNS = itertools.count(1)
@@ -171,6 +174,7 @@ class Ours:
             txn=uid,
             table=TableRef(namespace=NAMESPACE, name=self._name(case), uid="11111111-aaaa-bbbb-cccc-000000000000"),
             merge=task,
+            spark=SparkRef(driver_cores=CORES),
         )
 
 

@@ -26,7 +26,6 @@ from skipstone_core.jobs import (
     MergeTask,
     SourceFormat,
     SourceSpec,
-    SparkRef,
 )
 from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, MergeCounts, plan_merge
@@ -109,7 +108,7 @@ def rewritten(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause)
     feed = pa.table({"k": keys, "v": ["new"] * len(keys)})
     one = write_slice(feed, SortRule(plan.keys, None, {"k": kind}), str(lake.root / "slice.parquet"))
     changes = Changes(plan=plan, slices=(one,), schema_id=0)
-    site = RewriteSite(tasks=InProcess(), sizes=SparkRef(), token="t")
+    site = RewriteSite(tasks=InProcess(), cores=1, token="t")
     return rewrite_files(site, changes, (table, files), prune_files(PruneSite(), changes, table, files))
 
 

@@ -30,7 +30,7 @@ from skipstone.runs.merge_source import Changes, selective_first, target_schema
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
-from skipstone_core.jobs import MergeTask, SparkRef
+from skipstone_core.jobs import MergeTask
 from skipstone_core.keys import key_type
 from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
 
@@ -46,12 +46,6 @@ PARTS = 4
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "100000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 _TOKENS = itertools.count()
-
-
-class ThreeTasks(InProcess):
-    """One task after the other, as if there were three cores: files and inserts are divided."""
-
-    parallelism = 3
 
 
 @dataclass(frozen=True)
@@ -151,7 +145,7 @@ def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
 def merged(bench: Bench, changes: Changes, off: Sequence[PruneStage] = ()) -> tuple[list[Row], MergeCounts]:
     """The rows of the table if the merge were committed, without the stages ``off``."""
     pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, bench.table, bench.files)
-    site = RewriteSite(tasks=ThreeTasks(), sizes=SparkRef(), token=f"m{next(_TOKENS)}")
+    site = RewriteSite(tasks=InProcess(), cores=3, token=f"m{next(_TOKENS)}")
     rewrite = rewrite_files(site, changes, (bench.table, bench.files), pruned)
     removed = {file.file_path for file in rewrite.removed}
     rows = [row for path, kept in bench.live.items() if path not in removed for row in kept]

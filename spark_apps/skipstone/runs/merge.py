@@ -1,7 +1,8 @@
 """The merge run: a change feed applied to a table in one commit, reading only files that a source key can touch.
 
 Called by ``spark_apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
-JVM. A conflict that planning again can mend is planned again, bounded; the source is not read again for it.
+JVM, and starts none for a small merge of plain files. A conflict that planning again can mend is planned again,
+bounded; the source is not read again for it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyspark.sql import SparkSession
 from skipstone_core.codec import encode
 from skipstone_core.commits import AlreadyCommitted, Conflicted, Outcome
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
@@ -26,13 +28,14 @@ from skipstone_core.jobs import JobReport, JobRequest, Management, MergeTask, Sc
 from skipstone_core.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.distribute import InSpark
+from skipstone.indexes.distribute import InProcess, InSpark, Tasks
+from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.rewrite.changes import verify_slices
 from skipstone.rewrite.failures import storage_failure
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, slice_runner, touched_by_keys
+from skipstone.runs.merge_prune import SEARCH_HERE_ROWS, Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
-from skipstone.runs.merge_source import Changes, SourceSite, read_changes
+from skipstone.runs.merge_source import Changes, SourceSite, read_changes, read_changes_here
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
 from skipstone.runs.settled import settled
@@ -47,6 +50,9 @@ from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
+#: Candidates of so many bytes, and so many source rows, are merged sooner than a JVM starts and tasks reach it.
+REWRITE_HERE_BYTES = 128 * 1024 * 1024
+REWRITE_HERE_ROWS = 1_000_000
 _SUMMARY = "skipstone.merge."
 FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
 
@@ -61,6 +67,11 @@ class _Job:
     ref: TableRef
     task: MergeTask
     ports: CommitPorts | None
+
+    def session(self) -> SparkSession:
+        """The session of this process, started when it is first asked for."""
+        with self.reporter.stage("session"):
+            return spark_session(self.request)
 
     def load(self) -> Table:
         """The table as it is now."""
@@ -164,23 +175,32 @@ def _attempt(
 def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
     listing, scratch = source
     job.reporter.progress("reading the source")
-    with job.reporter.stage("session"):
-        spark = spark_session(job.request)
+    site = SourceSite(task=job.task, listing=listing, scratch=scratch)
+    with job.reporter.stage("read"):
+        changes = read_changes_here(site, table, files)
+    if changes is not None:
+        return changes
+    spark = job.session()
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
-        site = SourceSite(spark=spark, task=job.task, listing=listing, scratch=scratch)
-        return read_changes(site, table, files)
+        return read_changes(spark, site, table, files)
 
 
 def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned:
     job.reporter.progress(f"looking for keys of {changes.rows} changes in {len(target[1])} files")
-    spark = spark_session(job.request)
-    site = PruneSite(
-        run=slice_runner(spark, changes),
-        off=switched_off(job.task),
-        index_namespace=job.request.warehouse.index_namespace,
-    )
-    with job.reporter.stage("prune"), task_progress(spark, job.reporter, "pruning"):
-        return prune_files(site, changes, *target)
+    off, namespace = switched_off(job.task), job.request.warehouse.index_namespace
+    with job.reporter.stage("prune"), _search(job, changes) as run:
+        return prune_files(PruneSite(run=run, off=off, index_namespace=namespace), changes, *target)
+
+
+@contextmanager
+def _search(job: _Job, changes: Changes) -> Iterator[SliceRunner]:
+    """Where the funnel looks for keys: one slice per task when the source is large."""
+    if changes.rows <= SEARCH_HERE_ROWS:
+        yield run_here
+        return
+    spark = job.session()
+    with task_progress(spark, job.reporter, "pruning"):
+        yield run_in(InSpark(spark))
 
 
 def _tell_pruned(job: _Job, changes: Changes, found: tuple[FileSet, Pruned]) -> None:
@@ -194,16 +214,28 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: 
     _tell_pruned(job, changes, (target[1], pruned))
     doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
     job.reporter.progress(doing)
-    spark = spark_session(job.request)
-    site = RewriteSite(tasks=InSpark(spark), sizes=job.request.spark, token=token)
-    with job.reporter.stage("rewrite"), task_progress(spark, job.reporter, doing):
-        rewrite = rewrite_files(site, changes, target, pruned)
+    with _tasks(job, changes, (target[1], pruned), doing) as (tasks, cores), job.reporter.stage("rewrite"):
+        rewrite = rewrite_files(RewriteSite(tasks=tasks, cores=cores, token=token), changes, target, pruned)
     try:
         verify_slices(changes.slices)
     except BadData:
         discard_files(target[0], rewrite.added)
         raise
     return rewrite
+
+
+@contextmanager
+def _tasks(job: _Job, changes: Changes, found: tuple[FileSet, Pruned], doing: str) -> Iterator[tuple[Tasks, int]]:
+    """Where the rewrite's tasks run, and on how many cores."""
+    (files, pruned), sizes = found, job.request.spark
+    size = int(files.files["size"].to_numpy()[pruned.candidates.files].sum())
+    if size <= REWRITE_HERE_BYTES and changes.rows <= REWRITE_HERE_ROWS:
+        yield InProcess(sizes.driver_cores), sizes.driver_cores
+        return
+    spark = job.session()
+    tasks = InSpark(spark)
+    with task_progress(spark, job.reporter, doing):
+        yield tasks, sizes.instances * sizes.executor_cores or tasks.parallelism
 
 
 def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> Outcome:

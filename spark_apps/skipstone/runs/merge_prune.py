@@ -14,10 +14,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyspark.sql import SparkSession
 from skipstone_core.funnel import FunnelStage, PruneStage
 
-from skipstone.indexes.distribute import InSpark, Tasks
+from skipstone.indexes.distribute import Tasks
 from skipstone.indexes.found import find_indexes
 from skipstone.pruning.bounds import KeyRangeStage, TargetWhereStage, file_ranges
 from skipstone.pruning.by_source import join_by_source
@@ -30,7 +29,7 @@ from skipstone.rewrite.reader import describe_files
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.filesets import FileSet
 
-#: Up to so many source rows the driver searches by itself.
+#: Up to so many source rows the driver searches by itself; of more, no process holds all keys.
 SEARCH_HERE_ROWS = 4_000_000
 Answer = TypeVar("Answer")
 
@@ -70,11 +69,6 @@ def prune_files(site: PruneSite, changes: Changes, table: Table, files: FileSet)
 def _finder(table: Table, files: FileSet, namespace: str | None) -> FindIndexes:
     *spaces, name = table.name()
     return partial(find_indexes, table.catalog, (".".join(spaces), name), files, namespace)
-
-
-def slice_runner(spark: SparkSession, changes: Changes) -> SliceRunner:
-    """In the driver while the source is small, else one slice per task: then no process holds all keys."""
-    return run_here if changes.rows <= SEARCH_HERE_ROWS else run_in(InSpark(spark))
 
 
 def run_in(tasks: Tasks) -> SliceRunner:

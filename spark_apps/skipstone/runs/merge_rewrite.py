@@ -1,7 +1,7 @@
-"""Second half of a merge run: candidate files to rewritten files and inserts, through Spark tasks.
+"""Second half of a merge run: candidate files to rewritten files and inserts, through tasks.
 
-Called by the merge run. One task per core with many files each, balanced by bytes; the target is never shuffled.
-Must not commit.
+Called by the merge run, which says where tasks run. One task per core with many files each, balanced by bytes; the
+target is never shuffled. Must not commit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.errors import UserError
 from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
-from skipstone_core.jobs import SparkRef
 from skipstone_core.merges import MergeCounts, pack_by_bytes
 
 from skipstone.indexes.distribute import Tasks
@@ -50,7 +49,7 @@ class RewriteSite:
     """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide."""
 
     tasks: Tasks
-    sizes: SparkRef
+    cores: int
     token: str
 
 
@@ -106,7 +105,7 @@ def _works(
     ordinals = candidates.files.tolist()
     parts = candidates.parts(changes.slices)
     described = [FileWork(file, parts[file.file_id]) for file in describe_files(table, files, ordinals)]
-    bins = pack_by_bytes([work.file.size for work in described], _cores(site))
+    bins = pack_by_bytes([work.file.size for work in described], site.cores)
     return [
         MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=_by_source([described[i] for i in one]))
         for one in bins
@@ -166,16 +165,11 @@ def _insert_rest(
     if len(rest) <= INSERT_HERE_ROWS:
         answers = [_insert_task(insert_work(plan, write, changes.slices, rest), "driver")]
     else:
-        parts = np.array_split(rest, _cores(site))
+        parts = np.array_split(rest, site.cores)
         works = [insert_work(plan, write, changes.slices, part) for part in parts]
         answers = site.tasks.run(_insert_task, works)
     done = [one for one in _opened(answers, table) if isinstance(one, InsertResult)]
     return sum(one.rows for one in done), [row for one in done for row in one.written]
-
-
-def _cores(site: RewriteSite) -> int:
-    """Cores of all executors, or of the driver in local mode."""
-    return site.sizes.instances * site.sizes.executor_cores or site.tasks.parallelism
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,6 +1,7 @@
 """First half of a merge run: the source, read once and written down as immutable slices sorted by key.
 
-Called by the merge run. Everything after it reads the slices, never the source again.
+Called by the merge run: in this process for a small source of plain files, else in Spark. Everything after it
+reads the slices, never the source again.
 Must not know files of the target except by their key ranges.
 """
 
@@ -35,6 +36,7 @@ from skipstone.rewrite.failures import caught, opened
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.sources.plain import find_plain
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.evolution import plan_columns, with_fields
@@ -73,32 +75,51 @@ class Changes:
 class SourceSite:
     """Where and how the source is read. ``scratch``: a directory of this process alone, on the shared storage."""
 
-    spark: SparkSession
     task: MergeTask
     listing: SourceListing
     scratch: Path
 
 
-def read_changes(site: SourceSite, table: Table, files: FileSet) -> Changes:
+def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
     """Read, check and write down the source for a merge into ``files`` of ``table``.
 
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
-    read = read_source(site.spark, site.listing, site.task.source, files.schema, site.task.time_zone)
-    columns = _new_columns(site.task, table, read)
-    target = target_schema(with_fields(files.schema, columns))
-    plan = plan_merge(site.task, target, _source_schema(read), _zone(site.task))
+    read = read_source(spark, site.listing, site.task.source, files.schema, site.task.time_zone)
+    planned = _plan(site.task, read.columns, table, files)
+    return _written_down(site, planned, _write_slices(site, read, planned.plan))
+
+
+def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
+    """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
+    read = find_plain(site.listing, site.task.source, files.schema)
+    if read is None:
+        return None
+    planned = _plan(site.task, read.columns, table, files)
+    columns, rule = _slice_columns(read.columns, planned.plan)
+    rows = read.rows(_kernel_schema(columns))
+    if rows is None:
+        return None
+    answer = caught(lambda: _write_rows(rows, rule, str(site.scratch)), str(site.scratch))
+    return _written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
+
+
+def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
+    """What the merge does, without slices as yet."""
+    source = _source_schema(columns)
+    types = {str(column.type): column.type for column in columns}
+    wanted = new_columns(task, target_schema(table.schema()), source)
+    added = plan_columns(table, [(column.name, types[column.type]) for column in wanted])
+    plan = plan_merge(task, target_schema(with_fields(files.schema, added)), source, _zone(task))
     plan = selective_first(plan, files)
-    slices = _write_slices(site, read, plan)
+    return Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added)
+
+
+def _written_down(site: SourceSite, planned: Changes, slices: Sequence[ChangeSlice]) -> Changes:
     require_unchanged(site.listing)
-    return Changes(plan=plan, slices=slices, schema_id=files.pinned.schema_id, columns=columns)
-
-
-def _new_columns(task: MergeTask, table: Table, read: SourceRead) -> tuple[NestedField, ...]:
-    types = {str(column.type): column.type for column in read.columns}
-    wanted = new_columns(task, target_schema(table.schema()), _source_schema(read))
-    return plan_columns(table, [(column.name, types[column.type]) for column in wanted])
+    numbered = (replace(one, base=base) for one, base in zip(slices, _bases(slices), strict=True))
+    return replace(planned, slices=tuple(numbered))
 
 
 def selective_first(plan: MergePlan, files: FileSet) -> MergePlan:
@@ -114,8 +135,8 @@ def target_schema(schema: Schema) -> tuple[Column, ...]:
     )
 
 
-def _source_schema(read: SourceRead) -> tuple[Column, ...]:
-    return tuple(Column(name=column.name, type=str(column.type)) for column in read.columns)
+def _source_schema(columns: Sequence[SourceColumn]) -> tuple[Column, ...]:
+    return tuple(Column(name=column.name, type=str(column.type)) for column in columns)
 
 
 def _zone(task: MergeTask) -> ZoneInfo:
@@ -126,14 +147,19 @@ def _zone(task: MergeTask) -> ZoneInfo:
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from None
 
 
-def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> tuple[ChangeSlice, ...]:
-    columns = [column for column in read.columns if column.name in plan.source_columns]
-    rule = SortRule(plan.keys, plan.sequence_by, {c.name: kind for c in columns if (kind := key_type(str(c.type)))})
+def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[list[SourceColumn], SortRule]:
+    """What slices hold, and in which order."""
+    held = [column for column in columns if column.name in plan.source_columns]
+    types = {column.name: kind for column in held if (kind := key_type(str(column.type)))}
+    return held, SortRule(plan.keys, plan.sequence_by, types)
+
+
+def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
+    columns, rule = _slice_columns(read.columns, plan)
     frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
     kernel = _slice_kernel(_kernel_schema(columns), rule, str(site.scratch))
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, _ANSWER_DDL).collect()
-    slices = [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
-    return tuple(replace(one, base=base) for one, base in zip(slices, _bases(slices), strict=True))
+    return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
 
 
 def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn], plan: MergePlan) -> DataFrame:
@@ -177,10 +203,11 @@ def _write_partition(
     for batch in batches:
         _require_good(batch)
         rows.append(table_batch(batch, schema))
-    table = pa.Table.from_batches(rows, schema=schema)
-    if not table.num_rows:
-        return None
-    return write_slice(table, rule, f"{directory}/slice-{_attempt_id()}.parquet")
+    return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, directory)
+
+
+def _write_rows(rows: pa.Table, rule: SortRule, directory: str) -> ChangeSlice | None:
+    return write_slice(rows, rule, f"{directory}/slice-{_attempt_id()}.parquet") if rows.num_rows else None
 
 
 def _attempt_id() -> int:

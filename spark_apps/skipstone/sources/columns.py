@@ -17,7 +17,7 @@ from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.jobs import SourceSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import RawColumn, RawGroup
+from skipstone.sources.groups import ColumnGroup, RawColumn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class SourceColumn:
     required: bool = False
 
 
-def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[RawGroup]) -> tuple[SourceColumn, ...]:
+def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
     """The table columns that some file feeds, in the table's order.
 
     Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, BadData (SOURCE_COLUMN_MISSING) for a required
@@ -52,7 +52,7 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[RawGroup]
     return tuple(found)
 
 
-def source_columns(source: SourceSpec, schema: Schema, groups: Sequence[RawGroup]) -> tuple[SourceColumn, ...]:
+def source_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
     """All loadable source columns under their own names, in the order of the first file.
 
     Raises BadSpec for a mapping or a declared type that cannot be used, BadData (SOURCE_COLUMN_MISSING) when files
@@ -109,7 +109,7 @@ def _declared_type(name: str, text: str) -> IcebergType:
         ) from error
 
 
-def _own_type(name: str, groups: Sequence[RawGroup]) -> IcebergType | None:
+def _own_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
     """What the files themselves say: string for text, else their type; None when it cannot be loaded."""
     kinds = [_natural(group.columns[name]) for group in groups]
     other = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
@@ -129,7 +129,7 @@ def _natural(column: RawColumn) -> IcebergType | None:
     return column.file_type.natural if column.file_type is not None else None
 
 
-def _missing(group: RawGroup, name: str, who: str) -> BadData:
+def _missing(group: ColumnGroup, name: str, who: str) -> BadData:
     alike = [one for one in group.columns if one.strip().lower() == name.strip().lower()]
     hint = f" (it has '{alike[0]}': names are exact)" if alike else ""
     return BadData(

@@ -68,6 +68,11 @@ def file_type(kind: pa.DataType) -> FileType | None:
     return None
 
 
+def is_plain(kind: FileType | None, target: IcebergType) -> bool:
+    """Whether Arrow's own cast of a column is all that it takes to feed ``target``."""
+    return kind is not None and kind.value is _same and kind.natural == target
+
+
 def _timestamp(kind: pa.TimestampType) -> FileType:
     zoned = kind.tz is not None
     natural = TimestamptzType() if zoned else TimestampType()

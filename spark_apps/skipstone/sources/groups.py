@@ -1,4 +1,4 @@
-"""Source files that look alike, as one Spark frame of raw columns.
+"""Source files that look alike, and one Spark frame of their raw columns.
 
 Made by the readers of each format and joined into one typed frame by ``reading``. Plain data.
 """
@@ -23,19 +23,24 @@ class RawColumn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RawGroup:
-    """Files with the same columns.
+class ColumnGroup:
+    """Files with the same columns. ``columns``: by exact source name; ``example``: one of the files."""
+
+    columns: Mapping[str, RawColumn]
+    example: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RawGroup(ColumnGroup):
+    """Their rows as a frame.
 
     ``frame`` has the raw columns, CORRUPT (text of rows that could not be cut into columns, or null) and FILE (the
-    file's URL). ``columns``: by exact source name. ``record``: a row as text. ``corrupt``: what such rows are.
-    ``example``: one of the files.
+    file's URL). ``record``: a row as text. ``corrupt``: what such rows are.
     """
 
     frame: DataFrame
-    columns: Mapping[str, RawColumn]
     record: Column
     corrupt: str = "the row cannot be read"
-    example: str
 
 
 CORRUPT = "_skipstone_corrupt"

@@ -1,6 +1,7 @@
 """Reads Parquet and ORC files under the types that their footers tell.
 
-Called by ``reading``. Footers are read on the driver, so that a column of a wrong type is told before anything runs.
+Called by ``reading``, and by ``plain`` for footers. Footers are read on the driver, so that a column of a wrong type is
+told before anything runs.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ def _group(
     frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(
         frame=frame.withColumns({CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}),
-        columns=_columns(footer),
+        columns=raw_columns(footer),
         record=_record(readable),
         example=files[0],
     )
@@ -101,5 +102,6 @@ def _record(names: Iterable[str]) -> Column:
     return F.to_json(F.expr(f"struct({columns})"), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
-def _columns(footer: Footer) -> Mapping[str, RawColumn]:
+def raw_columns(footer: Footer) -> Mapping[str, RawColumn]:
+    """The columns by name."""
     return {name: RawColumn(quoted(name), found) for name, found in footer}

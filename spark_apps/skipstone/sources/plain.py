@@ -1,0 +1,83 @@
+"""Reads a small source of plain Parquet files into Arrow in this process, so that no JVM has to be started for it.
+
+Called by the merge run before it asks for a session. Takes only what means the same without conversion; to all else,
+damaged files included, the answer is None: Spark then reads, and tells what is wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from skipstone_core.jobs import SourceFormat, SourceSpec
+
+from skipstone.sources.columns import SourceColumn, source_columns
+from skipstone.sources.filetypes import is_plain
+from skipstone.sources.groups import ColumnGroup
+from skipstone.sources.listing import SourceListing
+from skipstone.sources.options import no_options
+from skipstone.sources.typed_files import raw_columns, read_parquet_footer
+
+#: A source of more rows, or of more bytes when it is unpacked, is read by tasks.
+MOST_ROWS = 1_000_000
+MOST_BYTES = 128 * 1024 * 1024
+#: What Spark writes into files whose dates and times follow the calendar before its version 3.
+_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_WRITER_VERSION = b"org.apache.spark.version"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlainSource:
+    """Files whose ``columns`` hold what the frame of ``read_source`` would hold."""
+
+    paths: tuple[Path, ...]
+    columns: tuple[SourceColumn, ...]
+
+    def rows(self, schema: pa.Schema) -> pa.Table | None:
+        """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
+        try:
+            return pa.concat_tables([_read(path, schema) for path in self.paths])
+        except (OSError, pa.ArrowException):
+            return None
+
+
+def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema) -> PlainSource | None:
+    """The files of ``listing``, if they are few enough and plain. ``schema``: the table's.
+
+    Raises BadSpec and BadData for columns that do not fit, as ``read_source`` does.
+    """
+    if source.format is not SourceFormat.PARQUET or not listing.files or listing.total_bytes > MOST_BYTES:
+        return None
+    no_options(source)
+    names = {Path(listing.root) / file.path: file.path for file in listing.files}
+    footers = {path: read_parquet_footer(path, name) for path, name in names.items()}
+    groups = [ColumnGroup(columns=raw_columns(footers[path]), example=name) for path, name in names.items()]
+    columns = source_columns(source, schema, groups)
+    if not all(is_plain(group.columns[one.source].file_type, one.type) for group in groups for one in columns):
+        return None
+    return PlainSource(paths=tuple(names), columns=columns) if _is_small_and_new(tuple(names)) else None
+
+
+def _is_small_and_new(paths: Sequence[Path]) -> bool:
+    """Judges footers only; a file that is gone by now is Spark's to tell."""
+    try:
+        footers = [pq.read_metadata(path) for path in paths]
+    except (OSError, pa.ArrowException):
+        return False
+    rows = sum(footer.num_rows for footer in footers)
+    size = sum(footer.row_group(i).total_byte_size for footer in footers for i in range(footer.num_row_groups))
+    return rows <= MOST_ROWS and size <= MOST_BYTES and not any(map(_follows_old_calendar, footers))
+
+
+def _follows_old_calendar(footer: pq.FileMetaData) -> bool:
+    told = footer.metadata or {}
+    return any(name in told for name in _OLD_CALENDAR) or told.get(_WRITER_VERSION, b"3") < b"3"
+
+
+def _read(path: Path, schema: pa.Schema) -> pa.Table:
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+        return file.read(columns=schema.names).select(schema.names).cast(schema)
