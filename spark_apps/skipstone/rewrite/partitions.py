@@ -5,7 +5,8 @@ Used by the writer only. The transforms are PyIceberg's vectorised ones. Must no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
 
 PartitionTuple = tuple[Any, ...]
 
@@ -20,7 +23,10 @@ PartitionTuple = tuple[Any, ...]
 def split_by_partition(
     table: pa.Table, spec: PartitionSpec, schema: Schema
 ) -> Iterator[tuple[PartitionTuple, pa.Table]]:
-    """Each partition of ``table`` (columns in the order of ``schema``) with its rows, in their order."""
+    """Each partition of ``table`` (columns in the order of ``schema``) with its rows, in their order.
+
+    Raises BadData (BAD_RECORDS) for a row that no partition can hold.
+    """
     if spec.is_unpartitioned() or table.num_rows == 0:
         if table.num_rows:
             yield tuple(None for _ in spec.fields), table
@@ -28,14 +34,14 @@ def split_by_partition(
     columns = partition_columns(table, spec, schema)
     codes = _row_codes(columns)
     if codes is None:
-        yield tuple(_internal(column, 0) for column in columns), table
+        yield _values(columns, 0, spec), table
         return
     order = np.argsort(codes, kind="stable")
     starts = np.flatnonzero(np.diff(codes[order], prepend=-1))
     sorted_rows = table.take(pa.array(order))
     for start, stop in zip(starts, [*starts[1:], len(order)], strict=True):
         first = int(order[start])
-        yield tuple(_internal(column, first) for column in columns), sorted_rows.slice(start, stop - start)
+        yield _values(columns, first, spec), sorted_rows.slice(start, stop - start)
 
 
 def partition_columns(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
@@ -78,6 +84,19 @@ def _dense(codes: np.ndarray[Any, np.dtype[np.int64]]) -> np.ndarray[Any, np.dty
     """Other numbers for the same rows, from zero without gaps: so that products never overflow."""
     dense: np.ndarray[Any, np.dtype[np.int64]] = pc.dictionary_encode(pa.array(codes)).indices.to_numpy()
     return dense.astype(np.int64)
+
+
+def _values(columns: Sequence[pa.Array], row: int, spec: PartitionSpec) -> PartitionTuple:
+    """The partition of a row."""
+    values = tuple(_internal(column, row) for column in columns)
+    for value, column, field in zip(values, columns, spec.fields, strict=True):
+        if isinstance(value, Decimal) and len(value.as_tuple().digits) > column.type.precision:
+            message = (
+                f"a row has no partition: its '{field.name}' ({field.transform}) is {value}, which is beyond "
+                f"decimal({column.type.precision}, {column.type.scale}): mend the row, or partition by something else"
+            )
+            raise BadData(Reason.BAD_RECORDS, message, field="spec.source")
+    return values
 
 
 def _internal(column: pa.Array, row: int) -> Any:
