@@ -218,6 +218,7 @@ class Operator:
         """When a vital part fails, no key is given out any more, and what does not end in time is ended hard."""
         if task.cancelled() or task.exception() is None:
             return
+        logger.error("stopping, since the %s ended: %s", task.get_name(), task.exception())
         self.queue.close()
         end = threading.Timer(END_SECONDS, os._exit, (EXIT_FAILED,))
         end.daemon = True

@@ -33,6 +33,7 @@ class Outcome:
     plans: int = 0
     fired: int = 0
     violations: list[str] = field(default_factory=list)
+    endings: list[str] = field(default_factory=list)
     expected: list[tuple[int, str]] = field(default_factory=list)
     found: list[tuple[int, str]] = field(default_factory=list)
 
@@ -88,7 +89,7 @@ async def kill_during(plane: ControlPlane, pool: ProcessPoolExecutor, base: Path
             await carry_out(lab, work, plan, number)
             outcome.plans += 1
             outcome.fired += lab.proxy.fired.is_set()
-        outcome.violations = lab.kubelet.violations
+        outcome.violations, outcome.endings = lab.kubelet.violations, lab.endings
         outcome.expected, outcome.found = sorted(site.expected.items()), site.rows()
     finally:
         await lab.stop()
@@ -112,6 +113,11 @@ def test_rows_are_there_exactly_once(outcomes: dict[str, Outcome], kind: str) ->
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_owner_ever_had_two_live_drivers(outcomes: dict[str, Outcome], kind: str) -> None:
     assert outcomes[kind].violations == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_operator_never_ended_by_itself_but_for_a_late_lease(outcomes: dict[str, Outcome], kind: str) -> None:
+    assert [one for one in outcomes[kind].endings if "the lease is lost: not renewed" not in one] == []
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -22,16 +21,11 @@ from kubernetes import client
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
 from tests.cluster.toolchain import build_tools
+from tests.ports import free_port
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
 LEASE = "skipstone-operator"
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @dataclass

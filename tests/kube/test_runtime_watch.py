@@ -18,8 +18,9 @@ from aiohttp import web
 from kubernetes import client
 
 from tests.cluster.controlplane import ControlPlane
-from tests.kube.faults.lab import admin_tls, free_port
+from tests.kube.faults.lab import admin_tls
 from tests.kube.faults.proxy import HOP_HEADERS, FaultProxy
+from tests.ports import free_port
 
 HASTY = """
 import os, sys

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import pwd
 import shutil
-import socket
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from tests.ports import free_port
 
 PASSWORD = "correct horse"
 USER = "skipstone"
@@ -21,7 +22,7 @@ SECONDS = 300
 def postgres() -> Iterator[int]:
     """The port of a server with the superuser USER and PASSWORD; it and its data end with the block."""
     folder = Path(tempfile.mkdtemp(prefix="skipstone-postgres-"))
-    tools, port = _tools(), _free_port()
+    tools, port = _tools(), free_port()
     data, secret = folder / "data", folder / "password"
     secret.write_text(PASSWORD)
     account = _unprivileged()
@@ -60,9 +61,3 @@ def _run(account: pwd.struct_passwd, command: list[Path | str]) -> None:
     words = [str(word) for word in command]
     as_user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
     subprocess.run(words, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

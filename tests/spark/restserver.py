@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import requests
 
+from tests.ports import free_port
 from tests.spark.jars import resolved_jars
 
 ICEBERG = "1.11.0"
@@ -35,7 +35,7 @@ START_SECONDS = 90
 @contextmanager
 def rest_catalog(root: Path) -> Iterator[str]:
     """The address of a server that keeps tables below ``root``; it ends with the block."""
-    port = _free_port()
+    port = free_port()
     environment = {
         **os.environ,
         "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
@@ -68,9 +68,3 @@ def _wait_until_ready(address: str, server: subprocess.Popen[bytes], log: Path) 
         except requests.RequestException:
             time.sleep(0.2)
     raise RuntimeError(f"the REST catalog did not start: {log.read_text()[-2000:]}")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
