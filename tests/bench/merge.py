@@ -55,9 +55,9 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=10)
-    parser.add_argument("--segments", type=int, default=40)
-    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--scale", type=float, default=6)
+    parser.add_argument("--segments", type=int, default=24)
+    parser.add_argument("--files", type=int, default=240)
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", default="", help="cases whose name holds this")
     parser.add_argument("--peers", default=",".join(PEERS), help="comma-separated; empty for ours alone")

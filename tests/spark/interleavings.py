@@ -36,7 +36,7 @@ SCHEMA = Schema(
 FEED = pa.table({"id": [5, 15, 100], "v": ["five", "fifteen", "hundred"], "op": ["U", "D", "U"]})
 INDEX = IndexRef(name="by-id", uid="33333333-0000-0000-0000-000000000000", columns=("id",))
 #: Where a run is held, and the stage that it is about to enter then; at "commit" it has validated and staged its swap.
-POINTS = {"pin": "session", "prune": "prune", "rewrite": "rewrite", "validate": "commit", "commit": ""}
+POINTS = {"pin": "read", "prune": "prune", "rewrite": "rewrite", "validate": "commit", "commit": ""}
 
 
 class Fate(StrEnum):

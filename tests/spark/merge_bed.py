@@ -19,6 +19,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.runs.driver import DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
 from skipstone.tables.catalogs import open_catalog
@@ -50,9 +51,10 @@ DELETE_D = MergeClause(action=MergeAction.DELETE, when="source.op = 'D'")
 
 @dataclass
 class MergeBed:
-    """One warehouse in a directory with one namespace ``ns``."""
+    """One warehouse in a directory with one namespace ``ns``; ``limits``: of what merges do without Spark."""
 
     root: Path
+    limits: DriverLimits = DRIVER_LIMITS
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +128,7 @@ class MergeBed:
     def merge(self, task: MergeTask, uid: str = "", ports: CommitPorts | None = None) -> JobReport:
         """A whole merge run."""
         request = self.request(task, uid)
-        return run_merge(request, Reporter(request), ports)
+        return run_merge(request, Reporter(request), ports, self.limits)
 
     def rows(self) -> list[str]:
         """The rows of the table in no order, as PyIceberg reads them."""

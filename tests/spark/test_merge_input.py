@@ -12,6 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from skipstone.runs import merge_source
+from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
 from skipstone_core.errors import BadData, BadSpec, UserError
@@ -168,16 +169,20 @@ def test_a_source_that_is_missing_or_outside_is_refused(bed: MergeBed) -> None:
     assert refused(bed, task_of("../secrets")).reason is Reason.PATH_OUTSIDE_WAREHOUSE
 
 
-def test_a_source_that_changes_while_it_is_read_is_refused(bed: MergeBed, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("limits", "reader"), [(ALL_IN_SPARK, "read_source"), (DRIVER_LIMITS, "find_plain")])
+def test_a_source_that_changes_while_it_is_read_is_refused(
+    bed: MergeBed, monkeypatch: pytest.MonkeyPatch, limits: DriverLimits, reader: str
+) -> None:
+    bed.limits = limits
     path = bed.source(FEED)
-    original = merge_source.read_source
+    original = getattr(merge_source, reader)
 
     def changed(*arguments: Any) -> Any:
         read = original(*arguments)
         bed.source(FEED.slice(1))
         return read
 
-    monkeypatch.setattr(merge_source, "read_source", changed)
+    monkeypatch.setattr(merge_source, reader, changed)
     assert refused(bed, task_of(path)).reason in (Reason.SOURCE_CHANGED, Reason.SOURCE_UNREADABLE)
 
 

@@ -28,6 +28,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
+from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.jobs import MergeAction, MergeClause, MergeTask, PruningStrategy, RunOutcome
 
@@ -224,9 +225,12 @@ def merge_task(bed: MergeBed, case: Case, **more: Any) -> MergeTask:
     return task_of(bed.source(case.feed), case.names, **{**case.clauses, **more})
 
 
+@pytest.mark.parametrize("limits", [ALL_IN_SPARK, DRIVER_LIMITS], ids=["in Spark", "in the driver"])
 @pytest.mark.parametrize("name", CASES)
-def test_merge_equals_duckdb_and_other_engines_read_it(name: str, tmp_path: Path, spark: SparkSession) -> None:
-    case, bed = CASES[name], MergeBed(tmp_path)
+def test_merge_equals_duckdb_and_other_engines_read_it(
+    name: str, limits: DriverLimits, tmp_path: Path, spark: SparkSession
+) -> None:
+    case, bed = CASES[name], MergeBed(tmp_path, limits)
     fill(bed, case)
     before = bed.table().scan().to_arrow()
     expected = duckdb_merge(before, case.feed, case.sql)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
 from skipstone_core.errors import BadData
@@ -31,6 +32,16 @@ KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
 
 @pytest.mark.parametrize("seed", range(1000, 1000 + TABLES))
 def test_a_chain_of_merges_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+    merge_a_chain(tmp_path, seed, ALL_IN_SPARK)
+
+
+@pytest.mark.parametrize("seed", range(3000, 3000 + TABLES))
+def test_a_chain_of_merges_in_the_driver_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
+    merge_a_chain(tmp_path, seed, DRIVER_LIMITS)
+
+
+def merge_a_chain(tmp_path: Path, seed: int, limits: DriverLimits) -> None:
+    """MERGES_PER_TABLE merges into a random table, each compared."""
     lake, random = random_table(tmp_path, seed, KINDS), Random(seed)
     committed = 0
     for number in range(MERGES_PER_TABLE):
@@ -42,10 +53,10 @@ def test_a_chain_of_merges_equals_the_reference(tmp_path: Path, spark: SparkSess
             expected = meaning.apply(lake.rows().to_pylist(), feed.rows)
         except Refused:
             with pytest.raises(BadData):
-                run_merge(request, Reporter(request))
+                run_merge(request, Reporter(request), limits=limits)
             expected = lake.rows().to_pylist()
         else:
-            assert run_merge(request, Reporter(request)).outcome is RunOutcome.COMMITTED, said
+            assert run_merge(request, Reporter(request), limits=limits).outcome is RunOutcome.COMMITTED, said
             committed += 1
         assert counted(rows_of(lake), lake) == counted(expected, lake), said
         lake.hold(expected)

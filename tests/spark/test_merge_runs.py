@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
+from skipstone.runs.driver import ALL_IN_SPARK
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
 from skipstone_core.jobs import JobReport, RunOutcome
@@ -92,6 +93,7 @@ def test_run_twice_commits_once(bed: MergeBed) -> None:
 def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
     bed: MergeBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    bed.limits = ALL_IN_SPARK
     bed.append(*(people(100 * i, 100 * (i + 1)) for i in range(10)))
     feed = pa.table({"id": range(450, 3000), "name": [f"changed {i}" for i in range(450, 3000)]})
     expected = duckdb_merge(

@@ -32,6 +32,7 @@ from skipstone.indexes.distribute import InProcess, InSpark, Tasks
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.rewrite.changes import verify_slices
 from skipstone.rewrite.failures import storage_failure
+from skipstone.runs.driver import DRIVER_LIMITS, DriverLimits
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.merge_prune import SEARCH_HERE_ROWS, Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
@@ -50,9 +51,6 @@ from skipstone.tables.filesets import FileSet, read_file_set
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
-#: Candidates of so many bytes, and so many source rows, are merged sooner than a JVM starts and tasks reach it.
-REWRITE_HERE_BYTES = 128 * 1024 * 1024
-REWRITE_HERE_ROWS = 1_000_000
 _SUMMARY = "skipstone.merge."
 FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
 
@@ -67,6 +65,7 @@ class _Job:
     ref: TableRef
     task: MergeTask
     ports: CommitPorts | None
+    limits: DriverLimits
 
     def session(self) -> SparkSession:
         """The session of this process, started when it is first asked for."""
@@ -83,7 +82,12 @@ class _Job:
         return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,), funnel=funnel)
 
 
-def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
+def run_merge(
+    request: JobRequest,
+    reporter: Reporter,
+    ports: CommitPorts | None = None,
+    limits: DriverLimits = DRIVER_LIMITS,
+) -> JobReport:
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
     if request.merge is None or request.table is None:
         raise BadSpec(Reason.INVALID_SPEC, "a merge needs a table and a merge task", field="request")
@@ -94,6 +98,7 @@ def run_merge(request: JobRequest, reporter: Reporter, ports: CommitPorts | None
         ref=request.table,
         task=request.merge,
         ports=ports,
+        limits=limits,
     )
     table = job.load()
     if outcome := settled(table, request.txn):
@@ -175,7 +180,7 @@ def _attempt(
 def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
     listing, scratch = source
     job.reporter.progress("reading the source")
-    site = SourceSite(task=job.task, listing=listing, scratch=scratch)
+    site = SourceSite(task=job.task, listing=listing, scratch=scratch, limits=job.limits)
     with job.reporter.stage("read"):
         changes = read_changes_here(site, table, files)
     if changes is not None:
@@ -229,7 +234,7 @@ def _tasks(job: _Job, changes: Changes, found: tuple[FileSet, Pruned], doing: st
     """Where the rewrite's tasks run, and on how many cores."""
     (files, pruned), sizes = found, job.request.spark
     size = int(files.files["size"].to_numpy()[pruned.candidates.files].sum())
-    if size <= REWRITE_HERE_BYTES and changes.rows <= REWRITE_HERE_ROWS:
+    if size <= job.limits.candidate_bytes and changes.rows <= job.limits.rows:
         yield InProcess(sizes.driver_cores), sizes.driver_cores
         return
     spark = job.session()

@@ -33,10 +33,11 @@ from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.keyranges import order_keys
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
 from skipstone.rewrite.failures import caught, opened
+from skipstone.runs.driver import DriverLimits
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
-from skipstone.sources.plain import find_plain
+from skipstone.sources.plain import PlainLimits, find_plain
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.evolution import plan_columns, with_fields
@@ -78,6 +79,7 @@ class SourceSite:
     task: MergeTask
     listing: SourceListing
     scratch: Path
+    limits: DriverLimits
 
 
 def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -93,7 +95,8 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
-    read = find_plain(site.listing, site.task.source, files.schema)
+    limits = PlainLimits(site.limits.rows, site.limits.source_bytes)
+    read = find_plain(site.listing, site.task.source, files.schema, limits)
     if read is None:
         return None
     planned = _plan(site.task, read.columns, table, files)

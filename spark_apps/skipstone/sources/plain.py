@@ -22,12 +22,17 @@ from skipstone.sources.listing import SourceListing
 from skipstone.sources.options import no_options
 from skipstone.sources.typed_files import raw_columns, read_parquet_footer
 
-#: A source of more rows, or of more bytes when it is unpacked, is read by tasks.
-MOST_ROWS = 1_000_000
-MOST_BYTES = 128 * 1024 * 1024
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 _WRITER_VERSION = b"org.apache.spark.version"
+
+
+@dataclass(frozen=True)
+class PlainLimits:
+    """Rows, and bytes of the unpacked columns, that this process reads at once."""
+
+    rows: int
+    unpacked_bytes: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,12 +50,12 @@ class PlainSource:
             return None
 
 
-def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema) -> PlainSource | None:
-    """The files of ``listing``, if they are few enough and plain. ``schema``: the table's.
+def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits) -> PlainSource | None:
+    """The files of ``listing``, if they are plain and within ``limits``. ``schema``: the table's.
 
     Raises BadSpec and BadData for columns that do not fit, as ``read_source`` does.
     """
-    if source.format is not SourceFormat.PARQUET or not listing.files or listing.total_bytes > MOST_BYTES:
+    if source.format is not SourceFormat.PARQUET or not listing.files or listing.total_bytes > limits.unpacked_bytes:
         return None
     no_options(source)
     names = {Path(listing.root) / file.path: file.path for file in listing.files}
@@ -59,10 +64,10 @@ def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema) -> Pl
     columns = source_columns(source, schema, groups)
     if not all(is_plain(group.columns[one.source].file_type, one.type) for group in groups for one in columns):
         return None
-    return PlainSource(paths=tuple(names), columns=columns) if _is_small_and_new(tuple(names)) else None
+    return PlainSource(paths=tuple(names), columns=columns) if _is_small_and_new(tuple(names), limits) else None
 
 
-def _is_small_and_new(paths: Sequence[Path]) -> bool:
+def _is_small_and_new(paths: Sequence[Path], limits: PlainLimits) -> bool:
     """Judges footers only; a file that is gone by now is Spark's to tell."""
     try:
         footers = [pq.read_metadata(path) for path in paths]
@@ -70,7 +75,7 @@ def _is_small_and_new(paths: Sequence[Path]) -> bool:
         return False
     rows = sum(footer.num_rows for footer in footers)
     size = sum(footer.row_group(i).total_byte_size for footer in footers for i in range(footer.num_row_groups))
-    return rows <= MOST_ROWS and size <= MOST_BYTES and not any(map(_follows_old_calendar, footers))
+    return rows <= limits.rows and size <= limits.unpacked_bytes and not any(map(_follows_old_calendar, footers))
 
 
 def _follows_old_calendar(footer: pq.FileMetaData) -> bool:

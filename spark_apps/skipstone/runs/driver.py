@@ -1,0 +1,25 @@
+"""How much of a merge its driver does by itself: what is done sooner than a JVM starts and its tasks begin.
+
+Called by the merge run. Plain data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverLimits:
+    """A merge beyond any of these uses Spark for that part of it; all zero: for every part.
+
+    ``rows``: source rows; ``source_bytes``: of plain source files, unpacked; ``candidate_bytes``: of the data files
+    that may have to be rewritten.
+    """
+
+    rows: int = 1_000_000
+    source_bytes: int = 128 * 1024 * 1024
+    candidate_bytes: int = 128 * 1024 * 1024
+
+
+DRIVER_LIMITS = DriverLimits()
+ALL_IN_SPARK = DriverLimits(rows=0, source_bytes=0, candidate_bytes=0)

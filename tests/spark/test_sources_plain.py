@@ -1,0 +1,173 @@
+"""Plain Parquet sources read without Spark hold what Spark reads; what is not plain is left to Spark."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IntegerType,
+    LongType,
+    NestedField,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from pyspark.sql import SparkSession
+from skipstone.sources.arrow import table_batch
+from skipstone.sources.listing import SourceListing, list_source
+from skipstone.sources.plain import PlainLimits, PlainSource, find_plain
+from skipstone.sources.reading import read_source
+from skipstone.tables.arrow import arrow_type_of
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.jobs import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
+
+LIMITS = PlainLimits(rows=1000, unpacked_bytes=1024 * 1024)
+ANCIENT = datetime(1, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001
+LATE = datetime(9999, 12, 31, 23, 59, 59, 999999)  # noqa: DTZ001
+PLAIN: list[tuple[PrimitiveType, pa.DataType, list[Any]]] = [
+    (BooleanType(), pa.bool_(), [True, False]),
+    (IntegerType(), pa.int32(), [-(2**31), 2**31 - 1]),
+    (LongType(), pa.int64(), [-(2**63), 2**63 - 1]),
+    (LongType(), pa.uint32(), [0, 2**32 - 1]),
+    (FloatType(), pa.float32(), [float("nan"), -0.0, float("inf"), 1.5]),
+    (DoubleType(), pa.float64(), [float("nan"), -0.0, 5e-324, 1e300]),
+    (StringType(), pa.string(), ["", "𝄞 é", "x" * 4000]),
+    (StringType(), pa.large_string(), ["a"]),
+    (StringType(), pa.dictionary(pa.int32(), pa.string()), ["a", "b", "a"]),
+    (BinaryType(), pa.binary(), [b"", b"\xff"]),
+    (DateType(), pa.date32(), [date(1, 1, 1), date(1582, 10, 10), date(9999, 12, 31)]),
+    (DecimalType(9, 2), pa.decimal128(9, 2), [Decimal("-9999999.99"), Decimal("0.00")]),
+    (DecimalType(20, 0), pa.uint64(), [2**64 - 1]),
+    (DecimalType(38, 10), pa.decimal128(38, 10), [Decimal("9999999999999999999999999999.9999999999")]),
+    (TimestampType(), pa.timestamp("us"), [ANCIENT, LATE]),
+    (TimestampType(), pa.timestamp("ms"), [ANCIENT.replace(microsecond=1000), datetime(1969, 12, 31, 23, 59)]),  # noqa: DTZ001
+    (TimestamptzType(), pa.timestamp("us", tz="UTC"), [ANCIENT.replace(tzinfo=UTC), LATE.replace(tzinfo=UTC)]),
+    (TimestamptzType(), pa.timestamp("us", tz="Asia/Tokyo"), [datetime(1900, 1, 1, tzinfo=UTC)]),
+    (TimeType(), pa.time64("us"), [time(0), time(23, 59, 59, 999999)]),
+]
+NOT_PLAIN: list[tuple[PrimitiveType, pa.DataType, list[Any]]] = [
+    (LongType(), pa.int32(), [1]),
+    (IntegerType(), pa.int16(), [1]),
+    (DoubleType(), pa.float32(), [1.5]),
+    (DecimalType(12, 4), pa.decimal128(9, 2), [Decimal("1.50")]),
+    (TimestampType(), pa.timestamp("ns"), [LATE.replace(year=2020)]),
+    (TimestamptzType(), pa.timestamp("us"), [datetime(2020, 1, 1)]),  # noqa: DTZ001
+    (TimeType(), pa.time32("ms"), [time(1)]),
+    (UUIDType(), pa.string(), ["00000000-0000-0000-0000-00000000ab01"]),
+    (UUIDType(), pa.binary(16), [bytes(16)]),
+    (FixedType(2), pa.binary(), [b"ab"]),
+]
+
+
+def found(root: Path, table: pa.Table, kind: PrimitiveType, **options: Any) -> tuple[PlainSource | None, SourceListing]:
+    """``table`` written to a file, as a source for a table with the column ``v``."""
+    limits = options.pop("limits", LIMITS)
+    pq.write_table(table, root / "a.parquet", **options)
+    source = source_of("a.parquet")
+    listing = list_source(warehouse(root), source)
+    return find_plain(listing, source, Schema(NestedField(1, "v", kind)), limits), listing
+
+
+def source_of(*paths: str, **fields: Any) -> SourceSpec:
+    return SourceSpec(format=SourceFormat.PARQUET, paths=paths, **fields)
+
+
+def warehouse(root: Path) -> WarehouseRef:
+    return WarehouseRef(name="wh", root=str(root), catalog=CatalogRef(type=CatalogType.SQL))
+
+
+def by_spark(spark: SparkSession, listing: SourceListing, kind: PrimitiveType) -> pa.Table:
+    """What a merge's tasks get."""
+    schema = pa.schema([("v", arrow_type_of(kind))])
+    read = read_source(spark, listing, source_of("a.parquet"), Schema(NestedField(1, "v", kind)), "UTC")
+    batches = read.frame.select("v").toArrow().to_batches()
+    return pa.Table.from_batches([table_batch(batch, schema) for batch in batches], schema=schema)
+
+
+@pytest.mark.parametrize(("kind", "arrow", "values"), PLAIN, ids=lambda value: str(value)[:40])
+def test_plain_columns_are_read_as_spark_reads_them(
+    tmp_path: Path, spark: SparkSession, kind: PrimitiveType, arrow: pa.DataType, values: list[Any]
+) -> None:
+    plain, listing = found(
+        tmp_path, pa.table({"v": pa.array([*values, None], arrow), "more.v": [1] * (len(values) + 1)}), kind
+    )
+    assert plain is not None
+    rows = plain.rows(pa.schema([("v", arrow_type_of(kind))]))
+    assert rows is not None
+    assert repr(rows.to_pylist()) == repr(by_spark(spark, listing, kind).to_pylist())
+
+
+def test_old_timestamps_of_spark_are_read_to_their_full_range(tmp_path: Path, spark: SparkSession) -> None:
+    table = pa.table({"v": pa.array([ANCIENT, LATE], pa.timestamp("us"))})
+    plain, listing = found(tmp_path, table, TimestamptzType(), use_deprecated_int96_timestamps=True)
+    assert plain is not None
+    rows = plain.rows(pa.schema([("v", pa.timestamp("us", tz="UTC"))]))
+    assert rows is not None
+    assert rows.to_pylist() == by_spark(spark, listing, TimestamptzType()).to_pylist()
+
+
+@pytest.mark.parametrize(("kind", "arrow", "values"), NOT_PLAIN, ids=lambda value: str(value)[:40])
+def test_columns_that_need_a_conversion_are_left_to_spark(
+    tmp_path: Path, kind: PrimitiveType, arrow: pa.DataType, values: list[Any]
+) -> None:
+    assert found(tmp_path, pa.table({"v": pa.array(values, arrow)}), kind)[0] is None
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"org.apache.spark.version": "2.4.8"},
+        {"org.apache.spark.version": "3.5.1", "org.apache.spark.legacyDateTime": ""},
+        {"org.apache.spark.version": "3.5.1", "org.apache.spark.legacyINT96": ""},
+    ],
+)
+def test_dates_of_the_old_calendar_are_left_to_spark(tmp_path: Path, told: dict[str, str]) -> None:
+    table = pa.table({"v": pa.array([date(1500, 1, 1)])})
+    assert found(tmp_path, table.replace_schema_metadata({"org.apache.spark.version": "3.5.1"}), DateType())[0]
+    assert found(tmp_path, table.replace_schema_metadata(told), DateType())[0] is None
+
+
+@pytest.mark.parametrize("limits", [PlainLimits(2, 2**20), PlainLimits(1000, 3)])
+def test_large_sources_are_left_to_spark(tmp_path: Path, limits: PlainLimits) -> None:
+    table = pa.table({"v": pa.array([1, 2, 3])})
+    assert found(tmp_path, table, LongType())[0]
+    assert found(tmp_path, table, LongType(), limits=limits)[0] is None
+
+
+def test_a_damaged_page_is_left_to_spark(tmp_path: Path) -> None:
+    plain, _ = found(tmp_path, pa.table({"v": pa.array(range(500))}), LongType(), compression="zstd")
+    assert plain is not None
+    path = tmp_path / "a.parquet"
+    content = bytearray(path.read_bytes())
+    content[40:400] = bytes(360)
+    path.write_bytes(content)
+    assert plain.rows(pa.schema([("v", pa.int64())])) is None
+
+
+def test_columns_that_do_not_fit_are_told_without_spark(tmp_path: Path) -> None:
+    table = pa.table({"v": pa.array([1])})
+    for name, written in (("a.parquet", table), ("b.parquet", table.rename_columns(["w"]))):
+        pq.write_table(written, tmp_path / name)
+    source, schema = source_of("a.parquet", "b.parquet"), Schema(NestedField(1, "v", LongType()))
+    with pytest.raises(BadData, match=r"'a\.parquet' has no column 'w'"):
+        find_plain(list_source(warehouse(tmp_path), source), source, schema, LIMITS)
+    odd = source_of("a.parquet", options={"delimiter": ";"})
+    with pytest.raises(BadSpec, match="delimiter"):
+        find_plain(list_source(warehouse(tmp_path), odd), odd, schema, LIMITS)
