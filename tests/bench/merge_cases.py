@@ -33,23 +33,23 @@ class Feeds:
     files: dict[str, list[Path]]
 
     def cases(self) -> Iterator[Case]:
-        """All cases, simplest feeds first."""
+        """All cases."""
         both = {"when_matched": (DELETE_D, UPDATE), "when_not_matched": (INSERT,)}
         yield self._case("recent keys", LINES, self._recent, **both)
         yield self._case("sparse keys", LINES, self._sparse, when_matched=(UPDATE,))
-        yield self._case("sparse keys, eight row groups a file", GROUPED, self._sparse, when_matched=(UPDATE,))
         yield self._case("insert only", LINES, self._inserts, when_not_matched=(INSERT,))
         yield self._case("delete only", LINES, self._sparse, when_matched=(DELETE,))
         upsert = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,)}
         yield self._case("uniform keys", LINES, self._uniform, **upsert)
-        yield self._case("uniform keys, deletes, all columns changed", LINES, self._rewritten, **both)
         yield self._case("composite key", LINES, self._sparse, (ORDERS, NUMBERS), when_matched=(UPDATE,))
-        yield self._case("string key with a key index", UUIDS, self._recent_updates, when_matched=(UPDATE,))
+        yield self._case("string key with a key index", UUIDS, self._few_recent, when_matched=(UPDATE,))
         recent = pq.read_table(self._last(LINES)[0], columns=[ID])
         bound = pc.min(recent[ID]).as_py()
         gone = MergeClause(action=MergeAction.DELETE, when=f"target.{ID} >= {bound}")
         clauses = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,), "when_not_matched_by_source": (gone,)}
         yield self._case("not matched by source, conditional", LINES, self._extract, **clauses)
+        yield self._case("sparse keys, eight row groups a file", GROUPED, self._sparse, when_matched=(UPDATE,))
+        yield self._case("uniform keys, deletes, all columns changed", LINES, self._rewritten, **both)
 
     def _case(
         self,
@@ -83,9 +83,10 @@ class Feeds:
             yield _with_op(_changed(rows), 0.1)
             yield _with_op(_new(rows, target), 0.0)
 
-    def _recent_updates(self, files: Files, target: Target) -> Iterator[pa.Table]:
+    def _few_recent(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """Twenty rows of each of the last files."""
         for path in self._last(target):
-            yield _with_op(_changed(_picked(path, 0.01)), 0.0)
+            yield _with_op(_changed(_picked(path, 20)), 0.0)
 
     def _sparse(self, files: Files, target: Target) -> Iterator[pa.Table]:
         """Twenty rows of every tenth file."""
