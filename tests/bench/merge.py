@@ -2,7 +2,8 @@
 
 Every case runs ours and its peers in turn, each from the same first state, in warm sessions. The tables that come out
 are compared: all columns after the merge that warms up, those that feeds change after the last one.
-Prints a table and writes build/bench/merge.jsonl: ratio = peer / ours, medians of the repetitions; limit_ratio = reading and writing the touched files once with pyarrow on the same cores / ours.
+Prints a table and writes build/bench/merge.jsonl: ratio = peer / ours, medians of the repetitions; limit_ratio =
+reading and writing the touched files once with pyarrow on the same cores / ours.
 """
 
 from __future__ import annotations

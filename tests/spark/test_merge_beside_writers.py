@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
@@ -60,23 +61,27 @@ def test_ten_merges_race_an_append_without_loss(tmp_path: Path) -> None:
     bed.create(SCHEMA)
     bed.append([{"id": i, "v": "old"} for i in range(10)], [{"id": i, "v": "old"} for i in range(10, 20)])
     feeds: dict[str, dict[int, str]] = {}
-    replans = 0
+    replans, told = 0, list[str]()
     with appender(bed) as other:
         assert other.stdin is not None
+        assert other.stdout is not None
         for number, stage in zip(range(MERGES), [stage for stage in POINTS.values() if stage] * MERGES, strict=False):
             feed = feed_of(number)
             source = bed.source(pa.table({"id": list(feed), "v": list(feed.values())}), f"feed{number}")
             request = bed.request(task_of(source))
             feeds[request.txn] = feed
 
-            def tell(stdin: object = other.stdin) -> None:
-                print(APPENDS, file=stdin, flush=True)  # type: ignore[call-overload]
+            def tell(there: IO[str] = other.stdin, back: IO[str] = other.stdout) -> None:
+                """One append is in when the stage begins, the others race it."""
+                print(APPENDS, file=there, flush=True)
+                told.append(back.readline())
 
             reporter = Held(request, stage, tell)
             assert run_merge(request, reporter).outcome is RunOutcome.COMMITTED
             replans += sum(text.startswith("planning again") for text in reporter.said)
-        told, _ = other.communicate()
-    assert [int(line) for line in told.split()] == list(range(1, MERGES * APPENDS + 1))
+        other.stdin.close()
+        told += other.stdout
+    assert [int(line) for line in told] == list(range(1, MERGES * APPENDS + 1))
     table = bed.table()
     found = sorted((row["id"], row["v"]) for row in table.scan().to_arrow().to_pylist())
     assert found == replayed(table, feeds)
