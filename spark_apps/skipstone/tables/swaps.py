@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from threading import Barrier
 from typing import Protocol
 
 from pyiceberg.catalog import Catalog
@@ -26,6 +28,7 @@ from pyiceberg.table.update import (
 )
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.types import NestedField
+from pyiceberg.utils.concurrent import ExecutorFactory
 from skipstone_core.commits import Conflicted, Outcome, Unknown
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.jobs import TableRef
@@ -36,6 +39,8 @@ from skipstone.tables.evolution import add_columns
 
 ROUNDS = 12
 READ_BACKS = 4
+#: Longest wait for threads that write manifests in vain.
+_WRITERS_SECONDS = 10.0
 
 
 class CommitHooks(Protocol):
@@ -158,9 +163,21 @@ def stage(table: Table, parts: Parts) -> Staged:
     try:
         producer.commit()
     except (OSError, ValidationException):
+        _await_manifest_writers()
         producer._clean_all_uncommitted()
         raise
     return Staged(table, transaction, producer)
+
+
+def _await_manifest_writers() -> None:
+    """Wait until PyIceberg's threads are done: when one of them fails, it leaves the others at work.
+
+    Its pool takes tasks in order, so when all workers have met, whatever was begun before has ended.
+    """
+    pool = ExecutorFactory.get_or_create()
+    workers = pool._max_workers if isinstance(pool, ThreadPoolExecutor) else 1
+    meeting = Barrier(workers, timeout=_WRITERS_SECONDS)
+    wait([pool.submit(meeting.wait) for _ in range(workers)])
 
 
 #: Given the fresh head and the snapshot ids we tried before: the outcome, or what to swap now.
