@@ -90,6 +90,19 @@ def test_run_twice_commits_once(bed: MergeBed) -> None:
     assert bed.rows() == rows
 
 
+def test_a_small_merge_of_plain_files_starts_no_spark(bed: MergeBed, monkeypatch: pytest.MonkeyPatch) -> None:
+    bed.append(people(0, 10), people(10, 20))
+
+    def no_spark(*_: object) -> None:
+        raise AssertionError("the driver can do this by itself")
+
+    monkeypatch.setattr("skipstone.runs.merge.spark_session", no_spark)
+    report = bed.merge(task_of(bed.source(people(15, 25))))
+    assert (report.counts["rowsUpdated"], report.counts["rowsInserted"]) == (5, 5)
+    assert {"read", "prune", "rewrite", "commit"} <= report.stages_ms.keys()
+    assert "session" not in report.stages_ms
+
+
 def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
     bed: MergeBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
