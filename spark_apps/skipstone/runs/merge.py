@@ -78,7 +78,8 @@ class _Job:
 
     def report(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
         """The report of ``outcome`` with the state of the table; ``funnel``: of the attempt that it judges."""
-        state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
+        with self.reporter.stage("report"):
+            state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
         return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,), funnel=funnel)
 
 
@@ -91,21 +92,17 @@ def run_merge(
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
     if request.merge is None or request.table is None:
         raise BadSpec(Reason.INVALID_SPEC, "a merge needs a table and a merge task", field="request")
-    job = _Job(
-        request=request,
-        reporter=reporter,
-        catalog=open_catalog(request.warehouse),
-        ref=request.table,
-        task=request.merge,
-        ports=ports,
-        limits=limits,
-    )
-    table = job.load()
-    if outcome := settled(table, request.txn):
-        return job.report(outcome, MergeCounts())
-    require_writable(table)
-    _refuse_evolution(job)
-    intake = take_source(request, table, job.task.source)
+    with reporter.stage("open"):
+        job = _Job(
+            request=request,
+            reporter=reporter,
+            catalog=open_catalog(request.warehouse),
+            ref=request.table,
+            task=request.merge,
+            ports=ports,
+            limits=limits,
+        )
+        intake = _take(job)
     if intake is NOTHING:
         return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
     if not isinstance(intake, Intake):
@@ -113,6 +110,16 @@ def run_merge(
     with _scratch(request) as scratch:
         outcome, rewrite = _plan_until_settled(job, intake, scratch)
     return job.report(outcome, rewrite.counts, rewrite.funnel)
+
+
+def _take(job: _Job) -> Intake | Outcome:
+    """What there is to apply, or what the table already says of it."""
+    table = job.load()
+    if outcome := settled(table, job.request.txn):
+        return outcome
+    require_writable(table)
+    _refuse_evolution(job)
+    return take_source(job.request, table, job.task.source)
 
 
 def _refuse_evolution(job: _Job) -> None:

@@ -70,7 +70,11 @@ class Reporter:
         try:
             yield
         finally:
-            self._stages[name] = self._stages.get(name, 0.0) + self._clock() - start
+            self.spent(name, self._clock() - start)
+
+    def spent(self, name: str, seconds: float) -> None:
+        """Take in a stage that was measured elsewhere, as ``stage`` does."""
+        self._stages[name] = self._stages.get(name, 0.0) + seconds
 
     def learn(self, counts: Mapping[str, int], funnel: tuple[FunnelStage, ...] = ()) -> None:
         """Let all reports on the way carry these facts from now on, in place of earlier ones; the next goes at once."""
