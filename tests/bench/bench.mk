@@ -1,5 +1,8 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-catchup bench-lookup bench-merge bench-planning bench-pruning
+.PHONY: bench-application bench-catchup bench-lookup bench-merge bench-planning bench-pruning
+
+bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
+	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
 	$(PYTHON_ENV)/python -m tests.bench.catchup

@@ -1,20 +1,14 @@
-"""The cluster, the installed operator and the lakes that the end-to-end tests share.
-
-All lakes are made before the chart is installed, because its roles go into the watched namespaces.
-"""
+"""The cluster, the installed operator and the lakes that the end-to-end tests share."""
 
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 
 import pytest
 
-from demo.install import SYSTEM, install_arguments, lift_finalizers
-from demo.kube import EMBEDDED, Kube
-from demo.manifests import namespace
-from tests.e2e.lake import Lake, index, load, make_lake, merge, people, table, warehouse
+from demo.kube import Kube
+from tests.e2e.lake import Lake, index, installed, load, merge, people, table, warehouse
 
 LAKES = (
     "e2e-main",
@@ -39,25 +33,8 @@ def kube() -> Kube:
 @pytest.fixture(scope="session")
 def lakes(kube: Kube) -> Iterator[dict[str, Lake]]:
     """All lakes with the operator watching them; everything is removed at the end."""
-    remove_all(kube)
-    made = {name: make_lake(kube, name) for name in LAKES}
-    system = kube.within(SYSTEM)
-    system.apply(namespace(SYSTEM))
-    system.run_helm(*install_arguments(system, LAKES))
-    yield made
-    remove_all(kube)
-
-
-def remove_all(kube: Kube) -> None:
-    """Remove lakes and operator, also what a run that was cut off left: then nobody else lifts the finalizers."""
-    for name in LAKES:
-        kube.run("delete", "namespace", name, "--ignore-not-found", "--wait=false")
-    kube.run("delete", "namespace", SYSTEM, "--ignore-not-found", "--timeout=120s")
-    for name in LAKES:
-        lift_finalizers(kube.within(name))
-        kube.run("wait", f"namespace/{name}", "--for=delete", "--timeout=120s", check=False)
-        kube.run("delete", "pv", f"e2e-{name}", "--ignore-not-found")
-        shutil.rmtree(EMBEDDED / "volumes" / f"e2e-{name}", ignore_errors=True)
+    with installed(kube, LAKES) as made:
+        yield made
 
 
 @pytest.fixture(scope="session")

@@ -6,12 +6,14 @@ Rows are read by a pod with plain PyIceberg or plain Spark: paths in Iceberg met
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from demo.install import make_folder
+from demo.install import SYSTEM, install_arguments, lift_finalizers, make_folder
 from demo.kube import EMBEDDED, Kube, KubeError, condition
 from demo.manifests import claim, namespace, task_pod, volume
 
@@ -232,3 +234,30 @@ def make_lake(kube: Kube, name: str) -> Lake:
     kube.apply(volume(f"e2e-{name}", folder, name, CLAIM))
     inside.apply(claim(CLAIM, volume_name=f"e2e-{name}"))
     return Lake(inside, EMBEDDED / "volumes" / f"e2e-{name}")
+
+
+@contextmanager
+def installed(kube: Kube, names: tuple[str, ...]) -> Iterator[dict[str, Lake]]:
+    """Lakes of these names with the operator watching them; everything is removed at the end.
+
+    All are made before the chart is installed, because its roles go into the watched namespaces.
+    """
+    remove_all(kube, names)
+    made = {name: make_lake(kube, name) for name in names}
+    system = kube.within(SYSTEM)
+    system.apply(namespace(SYSTEM))
+    system.run_helm(*install_arguments(system, names))
+    yield made
+    remove_all(kube, names)
+
+
+def remove_all(kube: Kube, names: tuple[str, ...]) -> None:
+    """Remove lakes and operator, also what a run that was cut off left: then nobody else lifts the finalizers."""
+    for name in names:
+        kube.run("delete", "namespace", name, "--ignore-not-found", "--wait=false")
+    kube.run("delete", "namespace", SYSTEM, "--ignore-not-found", "--timeout=120s")
+    for name in names:
+        lift_finalizers(kube.within(name))
+        kube.run("wait", f"namespace/{name}", "--for=delete", "--timeout=120s", check=False)
+        kube.run("delete", "pv", f"e2e-{name}", "--ignore-not-found")
+        shutil.rmtree(EMBEDDED / "volumes" / f"e2e-{name}", ignore_errors=True)
