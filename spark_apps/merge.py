@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import sys
 
-from skipstone.runs.main import run_app
-from skipstone.runs.merge import run_merge
-from skipstone_core.jobs import RunKind
+from skipstone.jvm import start_jvm
 
 if __name__ == "__main__":
+    start_jvm()  # while the imports below are at work
+
+    from skipstone.runs.main import run_app
+    from skipstone.runs.merge import run_merge
+    from skipstone_core.jobs import RunKind
+
     sys.exit(run_app(RunKind.MERGE, run_merge))

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 from skipstone_core.jobs import JobRequest
 
-#: ORC readers turn wall-clock times by the zone of the JVM; UTC turns them by nothing.
-JVM_OPTIONS = "-Duser.timezone=UTC"
+from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, use_jvm
 
 #: Right answers depend on these; properties of a Warehouse cannot change them.
 FORCED: Mapping[str, str] = {
@@ -56,7 +55,8 @@ def spark_session(request: JobRequest) -> SparkSession:
     """
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
-    settings = dict(FORCED) if "PYSPARK_SUBMIT_ARGS" in os.environ else {**LOCAL, **FORCED}
+    settings = dict(FORCED) if SUBMIT_ARGUMENTS in os.environ else {**LOCAL, **FORCED}
+    use_jvm()
     builder = SparkSession.builder.appName(f"skipstone-{request.kind.value.lower()}-{request.run_id}")
     for key, value in settings.items():
         builder = builder.config(key, value)

@@ -1,0 +1,65 @@
+"""Starts the JVM of a driver before PySpark is imported, so that it comes up while Python still imports.
+
+Called first of all by the scripts of runs that always need Spark, and by ``session`` for the connection. PySpark has no
+call for it, but takes a JVM that somebody else started (PYSPARK_GATEWAY_PORT), as spark-submit itself starts Python
+programs. Only the standard library may be imported here.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+#: ORC readers turn wall-clock times by the zone of the JVM; UTC turns them by nothing.
+JVM_OPTIONS = "-Duser.timezone=UTC"
+SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
+PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+#: The JVM writes its port and its secret into the file that this variable names.
+_CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+_POLL_SECONDS = 0.02
+_started: Jvm | None = None
+
+
+@dataclass(frozen=True)
+class Jvm:
+    """A JVM on its way; it ends when the pipe to it is closed, which this process's end does."""
+
+    process: subprocess.Popen[bytes]
+    connection: Path
+
+    def connect(self) -> Mapping[str, str]:
+        """Wait for the JVM; the variables by which PySpark finds it. Raises RuntimeError when it ended instead."""
+        while not self.connection.exists():
+            if self.process.poll() is not None:
+                raise RuntimeError(f"the JVM of Spark ended with {self.process.returncode} before it could be used")
+            time.sleep(_POLL_SECONDS)
+        told = self.connection.read_bytes()
+        port, length = struct.unpack_from("!ii", told)
+        self.connection.unlink()
+        return {PORT: str(port), SECRET: told[8 : 8 + length].decode()}
+
+
+def start_jvm() -> None:
+    """Start the JVM of this pod's session. Does nothing outside of pods: there nobody said what it should be like."""
+    global _started
+    arguments, home = os.environ.get(SUBMIT_ARGUMENTS), os.environ.get("SPARK_HOME")
+    if _started is not None or PORT in os.environ or not arguments or not home:
+        return
+    connection = Path(tempfile.mkdtemp(prefix="jvm-")) / "connection"
+    options = ["--conf", f"spark.driver.extraJavaOptions={JVM_OPTIONS}"]
+    command = [f"{home}/bin/spark-submit", *options, *shlex.split(arguments)]
+    environment = {**os.environ, _CONNECTION: str(connection), "SPARK_CONNECT_MODE": "0"}
+    _started = Jvm(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment), connection)
+
+
+def use_jvm() -> None:
+    """Let PySpark take the JVM that was started, if one was; waits for it. Raises RuntimeError when it ended."""
+    if _started is not None and PORT not in os.environ:
+        os.environ.update(_started.connect())
