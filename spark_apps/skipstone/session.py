@@ -15,10 +15,12 @@ from skipstone_core.jobs import JobRequest
 
 from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, use_jvm
 
-#: Right answers depend on these; properties of a Warehouse cannot change them.
+#: Right answers depend on these, or our tasks are made for them; properties of a Warehouse cannot change them.
 FORCED: Mapping[str, str] = {
     "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.executor.extraJavaOptions": JVM_OPTIONS,
+    # Named by text: importing it here would import everything that tasks need
+    "spark.python.daemon.module": "skipstone.runs.workers",
     "spark.speculation": "false",
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "true",

@@ -25,6 +25,7 @@ from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
 from skipstone.runs.settled import settled
 from skipstone.runs.states import report_state
+from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, require_unchanged
@@ -132,6 +133,7 @@ def _write(job: _Job, listing: SourceListing, table: Table, token: str) -> _Writ
     job.reporter.progress(f"reading {len(listing.files)} files, {listing.total_bytes} bytes")
     with job.reporter.stage("session"):
         spark = spark_session(job.request)
+    warm_workers(spark)
     with job.reporter.stage("write"), readable(listing):
         read = read_table_rows(spark, listing, job.task.source, table.schema(), job.task.time_zone)
         with task_progress(spark, job.reporter, "loading"):

@@ -41,6 +41,7 @@ from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
 from skipstone.runs.settled import settled
 from skipstone.runs.states import report_state
+from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
@@ -193,6 +194,7 @@ def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: Fi
     if changes is not None:
         return changes
     spark = job.session()
+    warm_workers(spark)
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
         return read_changes(spark, site, table, files)
 

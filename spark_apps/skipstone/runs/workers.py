@@ -1,0 +1,44 @@
+"""The parent of Spark's Python workers: it has imported what tasks use before the workers are forked from it.
+
+Spark starts it in place of ``pyspark.daemon`` (spark.python.daemon.module), so that no first task imports it all again
+and workers share the memory of it. ``warm_workers`` is called by runs when their session is there.
+"""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import threading
+from collections.abc import Iterable
+
+import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.daemon import manager
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+#: Where the kernels are.
+KERNELS = ("skipstone.runs.load_tasks", "skipstone.runs.merge_rewrite", "skipstone.indexes.build")
+_log = logging.getLogger(__name__)
+
+
+def warm_workers(spark: SparkSession) -> None:
+    """Let Spark start the workers' parent now, while the driver plans its first job."""
+    threading.Thread(target=_run_nothing, args=(spark,), daemon=True).start()
+
+
+def _run_nothing(spark: SparkSession) -> None:
+    try:
+        spark.range(1).mapInArrow(_unchanged, "id long").collect()
+    except (Py4JError, PySparkException) as error:  # the run's own jobs will tell what is wrong
+        _log.info("the Python workers were not started ahead: %s", error)
+
+
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+    yield from batches
+
+
+if __name__ == "__main__":
+    for kernels in KERNELS:
+        importlib.import_module(kernels)
+    manager()  # type: ignore[no-untyped-call]
