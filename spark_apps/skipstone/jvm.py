@@ -1,6 +1,6 @@
 """Starts the JVM of a driver before PySpark is imported, so that it comes up while Python still imports.
 
-Called first of all by the scripts of runs that always need Spark, and by ``session`` for the connection. PySpark has no
+Called first of all by the scripts of runs that will need Spark, and by ``session`` for the connection. PySpark has no
 call for it, but takes a JVM that somebody else started (PYSPARK_GATEWAY_PORT), as spark-submit itself starts Python
 programs. Only the standard library may be imported here.
 """

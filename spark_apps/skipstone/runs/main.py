@@ -27,11 +27,10 @@ from skipstone_core.jobs import (
 )
 from skipstone_core.reasons import Reason
 
+from skipstone.peek import request_path
 from skipstone.runs.report import Reporter, ReportSink, fit_annotation, fit_termination
 from skipstone.runs.sinks import choose_sink
 
-REQUEST_VARIABLE = "SKIPSTONE_REQUEST"
-DEFAULT_REQUEST = "/etc/skipstone/request.json"
 Run = Callable[[JobRequest, Reporter], JobReport]
 _log = logging.getLogger(__name__)
 
@@ -80,7 +79,7 @@ def process_age() -> float:
 
 def read_request(kind: RunKind, environment: Mapping[str, str]) -> JobRequest:
     """The request of this process. Raises ContractViolation when it is unreadable or for another kind, OSError."""
-    text = Path(environment.get(REQUEST_VARIABLE, DEFAULT_REQUEST)).read_text()
+    text = request_path(environment).read_text()
     try:
         request = JobRequest.from_json(text)
     except json.JSONDecodeError as error:

@@ -1,0 +1,28 @@
+"""Looks into a run's request before anything else is imported.
+
+Called first of all by the scripts of runs. Only the standard library may be imported here. Judges nothing: a request
+that cannot be read is told by the run.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+REQUEST_VARIABLE = "SKIPSTONE_REQUEST"
+DEFAULT_REQUEST = "/etc/skipstone/request.json"
+
+
+def request_path(environment: Mapping[str, str]) -> Path:
+    """Where the request of this process is."""
+    return Path(environment.get(REQUEST_VARIABLE, DEFAULT_REQUEST))
+
+
+def merge_may_do_without_spark(environment: Mapping[str, str]) -> bool:
+    """Whether the request is one for a merge of Parquet files: the driver may be able to do it all by itself."""
+    try:
+        request = json.loads(request_path(environment).read_text())
+        return bool(request["merge"]["source"]["format"] == "Parquet")
+    except (OSError, ValueError, LookupError, TypeError):
+        return False

@@ -1,0 +1,46 @@
+"""What a script knows of its request before it imports anything."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from skipstone.peek import merge_may_do_without_spark
+from skipstone_core.jobs import (
+    CatalogRef,
+    CatalogType,
+    JobRequest,
+    MergeKey,
+    MergeTask,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+    TableRef,
+    WarehouseRef,
+)
+
+
+@pytest.mark.parametrize("kind", SourceFormat)
+def test_only_parquet_may_be_merged_without_spark(tmp_path: Path, kind: SourceFormat) -> None:
+    request = JobRequest(
+        kind=RunKind.MERGE,
+        run_id="one",
+        attempt=1,
+        warehouse=WarehouseRef(name="wh", root="/data", catalog=CatalogRef(type=CatalogType.SQL)),
+        owner_kind="MergeJob",
+        owner_name="m",
+        owner_uid="1",
+        table=TableRef(namespace="ns", name="t", uid="2"),
+        merge=MergeTask(source=SourceSpec(format=kind, paths=("feeds",)), keys=(MergeKey(target="id", source="id"),)),
+    )
+    path = tmp_path / "request.json"
+    path.write_text(request.to_json())
+    assert merge_may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind is SourceFormat.PARQUET)
+
+
+@pytest.mark.parametrize("content", [None, "", "{", "[]", "7", '{"merge": null}', '{"merge": {"source": []}}'])
+def test_a_request_that_cannot_be_read_is_the_runs_to_tell(tmp_path: Path, content: str | None) -> None:
+    path = tmp_path / "request.json"
+    if content is not None:
+        path.write_text(content)
+    assert not merge_may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
