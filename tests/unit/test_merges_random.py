@@ -145,7 +145,7 @@ def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
 def merged(bench: Bench, changes: Changes, off: Sequence[PruneStage] = ()) -> tuple[list[Row], MergeCounts]:
     """The rows of the table if the merge were committed, without the stages ``off``."""
     pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, bench.table, bench.files)
-    site = RewriteSite(tasks=InProcess(), cores=3, token=f"m{next(_TOKENS)}")
+    site = RewriteSite(tasks=InProcess(3), cores=3, token=f"m{next(_TOKENS)}")
     rewrite = rewrite_files(site, changes, (bench.table, bench.files), pruned)
     removed = {file.file_path for file in rewrite.removed}
     rows = [row for path, kept in bench.live.items() if path not in removed for row in kept]
