@@ -43,6 +43,7 @@ class Jvm:
         told = self.connection.read_bytes()
         port, length = struct.unpack_from("!ii", told)
         self.connection.unlink()
+        self.connection.parent.rmdir()
         return {PORT: str(port), SECRET: told[8 : 8 + length].decode()}
 
 

@@ -127,16 +127,6 @@ def test_each_combination_of_partition_values_is_one_partition() -> None:
     assert sorted(sizes) == [1, 2, 2]
 
 
-def test_a_decimal_whose_truncation_has_too_many_digits_is_told() -> None:
-    schema = Schema(NestedField(1, "price", DecimalType(9, 2)))
-    spec = PartitionSpec(PartitionField(1, 1000, TruncateTransform(100), "about"))
-    table = pa.table({"price": pa.array([Decimal("-9999999.99")], pa.decimal128(9, 2))})
-    with pytest.raises(
-        BadData, match=r"its 'about' \(truncate\[100\]\) is -10000000.00, which is beyond decimal\(9, 2\)"
-    ):
-        list(split_by_partition(table, spec, schema))
-
-
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "x", DoubleType()),

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
+from pyiceberg.table.update.snapshot import _SnapshotProducer
 from skipstone.tables.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 
@@ -23,23 +24,28 @@ def test_a_manifest_that_is_written_after_another_failed_is_removed_too(
     lake = Lake(tmp_path)
     lake.create(pa.schema([("id", pa.int64())]))
     lake.table().append(pa.table({"id": [1]}))
-    table, failed, written = lake.table(), Event(), Event()
+    table, failed, cleaned, written = lake.table(), Event(), Event(), Event()
     added = write_files(table, pa.table({"id": [2]}))
     before = set(tmp_path.rglob("*.avro"))
-    create = PyArrowFile.create
+    create, clean = PyArrowFile.create, _SnapshotProducer._clean_all_uncommitted
 
     def first_fails(file: PyArrowFile, overwrite: bool = False) -> Any:
         if file.location.endswith("-m0.avro"):
             failed.set()
             raise OSError(errno.ENOSPC, "full")
         failed.wait()
-        Event().wait(0.3)  # the other writer is behind the one that failed
+        cleaned.wait(0.3)  # who does not wait for this writer cleans up now, before it writes
         try:
             return create(file, overwrite)
         finally:
             written.set()
 
+    def cleans(producer: _SnapshotProducer[Any]) -> None:
+        clean(producer)
+        cleaned.set()
+
     monkeypatch.setattr(PyArrowFile, "create", first_fails)
+    monkeypatch.setattr(_SnapshotProducer, "_clean_all_uncommitted", cleans)
     change = TableCommit(pinned=pin_table(table), added=added, removed=(read_file_set(table).data_file(0),))
     with pytest.raises(OSError, match="full"):
         commit_table(lake.catalog, lake.ref(), change)
