@@ -459,8 +459,9 @@ class JobReport:
     """What a run says of itself.
 
     ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored, rowsCopied,
-    bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted. Reindex: segments, files, entries.
+    filesRewritten, filesMarked, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored,
+    rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted, bytesDeletes. Reindex: segments, files,
+    entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     ``funnel``: of merges.

@@ -85,14 +85,16 @@ class MergeCounts:
     """What a merge did, as in the report.
 
     ``rows_ignored``: matches whose change was older than the stored row. ``rows_copied``: rows of rewritten files that
-    stayed as they were. Bytes are of data files: those that may hold a source key, those that left the table, those
-    written in their place, those with inserted rows.
+    stayed as they were. ``files_marked``: files that stay, with changed rows deleted by position. Bytes are of data
+    files: those that may hold a source key, those that left the table, those written in their place (or with the rows
+    that updates changed), those with inserted rows; ``bytes_deletes`` are of files with positions.
     """
 
     files_total: int = 0
     files_candidate: int = 0
     files_touched: int = 0
     files_rewritten: int = 0
+    files_marked: int = 0
     rows_source: int = 0
     rows_matched: int = 0
     rows_updated: int = 0
@@ -104,6 +106,7 @@ class MergeCounts:
     bytes_removed: int = 0
     bytes_rewritten: int = 0
     bytes_inserted: int = 0
+    bytes_deletes: int = 0
 
     @property
     def changes_nothing(self) -> bool:

@@ -19,6 +19,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
+from skipstone.rewrite.positions import MODE_PROPERTY
 from skipstone.runs.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
@@ -49,17 +50,21 @@ class Fate(StrEnum):
 
 @dataclass
 class Scene:
-    """A table of three files of ten rows, and a feed that updates row 5, deletes row 15 and inserts row 100."""
+    """A table of three files of ten rows, and a feed that updates row 5, deletes row 15 and inserts row 100.
+
+    ``mode``: how the table is merged.
+    """
 
     root: Path
     spark: SparkSession
+    mode: str = "copy-on-write"
     bed: MergeBed = field(init=False)
     session: SparkSession = field(init=False)
 
     def __post_init__(self) -> None:
         """Make the table in two commits."""
         self.bed = MergeBed(self.root)
-        modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file"}
+        modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file", MODE_PROPERTY: self.mode}
         self.bed.create(SCHEMA, **modes)
         self.bed.append(rows(0, 10), rows(10, 10))
         self.bed.append(rows(20, 10))

@@ -17,7 +17,7 @@ from tests.spark.secondengine import second_spark, spark_rows
 
 MOR = (
     "'format-version'='2', 'write.delete.mode'='merge-on-read', 'write.update.mode'='merge-on-read', "
-    "'write.distribution-mode'='none'"
+    "'write.distribution-mode'='none', 'write.merge.mode'='{mode}'"
 )
 UPSERT = (
     "merge into t using s on t.id = s.id when matched and s.op = 'D' then delete "
@@ -37,6 +37,12 @@ def bed(tmp_path: Path) -> Iterator[MergeBed]:
     made = MergeBed(tmp_path)
     yield made
     made.catalog.close()
+
+
+@pytest.fixture(params=["copy-on-write", "merge-on-read"])
+def properties(request: pytest.FixtureRequest) -> str:
+    """Of tables that hold deletes, each merged in both ways."""
+    return MOR.format(mode=request.param)
 
 
 @pytest.fixture
@@ -61,11 +67,12 @@ def assert_merges_like_duckdb(bed: MergeBed, spark: SparkSession) -> None:
 
 @pytest.mark.parametrize("partitioning", ["", "partitioned by (bucket(3, id))", "partitioned by (g)"])
 def test_rows_under_position_deletes_stay_deleted(
-    bed: MergeBed, spark: SparkSession, other: SparkSession, partitioning: str
+    bed: MergeBed, spark: SparkSession, other: SparkSession, properties: str, partitioning: str
 ) -> None:
     sql(
         other,
-        f"create table skipstone.ns.t (id bigint, v string, g int) using iceberg {partitioning} tblproperties ({MOR})",
+        f"create table skipstone.ns.t (id bigint, v string, g int) using iceberg {partitioning} "
+        f"tblproperties ({properties})",
         "insert into skipstone.ns.t select id, concat('v', id), cast(id % 3 as int) from range(100)",
         "delete from skipstone.ns.t where id in (3, 5, 60)",
         "delete from skipstone.ns.t where id = 50",
@@ -77,10 +84,12 @@ def test_rows_under_position_deletes_stay_deleted(
     assert_merges_like_duckdb(bed, spark)
 
 
-def test_renamed_added_and_widened_columns(bed: MergeBed, spark: SparkSession, other: SparkSession) -> None:
+def test_renamed_added_and_widened_columns(
+    bed: MergeBed, spark: SparkSession, other: SparkSession, properties: str
+) -> None:
     sql(
         other,
-        f"create table skipstone.ns.t (key int, v string) using iceberg tblproperties ({MOR})",
+        f"create table skipstone.ns.t (key int, v string) using iceberg tblproperties ({properties})",
         "insert into skipstone.ns.t select cast(id as int), concat('v', id) from range(20)",
         "alter table skipstone.ns.t rename column key to id",
         "alter table skipstone.ns.t alter column id type bigint",
@@ -90,10 +99,12 @@ def test_renamed_added_and_widened_columns(bed: MergeBed, spark: SparkSession, o
     assert_merges_like_duckdb(bed, spark)
 
 
-def test_a_key_column_added_later_is_null_in_old_files(bed: MergeBed, spark: SparkSession, other: SparkSession) -> None:
+def test_a_key_column_added_later_is_null_in_old_files(
+    bed: MergeBed, spark: SparkSession, other: SparkSession, properties: str
+) -> None:
     sql(
         other,
-        f"create table skipstone.ns.t (v string) using iceberg tblproperties ({MOR})",
+        f"create table skipstone.ns.t (v string) using iceberg tblproperties ({properties})",
         "insert into skipstone.ns.t select concat('v', id) from range(20)",
         "alter table skipstone.ns.t add column id bigint",
         "insert into skipstone.ns.t select concat('v', id), id from range(40, 70)",
@@ -101,11 +112,13 @@ def test_a_key_column_added_later_is_null_in_old_files(bed: MergeBed, spark: Spa
     assert_merges_like_duckdb(bed, spark)
 
 
-def test_a_changed_partitioning_takes_new_rows(bed: MergeBed, spark: SparkSession, other: SparkSession) -> None:
+def test_a_changed_partitioning_takes_new_rows(
+    bed: MergeBed, spark: SparkSession, other: SparkSession, properties: str
+) -> None:
     sql(
         other,
         "create table skipstone.ns.t (id bigint, v string, g int) using iceberg partitioned by (g) "
-        f"tblproperties ({MOR})",
+        f"tblproperties ({properties})",
         "insert into skipstone.ns.t select id, concat('v', id), cast(id % 3 as int) from range(100)",
     )
     with bed.table().update_spec() as change:
@@ -113,11 +126,11 @@ def test_a_changed_partitioning_takes_new_rows(bed: MergeBed, spark: SparkSessio
     assert_merges_like_duckdb(bed, spark)
 
 
-def test_nested_columns_are_kept(bed: MergeBed, spark: SparkSession, other: SparkSession) -> None:
+def test_nested_columns_are_kept(bed: MergeBed, spark: SparkSession, other: SparkSession, properties: str) -> None:
     sql(
         other,
         f"create table skipstone.ns.t (id bigint, v string, tags array<string>, place struct<city: string, zip: int>) "
-        f"using iceberg tblproperties ({MOR})",
+        f"using iceberg tblproperties ({properties})",
         "insert into skipstone.ns.t select id, concat('v', id), array(concat('t', id), null), "
         "named_struct('city', concat('c', id), 'zip', cast(id as int)) from range(70)",
     )

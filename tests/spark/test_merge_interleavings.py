@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
+from skipstone.rewrite.positions import ON_READ
 from skipstone_core.errors import UserError
 from skipstone_core.jobs import RunOutcome
 from skipstone_core.reasons import Reason
@@ -27,6 +28,15 @@ def scene(tmp_path: Path, spark: SparkSession) -> Scene:
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_each_interleaving_has_the_outcome_that_the_guide_states(scene: Scene, case: Case, point: str) -> None:
+    assert_outcome(scene, case, point)
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_merges_on_read_have_the_same_outcomes(tmp_path: Path, spark: SparkSession, case: Case) -> None:
+    assert_outcome(Scene(tmp_path, spark, ON_READ), case, "commit")
+
+
+def assert_outcome(scene: Scene, case: Case, point: str) -> None:
     theirs: list[dict[str, Any]] = []
 
     def act() -> None:
@@ -41,6 +51,7 @@ def test_each_interleaving_has_the_outcome_that_the_guide_states(scene: Scene, c
     else:
         report, said = scene.merge(point, act)
         assert report.outcome is RunOutcome.COMMITTED, report
+        assert (report.counts["filesMarked"] > 0) == (scene.mode == ON_READ)
         again = [text for text in said if text.startswith("planning again")]
         assert len(again) == (1 if case.fate is Fate.AGAIN else 0), again
         assert all(map(case.explains, again)), again

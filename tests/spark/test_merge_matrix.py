@@ -28,7 +28,8 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
-from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
+from skipstone.rewrite.positions import MODE_PROPERTY
+from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.jobs import MergeAction, MergeClause, MergeTask, PruningStrategy, RunOutcome
 
@@ -210,8 +211,8 @@ CASES = {
 }
 
 
-def fill(bed: MergeBed, case: Case) -> None:
-    bed.create(case.schema, case.spec, **case.properties)
+def fill(bed: MergeBed, case: Case, **properties: str) -> None:
+    bed.create(case.schema, case.spec, **case.properties, **properties)
     rows = [
         {**dict(zip(case.names, key, strict=True)), "v": f"row {i}" if i % 5 else None, "n": i % 4}
         for i, key in enumerate(case.values)
@@ -225,13 +226,21 @@ def merge_task(bed: MergeBed, case: Case, **more: Any) -> MergeTask:
     return task_of(bed.source(case.feed), case.names, **{**case.clauses, **more})
 
 
-@pytest.mark.parametrize("limits", [ALL_IN_SPARK, DRIVER_LIMITS], ids=["in Spark", "in the driver"])
+WAYS = {
+    "in Spark": (ALL_IN_SPARK, "copy-on-write"),
+    "in the driver": (DRIVER_LIMITS, "copy-on-write"),
+    "on read": (DRIVER_LIMITS, "merge-on-read"),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", CASES)
 def test_merge_equals_duckdb_and_other_engines_read_it(
-    name: str, limits: DriverLimits, tmp_path: Path, spark: SparkSession
+    name: str, way: str, tmp_path: Path, spark: SparkSession
 ) -> None:
+    limits, mode = WAYS[way]
     case, bed = CASES[name], MergeBed(tmp_path, limits)
-    fill(bed, case)
+    fill(bed, case, **{MODE_PROPERTY: mode})
     before = bed.table().scan().to_arrow()
     expected = duckdb_merge(before, case.feed, case.sql)
     report = bed.merge(merge_task(bed, case))
@@ -239,7 +248,7 @@ def test_merge_equals_duckdb_and_other_engines_read_it(
     assert bed.rows() == expected
     assert bed.paths() <= bed.on_disk()
     read = spark_rows(spark, bed.warehouse, "ns.t")
-    assert read.num_rows == len(expected)
+    assert rows_of(read.cast(before.schema)) == expected
     counts = report.counts
     assert before.num_rows - counts["rowsDeleted"] + counts["rowsInserted"] == len(expected)
     assert counts["filesRewritten"] <= counts["filesTouched"] <= counts["filesCandidate"] <= counts["filesTotal"]

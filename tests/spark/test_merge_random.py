@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
 from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
@@ -26,6 +27,7 @@ from tests.unit.test_merges_random import counted
 
 TABLES = 12
 MERGES_PER_TABLE = 9
+MODES = ("copy-on-write", ON_READ)
 #: Spark reads fixed[n] as binary, which feeds no fixed[n] column.
 KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
 
@@ -41,8 +43,10 @@ def test_a_chain_of_merges_in_the_driver_equals_the_reference(tmp_path: Path, sp
 
 
 def merge_a_chain(tmp_path: Path, seed: int, limits: DriverLimits) -> None:
-    """MERGES_PER_TABLE merges into a random table, each compared."""
+    """MERGES_PER_TABLE merges into a random table, each compared; every other table is merged on read."""
     lake, random = random_table(tmp_path, seed, KINDS), Random(seed)
+    with lake.table.transaction() as change:
+        change.set_properties({MODE_PROPERTY: MODES[seed % 2]})
     committed = 0
     for number in range(MERGES_PER_TABLE):
         feed = random_feed(lake, random)

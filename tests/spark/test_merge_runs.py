@@ -59,6 +59,7 @@ def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> N
         "filesCandidate": 2,
         "filesTouched": 2,
         "filesRewritten": 2,
+        "filesMarked": 0,
         "rowsSource": 5,
         "rowsMatched": 3,
         "rowsUpdated": 2,

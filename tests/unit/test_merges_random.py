@@ -23,10 +23,13 @@ import pytest
 from pyiceberg.table import Table
 from skipstone.indexes.distribute import InProcess
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
-from skipstone.rewrite.reader import describe_files, read_data_file
+from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription
+from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
+from skipstone.rewrite.reader import DataFileDescription, describe_files, read_data_file
 from skipstone.runs.merge_prune import PruneSite, prune_files
-from skipstone.runs.merge_rewrite import RewriteSite, rewrite_files
+from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, selective_first, target_schema
+from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
@@ -50,10 +53,11 @@ _TOKENS = itertools.count()
 
 @dataclass(frozen=True)
 class Bench:
-    """A table whose files were read once."""
+    """A table whose files were read once. ``on_read``: the same one when it asks for merges on read."""
 
     lake: RandomLake
     table: Table
+    on_read: Table
     files: FileSet
     live: dict[str, list[Row]]
     rows: list[Row]
@@ -66,8 +70,15 @@ def open_bench(root: Path, seed: int) -> Bench:
     files = read_file_set(table)
     names = table.schema().column_names
     described = describe_files(table, files, range(len(files)))
-    live = {one.path: [row for batch in read_data_file(one, names) for row in batch.to_pylist()] for one in described}
-    return Bench(lake, table, files, live, lake.rows().to_pylist())
+    live = {one.path: rows_of(one, names) for one in described}
+    with table.transaction() as change:
+        change.set_properties({MODE_PROPERTY: ON_READ})
+    return Bench(lake, table, lake.table, files, live, lake.rows().to_pylist())
+
+
+def rows_of(file: DataFileDescription, names: Sequence[str]) -> list[Row]:
+    """What is live in a file."""
+    return [row for batch in read_data_file(file, names) for row in batch.to_pylist()]
 
 
 @pytest.mark.timeout(1200)
@@ -77,7 +88,18 @@ def test_any_merge_of_a_random_table_equals_the_reference(tmp_path: Path, part: 
     seen: Counter[str] = Counter()
     for seed in range(part, RANDOM_CASES // CASES_PER_TABLE, PARTS):
         seen += check_table(tmp_path / str(seed), seed)
-    wanted = {"updated", "deleted", "inserted", "matched", "ignored", "refused", "pruned", "by source", "committed"}
+    wanted = {
+        "updated",
+        "deleted",
+        "inserted",
+        "matched",
+        "ignored",
+        "refused",
+        "pruned",
+        "by source",
+        "marked",
+        "committed",
+    }
     assert wanted <= seen.keys(), seen
 
 
@@ -121,7 +143,7 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
     some = random.sample(list(PruneStage), random.randint(1, len(PruneStage) - 1))
     all_counts = []
     for off in ([], some, list(PruneStage)):
-        rows, done = merged(bench, changes, off)
+        rows, done = merged(bench, changes, off, on_read=random.random() < 0.5)
         assert counted(rows, bench.lake) == expected, f"without {off}: {said}"
         all_counts.append(done)
     counts = all_counts[0]
@@ -132,7 +154,8 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
     assert len({one.files_touched for one in all_counts}) == 1, said
     pruned = ["pruned"] if counts.files_candidate < counts.files_total else []
     by_source = ["by source"] if meaning.by_source else []
-    return Counter([*meaning.counts, *pruned, *by_source, "committed"])
+    marked = ["marked"] if any(one.files_marked for one in all_counts) else []
+    return Counter([*meaning.counts, *pruned, *by_source, *marked, "committed"])
 
 
 def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
@@ -142,16 +165,34 @@ def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
     return Changes(plan=plan, slices=slices, schema_id=bench.files.schema.schema_id)
 
 
-def merged(bench: Bench, changes: Changes, off: Sequence[PruneStage] = ()) -> tuple[list[Row], MergeCounts]:
+def merged(
+    bench: Bench, changes: Changes, off: Sequence[PruneStage] = (), *, on_read: bool = False
+) -> tuple[list[Row], MergeCounts]:
     """The rows of the table if the merge were committed, without the stages ``off``."""
-    pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, bench.table, bench.files)
+    table = bench.on_read if on_read else bench.table
+    pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, table, bench.files)
     site = RewriteSite(tasks=InProcess(3), cores=3, token=f"m{next(_TOKENS)}")
-    rewrite = rewrite_files(site, changes, (bench.table, bench.files), pruned)
-    removed = {file.file_path for file in rewrite.removed}
-    rows = [row for path, kept in bench.live.items() if path not in removed for row in kept]
+    rewrite = rewrite_files(site, changes, (table, bench.files), pruned)
+    changed = {file.file_path for file in (*rewrite.removed, *rewrite.marked)}
+    rows = [row for path, kept in bench.live.items() if path not in changed for row in kept]
+    rows += marked_rows(bench, rewrite)
     for file in rewrite.added:
         rows += pq.ParquetFile(file.file_path.removeprefix("file://")).read().to_pylist()
     return rows, rewrite.counts
+
+
+def marked_rows(bench: Bench, rewrite: Rewrite) -> list[Row]:
+    """What the new position deletes leave in the files that they are for."""
+    deletes = {(file.lower_bounds or {})[PATH_FIELD_ID].decode(): file.file_path for file in rewrite.deletes}
+    assert deletes.keys() == {file.file_path for file in rewrite.marked}
+    names, replaced = bench.table.schema().column_names, {file.file_path for file in rewrite.replaced}
+    rows: list[Row] = []
+    for file in describe_files(bench.table, bench.files, range(len(bench.files))):
+        if file.path in deletes:
+            added = DeleteDescription(deletes[file.path], POSITION_CONTENT, "PARQUET")
+            kept = [delete for delete in file.deletes if delete.path not in replaced]
+            rows += rows_of(replace(file, deletes=(*kept, added)), names)
+    return rows
 
 
 def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[ChangeSlice, ...]:

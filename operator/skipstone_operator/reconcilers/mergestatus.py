@@ -71,6 +71,7 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
             removed=counts.get("bytesRemoved", 0),
             rewritten=counts.get("bytesRewritten", 0),
             inserted=counts.get("bytesInserted", 0),
+            deletes=counts.get("bytesDeletes", 0),
         ),
         pruned=_pruned(report),
         funnel=tuple(_funnel_stage(stage) for stage in report.funnel),
@@ -84,6 +85,7 @@ def _files(report: JobReport) -> FileFunnel:
         candidate=counts.get("filesCandidate", 0),
         touched=counts.get("filesTouched", 0),
         rewritten=counts.get("filesRewritten", 0),
+        marked=counts.get("filesMarked", 0),
     )
 
 

@@ -45,6 +45,7 @@ TABLE_PROPERTIES = (
     "history.expire.max-snapshot-age-ms",
     "history.expire.min-snapshots-to-keep",
     "read.split.target-size",
+    "write.merge.mode",
     "write.metadata.delete-after-commit.enabled",
     "write.metadata.metrics.default",
     "write.metadata.metrics.max-inferred-column-defaults",

@@ -262,6 +262,7 @@ class FileFunnel:
     candidate: Annotated[int, Doc("Files that may hold a source key.", minimum=0)] = 0
     touched: Annotated[int, Doc("Files that hold one.", minimum=0)] = 0
     rewritten: Annotated[int, Doc("Files that were written anew.", minimum=0)] = 0
+    marked: Annotated[int, Doc("Files that stay, with changed rows deleted by position.", minimum=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +286,7 @@ class MergeBytes:
     removed: Annotated[int, Doc("Of files that left the table.", minimum=0)] = 0
     rewritten: Annotated[int, Doc("Of files written in their place.", minimum=0)] = 0
     inserted: Annotated[int, Doc("Of files with inserted rows.", minimum=0)] = 0
+    deletes: Annotated[int, Doc("Of files with the positions of deleted rows.", minimum=0)] = 0
 
 
 @dataclass(frozen=True, kw_only=True)

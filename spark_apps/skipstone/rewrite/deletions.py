@@ -20,6 +20,7 @@ from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
 from skipstone.tables.arrow import field_id
+from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import PATH_FIELD_ID
 
 POSITION_FIELD_ID = 2147483545
@@ -32,13 +33,14 @@ class DeleteDescription:
     """A delete file as tasks take it.
 
     ``content``: 1 position (a deletion vector when ``file_format`` is PUFFIN), 2 equality. ``equality_ids``: field
-    ids whose equality deletes a row. ``path``: of the delete file.
+    ids whose equality deletes a row. ``path``: of the delete file. ``is_own``: it has positions of one data file only.
     """
 
     path: str
     content: int
     file_format: str
     equality_ids: tuple[int, ...] = ()
+    is_own: bool = False
 
 
 class Deletions:
@@ -89,9 +91,22 @@ def _rows_in(rows: list[pa.Array], wanted: list[pa.Array]) -> npt.NDArray[np.boo
 def _positions(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
     if delete.file_format == "PUFFIN":
         return _vector(delete.path, path)
+    if delete.is_own:
+        return _own.get(delete.path, lambda: _own_positions(delete.path))
     table = _read_columns(delete.path, (PATH_FIELD_ID, POSITION_FIELD_ID))
     mine = table.filter(pc.equal(table.column(0), path))
     return np.asarray(mine.column(1).to_numpy(), dtype=np.int64)
+
+
+#: Positions of delete files of one data file each.
+_own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache("positions", 64 * 1024 * 1024, lambda found: found.nbytes)
+
+
+def _own_positions(path: str) -> npt.NDArray[np.int64]:
+    with load_file_io({}, path).new_input(path).open() as source:
+        file = pq.ParquetFile(source)
+        (name,) = (field.name for field in file.schema_arrow if field_id(field) == POSITION_FIELD_ID)
+        return np.asarray(file.read(columns=[name]).column(0).to_numpy(), dtype=np.int64)
 
 
 def _vector(puffin_path: str, path: str) -> npt.NDArray[np.int64]:
@@ -117,4 +132,6 @@ def _read_columns(path: str, field_ids: tuple[int, ...]) -> pa.Table:
     with load_file_io({}, path).new_input(path).open() as source:
         file = pq.ParquetFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
+        if PATH_FIELD_ID in field_ids:  # one path stands in many rows
+            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=[names[PATH_FIELD_ID]])
         return file.read(columns=[names[wanted] for wanted in field_ids]).select([names[w] for w in field_ids])

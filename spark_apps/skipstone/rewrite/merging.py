@@ -1,17 +1,21 @@
 """The merge kernel: one data file against its slice of the source, at Arrow speed, without a shuffle.
 
 Called inside Spark tasks, one task per core with many files each. Key columns are read first; a file without a match
-is not rewritten. Must not commit and must not know how files were chosen.
+is not rewritten. Where the table is merged on read, a file in which few rows change stays, and these are deleted by
+position. Must not commit and must not know how files were chosen.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.io import load_file_io
 from skipstone_core.jobs import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
@@ -28,7 +32,9 @@ from skipstone.rewrite.clauses import (
     source_columns,
     target_columns,
 )
+from skipstone.rewrite.marking import FileMarker, stays
 from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
+from skipstone.rewrite.positions import write_deletes
 from skipstone.rewrite.predicates import evaluate_predicate
 from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.rewrite.rewriting import FileRewriter, GroupMerge
@@ -45,17 +51,24 @@ class FileWork:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeWork:
-    """What one task does. Picklable; all ``slices`` are named, only the parts of its files are read."""
+    """What one task does. Picklable; all ``slices`` are named, only the parts of its files are read.
+
+    ``on_read``: files in which few rows change stay.
+    """
 
     plan: MergePlan
     write: WriteSpec
     slices: tuple[ChangeSlice, ...]
     files: tuple[FileWork, ...]
+    on_read: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileResult:
-    """What became of one file. ``matched_source``: numbers (over all slices) of the source rows that it matched."""
+    """What became of one file. ``matched_source``: numbers (over all slices) of the source rows that it matched.
+
+    ``marked``: it stays, its changed rows are deleted by position.
+    """
 
     file_id: int
     rows_matched: int = 0
@@ -63,12 +76,13 @@ class FileResult:
     rows_deleted: int = 0
     rows_ignored: int = 0
     rewritten: bool = False
+    marked: bool = False
     matched_source: bytes = b""
 
     @property
     def touched(self) -> bool:
         """Whether some row of the file has a source row, or is changed because it has none."""
-        return self.rows_matched > 0 or self.rewritten
+        return self.rows_matched > 0 or self.rewritten or self.marked
 
     def source_rows(self) -> Int64s:
         """``matched_source`` as numbers, ascending, each once."""
@@ -77,10 +91,11 @@ class FileResult:
 
 @dataclass(frozen=True)
 class WorkResult:
-    """What one task did; ``written`` are rows for ``to_data_files``."""
+    """What one task did; ``written`` are rows for ``to_data_files``, ``deletes`` for ``to_delete_files``."""
 
     files: tuple[FileResult, ...] = ()
     written: tuple[bytes, ...] = ()
+    deletes: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,7 +117,7 @@ class InsertWork:
 
 
 class _Merger:
-    """One task's state: what it reads of the source and the writers it has opened."""
+    """One task's state: what it reads of the source and what it has written."""
 
     def __init__(self, work: MergeWork, task_id: str) -> None:
         self.work = work
@@ -110,16 +125,48 @@ class _Merger:
         self.keys = ChangeReader(work.slices, [key.source for key in work.plan.keys])
         self._task_id = task_id
         self._writers: list[DataFileWriter] = []
+        self._written: list[bytes] = []
+        self._deletes: list[bytes] = []
+        self._delete_paths: list[str] = []
 
-    def new_writer(self) -> DataFileWriter:
-        """A writer of its own for each rewritten file: rows of files far apart in the key range do not mix."""
-        self._writers.append(DataFileWriter(self.work.write, f"{self._task_id}-{len(self._writers)}"))
-        return self._writers[-1]
+    def rewrite(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
+        """Write a file again, by a writer of its own: rows of files far apart in the key range do not mix."""
+        writer = self._new_writer()
+        rewriter = FileRewriter(opened, self.work.plan, source, writer)
+        for number, group in enumerate(groups):
+            rewriter.write(number, group)
+        self._written += [file.to_row() for file in writer.close()]
+
+    def mark(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
+        """Delete the changed rows of a file by position; updated rows of all such files share their new files."""
+        positions = FileMarker(opened, self.work.plan, source, self._shared_writer).mark(groups)
+        write = self.work.write
+        path = f"{write.location}/{write.run_id}-{self._task_id}-{len(self._delete_paths):05}-deletes.parquet"
+        self._delete_paths.append(path)
+        self._deletes.append(write_deletes(write, path, opened.file, positions).to_row())
+
+    def finish(self, results: Sequence[FileResult]) -> WorkResult:
+        """Close what is open."""
+        if "_shared_writer" in vars(self):
+            self._written += [file.to_row() for file in self._shared_writer.close()]
+        return WorkResult(tuple(results), tuple(self._written), tuple(self._deletes))
 
     def abort(self) -> None:
         """Delete what was written."""
         for writer in self._writers:
             writer.abort()
+        io = load_file_io({}, self.work.write.location)
+        for path in self._delete_paths:
+            with suppress(FileNotFoundError):  # the last one may not have been made
+                io.delete(path)
+
+    @cached_property
+    def _shared_writer(self) -> DataFileWriter:
+        return self._new_writer()
+
+    def _new_writer(self) -> DataFileWriter:
+        self._writers.append(DataFileWriter(self.work.write, f"{self._task_id}-{len(self._writers)}"))
+        return self._writers[-1]
 
 
 def merge_files(work: MergeWork, task_id: str) -> WorkResult:
@@ -129,11 +176,10 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
     """
     merger = _Merger(work, task_id)
     try:
-        merged = [_merge_file(merger, one) for one in work.files]
+        return merger.finish([_merge_file(merger, one) for one in work.files])
     except BaseException:
         merger.abort()
         raise
-    return WorkResult(tuple(result for result, _ in merged), tuple(row for _, rows in merged for row in rows))
 
 
 def write_inserts(work: InsertWork, task_id: str) -> InsertResult:
@@ -190,23 +236,23 @@ _NO_ROWS = np.empty(0, dtype=np.int64)
 _NO_CHOICE = np.empty(0, dtype=np.int16)
 
 
-def _merge_file(merger: _Merger, one: FileWork) -> tuple[FileResult, list[bytes]]:
+def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
     plan = merger.work.plan
     with open_data_file(one.file) as opened:
         matches = _match_groups(opened, one, plan, merger.keys)
         has_match = any((match != UNMATCHED).any() for match in matches)
         if not has_match and not plan.when_not_matched_by_source:
-            return FileResult(file_id=one.file.file_id), []
+            return FileResult(file_id=one.file.file_id)
         source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
         groups = [GroupMerge(match, _choose(opened, n, plan, source, match)) for n, match in enumerate(matches)]
         result = _result(one, merger.work.slices, groups, plan)
         if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
-            return result, []
-        writer = merger.new_writer()
-        rewriter = FileRewriter(opened, plan, source, writer)
-        for number, group in enumerate(groups):
-            rewriter.write(number, group)
-        return result, [file.to_row() for file in writer.close()]
+            return result
+        if merger.work.on_read and stays(opened, groups):
+            merger.mark(opened, source, groups)
+            return replace(result, rewritten=False, marked=True)
+        merger.rewrite(opened, source, groups)
+        return result
 
 
 def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:

@@ -73,24 +73,32 @@ class PageReader:
         self._path = path
         self._size = size
 
+    def spare(self, group: int, columns: Sequence[str], rows: Rows) -> bool:
+        """Whether ``read`` would give ``rows``, which may be too many to be read at once."""
+        return bool(self._find(group, columns, rows))
+
     def read(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
         """The ``rows`` (ascending, counted in row group ``group``, at least one) of ``columns``.
 
         None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
         the row group that it is read as fast. Raises what Arrow raises for damaged pages.
         """
+        arrays = [pages.read(self._source, rows) for pages in self._find(group, columns, rows)]
+        if not arrays or any(one is None for one in arrays):
+            return None
+        return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+
+    def _find(self, group: int, columns: Sequence[str], rows: Rows) -> list[_Pages]:
+        """The pages that hold ``rows``, per column; none when that is not known or spares too little."""
         index = self._index
         if index is None or not all(name in index.chunks[group] for name in columns):
-            return None
+            return []
         chunks, count = [index.chunks[group][name] for name in columns], index.rows[group]
         try:
             found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
         except UNREADABLE:
-            return None
-        if sum(pages.spared for pages in found) < _WORTH_ROWS * len(found):
-            return None
-        arrays = [pages.read(self._source, rows) for pages in found]
-        return None if any(one is None for one in arrays) else pa.RecordBatch.from_arrays(arrays, names=list(columns))
+            return []
+        return found if sum(pages.spared for pages in found) >= _WORTH_ROWS * len(found) else []
 
     @cached_property
     def _index(self) -> _PageIndex | None:

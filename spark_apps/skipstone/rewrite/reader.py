@@ -33,6 +33,7 @@ from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription, Del
 from skipstone.rewrite.pages import PageReader
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.caches import ByteCache
+from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
 
 __all__ = [
@@ -170,8 +171,17 @@ class OpenDataFile:
 
     def _projection(self, columns: tuple[str, ...]) -> _Projection:
         if columns not in self._projections:
-            self._projections[columns] = _Projection(self.file, self._parquet, columns)
+            self._projections[columns] = _Projection(self, self._parquet, columns)
         return self._projections[columns]
+
+    @cached_property
+    def deletions(self) -> Deletions | None:
+        """The deletes of the file, read when first asked for."""
+        if not self.file.deletes:
+            return None
+        fields = _schemas(self.file.schema_json)[1]
+        types = {number: fields[number].type for delete in self.file.deletes for number in delete.equality_ids}
+        return Deletions(self.file.path, self.file.deletes, types)
 
 
 @contextmanager
@@ -191,8 +201,8 @@ def _schemas(schema_json: str) -> tuple[Schema, dict[int | None, pa.Field]]:
 class _Projection:
     """How the columns of one Parquet file become the columns asked for."""
 
-    def __init__(self, file: DataFileDescription, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
-        self.file = file
+    def __init__(self, opened: OpenDataFile, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
+        file = self.file = opened.file
         self.schema, self._arrow = _schemas(file.schema_json)
         fields = {field.name: field for field in self.schema.fields}
         self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
@@ -200,8 +210,7 @@ class _Projection:
         self._names = self._names_by_id()
         self.starts = np.cumsum([0] + [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)])
         self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
-        types = {field: self._arrow[field].type for field in self.equality_ids}
-        self.deletions = Deletions(file.path, file.deletes, types) if file.deletes else None
+        self.deletions = opened.deletions
 
     @property
     def physical_names(self) -> list[str]:
@@ -287,12 +296,13 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
     wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
-        yield from _emit(projection, None, wanted, group)
+        for first in range(0, len(wanted), BATCH_ROWS):
+            yield from _emit(projection, None, wanted[first : first + BATCH_ROWS], group)
         return
+    for found in _by_pages(file.pages, group, names, wanted - start):
+        yield from _emit(projection, found, wanted[: found.num_rows], group)
+        wanted = wanted[found.num_rows :]
     if not len(wanted):
-        return
-    if file.pages and (found := file.pages.read(group, names, wanted - start)) is not None:
-        yield from _emit(projection, found, wanted, group)
         return
     for batch in file.parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
@@ -302,6 +312,17 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
         start += batch.num_rows
         if not len(wanted):
             return
+
+
+def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
+    """The first of ``rows`` (counted in the row group), as many as pages give: all of them or, mostly, none."""
+    if pages is None or (len(rows) > BATCH_ROWS and not pages.spare(group, names, rows)):
+        return
+    for start in range(0, len(rows), BATCH_ROWS):
+        found = pages.read(group, names, rows[start : start + BATCH_ROWS])
+        if found is None:
+            return
+        yield found
 
 
 def _emit(
@@ -343,18 +364,19 @@ def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str
     )
 
 
-def deleted_positions(file: DataFileDescription) -> Positions:
-    """Rows of ``file`` that position deletes and deletion vectors name, ascending."""
-    deletes = [delete for delete in file.deletes if delete.content == POSITION_CONTENT]
+def deleted_positions(file: DataFileDescription, *, own: bool = False) -> Positions:
+    """Rows of ``file`` that position deletes and deletion vectors name, ascending; ``own``: only those of its own."""
+    deletes = [one for one in file.deletes if one.content == POSITION_CONTENT and (one.is_own or not own)]
     return Deletions(file.path, deletes, {}).positions
 
 
 def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:
-    deletes = files.deletes(file.file_id)
+    deletes = files.applying_deletes(file.file_id)
     return replace(file, deletes=tuple(_describe_delete(one, files.schema) for one in deletes)) if deletes else file
 
 
-def _describe_delete(delete: DataFile, schema: Schema) -> DeleteDescription:
+def _describe_delete(one: Delete, schema: Schema) -> DeleteDescription:
+    delete = one.file
     is_equality = delete.content == DataFileContent.EQUALITY_DELETES
     readable = (FileFormat.PARQUET,) if is_equality else (FileFormat.PARQUET, FileFormat.PUFFIN)
     if delete.file_format not in readable:
@@ -363,7 +385,7 @@ def _describe_delete(delete: DataFile, schema: Schema) -> DeleteDescription:
     ids = tuple(delete.equality_ids or ()) if is_equality else ()
     for number in ids:
         _require_comparable(schema, number, delete.file_path)
-    return DeleteDescription(delete.file_path, int(delete.content), delete.file_format.value, ids)
+    return DeleteDescription(delete.file_path, int(delete.content), delete.file_format.value, ids, one.is_own)
 
 
 def _require_comparable(schema: Schema, number: int, path: str) -> None:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,6 +25,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.typedef import Record
+from pyiceberg.types import IcebergType, UUIDType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
@@ -374,15 +376,21 @@ def written_batch(files: Iterable[WrittenFile]) -> pa.RecordBatch:
 
 def to_data_files(rows: Iterable[bytes], table: Table) -> list[DataFile]:
     """On the driver: the data files of the accepted rows, under the table's default spec, with statistics."""
-    return [_data_file(WrittenFile.from_row(row), table.spec().spec_id) for row in rows]
+    kinds = [field.field_type for field in table.spec().partition_type(table.schema()).fields]
+    return [_data_file(WrittenFile.from_row(row), table.spec().spec_id, kinds) for row in rows]
 
 
-def _data_file(written: WrittenFile, spec_id: int) -> DataFile:
+def _data_file(written: WrittenFile, spec_id: int, kinds: Sequence[IcebergType]) -> DataFile:
+    # a manifest's bounds compare all its partitions, and files that were put together have theirs from a manifest
+    partition = [
+        UUID(bytes=value) if isinstance(kind, UUIDType) and isinstance(value, bytes) else value
+        for value, kind in zip(written.partition, kinds, strict=True)
+    ]
     file = DataFile.from_args(
         content=DataFileContent.DATA,
         file_path=written.path,
         file_format=FileFormat.PARQUET,
-        partition=Record(*written.partition),
+        partition=Record(*partition),
         file_size_in_bytes=written.size,
         sort_order_id=None,
         equality_ids=None,

@@ -176,12 +176,12 @@ def _attempt(
     try:
         outcome = _commit(job, changes, (rewrite, files), intake)
     except (DependencyUnavailable, OSError) as error:  # nothing landed, or it would be Unknown
-        discard_files(table, rewrite.added)
+        discard_files(table, rewrite.written)
         if isinstance(error, OSError) and (told := storage_failure(error, table.location())):
             raise told from error
         raise
     if isinstance(outcome, Conflicted | AlreadyCommitted):
-        discard_files(table, rewrite.added)
+        discard_files(table, rewrite.written)
     return outcome, rewrite
 
 
@@ -233,7 +233,7 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: 
     try:
         verify_slices(changes.slices)
     except BadData:
-        discard_files(target[0], rewrite.added)
+        discard_files(target[0], rewrite.written)
         raise
     return rewrite
 
@@ -260,6 +260,9 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: 
         pinned=files.pinned,
         added=rewrite.added,
         removed=rewrite.removed,
+        marked=rewrite.marked,
+        deletes=rewrite.deletes,
+        replaced=rewrite.replaced,
         columns=changes.columns,
         txn=job.request.txn,
         record=source_record(intake, encode(rewrite.counts)),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from pyiceberg.manifest import DataFile
@@ -33,6 +33,7 @@ from skipstone.rewrite.merging import (
     unmatched_rows,
     write_inserts,
 )
+from skipstone.rewrite.positions import merges_on_read, to_delete_files
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
 from skipstone.runs.merge_prune import Pruned
@@ -55,12 +56,23 @@ class RewriteSite:
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """What a merge is about to commit."""
+    """What a merge is about to commit.
+
+    ``deletes``: position delete files, for the data files ``marked``; ``replaced``: those that they replace.
+    """
 
     added: tuple[DataFile, ...]
     removed: tuple[DataFile, ...]
+    marked: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    replaced: tuple[DataFile, ...]
     counts: MergeCounts
     funnel: tuple[FunnelStage, ...]
+
+    @property
+    def written(self) -> tuple[DataFile, ...]:
+        """All files that it wrote."""
+        return self.added + self.deletes
 
 
 def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, FileSet], pruned: Pruned) -> Rewrite:
@@ -70,20 +82,30 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, File
     write = write_spec(table, site.token)
     merged = _merge_candidates(site, _works(site, changes, pruned.candidates, (table, files, write)), table)
     results = [result for part in merged for result in part.files]
-    rows = [row for part in merged for row in part.written]
-    with _discarding(rows, table):
+    with _discarding(merged, table):
         inserted, inserts = _insert_rest(site, changes, results, (table, write))
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
-        rewritten=tuple(to_data_files(rows, table)),
+        rewritten=tuple(to_data_files((row for part in merged for row in part.written), table)),
         inserted=tuple(to_data_files(inserts, table)),
+        deletes=tuple(to_delete_files(row for part in merged for row in part.deletes)),
     )
     return Rewrite(
         added=(*moved.rewritten, *moved.inserted),
         removed=moved.removed,
+        marked=tuple(files.data_file(result.file_id) for result in results if result.marked),
+        deletes=moved.deletes,
+        replaced=tuple(_replaced(files, results)),
         counts=_counts(changes, (files, pruned.candidates), (results, inserted), moved),
         funnel=_with_join(pruned.funnel, results, started),
     )
+
+
+def _replaced(files: FileSet, results: Sequence[FileResult]) -> Iterator[DataFile]:
+    """Delete files of files that are gone, or whose positions are in a new one."""
+    for result in results:
+        if result.marked or result.rewritten:
+            yield from (delete.file for delete in files.applying_deletes(result.file_id) if delete.is_own)
 
 
 def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], started: float) -> tuple[FunnelStage, ...]:
@@ -106,10 +128,8 @@ def _works(
     parts = candidates.parts(changes.slices)
     described = [FileWork(file, parts[file.file_id]) for file in describe_files(table, files, ordinals)]
     bins = pack_by_bytes([work.file.size for work in described], site.cores)
-    return [
-        MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=_by_source([described[i] for i in one]))
-        for one in bins
-    ]
+    work = MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=(), on_read=merges_on_read(table))
+    return [replace(work, files=_by_source([described[i] for i in one])) for one in bins]
 
 
 def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
@@ -124,25 +144,23 @@ def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork], table: Tabl
 
 def _opened(answers: Sequence[bytes], table: Table) -> list[object]:
     """All results; when one task met a user's error, what the others wrote is gone again."""
-    rows: list[bytes] = []
+    done: list[object] = []
     for answer in answers:
         with suppress(UserError):
-            rows.extend(_written_rows(opened(answer)))
-    with _discarding(rows, table):
+            done.append(opened(answer))
+    with _discarding(done, table):
         return [opened(answer) for answer in answers]
 
 
-def _written_rows(result: object) -> Sequence[bytes]:
-    return result.written if isinstance(result, WorkResult | InsertResult) else ()
-
-
 @contextmanager
-def _discarding(rows: Sequence[bytes], table: Table) -> Iterator[None]:
-    """Delete the written files when the block fails: no commit names them yet."""
+def _discarding(done: Sequence[object], table: Table) -> Iterator[None]:
+    """Delete what tasks wrote when the block fails: no commit names it yet."""
     try:
         yield
     except UserError:
-        discard_files(table, tuple(to_data_files(rows, table)))
+        written = [row for one in done if isinstance(one, WorkResult | InsertResult) for row in one.written]
+        deletes = [row for one in done if isinstance(one, WorkResult) for row in one.deletes]
+        discard_files(table, (*to_data_files(written, table), *to_delete_files(deletes)))
         raise
 
 
@@ -174,11 +192,12 @@ def _insert_rest(
 
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
-    """Data files by what a merge does with them."""
+    """Files by what a merge does with them."""
 
     removed: tuple[DataFile, ...]
     rewritten: tuple[DataFile, ...]
     inserted: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
 
 
 def _counts(
@@ -194,6 +213,7 @@ def _counts(
         files_candidate=len(candidates.files),
         files_touched=sum(result.touched for result in results),
         files_rewritten=sum(result.rewritten for result in results),
+        files_marked=sum(result.marked for result in results),
         rows_source=changes.rows_read,
         rows_matched=sum(result.rows_matched for result in results),
         rows_updated=updated,
@@ -205,6 +225,7 @@ def _counts(
         bytes_removed=_bytes(moved.removed),
         bytes_rewritten=_bytes(moved.rewritten),
         bytes_inserted=_bytes(moved.inserted),
+        bytes_deletes=_bytes(moved.deletes),
     )
 
 

@@ -31,6 +31,8 @@ class Ledger(Protocol):
 class TableCommit:
     """A change planned on ``pinned``: add and remove data files, set properties, remember ``txn``.
 
+    ``deletes``: new position delete files, each for one of the data files ``marked``, which stay; ``replaced``: delete
+    files that these make superfluous.
     ``txn`` empty: nothing is remembered and nothing is fenced (index commits, idempotent by coverage).
     ``record`` goes into the property of the transaction; its time, snapshot id and emptiness are filled in.
     ``guard`` None: data added by others since the plan never voids it (appends).
@@ -43,6 +45,9 @@ class TableCommit:
     pinned: Pinned
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
+    marked: tuple[DataFile, ...] = ()
+    deletes: tuple[DataFile, ...] = ()
+    replaced: tuple[DataFile, ...] = ()
     columns: tuple[NestedField, ...] = ()
     txn: str = ""
     record: TxnRecord | None = None
@@ -56,4 +61,9 @@ class TableCommit:
     @property
     def is_empty(self) -> bool:
         """Whether it changes no row."""
-        return not self.added and not self.removed
+        return not (self.added or self.removed or self.deletes)
+
+    @property
+    def changed(self) -> tuple[DataFile, ...]:
+        """The data files of which it takes rows: nobody else may have done so since the plan."""
+        return self.removed + self.marked

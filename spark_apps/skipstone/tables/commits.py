@@ -134,7 +134,7 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
         return void
     if not fits(table, change.columns):
         return Conflicted(Reason.CONFLICTED, "Since the run planned its change, another writer used its field ids.")
-    return find_conflict(table, change.pinned, change.removed, change.guard)
+    return find_conflict(table, change.pinned, change.changed, change.guard)
 
 
 def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | Conflicted:
@@ -144,10 +144,16 @@ def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | C
         message = "The table remembers 500 transactions younger than 30 days; try again later."
         return Conflicted(Reason.TRANSACTION_LOG_FULL, message)
     summary = {**change.summary, **({TXN_SUMMARY: change.txn} if change.txn else {})}
+    parts = Parts(
+        added=change.added,
+        removed=change.removed,
+        deletes=change.deletes,
+        replaced=change.replaced,
+        columns=change.columns,
+        summary=summary,
+    )
     try:
-        staged = stage(
-            table, Parts(added=change.added, removed=change.removed, columns=change.columns, summary=summary)
-        )
+        staged = stage(table, parts)
     except ValidationException as error:
         return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
     staged.set_properties(_properties(table, change, staged.snapshot_id, now), forgotten)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
-from pyiceberg.manifest import DataFile, DataFileContent, ManifestEntry
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 from skipstone_core.snapshots import DeleteKind, is_delete_newer
@@ -31,41 +32,60 @@ class Delete:
     sequence: int
     added_snapshot_id: int
 
+    @cached_property
+    def only_path(self) -> str | None:
+        """The one data file of which a position delete names rows, when that is known."""
+        if self.kind is DeleteKind.EQUALITY:
+            return None
+        lower, upper = self._path_bounds
+        return referenced_path(self.file) or (lower.decode() if lower is not None and lower == upper else None)
+
+    @property
+    def _path_bounds(self) -> tuple[bytes | None, bytes | None]:
+        lower = (self.file.lower_bounds or {}).get(PATH_FIELD_ID)
+        return lower, (self.file.upper_bounds or {}).get(PATH_FIELD_ID)
+
+    @property
+    def is_own(self) -> bool:
+        """Whether it is a Parquet file with positions of one data file: who adds to these may replace it."""
+        return self.file.file_format == FileFormat.PARQUET and self.only_path is not None
+
     def may_touch(self, path: str) -> bool:
         """Whether a position delete may name rows of ``path``; an equality delete always may."""
         if self.kind is DeleteKind.EQUALITY:
             return True
-        if referenced := referenced_path(self.file):
-            return referenced == path
-        lower = (self.file.lower_bounds or {}).get(PATH_FIELD_ID)
-        upper = (self.file.upper_bounds or {}).get(PATH_FIELD_ID)
-        text = path.encode()
+        if self.only_path:
+            return self.only_path == path
+        lower, upper, text = *self._path_bounds, path.encode()
         return (lower is None or lower <= text) and (upper is None or text <= upper)
 
 
 @dataclass
 class DeleteIndex:
-    """Delete files by where they apply: everywhere or in one partition.
+    """Delete files by where they apply: everywhere, in one partition, or to one data file.
 
-    Equality deletes of a spec without fields, or with void fields only, apply everywhere.
+    Equality deletes of a spec without fields, or with void fields only, apply everywhere. Position deletes of one data
+    file are found by its path: a table may have one for each of its files.
     """
 
     everywhere: list[Delete] = field(default_factory=list)
+    by_path: dict[str, list[Delete]] = field(default_factory=lambda: defaultdict(list))
     by_scope: dict[Scope, list[Delete]] = field(default_factory=lambda: defaultdict(list))
 
     def __bool__(self) -> bool:
         """Whether there is any delete at all."""
-        return bool(self.everywhere or self.by_scope)
+        return bool(self.everywhere or self.by_path or self.by_scope)
 
     def all(self) -> list[Delete]:
         """Every live delete file."""
-        return [*self.everywhere, *(delete for scoped in self.by_scope.values() for delete in scoped)]
+        parted = (*self.by_path.values(), *self.by_scope.values())
+        return [*self.everywhere, *(delete for deletes in parted for delete in deletes)]
 
     def applying(self, path: str, scope: Scope, data_sequence: int) -> list[Delete]:
         """The deletes that may apply to the data file ``path`` in ``scope``."""
         return [
             delete
-            for delete in (*self.everywhere, *self.by_scope.get(scope, ()))
+            for delete in (*self.everywhere, *self.by_path.get(path, ()), *self.by_scope.get(scope, ()))
             if is_delete_newer(delete.kind, data_sequence=data_sequence, delete_sequence=delete.sequence)
             and delete.may_touch(path)
         ]
@@ -77,6 +97,8 @@ class DeleteIndex:
         delete = Delete(file, kind, entry.sequence_number or 0, entry.snapshot_id or 0)
         if kind is DeleteKind.EQUALITY and all(isinstance(field.transform, VoidTransform) for field in spec.fields):
             self.everywhere.append(delete)
+        elif path := delete.only_path:
+            self.by_path[path].append(delete)
         else:
             self.by_scope[(file.spec_id, partition_tuple(file))].append(delete)
 

@@ -102,7 +102,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         format_version=table.metadata.format_version,
         snapshot_id=str(files.snapshot_id) if files.snapshot_id is not None else "",
         sequence_number=files.sequence_number,
-        rows=pc.sum(files.files["records"]).as_py() or 0,
+        rows=_rows(files),
         files=len(files),
         bytes=pc.sum(files.files["size"]).as_py() or 0,
         segments=segment_counts(table, files),
@@ -111,6 +111,16 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         evolved_columns=evolved_columns(table),
         location=table.location(),
     )
+
+
+def _rows(files: FileSet) -> int:
+    """Rows of live files without those that deletes of one data file name; others cannot be told apart."""
+    held = pc.sum(files.files["records"]).as_py() or 0
+    known = [(path, delete.file.record_count) for delete in files.delete_files if (path := delete.only_path)]
+    if not known:
+        return int(held)
+    live = set(files.files["path"].to_pylist())
+    return max(0, int(held) - sum(rows for path, rows in known if path in live))
 
 
 def _with_problem(state: TableState, error: BadSpec) -> TableState:

@@ -36,6 +36,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.evolution import add_columns
+from skipstone.tables.rowdeltas import RowDelta
 
 ROUNDS = 12
 READ_BACKS = 4
@@ -88,6 +89,8 @@ class Parts:
 
     added: tuple[DataFile, ...] = ()
     removed: tuple[DataFile, ...] = ()
+    deletes: tuple[DataFile, ...] = ()
+    replaced: tuple[DataFile, ...] = ()
     columns: tuple[NestedField, ...] = ()
     summary: Mapping[str, str] = field(default_factory=dict)
 
@@ -154,8 +157,7 @@ def stage(table: Table, parts: Parts) -> Staged:
     """
     transaction = _Transaction(table)
     add_columns(transaction, parts.columns)
-    update = transaction.update_snapshot(snapshot_properties=dict(parts.summary))
-    producer: _SnapshotProducer = update.overwrite() if parts.removed else update.fast_append()  # type: ignore[type-arg]
+    producer = _producer(transaction, parts)
     for file in parts.added:
         producer.append_data_file(file)
     for file in parts.removed:
@@ -167,6 +169,12 @@ def stage(table: Table, parts: Parts) -> Staged:
         producer._clean_all_uncommitted()
         raise
     return Staged(table, transaction, producer)
+
+
+def _producer(transaction: Transaction, parts: Parts) -> _SnapshotProducer:  # type: ignore[type-arg]
+    if parts.removed or parts.deletes or parts.replaced:
+        return RowDelta(transaction, parts.deletes, parts.replaced, parts.summary)
+    return transaction.update_snapshot(snapshot_properties=dict(parts.summary)).fast_append()
 
 
 def _await_manifest_writers() -> None:

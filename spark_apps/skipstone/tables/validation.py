@@ -49,19 +49,22 @@ def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
 
 
 def find_conflict(
-    table: Table, pinned: Pinned, removed: tuple[DataFile, ...], guard: Guard | None
+    table: Table, pinned: Pinned, changed: tuple[DataFile, ...], guard: Guard | None
 ) -> Conflicted | None:
-    """The first reason why a change planned on ``pinned`` must not be committed on the head of ``table``, or None."""
+    """The first reason why a change planned on ``pinned`` must not be committed on the head of ``table``, or None.
+
+    ``changed``: data files of which the change takes some or all rows.
+    """
     if conflict := find_shape_conflict(table, pinned):
         return conflict
     head = table.current_snapshot()
-    if (head.snapshot_id if head else None) == pinned.snapshot_id or not (removed or guard):
+    if (head.snapshot_id if head else None) == pinned.snapshot_id or not (changed or guard):
         return None
     between = _snapshots_since(table, pinned.snapshot_id)
     if between is None:
         return _again("the table was rolled back or the planned snapshot expired")
     window = Window(table, read_file_set(table), between)
-    return _removed_conflict(window, removed) or _added_conflict(window, guard)
+    return _changed_conflict(window, changed) or _added_conflict(window, guard)
 
 
 def _snapshots_since(table: Table, pinned: int | None) -> frozenset[int] | None:
@@ -76,10 +79,10 @@ def _snapshots_since(table: Table, pinned: int | None) -> frozenset[int] | None:
     return frozenset(found) if pinned is None and oldest_parent is None else None
 
 
-def _removed_conflict(window: Window, removed: tuple[DataFile, ...]) -> Conflicted | None:
-    if not removed:
+def _changed_conflict(window: Window, changed: tuple[DataFile, ...]) -> Conflicted | None:
+    if not changed:
         return None
-    paths = pa.array([file.file_path for file in removed], pa.string())
+    paths = pa.array([file.file_path for file in changed], pa.string())
     rows = pc.index_in(paths, window.files.files["path"].combine_chunks())
     if rows.null_count:
         gone = paths.filter(pc.is_null(rows))[0].as_py()

@@ -1,0 +1,110 @@
+"""Second half of the merge of a file that stays: its changed rows are deleted by position, updated ones written anew.
+
+Called by the merge kernel for files of tables that are merged on read, in which few rows change. Reads no more than
+those rows, and of them only the columns that some update leaves alone. Must not choose what becomes of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import numpy as np
+import pyarrow as pa
+from skipstone_core.jobs import MergeAction
+from skipstone_core.merges import BoundClause, MergePlan
+
+from skipstone.rewrite.canonical import Int64s
+from skipstone.rewrite.clauses import MatchedBatch, apply_clauses
+from skipstone.rewrite.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
+from skipstone.rewrite.rewriting import GroupMerge
+from skipstone.rewrite.writer import DataFileWriter
+
+#: From this share of deleted rows on a file is written again: what reads it would skip more than it gets.
+REWRITE_SHARE = 0.5
+_STEP = 64 * 1024
+
+
+def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
+    """Whether few enough rows of the file are deleted, before and by this merge, to delete them by position."""
+    rows = sum(opened.group_rows)
+    lives = sum(int(np.count_nonzero(group.choice < 0)) for group in groups)
+    return rows - lives < REWRITE_SHARE * rows
+
+
+class FileMarker:
+    """Marks the changed rows of one file."""
+
+    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: DataFileWriter) -> None:
+        """``source``: the source rows that matches name. ``writer``: takes updated rows, which the caller closes."""
+        self._opened = opened
+        self._plan = plan
+        self._source = source
+        self._writer = writer
+
+    def mark(self, groups: Sequence[GroupMerge]) -> Int64s:
+        """Write the updated rows; the positions for the file's delete file, ascending. Raises BadData as clauses do.
+
+        They are those of changed rows and of the delete files that this one replaces.
+        """
+        found = [deleted_positions(self._opened.file, own=True)]
+        for number, group in enumerate(groups):
+            if group.is_touched:
+                positions = self._positions(number)
+                found.append(positions[group.choice >= 0])
+                self._write_updated(number, group, positions)
+        return np.unique(np.concatenate(found))
+
+    def _positions(self, group: int) -> Int64s:
+        """Where in the file the live rows of a row group are."""
+        start = sum(self._opened.group_rows[:group])
+        if not self._opened.file.deletes:
+            return np.arange(start, start + self._opened.group_rows[group])
+        batches = self._opened.read([POSITION_COLUMN], group)
+        return np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)])
+
+    def _write_updated(self, group: int, merge: GroupMerge, positions: Int64s) -> None:
+        updated = np.isin(merge.choice, self._updates)
+        if not updated.any():
+            return
+        match, choice = merge.match[updated], merge.choice[updated]
+        start = 0
+        for batch in self._rows(group, positions[updated]):
+            stop = start + batch.num_rows
+            rows = MatchedBatch(batch, self._source, match[start:stop], choice[start:stop])
+            self._writer.write(apply_clauses(rows, self._plan.target_clauses))
+            start = stop
+
+    def _rows(self, group: int, positions: Int64s) -> Iterator[pa.RecordBatch]:
+        """Rows in all columns; those that every update gives a value are null."""
+        if not self._kept:
+            for start in range(0, len(positions), _STEP):
+                yield self._filled(None, min(_STEP, len(positions) - start))
+            return
+        for batch in self._opened.read(self._kept, group, positions):
+            yield self._filled(batch, batch.num_rows)
+
+    def _filled(self, batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch:
+        fields = [self._writer.arrow_schema.field(name) for name in self._plan.target_columns]
+        kept = batch.schema.names if batch else ()
+        columns = [
+            batch.column(field.name) if batch and field.name in kept else pa.nulls(rows, field.type) for field in fields
+        ]
+        return pa.RecordBatch.from_arrays(
+            columns, schema=pa.schema([field.with_nullable(nullable=True) for field in fields])
+        )
+
+    @cached_property
+    def _updates(self) -> list[int]:
+        return [n for n, clause in enumerate(self._plan.target_clauses) if clause.action is MergeAction.UPDATE]
+
+    @cached_property
+    def _kept(self) -> list[str]:
+        """Columns that some update leaves alone."""
+        assigned = [_assigned(self._plan.target_clauses[number]) for number in self._updates]
+        everywhere = frozenset.intersection(*assigned) if assigned else frozenset()
+        return [name for name in self._plan.target_columns if name not in everywhere]
+
+
+def _assigned(clause: BoundClause) -> frozenset[str]:
+    return frozenset((*clause.values, *clause.literals))

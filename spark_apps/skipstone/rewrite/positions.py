@@ -1,0 +1,124 @@
+"""Position delete files: which rows of a data file are no longer there, written beside it instead of writing it again.
+
+Used by the merge of tables that are merged on read; the driver makes Iceberg delete files of what tasks return. One
+file for each data file, so that readers of other files need not open it. Must not commit.
+"""
+
+from __future__ import annotations
+
+import pickle
+import struct
+from collections.abc import Iterable
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import load_file_io
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table import Table
+from pyiceberg.typedef import Record
+
+from skipstone.rewrite.canonical import Int64s
+from skipstone.rewrite.deletions import POSITION_FIELD_ID
+from skipstone.rewrite.partitions import PartitionTuple
+from skipstone.rewrite.reader import DataFileDescription
+from skipstone.rewrite.writer import WriteSpec
+from skipstone.tables.deletes import PATH_FIELD_ID
+
+MODE_PROPERTY = "write.merge.mode"
+ON_READ = "merge-on-read"
+_GROUP_ROWS = 128 * 1024
+
+
+def merges_on_read(table: Table) -> bool:
+    """Whether the table asks for merges that leave its files and delete their changed rows by position."""
+    return table.properties.get(MODE_PROPERTY, "").strip().lower() == ON_READ
+
+
+@dataclass(frozen=True)
+class WrittenDeletes:
+    """One finished delete file. ``spec_id`` and ``partition`` (internal values) are those of the data file.
+
+    ``first`` and ``last``: the least and the greatest of its ``rows`` positions.
+    """
+
+    path: str
+    size: int
+    spec_id: int
+    partition: PartitionTuple
+    data_path: str
+    rows: int
+    first: int
+    last: int
+
+    def to_row(self) -> bytes:
+        """Bytes that a task can return."""
+        return pickle.dumps(astuple(self))
+
+    @staticmethod
+    def from_row(row: bytes) -> WrittenDeletes:
+        """Read what ``to_row`` made; rows come from our own tasks only."""
+        return WrittenDeletes(*pickle.loads(row))
+
+    def to_delete_file(self) -> DataFile:
+        """As a commit takes it. Its bounds are whole, so that readers see that it is for one data file only."""
+        path = self.data_path.encode()
+        file = DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=self.path,
+            file_format=FileFormat.PARQUET,
+            partition=Record(*self.partition),
+            record_count=self.rows,
+            file_size_in_bytes=self.size,
+            value_counts={PATH_FIELD_ID: self.rows, POSITION_FIELD_ID: self.rows},
+            null_value_counts={PATH_FIELD_ID: 0, POSITION_FIELD_ID: 0},
+            lower_bounds={PATH_FIELD_ID: path, POSITION_FIELD_ID: struct.pack("<q", self.first)},
+            upper_bounds={PATH_FIELD_ID: path, POSITION_FIELD_ID: struct.pack("<q", self.last)},
+            column_sizes=None,
+            nan_value_counts=None,
+            split_offsets=None,
+            sort_order_id=None,
+            equality_ids=None,
+            key_metadata=None,
+        )
+        file.spec_id = self.spec_id
+        return file
+
+
+def write_deletes(spec: WriteSpec, path: str, file: DataFileDescription, positions: Int64s) -> WrittenDeletes:
+    """Write ``positions`` (of rows of ``file``, ascending, at least one) to ``path``, which must not exist."""
+    sink = load_file_io({}, path).new_output(path).create(overwrite=False)
+    with sink, pq.ParquetWriter(sink, _SCHEMA, **_options(spec)) as writer:
+        for start in range(0, len(positions), _GROUP_ROWS):
+            part = pa.array(positions[start : start + _GROUP_ROWS], pa.int64())
+            writer.write_table(pa.Table.from_arrays([pa.repeat(file.path, len(part)), part], schema=_SCHEMA))
+        writer.close()
+        size = int(sink.tell())
+    return WrittenDeletes(
+        path=path,
+        size=size,
+        spec_id=file.spec_id,
+        partition=file.partition,
+        data_path=file.path,
+        rows=len(positions),
+        first=int(positions[0]),
+        last=int(positions[-1]),
+    )
+
+
+def to_delete_files(rows: Iterable[bytes]) -> list[DataFile]:
+    """On the driver: the delete files of the accepted rows."""
+    return [WrittenDeletes.from_row(row).to_delete_file() for row in rows]
+
+
+def _options(spec: WriteSpec) -> dict[str, Any]:
+    codec = "none" if spec.codec == "uncompressed" else spec.codec
+    return {"compression": codec, "compression_level": spec.codec_level}
+
+
+def _field(name: str, kind: pa.DataType, number: int) -> pa.Field:
+    return pa.field(name, kind, nullable=False, metadata={"PARQUET:field_id": str(number)})
+
+
+_SCHEMA = pa.schema([_field("file_path", pa.string(), PATH_FIELD_ID), _field("pos", pa.int64(), POSITION_FIELD_ID)])

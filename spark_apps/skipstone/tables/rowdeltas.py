@@ -1,0 +1,142 @@
+"""The snapshot of a change that takes files away: PyIceberg writes no delete files, and carries empty manifests along.
+
+Used by ``swaps`` only. Must not decide what is deleted.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+
+from pyiceberg.exceptions import ValidationException
+from pyiceberg.manifest import (
+    DataFile,
+    ManifestContent,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+    ManifestWriterV2,
+)
+from pyiceberg.table import TableProperties, Transaction
+from pyiceberg.table.refs import MAIN_BRANCH
+from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.utils.properties import property_as_int
+
+
+class _DeleteManifestWriter(ManifestWriterV2):
+    """Writes a manifest of delete files."""
+
+    def content(self) -> ManifestContent:
+        """Deletes."""
+        return ManifestContent.DELETES
+
+    @property
+    def _meta(self) -> dict[str, str]:
+        return {**super()._meta, "content": "deletes"}
+
+
+class RowDelta(_OverwriteFiles):
+    """Adds and takes away data files and delete files."""
+
+    def __init__(
+        self,
+        transaction: Transaction,
+        deletes: Sequence[DataFile],
+        replaced: Sequence[DataFile],
+        summary: Mapping[str, str],
+    ) -> None:
+        """``deletes`` with their spec ids; ``replaced`` are live; ``summary``: what else the snapshot says."""
+        super().__init__(
+            operation=Operation.OVERWRITE,
+            transaction=transaction,
+            io=transaction._table.io,
+            snapshot_properties=dict(summary),
+        )
+        self._deletes, self._replaced = deletes, replaced
+
+    def _manifests(self) -> list[ManifestFile]:
+        found = [one for one in super()._manifests() if self._is_worth_keeping(one)]
+        return [*self._without_replaced(found), *self._added_deletes()]
+
+    def _is_worth_keeping(self, manifest: ManifestFile) -> bool:
+        """Whether it names live files, or files that this very snapshot takes away."""
+        is_new = manifest.added_snapshot_id == self._snapshot_id
+        return is_new or manifest.has_added_files() or manifest.has_existing_files()
+
+    def _deleted_entries(self) -> list[ManifestEntry]:
+        return super()._deleted_entries() if self._deleted_data_files else []
+
+    def _existing_manifests(self) -> list[ManifestFile]:
+        if self._deleted_data_files:
+            return super()._existing_manifests()
+        head = self._transaction.table_metadata.snapshot_by_name(self._target_branch or MAIN_BRANCH)
+        return head.manifests(self._io) if head else []
+
+    def _added_deletes(self) -> Iterator[ManifestFile]:
+        by_spec: dict[int, list[ManifestEntry]] = defaultdict(list)
+        for file in self._deletes:
+            by_spec[file.spec_id].append(self._entry(ManifestEntryStatus.ADDED, file))
+        for spec_id, entries in by_spec.items():
+            yield self._delete_manifest(spec_id, entries)
+
+    def _without_replaced(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
+        """The manifests, those that name a replaced delete file written anew. Raises ValidationException."""
+        wanted, kept = {file.file_path for file in self._replaced}, []
+        for manifest in manifests:
+            if not wanted or manifest.content != ManifestContent.DELETES:
+                kept.append(manifest)
+                continue
+            entries = self.fetch_manifest_entry(manifest)
+            gone = {entry.data_file.file_path for entry in entries} & wanted
+            wanted -= gone
+            kept.append(self._rewritten(manifest, entries, gone) if gone else manifest)
+        if wanted:
+            raise ValidationException(f"the delete file {min(wanted)} is not in the table")
+        return kept
+
+    def _rewritten(self, manifest: ManifestFile, entries: Sequence[ManifestEntry], gone: set[str]) -> ManifestFile:
+        changed = [
+            self._entry(ManifestEntryStatus.DELETED, entry.data_file, entry)
+            if entry.data_file.file_path in gone
+            else self._entry(ManifestEntryStatus.EXISTING, entry.data_file, entry)
+            for entry in entries
+        ]
+        return self._delete_manifest(manifest.partition_spec_id, changed)
+
+    def _entry(self, status: ManifestEntryStatus, file: DataFile, before: ManifestEntry | None = None) -> ManifestEntry:
+        """An entry of a new manifest; one that stays keeps the snapshot that added it."""
+        stays = before is not None and status == ManifestEntryStatus.EXISTING
+        return ManifestEntry.from_args(
+            status=status,
+            snapshot_id=before.snapshot_id if before is not None and stays else self._snapshot_id,
+            sequence_number=before.sequence_number if before else None,
+            file_sequence_number=before.file_sequence_number if before else None,
+            data_file=file,
+        )
+
+    def _delete_manifest(self, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
+        spec, output = self.spec(spec_id), self.new_manifest_output()
+        with _DeleteManifestWriter(spec, self.schema(), output, self._snapshot_id, self._compression) as writer:
+            for entry in entries:
+                writer.add_entry(entry)
+        return writer.to_manifest_file()
+
+    def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
+        metadata = self._transaction.table_metadata
+        specs, schema = metadata.specs(), metadata.schema()
+        limit = property_as_int(
+            metadata.properties,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
+            TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
+        )
+        found = SnapshotSummaryCollector(partition_summary_limit=limit or 0)
+        for file in (*self._added_data_files, *self._deletes):
+            found.add_file(file, schema, specs[file.spec_id])
+        for file in (*self._deleted_data_files, *self._replaced):
+            found.remove_file(file, schema, specs[file.spec_id])
+        before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
+        return update_snapshot_summaries(
+            summary=Summary(self._operation, **found.build(), **(snapshot_properties or {})),
+            previous_summary=before.summary if before is not None else None,
+        )
