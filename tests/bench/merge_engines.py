@@ -12,6 +12,7 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -37,7 +38,7 @@ from skipstone_core.jobs import (
 )
 from skipstone_core.reasons import Reason
 
-from tests.bench.merge_tables import COPY_ON_WRITE, NAMESPACE, Bed, Target, remove_others
+from tests.bench.merge_tables import COPY_ON_WRITE, MERGE_ON_READ, NAMESPACE, UUIDS, Bed, Target, remove_others
 
 #: Columns of a feed that tables do not have.
 OP = "op"
@@ -113,19 +114,28 @@ def _restore(bed: Bed, name: str, keep: set[str]) -> None:
     remove_others(Path(location.removeprefix("file://")), keep)
 
 
+@cache
+def _warm_process() -> ProcessPoolExecutor:
+    """Where all merges of ours run."""
+    return ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+
+
 class Ours:
-    """Skipstone, as a job's driver runs it, in a warm session."""
+    """Skipstone, as a job's driver runs it, in a warm session; on a table that is merged as ``mode`` says."""
 
-    name, copies_on_write = "ours", True
-
-    def __init__(self, bed: Bed, files: dict[str, list[Path]]) -> None:
-        self._bed, self._files = bed, files
-        self._process = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"))
+    def __init__(self, bed: Bed, files: dict[str, list[Path]], mode: str = COPY_ON_WRITE) -> None:
+        self.copies_on_write = mode == COPY_ON_WRITE
+        self.name = "ours" if self.copies_on_write else "ours_mor"
+        self._bed, self._files, self._mode = bed, files, mode
+        self._process = _warm_process()
         self.report: JobReport | None = None
 
     def prepare(self, case: Case) -> None:
-        """Mend what a killed benchmark left."""
+        """Make the table, or mend what a killed benchmark left, and index it where the case wants that."""
+        self._bed.copy(case.target, self.table_name(case), self._mode)
         self.restore(case)
+        if case.target is UUIDS:
+            self._reindex(case)
 
     def merge(self, case: Case) -> float:
         """Run a merge in the process with the warm session."""
@@ -134,15 +144,17 @@ class Ours:
 
     def read(self, case: Case) -> str:
         """The Iceberg table."""
-        return f"{self._bed.warehouse.catalog.name}.{NAMESPACE}.{self._name(case)}"
+        return f"{self._bed.warehouse.catalog.name}.{NAMESPACE}.{self.table_name(case)}"
 
     def restore(self, case: Case) -> None:
         """Put the catalog's pointer back."""
-        _restore(self._bed, self._name(case), {path.name for path in self._files[case.target.name]})
+        kept = self._files[case.target.name] if self.copies_on_write else ()
+        _restore(self._bed, self.table_name(case), {path.name for path in kept})
 
-    def reindex(self, case: Case) -> None:
+    def _reindex(self, case: Case) -> None:
         """Index the key of the case."""
-        index = IndexRef(name="by-key", uid="00000001-0000-0000", columns=case.keys)
+        number = 1 if self.copies_on_write else 2
+        index = IndexRef(name="by-key", uid=f"{number:08d}-0000-0000", columns=case.keys)
         request = replace(self._request(case), kind=RunKind.REINDEX, merge=None, txn="", indexes=(index,))
         self._process.submit(_reindex, replace(request, reindex=ReindexTask(index=index))).result()
 
@@ -150,8 +162,9 @@ class Ours:
         """End the process."""
         self._process.shutdown()
 
-    def _name(self, case: Case) -> str:
-        return f"{case.target.name}_ours"
+    def table_name(self, case: Case) -> str:
+        """In the catalog."""
+        return f"{case.target.name}_{self.name}"
 
     def _request(self, case: Case) -> JobRequest:
         uid = f"{next(_RUNS):08d}-0000-0000-0000-{os.getpid():012d}"
@@ -172,7 +185,7 @@ class Ours:
             owner_name="bench",
             owner_uid=uid,
             txn=uid,
-            table=TableRef(namespace=NAMESPACE, name=self._name(case), uid="11111111-aaaa-bbbb-cccc-000000000000"),
+            table=TableRef(namespace=NAMESPACE, name=self.table_name(case), uid="11111111-aaaa-bbbb-cccc-000000000000"),
             merge=task,
             spark=SparkRef(driver_cores=CORES),
         )
@@ -199,11 +212,14 @@ class Iceberg:
     """Iceberg's MERGE INTO in Spark."""
 
     def __init__(self, bed: Bed, spark: SparkSession, mode: str) -> None:
-        self.name, self.copies_on_write = f"iceberg_{mode}", mode == COPY_ON_WRITE
+        self.copies_on_write = mode == COPY_ON_WRITE
+        self._short = "cow" if self.copies_on_write else "mor"
+        self.name = f"iceberg_{self._short}"
         self._bed, self._spark, self._mode = bed, spark, mode
 
     def prepare(self, case: Case) -> None:
-        """Mend what a killed benchmark left."""
+        """Make the table, or mend what a killed benchmark left."""
+        self._bed.copy(case.target, self._name(case), self._mode)
         self.restore(case)
 
     def merge(self, case: Case) -> float:
@@ -219,7 +235,7 @@ class Iceberg:
         _restore(self._bed, self._name(case), set())
 
     def _name(self, case: Case) -> str:
-        return f"{case.target.name}_{self._mode}"
+        return f"{case.target.name}_{self._short}"
 
 
 class Delta:
@@ -268,12 +284,12 @@ def _timed(spark: SparkSession, statement: str) -> float:
 
 def engines_of(
     bed: Bed, spark: SparkSession, files: dict[str, list[Path]], names: Sequence[str]
-) -> tuple[Ours, list[Engine]]:
-    """Ours and the peers of these names."""
+) -> tuple[tuple[Ours, Ours], list[Engine]]:
+    """Ours, copying on write and merging on read, and the peers of these names."""
     peers: list[Engine] = [
         Delta(bed, spark, files, vectors=False),
         Delta(bed, spark, files, vectors=True),
         Iceberg(bed, spark, COPY_ON_WRITE),
-        Iceberg(bed, spark, "mor"),
+        Iceberg(bed, spark, MERGE_ON_READ),
     ]
-    return Ours(bed, files), [peer for peer in peers if peer.name in names]
+    return (Ours(bed, files), Ours(bed, files, MERGE_ON_READ)), [peer for peer in peers if peer.name in names]

@@ -33,7 +33,7 @@ LAYOUT = 1
 CODEC, LEVEL = "zstd", 1
 ORDERS, NUMBERS = "l_orderkey", "l_linenumber"
 ID, UUID = "l_id", "l_uuid"
-COPY_ON_WRITE, MERGE_ON_READ = "cow", "mor"
+COPY_ON_WRITE, MERGE_ON_READ = "copy-on-write", "merge-on-read"
 
 
 @dataclass(frozen=True)
@@ -113,13 +113,18 @@ class Bed:
             )
         files = to_data_files(written, table)
         self._append(table, files)
-        for mode, long in ((COPY_ON_WRITE, "copy-on-write"), (MERGE_ON_READ, "merge-on-read")):
-            modes = {f"write.{verb}.mode": long for verb in ("merge", "update", "delete")}
-            other = self.catalog.create_table(
-                (NAMESPACE, f"{target.name}_{mode}"), sample.schema, properties=properties | modes
-            )
-            self._append(other, files)
         return [Path(file.file_path.removeprefix("file://")) for file in files]
+
+    def copy(self, target: Target, name: str, mode: str) -> None:
+        """A table ``name`` of the files of ``target``, unless it is there; ``mode``: of merges, updates and deletes."""
+        if (self.root / f"{name}.first").exists():
+            return
+        given = self.catalog.register_table((NAMESPACE, f"{name}_given"), self.first_state(f"{target.name}_ours"))
+        modes = {f"write.{verb}.mode": mode for verb in ("merge", "update", "delete")}
+        table = self.catalog.create_table((NAMESPACE, name), given.schema(), properties=given.properties | modes)
+        files = sorted((task.file for task in given.scan().plan_files()), key=lambda file: file.file_path)
+        self._append(table, files)
+        self.catalog.drop_table((NAMESPACE, f"{name}_given"))
 
     def first_state(self, name: str) -> str:
         """The metadata file of a table as it was made."""
