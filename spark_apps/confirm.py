@@ -6,7 +6,7 @@ import sys
 
 from skipstone.runs.confirm import run_confirm
 from skipstone.runs.main import run_app
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 
 if __name__ == "__main__":
     sys.exit(run_app(RunKind.CONFIRM, run_confirm))

@@ -11,6 +11,6 @@ if __name__ == "__main__":
 
     from skipstone.runs.load import run_load
     from skipstone.runs.main import run_app
-    from skipstone_core.jobs import RunKind
+    from skipstone_core.contract.requests import RunKind
 
     sys.exit(run_app(RunKind.LOAD, run_load))

@@ -14,6 +14,6 @@ if __name__ == "__main__":
 
     from skipstone.runs.main import run_app
     from skipstone.runs.merge import run_merge
-    from skipstone_core.jobs import RunKind
+    from skipstone_core.contract.requests import RunKind
 
     sys.exit(run_app(RunKind.MERGE, run_merge))

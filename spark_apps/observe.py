@@ -6,7 +6,7 @@ import sys
 
 from skipstone.runs.main import run_app
 from skipstone.runs.observe import run_observe
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 
 if __name__ == "__main__":
     sys.exit(run_app(RunKind.OBSERVE, run_observe))

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 
+from skipstone_core.contract.requests import ColumnMapping, MergeAction, MergeClause
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import ColumnMapping, MergeAction, MergeClause
 from skipstone_core.keys import KeyType
 from skipstone_core.literals import Unfit, fit_literal
 from skipstone_core.predicate_parser import parse_assigned, parse_predicate

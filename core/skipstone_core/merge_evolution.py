@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, SchemaEvolution
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import MergeAction, MergeClause, MergeTask, SchemaEvolution
 from skipstone_core.merge_clauses import MATCHED, NOT_MATCHED, Column, Role, check_assigned
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.predicates import ColumnRef

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
 
+from skipstone_core.contract.requests import ColumnSpec, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
-from skipstone_core.jobs import ColumnSpec, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.keys import KeyType, key_type
 from skipstone_core.merge_clauses import (
     MATCHED,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from skipstone_core.jobs import SegmentCounts
+from skipstone_core.contract.reports import SegmentCounts
 
 
 class SegmentStatus(StrEnum):

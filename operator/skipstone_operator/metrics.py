@@ -7,7 +7,7 @@ Every series of a bounded label set exists from the start at zero, so rates are 
 from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.settings import BadSetting

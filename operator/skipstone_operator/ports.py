@@ -15,7 +15,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 JsonObject = dict[str, Any]

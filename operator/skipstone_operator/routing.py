@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator.labels import OPERATION_LABEL
 from skipstone_operator.ports import Key

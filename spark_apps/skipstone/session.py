@@ -11,7 +11,7 @@ import sys
 from collections.abc import Mapping
 
 from pyspark.sql import SparkSession
-from skipstone_core.jobs import JobRequest
+from skipstone_core.contract.requests import JobRequest
 
 from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, use_jvm
 

@@ -29,7 +29,7 @@ from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.session import spark_session
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     IndexRef,

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from skipstone_core.jobs import MergeAction, MergeClause
+from skipstone_core.contract.requests import MergeAction, MergeClause
 
 from tests.bench.lineitem import say
 from tests.bench.merge_engines import OP, Case

@@ -21,9 +21,9 @@ from skipstone.runs.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.session import spark_session
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import (
     IndexRef,
-    JobReport,
     JobRequest,
     MergeAction,
     MergeClause,

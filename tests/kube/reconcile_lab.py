@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from skipstone_core.jobs import JobRequest
+from skipstone_core.contract.requests import JobRequest
 from skipstone_operator.adapters.connection import connect
 from skipstone_operator.adapters.kube import KubeClient
 from skipstone_operator.ports import JsonObject, Key, Ports, RunDefaults, Timing, UpdateAnswer, Updated

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 from kubernetes import client
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.ids import REPORT_ANNOTATION
-from skipstone_core.jobs import JobReport, JobRequest, RunKind, RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.adapters.kube import KubeClient
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import yaml
 from kubernetes import client
-from skipstone_core.jobs import SPARK_KINDS, RunKind
+from skipstone_core.contract.requests import SPARK_KINDS, RunKind
 from skipstone_operator.manifests import build_run
 from skipstone_operator.resources.warehouse import ExecutorSize
 

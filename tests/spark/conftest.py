@@ -17,7 +17,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 from skipstone.session import FORCED, JVM_OPTIONS, LOCAL
 from skipstone.tables.catalogs import open_catalog
-from skipstone_core.jobs import CatalogRef, CatalogType, WarehouseRef
+from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 

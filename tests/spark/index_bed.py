@@ -23,12 +23,11 @@ from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.filesets import read_file_set
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import IndexState, JobReport
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     IndexRef,
-    IndexState,
-    JobReport,
     JobRequest,
     ReindexTask,
     RunKind,

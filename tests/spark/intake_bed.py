@@ -19,7 +19,7 @@ from skipstone.tables.filesets import pin_table
 from skipstone.tables.ledger import ConsumedFiles
 from skipstone_core.commits import Outcome
 from skipstone_core.consumption import NAME_BYTES, entry
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     ConsumePolicy,

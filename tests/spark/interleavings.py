@@ -24,7 +24,8 @@ from skipstone.runs.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts
-from skipstone_core.jobs import IndexRef, JobReport, JobRequest, ReindexTask, RunKind
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import IndexRef, JobRequest, ReindexTask, RunKind
 
 from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, task_of
 from tests.spark.rawdeletes import add_equality_delete

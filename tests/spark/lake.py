@@ -15,7 +15,7 @@ from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec, 
 from skipstone.tables.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.commits import Committed
-from skipstone_core.jobs import TableRef
+from skipstone_core.contract.requests import TableRef
 
 _TASKS = itertools.count()
 

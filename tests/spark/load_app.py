@@ -11,7 +11,8 @@ from skipstone.runs.load import run_load
 from skipstone.runs.main import run_app
 from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts, NoHooks
-from skipstone_core.jobs import JobReport, JobRequest, RunKind
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import JobRequest, RunKind
 
 
 class DieAfterSwap(NoHooks):

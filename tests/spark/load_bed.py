@@ -20,12 +20,12 @@ from skipstone.runs.load import run_load
 from skipstone.runs.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.commits import CommitPorts
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import (
     BadRecordPolicy,
     BadRecordsSpec,
     CatalogRef,
     CatalogType,
-    JobReport,
     JobRequest,
     LoadTask,
     RunKind,

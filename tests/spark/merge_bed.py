@@ -25,10 +25,10 @@ from skipstone.runs.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
-    JobReport,
     JobRequest,
     MergeAction,
     MergeClause,

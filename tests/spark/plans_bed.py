@@ -16,7 +16,7 @@ import skipstone
 from pyspark.sql import DataFrame, SparkSession
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.refusals import Refusal
-from skipstone_core.jobs import IndexRef
+from skipstone_core.contract.requests import IndexRef
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.secondengine import second_spark

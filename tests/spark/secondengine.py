@@ -8,7 +8,7 @@ import duckdb
 import pyarrow as pa
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
-from skipstone_core.jobs import WarehouseRef
+from skipstone_core.contract.requests import WarehouseRef
 
 
 def second_spark(spark: SparkSession, warehouse: WarehouseRef) -> SparkSession:

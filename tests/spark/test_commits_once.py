@@ -40,8 +40,8 @@ from skipstone_core.commits import (
     encode_record,
     txn_property,
 )
+from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import DependencyUnavailable
-from skipstone_core.jobs import WarehouseRef
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files

@@ -15,8 +15,9 @@ from skipstone.rewrite.writer import write_spec
 from skipstone.runs import reindex as reindex_run
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import IndexRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import IndexRef, RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on

@@ -14,7 +14,7 @@ from pyiceberg.io.pyarrow import PyArrowFile
 from skipstone.indexes import compaction
 from skipstone.indexes.quarantine import QUARANTINE_SUMMARY
 from skipstone.indexes.tables import IndexFile
-from skipstone_core.jobs import RunOutcome
+from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local

@@ -19,7 +19,8 @@ from pyspark.sql import SparkSession
 from skipstone.query import read
 from skipstone.runs.observe import run_observe
 from skipstone.runs.report import Reporter
-from skipstone_core.jobs import IndexState, JobRequest, ObservedTable, ObserveTask, RunKind
+from skipstone_core.contract.reports import IndexState
+from skipstone_core.contract.requests import JobRequest, ObservedTable, ObserveTask, RunKind
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, query, rows_of

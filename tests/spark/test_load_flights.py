@@ -12,7 +12,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, NestedField, StringType, TimestamptzType
 from pyspark.sql import SparkSession
-from skipstone_core.jobs import RunOutcome
+from skipstone_core.contract.reports import RunOutcome
 
 from demo.data import COLUMNS, TEXT_COLUMNS, flights_archive
 from tests.spark.load_bed import Bed, csv

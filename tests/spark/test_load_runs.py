@@ -24,16 +24,9 @@ from skipstone.runs.load import run_load
 from skipstone.runs.report import Reporter
 from skipstone.sources.listing import pinned_source
 from skipstone.tables.commits import CommitPorts, NoHooks, abort_txn
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import BadRecordPolicy, DuplicatesPolicy, JobRequest, SourceFormat, TableRef
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import (
-    BadRecordPolicy,
-    DuplicatesPolicy,
-    JobReport,
-    JobRequest,
-    RunOutcome,
-    SourceFormat,
-    TableRef,
-)
 from skipstone_core.reasons import Reason
 
 from tests.spark.load_bed import Bed, ListSink, again, bad, csv, run, source

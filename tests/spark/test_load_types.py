@@ -33,7 +33,7 @@ from pyspark.sql import SparkSession
 from skipstone.runs.progress import count_tasks, task_progress
 from skipstone.runs.report import Reporter
 from skipstone.session import FORCED, spark_session
-from skipstone_core.jobs import SourceFormat
+from skipstone_core.contract.requests import SourceFormat
 
 from tests.spark.load_bed import Bed, ListSink, csv, source
 from tests.spark.secondengine import duckdb_rows, spark_rows

@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.merge import run_merge
+from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.ids import TXN_SUMMARY
-from skipstone_core.jobs import RunOutcome
 
 from tests.spark.interleavings import POINTS, Held
 from tests.spark.merge_bed import MergeBed, task_of

@@ -16,14 +16,9 @@ from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts
 from skipstone.tables.evolution import evolved_columns
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import Management, MergeAction, MergeClause, SchemaEvolution
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import (
-    Management,
-    MergeAction,
-    MergeClause,
-    RunOutcome,
-    SchemaEvolution,
-)
 
 from tests.spark.merge_bed import DELETE, DELETE_D, INSERT, UPDATE, AtSwap, MergeBed, duckdb_merge, rows_of, task_of
 from tests.spark.secondengine import spark_rows

@@ -25,7 +25,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
-from skipstone_core.jobs import MergeAction, MergeClause
+from skipstone_core.contract.requests import MergeAction, MergeClause
 
 from tests.spark.merge_bed import DELETE_D, UPDATE, MergeBed, Row, rows_of, task_of
 from tests.spark.secondengine import duckdb_rows, spark_rows

@@ -8,8 +8,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import DELETE_D, UPDATE, MergeBed, duckdb_merge, rows_of, task_of

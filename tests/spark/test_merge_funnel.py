@@ -11,8 +11,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.report import fit_termination
+from skipstone_core.contract.reports import MAX_TERMINATION_BYTES, JobReport, RunOutcome
+from skipstone_core.contract.requests import PruningStrategy
 from skipstone_core.funnel import LeftOut, PruneStage
-from skipstone_core.jobs import MAX_TERMINATION_BYTES, JobReport, PruningStrategy, RunOutcome
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.merge_bed import MergeBed, duckdb_merge, task_of

@@ -15,8 +15,7 @@ from skipstone.runs import merge_source
 from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
-from skipstone_core.errors import BadData, BadSpec, UserError
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     ColumnMapping,
     ColumnSpec,
     MergeAction,
@@ -25,6 +24,7 @@ from skipstone_core.jobs import (
     SourceFormat,
     SourceSpec,
 )
+from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, task_of

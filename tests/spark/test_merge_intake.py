@@ -12,13 +12,13 @@ from skipstone.runs.intake import NO_NEW_FILES
 from skipstone.runs.load import run_load
 from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import (
     ConsumePolicy,
     JobRequest,
     LoadTask,
     MergeTask,
     RunKind,
-    RunOutcome,
     SourceFormat,
     SourceSpec,
 )

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 from skipstone.rewrite.positions import ON_READ
+from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.errors import UserError
-from skipstone_core.jobs import RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.interleavings import CASES, POINTS, Case, Fate, Scene, T, guide_row, in_order, merged_after

@@ -19,8 +19,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
+from skipstone_core.contract.reports import EXIT_COMMITTED, EXIT_UNAVAILABLE, JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import DependencyUnavailable
-from skipstone_core.jobs import EXIT_COMMITTED, EXIT_UNAVAILABLE, JobReport, JobRequest, RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import DELETE_D, UPDATE, MergeBed, task_of

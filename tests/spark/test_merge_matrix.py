@@ -31,7 +31,8 @@ from pyspark.sql import SparkSession
 from skipstone.rewrite.positions import MODE_PROPERTY
 from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS
 from skipstone.tables.arrow import arrow_type_of
-from skipstone_core.jobs import MergeAction, MergeClause, MergeTask, PruningStrategy, RunOutcome
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, PruningStrategy
 
 from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, MergeBed, duckdb_merge, rows_of, task_of
 from tests.spark.secondengine import spark_rows

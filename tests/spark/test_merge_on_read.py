@@ -19,8 +19,9 @@ from pyspark.sql import SparkSession
 from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
 from skipstone.tables.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import MergeAction, MergeClause
 from skipstone_core.errors import BadData
-from skipstone_core.jobs import JobReport, MergeAction, MergeClause, RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on

@@ -13,7 +13,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.runs.merge import MAX_PLANS
 from skipstone.tables.commits import CommitPorts
-from skipstone_core.jobs import JobReport, RunOutcome
+from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import AtSwap, MergeBed, task_of

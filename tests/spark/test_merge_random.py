@@ -16,8 +16,9 @@ from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
 from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, MergeTask, RunKind, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData
-from skipstone_core.jobs import DuplicatesPolicy, JobRequest, MergeTask, RunKind, RunOutcome, SourceFormat, SourceSpec
 
 from tests.spark.lake import read_all
 from tests.unit.merge_feeds import POOL, Feed, random_feed, random_merge, random_table

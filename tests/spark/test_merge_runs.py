@@ -11,7 +11,7 @@ from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.driver import ALL_IN_SPARK
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
-from skipstone_core.jobs import JobReport, RunOutcome
+from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, duckdb_merge, task_of

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
-from skipstone_core.jobs import CatalogRef, CatalogType
+from skipstone_core.contract.requests import CatalogRef, CatalogType
 
 from tests.spark.index_bed import Lake
 from tests.spark.plans_bed import BY_G, BY_K, SEGMENTS, TABLE, Bed

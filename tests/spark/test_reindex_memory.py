@@ -35,7 +35,7 @@ import json, sys
 from pathlib import Path
 from skipstone.runs import reindex
 from skipstone.runs.report import Reporter
-from skipstone_core.jobs import JobRequest
+from skipstone_core.contract.requests import JobRequest
 
 reindex.SMALL_ROWS, reindex.BUFFER_BYTES = 10**9, 4 * 1024 * 1024
 request = JobRequest.from_json(Path(sys.argv[1]).read_text())

@@ -18,7 +18,8 @@ from pyiceberg.table import Table
 from skipstone.indexes import compaction
 from skipstone.indexes.tables import sorted_runs
 from skipstone.runs import reindex as reindex_run
-from skipstone_core.jobs import IndexRef, JobReport, RunOutcome
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import IndexRef
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local

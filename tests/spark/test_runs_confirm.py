@@ -13,7 +13,8 @@ from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
 from skipstone_core.commits import Conflicted, TxnRecord
-from skipstone_core.jobs import ConfirmTask, JobReport, JobRequest, RunKind, RunOutcome, TableRef, WarehouseRef
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import ConfirmTask, JobRequest, RunKind, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files

@@ -11,8 +11,9 @@ from pyiceberg.table import Table
 from skipstone.indexes.tables import index_identifier
 from skipstone.runs.drop import run_drop
 from skipstone.runs.report import Reporter
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import DropTask, IndexRef, JobRequest, RunKind, TableRef, WarehouseRef
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
-from skipstone_core.jobs import DropTask, IndexRef, JobReport, JobRequest, RunKind, RunOutcome, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append

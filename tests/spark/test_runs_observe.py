@@ -8,14 +8,13 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from skipstone.runs.observe import run_observe
 from skipstone.runs.report import Reporter
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import (
     IndexRef,
-    JobReport,
     JobRequest,
     ObservedTable,
     ObserveTask,
     RunKind,
-    RunOutcome,
     TableRef,
     WarehouseRef,
 )

@@ -15,21 +15,20 @@ from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.runs.report import Reporter
 from skipstone.runs.table import run_table
-from skipstone_core.errors import BadSpec
-from skipstone_core.ids import EVOLVED_PROPERTY
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import (
     ColumnSpec,
-    JobReport,
     JobRequest,
     Management,
     PartitionFieldSpec,
     RunKind,
-    RunOutcome,
     SortFieldSpec,
     TableRef,
     TableTask,
     WarehouseRef,
 )
+from skipstone_core.errors import BadSpec
+from skipstone_core.ids import EVOLVED_PROPERTY
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append

@@ -16,7 +16,8 @@ import pyspark
 from pyspark.sql import SparkSession
 from skipstone.runs.workers import KERNELS
 from skipstone.session import FORCED, LOCAL
-from skipstone_core.jobs import CatalogRef, CatalogType, JobReport, JobRequest, RunKind, WarehouseRef
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
 
 #: A driver that starts the JVM first of all, as the applications do, and tells of the session that it gets.
 DRIVER = """
@@ -26,7 +27,7 @@ start_jvm()
 assert "pyspark" not in sys.modules and "pyarrow" not in sys.modules
 from pyspark import SparkContext
 from skipstone.session import FORCED, spark_session
-from skipstone_core.jobs import JobRequest
+from skipstone_core.contract.requests import JobRequest
 spark = spark_session(JobRequest.from_json(sys.argv[1]))
 zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault().getID()
 conf = {name: spark.conf.get(name, None) for name in FORCED}

@@ -16,8 +16,8 @@ from skipstone.sources.listing import (
     pinned_source,
     require_unchanged,
 )
+from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
-from skipstone_core.jobs import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.reasons import Reason
 
 

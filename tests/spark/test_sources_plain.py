@@ -35,8 +35,8 @@ from skipstone.sources.listing import SourceListing, list_source
 from skipstone.sources.plain import PlainLimits, PlainSource, find_plain
 from skipstone.sources.reading import read_source
 from skipstone.tables.arrow import arrow_type_of
+from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 
 LIMITS = PlainLimits(rows=1000, unpacked_bytes=1024 * 1024)
 ANCIENT = datetime(1, 1, 1, 0, 0, 0, 1)  # noqa: DTZ001

@@ -37,8 +37,7 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 from skipstone.sources.listing import list_source
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, SourceRead, read_source, read_table_rows
-from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     ColumnMapping,
@@ -47,6 +46,7 @@ from skipstone_core.jobs import (
     SourceSpec,
     WarehouseRef,
 )
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
 Read = Callable[..., SourceRead]

@@ -17,8 +17,7 @@ from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, abort_tx
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.schemas import Declaration, Ownership, ensure_table
 from skipstone_core.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome
-from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     ColumnSpec,
@@ -27,6 +26,7 @@ from skipstone_core.jobs import (
     TableTask,
     WarehouseRef,
 )
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import read_all, write_files

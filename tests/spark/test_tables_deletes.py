@@ -16,8 +16,8 @@ from pyspark.sql import SparkSession
 from skipstone.rewrite.reader import describe_files
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.states import table_state
+from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import BadData
-from skipstone_core.jobs import WarehouseRef
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, read_all, ref_of

@@ -12,7 +12,7 @@ from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
 from skipstone.tables.avro import read_container
 from skipstone.tables.filesets import read_file_set
-from skipstone_core.jobs import WarehouseRef
+from skipstone_core.contract.requests import WarehouseRef
 
 from tests.manifest_rows import assert_decoded_exactly
 from tests.spark.secondengine import second_spark

@@ -42,7 +42,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 from skipstone.tables.arrow import arrow_schema
-from skipstone_core.jobs import WarehouseRef
+from skipstone_core.contract.requests import WarehouseRef
 
 from tests.spark.lake import append
 from tests.spark.secondengine import duckdb_rows, second_spark, spark_rows

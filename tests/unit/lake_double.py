@@ -10,17 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skipstone_core.jobs import (
-    IndexRef,
-    IndexState,
-    JobReport,
-    JobRequest,
-    RunKind,
-    RunOutcome,
-    SegmentCounts,
-    TableRef,
-    TableState,
-)
+from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, SegmentCounts, TableState
+from skipstone_core.contract.requests import IndexRef, JobRequest, RunKind, TableRef
 from skipstone_core.reasons import Reason
 
 from tests.unit.kube_double import MemoryKube

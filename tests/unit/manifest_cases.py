@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     ConfirmTask,

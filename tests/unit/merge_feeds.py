@@ -23,7 +23,7 @@ from pyiceberg.transforms import (
     Transform,
     TruncateTransform,
 )
-from skipstone_core.jobs import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import KeyType, key_type, normalise
 from skipstone_core.merges import Column
 from skipstone_core.predicate_parser import parse_predicate

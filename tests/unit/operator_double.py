@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import EventRecord, Key, Ports, RunDefaults, Timing
 from skipstone_operator.reconcilers import reconcile

@@ -23,8 +23,8 @@ from pyiceberg.table import Table
 from pyiceberg.types import DoubleType, IcebergType, LongType
 from skipstone.runs import reindex as reindex_run
 from skipstone.tables.filesets import read_file_set
+from skipstone_core.contract.requests import IndexRef
 from skipstone_core.errors import UserError
-from skipstone_core.jobs import IndexRef
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.lake import append

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 from skipstone_core.codec import encode
+from skipstone_core.contract.reports import IndexState, RunOutcome
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.funnel import FunnelStage, LeftOut
-from skipstone_core.jobs import IndexState, RunKind, RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
 from skipstone_operator.reconcilers.confirms import plan_confirm

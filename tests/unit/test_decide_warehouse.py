@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from skipstone_core.codec import encode
-from skipstone_core.jobs import RunOutcome
+from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.observes import seconds_to_look

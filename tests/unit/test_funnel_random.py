@@ -41,8 +41,8 @@ from skipstone.runs.merge_prune import PruneSite, prune_files
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone_core import index_use
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.funnel import FunnelStage, PruneStage
-from skipstone_core.jobs import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, MergePlan, plan_merge
 

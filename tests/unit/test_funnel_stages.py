@@ -32,8 +32,8 @@ from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, run_in
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_core import index_use
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.funnel import FunnelStage, LeftOut, PruneStage
-from skipstone_core.jobs import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, plan_merge
 

@@ -8,7 +8,8 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from skipstone_core.jobs import RunKind, RunOutcome
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
 from skipstone_operator.reconcilers.launch import (

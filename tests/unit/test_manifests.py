@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
+from skipstone_core.contract.requests import SPARK_KINDS, JobRequest, RunKind
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import SPARK_KINDS, JobRequest, RunKind
 from skipstone_operator.manifests import build_run
 from skipstone_operator.resources.warehouse import DriverSize, ExecutorSize
 

@@ -19,7 +19,7 @@ from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import write_spec
 from skipstone.runs.merge_source import target_schema
 from skipstone.tables.filesets import read_file_set
-from skipstone_core.jobs import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merges import plan_merge
 

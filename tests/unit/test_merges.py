@@ -8,6 +8,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from skipstone_core.contract.requests import (
+    ColumnMapping,
+    ColumnSpec,
+    MergeAction,
+    MergeClause,
+    MergeKey,
+    MergeTask,
+    PruningStrategy,
+    SourceFormat,
+    SourceSpec,
+)
 from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import (
     EXACT_JOIN,
@@ -19,17 +30,6 @@ from skipstone_core.funnel import (
     funnel_summary,
     judge_stages,
     left_out_summary,
-)
-from skipstone_core.jobs import (
-    ColumnMapping,
-    ColumnSpec,
-    MergeAction,
-    MergeClause,
-    MergeKey,
-    MergeTask,
-    PruningStrategy,
-    SourceFormat,
-    SourceSpec,
 )
 from skipstone_core.keys import KeyFamily
 from skipstone_core.merges import Column, MergeCounts, pack_by_bytes, plan_merge, switched_off

@@ -8,8 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     ColumnMapping,
     MergeAction,
     MergeClause,
@@ -19,6 +18,7 @@ from skipstone_core.jobs import (
     SourceFormat,
     SourceSpec,
 )
+from skipstone_core.errors import BadSpec
 from skipstone_core.literals import Unfit, fit_literal
 from skipstone_core.merge_evolution import new_columns
 from skipstone_core.merges import Column, MergePlan, plan_merge

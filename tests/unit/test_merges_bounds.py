@@ -19,14 +19,7 @@ from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
-from skipstone_core.jobs import (
-    MergeAction,
-    MergeClause,
-    MergeKey,
-    MergeTask,
-    SourceFormat,
-    SourceSpec,
-)
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, MergeCounts, plan_merge
 

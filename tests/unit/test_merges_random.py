@@ -31,9 +31,9 @@ from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, selective_first, target_schema
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
-from skipstone_core.jobs import MergeTask
 from skipstone_core.keys import key_type
 from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
 

@@ -6,7 +6,7 @@ import urllib.request
 
 import pytest
 from prometheus_client import generate_latest
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.metrics import Metrics
 

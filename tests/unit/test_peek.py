@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from skipstone.peek import merge_may_do_without_spark
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     JobRequest,

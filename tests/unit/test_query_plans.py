@@ -15,8 +15,8 @@ from skipstone.query import ReadOptions, explain, plan_read, read
 from skipstone.query.planner import IndexUse
 from skipstone.tables.caches import ByteCache, cache_counts
 from skipstone_core import index_use
+from skipstone_core.contract.requests import IndexRef
 from skipstone_core.index_use import NotUsed
-from skipstone_core.jobs import IndexRef
 
 from tests.spark.index_bed import Lake, index_on, query, rows_of
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete

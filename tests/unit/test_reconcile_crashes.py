@@ -9,7 +9,7 @@ from functools import cache
 from typing import Any
 
 import pytest
-from skipstone_core.jobs import JobRequest, RunKind
+from skipstone_core.contract.requests import JobRequest, RunKind
 
 from tests.unit.kube_double import is_running
 from tests.unit.lake_double import Ends, Script

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from skipstone_core.jobs import JobRequest, RunKind, RunOutcome
+from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
 

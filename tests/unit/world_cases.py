@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from skipstone_core.jobs import IndexState, JobReport, RunKind, RunOutcome, SegmentCounts, TableState
+from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, SegmentCounts, TableState
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Key
 from skipstone_operator.reconcilers.requests import RunPlan

@@ -5,8 +5,8 @@ Called by the other builders; the watch takes its selector from here. Pure.
 
 from __future__ import annotations
 
+from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.ids import bounded_name
-from skipstone_core.jobs import JobRequest, RunKind
 
 from skipstone_operator.labels import (
     APP_SELECTOR_LABEL,

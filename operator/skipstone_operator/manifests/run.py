@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import yaml
-from skipstone_core.jobs import SPARK_KINDS, JobRequest
+from skipstone_core.contract.requests import SPARK_KINDS, JobRequest
 
 from skipstone_operator.manifests.executors import build_executor_template
 from skipstone_operator.manifests.names import conf_map_name, run_labels

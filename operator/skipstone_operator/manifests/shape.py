@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from skipstone_core.jobs import JobRequest
+from skipstone_core.contract.requests import JobRequest
 
 PYTHON = "/opt/skipstone/bin/python"
 SCRATCH = "/tmp"

@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import bounded_name
-from skipstone_core.jobs import JobRequest
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.manifests.names import EXECUTOR_CONTAINER

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, assert_never
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, READY, fails, format_time, holds

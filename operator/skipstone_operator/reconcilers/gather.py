@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name

@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import assert_never
 
+from skipstone_core.contract.requests import RunKind, TableRef
 from skipstone_core.ids import index_table_name
-from skipstone_core.jobs import RunKind, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from skipstone_core.jobs import IndexState
+from skipstone_core.contract.reports import IndexState
 from skipstone_core.keys import key_type
 from skipstone_core.reasons import Reason
 

@@ -5,7 +5,7 @@ Called by the job deciders only. Pure.
 
 from __future__ import annotations
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import format_time

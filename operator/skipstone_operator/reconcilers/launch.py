@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from skipstone_core.jobs import SPARK_KINDS, RunKind
+from skipstone_core.contract.requests import SPARK_KINDS, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.manifests import build_run

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from skipstone_core.contract.reports import IndexState, JobReport
 from skipstone_core.funnel import FunnelStage
-from skipstone_core.jobs import IndexState, JobReport
 
 from skipstone_operator.conditions import shorten
 from skipstone_operator.resources.mergejob import (

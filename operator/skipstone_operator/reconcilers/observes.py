@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from skipstone_core.jobs import Management, RunKind
+from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import READY, find, format_time

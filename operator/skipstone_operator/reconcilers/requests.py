@@ -10,9 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.codec import decode, encode
-from skipstone_core.errors import BadSpec
-from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
-from skipstone_core.jobs import (
+from skipstone_core.contract.requests import (
     BadRecordsSpec,
     CatalogRef,
     ConfirmTask,
@@ -35,6 +33,8 @@ from skipstone_core.jobs import (
     TableTask,
     WarehouseRef,
 )
+from skipstone_core.errors import BadSpec
+from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
 
 from skipstone_operator.manifests import Owner, RunManifest, check_conf, check_pod_template
 from skipstone_operator.ports import RunDefaults

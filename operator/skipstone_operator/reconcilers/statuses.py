@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from skipstone_core.codec import encode
-from skipstone_core.jobs import JobReport
+from skipstone_core.contract.reports import JobReport
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import assert_never
 
+from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.ids import canonical_hash
-from skipstone_core.jobs import Management, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds

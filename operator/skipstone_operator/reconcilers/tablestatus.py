@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from skipstone_core.codec import decode, encode
-from skipstone_core.jobs import Management, TableState
+from skipstone_core.contract.reports import TableState
+from skipstone_core.contract.requests import Management
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import READY, SYNCED, Judgement, fails, format_time, holds, is_true, shorten, unknown

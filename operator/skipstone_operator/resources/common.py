@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
 
-from skipstone_core.jobs import RunKind
+from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator.resources.markers import Doc, name_text, time_text
 

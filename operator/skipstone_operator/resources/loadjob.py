@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from skipstone_core.jobs import BadRecordPolicy
+from skipstone_core.contract.requests import BadRecordPolicy
 
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus

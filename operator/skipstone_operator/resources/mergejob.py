@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
+from skipstone_core.contract.requests import PruningStrategy, SchemaEvolution
 from skipstone_core.funnel import LeftOut, PruneStage
-from skipstone_core.jobs import PruningStrategy, SchemaEvolution
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import LocalRef

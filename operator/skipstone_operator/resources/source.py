@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from skipstone_core.jobs import ConsumePolicy, DuplicatesPolicy, SourceFormat
+from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, SourceFormat
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, name_text

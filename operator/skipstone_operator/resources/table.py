@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
-from skipstone_core.jobs import Management
+from skipstone_core.contract.requests import Management
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun, LocalRef, ReclaimPolicy

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from skipstone_core.jobs import CatalogType
+from skipstone_core.contract.requests import CatalogType
 
 from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, object_name

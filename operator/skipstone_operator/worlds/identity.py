@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from skipstone_core.jobs import CatalogType
+from skipstone_core.contract.requests import CatalogType
 
 from skipstone_operator.ports import Key
 from skipstone_operator.worlds.subjects import TableSubject, WarehouseSubject

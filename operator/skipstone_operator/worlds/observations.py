@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from skipstone_core.jobs import IndexState, TableState
+from skipstone_core.contract.reports import IndexState, TableState
 
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.times import parse_time

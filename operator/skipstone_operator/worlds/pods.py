@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import REPORT_ANNOTATION
-from skipstone_core.jobs import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
 from skipstone_operator import labels

@@ -10,7 +10,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
 
-from skipstone_core.jobs import EXIT_BAD_DATA, EXIT_BAD_SPEC, JobReport, RunOutcome
+from skipstone_core.contract.reports import EXIT_BAD_DATA, EXIT_BAD_SPEC, JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.resources.common import CurrentRun

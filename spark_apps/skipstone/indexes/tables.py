@@ -17,10 +17,10 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.table import Table
+from skipstone_core.contract.requests import IndexRef, Management, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import index_table_name
 from skipstone_core.indexes import IndexDefinition, SortedRun
-from skipstone_core.jobs import IndexRef, Management, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.definition import (

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
+from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS
 from skipstone_core.index_use import NotUsed, ReadCost
-from skipstone_core.jobs import MAX_LISTED_SEGMENTS
 from skipstone_core.predicates import Predicate
 
 from skipstone.indexes.answers import IndexAnswer

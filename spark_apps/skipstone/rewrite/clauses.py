@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
-from skipstone_core.jobs import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 from skipstone_core.predicates import ColumnRef
 from skipstone_core.reasons import Reason

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
-from skipstone_core.jobs import MergeAction
+from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
 from skipstone.rewrite.canonical import Int64s

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import load_file_io
-from skipstone_core.jobs import MergeAction
+from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
 from skipstone.rewrite.canonical import Int64s, canonical

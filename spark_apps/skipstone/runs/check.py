@@ -9,8 +9,9 @@ from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergNamespaceProperties, SqlCatalog
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.jobs import JobReport, JobRequest, RunOutcome
 from skipstone_core.reasons import Reason
 from sqlalchemy import insert
 

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
 from skipstone_core.commits import Aborted, AlreadyCommitted, Present, RolledBack
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest, TableRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import JobReport, JobRequest, RunOutcome, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.report import Reporter

@@ -8,9 +8,10 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import DropTask, JobRequest, TableRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
-from skipstone_core.jobs import DropTask, JobReport, JobRequest, RunOutcome, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.tables import index_identifier

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pyiceberg.table import Table
 from skipstone_core.commits import Committed, Outcome, TxnRecord
 from skipstone_core.consumption import NAME_BYTES, entry
+from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already

@@ -14,8 +14,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadTask, TableRef
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import BadRecordPolicy, JobReport, JobRequest, LoadTask, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.writer import to_data_files, write_spec

@@ -16,7 +16,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import TaskContext
-from skipstone_core.jobs import BadRecordPolicy
+from skipstone_core.contract.requests import BadRecordPolicy
 
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec
 from skipstone.sources.arrow import table_batch

@@ -13,18 +13,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from skipstone_core.errors import BadData, ContractViolation, DependencyUnavailable, OutcomeUnknown, UserError
-from skipstone_core.jobs import (
+from skipstone_core.contract.reports import (
     EXIT_BAD_DATA,
     EXIT_BAD_SPEC,
     EXIT_COMMITTED,
     EXIT_UNAVAILABLE,
     EXIT_UNKNOWN,
     JobReport,
-    JobRequest,
-    RunKind,
     RunOutcome,
 )
+from skipstone_core.contract.requests import JobRequest, RunKind
+from skipstone_core.errors import BadData, ContractViolation, DependencyUnavailable, OutcomeUnknown, UserError
 from skipstone_core.reasons import Reason
 
 from skipstone.peek import request_path

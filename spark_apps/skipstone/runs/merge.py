@@ -21,10 +21,11 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone_core.codec import encode
 from skipstone_core.commits import AlreadyCommitted, Conflicted, Outcome
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import JobRequest, Management, MergeTask, SchemaEvolution, TableRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.ids import RUNS_DIRECTORY
-from skipstone_core.jobs import JobReport, JobRequest, Management, MergeTask, SchemaEvolution, TableRef
 from skipstone_core.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 

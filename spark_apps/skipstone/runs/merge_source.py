@@ -22,8 +22,8 @@ from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import MergeTask
 from skipstone_core.keys import key_type
 from skipstone_core.merge_evolution import new_columns
 from skipstone_core.merges import Column, MergePlan, plan_merge

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
+from skipstone_core.contract.reports import JobReport, RunOutcome, TableState
+from skipstone_core.contract.requests import JobRequest, ObservedTable
 from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.jobs import JobReport, JobRequest, ObservedTable, RunOutcome, TableState
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.report import Reporter

@@ -16,8 +16,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
 from skipstone_core.commits import Committed, Conflicted, Unknown
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import IndexRef, JobRequest, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
-from skipstone_core.jobs import IndexRef, JobReport, JobRequest, RunOutcome, TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.build import (

@@ -14,14 +14,9 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
+from skipstone_core.contract.reports import MAX_ANNOTATION_BYTES, MAX_TERMINATION_BYTES, JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.funnel import FunnelStage
-from skipstone_core.jobs import (
-    MAX_ANNOTATION_BYTES,
-    MAX_TERMINATION_BYTES,
-    JobReport,
-    JobRequest,
-    RunOutcome,
-)
 from skipstone_core.reasons import Reason
 
 PROGRESS_SECONDS = 5.0

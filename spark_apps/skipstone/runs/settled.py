@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from pyiceberg.table import Table
 from skipstone_core.commits import Aborted, AlreadyCommitted, Conflicted, Outcome, Present, RolledBack
-from skipstone_core.jobs import DuplicatesPolicy, SourceSpec
+from skipstone_core.contract.requests import DuplicatesPolicy, SourceSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.commits import find_digest, find_txn

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
+from skipstone_core.contract.reports import TableState
+from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import DependencyUnavailable
-from skipstone_core.jobs import IndexRef, TableRef, TableState, WarehouseRef
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import index_state

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import JobReport, JobRequest, RunOutcome
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.report import Reporter

@@ -13,8 +13,8 @@ from itertools import chain
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, StringType
+from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.jobs import SourceSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import ColumnGroup, RawColumn

@@ -17,9 +17,9 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
+from skipstone_core.contract.requests import SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.ids import RUNS_DIRECTORY
-from skipstone_core.jobs import SourceSpec, WarehouseRef
 from skipstone_core.reasons import Reason
 
 PIN_VERSION = 1

@@ -9,8 +9,8 @@ import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import SourceFormat, SourceSpec
 from skipstone_core.reasons import Reason
 
 #: Encodings that Spark reads, by Python's name for them. The wide ones cannot be cut into lines.

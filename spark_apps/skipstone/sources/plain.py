@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
-from skipstone_core.jobs import SourceFormat, SourceSpec
+from skipstone_core.contract.requests import SourceFormat, SourceSpec
 
 from skipstone.sources.columns import SourceColumn, source_columns
 from skipstone.sources.filetypes import is_plain

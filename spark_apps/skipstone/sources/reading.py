@@ -14,8 +14,8 @@ from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
+from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import SourceFormat, SourceSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns

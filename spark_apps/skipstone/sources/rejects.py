@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import DependencyUnavailable
-from skipstone_core.jobs import JobRequest
 from skipstone_core.reasons import Reason
 
 REJECT_DIRECTORY = ".skipstone/rejected"

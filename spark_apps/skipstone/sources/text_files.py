@@ -13,7 +13,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
-from skipstone_core.jobs import SourceSpec
+from skipstone_core.contract.requests import SourceSpec
 
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.headers import read_header, require_one_document, require_unpackable, unreadable

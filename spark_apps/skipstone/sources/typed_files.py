@@ -15,8 +15,8 @@ from pyarrow import orc
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
+from skipstone_core.contract.requests import SourceFormat
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import SourceFormat
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.filetypes import FileType, file_type, orc_type

@@ -24,8 +24,8 @@ from pyiceberg.exceptions import (
 )
 from pyiceberg.table import Table
 from requests import RequestException
+from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.jobs import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError

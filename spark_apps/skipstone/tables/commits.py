@@ -29,9 +29,9 @@ from skipstone_core.commits import (
     plan_forgetting,
     txn_property,
 )
+from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import PARTIAL_PROPERTY, TXN_SUMMARY, aborted_txn
-from skipstone_core.jobs import TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable

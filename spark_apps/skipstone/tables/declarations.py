@@ -23,8 +23,8 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, PrimitiveType
+from skipstone_core.contract.requests import ColumnSpec, PartitionFieldSpec, SortFieldSpec, TableTask
 from skipstone_core.errors import BadSpec
-from skipstone_core.jobs import ColumnSpec, PartitionFieldSpec, SortFieldSpec, TableTask
 from skipstone_core.reasons import Reason
 
 FIRST_PARTITION_ID = 1000

@@ -27,9 +27,9 @@ from skipstone_core.consumption import (
     encode_record,
     split_entries,
 )
+from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import ContractViolation, DependencyUnavailable
 from skipstone_core.ids import CONSUMED_DIRECTORY
-from skipstone_core.jobs import WarehouseRef
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.txns import was_rolled_back

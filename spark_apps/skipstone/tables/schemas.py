@@ -26,9 +26,9 @@ from pyiceberg.types import (
     LongType,
     NestedField,
 )
+from skipstone_core.contract.requests import Management, TableRef, TableTask, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import OWNER_PROPERTY
-from skipstone_core.jobs import Management, TableRef, TableTask, WarehouseRef
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import WRITABLE_FORMAT, catalog_answers, load_table, table_location

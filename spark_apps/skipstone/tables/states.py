@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from skipstone_core.contract.reports import SegmentCounts, TableState
+from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import OWNER_PROPERTY, PARTIAL_PROPERTY
-from skipstone_core.jobs import SegmentCounts, TableRef, TableState
 from skipstone_core.reasons import Reason
 from skipstone_core.segments import SegmentFacts, count_segments, segment_statuses
 

@@ -30,8 +30,8 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
 from skipstone_core.commits import Conflicted, Outcome, Unknown
+from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.jobs import TableRef
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import load_table

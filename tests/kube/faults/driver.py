@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from skipstone.runs.main import run_app
-from skipstone_core.jobs import JobReport, JobRequest, RunKind
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import JobRequest, RunKind
 
 from tests.kube.faults.kubelet import Driven
 

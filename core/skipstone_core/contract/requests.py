@@ -1,8 +1,6 @@
-"""The contract between the planes: what a run is asked to do and what it answers.
+"""What a run is asked to do.
 
-The operator writes a JobRequest into a ConfigMap; the driver writes a JobReport into its termination message and,
-with the state of the table, into an annotation of its own pod. Both are versioned JSON.
-A report is for people and for status; the truth about a commit is in the table.
+The operator writes a JobRequest into a ConfigMap; the driver reads it.
 """
 
 from __future__ import annotations
@@ -13,20 +11,9 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
+from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.errors import ContractViolation
-from skipstone_core.funnel import FunnelStage, PruneStage
-from skipstone_core.reasons import Reason
-
-CONTRACT_VERSION = 1
-MAX_TERMINATION_BYTES = 2048
-MAX_ANNOTATION_BYTES = 64 * 1024
-MAX_LISTED_SEGMENTS = 20
-
-EXIT_COMMITTED = 0
-EXIT_BAD_SPEC = 64
-EXIT_BAD_DATA = 65
-EXIT_UNAVAILABLE = 69
-EXIT_UNKNOWN = 75
+from skipstone_core.funnel import PruneStage
 
 
 class RunKind(StrEnum):
@@ -377,123 +364,3 @@ class JobRequest:
         if version != CONTRACT_VERSION:
             raise ContractViolation(f"request has version {version}, this image reads version {CONTRACT_VERSION}")
         return decode(JobRequest, raw)
-
-
-class RunOutcome(StrEnum):
-    """How a run ended, as its driver saw it."""
-
-    RUNNING = "Running"
-    COMMITTED = "Committed"
-    ALREADY_COMMITTED = "AlreadyCommitted"
-    CONFLICTED = "Conflicted"
-    FAILED = "Failed"
-    UNKNOWN = "Unknown"
-    ABSENT = "Absent"
-
-
-@dataclass(frozen=True, kw_only=True)
-class SegmentCounts:
-    """Segments of a table by status; ``latest`` is the newest segment id (file sequence number)."""
-
-    total: int = 0
-    valid: int = 0
-    partial: int = 0
-    updated: int = 0
-    latest: int | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class IndexState:
-    """How far one index covers the table's head. ``missing_segments``: the oldest 20 ids."""
-
-    uid: str
-    name: str
-    segments_total: int = 0
-    segments_synced: int = 0
-    segments_missing: int = 0
-    segments_failed: int = 0
-    missing_segments: tuple[int, ...] = ()
-    files_live: int = 0
-    files_covered: int = 0
-    rows_live: int = 0
-    rows_covered: int = 0
-    entries: int = 0
-    bytes: int = 0
-    synced_sequence_number: int = 0
-    exists: bool = False
-    degraded: Reason | None = None
-    message: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TableState:
-    """The head of a table as a run saw it at its end. ``snapshot_id`` is a string: JSON numbers lose 64-bit ids.
-
-    ``columns``: name to Iceberg type; ``field_ids``: name to field id. ``problem`` is TableMissing, TableReplaced,
-    SchemaDrift or FormatVersionUnsupported when one of them holds. ``evolved_columns``: added by merges, by right.
-    """
-
-    namespace: str
-    name: str
-    uid: str
-    table_uuid: str = ""
-    owner: str = ""
-    format_version: int = 2
-    snapshot_id: str = ""
-    sequence_number: int = 0
-    rows: int = 0
-    files: int = 0
-    bytes: int = 0
-    segments: SegmentCounts = SegmentCounts()
-    columns: Mapping[str, str] = field(default_factory=dict)
-    field_ids: Mapping[str, int] = field(default_factory=dict)
-    evolved_columns: tuple[str, ...] = ()
-    indexes: tuple[IndexState, ...] = ()
-    problem: Reason | None = None
-    message: str = ""
-    location: str = ""
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobReport:
-    """What a run says of itself.
-
-    ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, filesMarked, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored,
-    rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted, bytesDeletes. Reindex: segments, files,
-    entries.
-    ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
-    ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
-    ``funnel``: of merges.
-    """
-
-    run_id: str
-    attempt: int
-    kind: RunKind
-    outcome: RunOutcome
-    reason: Reason
-    message: str = ""
-    snapshot_id: str = ""
-    counts: Mapping[str, int] = field(default_factory=dict)
-    stages_ms: Mapping[str, int] = field(default_factory=dict)
-    rejected_path: str | None = None
-    progress: str | None = None
-    table_states: tuple[TableState, ...] = ()
-    funnel: tuple[FunnelStage, ...] = ()
-    version: int = CONTRACT_VERSION
-
-    def to_json(self) -> str:
-        """The full report, as for the annotation."""
-        return json.dumps(encode(self), sort_keys=True, separators=(",", ":"))
-
-    @staticmethod
-    def from_json(text: str) -> JobReport:
-        """Read a report leniently: fields that a newer driver adds are ignored. Raises ContractViolation."""
-        try:
-            raw = json.loads(text)
-        except ValueError as error:
-            raise ContractViolation(f"report is not JSON: {error}") from error
-        version = raw.get("version") if isinstance(raw, dict) else None
-        if version != CONTRACT_VERSION:
-            raise ContractViolation(f"report has version {version}, this operator reads version {CONTRACT_VERSION}")
-        return decode(JobReport, raw, strict=False)
