@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from dataclasses import replace
@@ -45,6 +46,10 @@ def source(*paths: str) -> SourceSpec:
 
 def listed(root: Path, *paths: str) -> list[str]:
     return [file.path for file in list_source(warehouse(root), source(*paths)).files]
+
+
+def refuse_to_link(*_: object, **__: object) -> None:
+    raise OSError(errno.EPERM, "Operation not permitted")
 
 
 def test_a_file_a_folder_and_a_pattern_name_their_visible_files_once(root: Path) -> None:
@@ -129,7 +134,12 @@ def test_the_first_pin_counts_for_all_attempts(root: Path) -> None:
     assert pinned_source(warehouse(root), source("landing"), "other").files[2].path == "landing/2013-03.csv"
 
 
-def test_of_two_drivers_that_pin_at_once_both_get_the_same_source(root: Path) -> None:
+@pytest.mark.parametrize("links", [True, False], ids=["hard links", "no hard links"])
+def test_of_two_drivers_that_pin_at_once_both_get_the_same_source(
+    root: Path, links: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not links:
+        monkeypatch.setattr(os, "link", refuse_to_link)
     whole = list_source(warehouse(root), source("landing", "single.csv"))
     offers = [replace(whole, files=(file,)) for file in whole.files]
     barrier, found = threading.Barrier(len(offers)), []

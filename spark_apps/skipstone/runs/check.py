@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import shutil
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -15,12 +15,12 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 from sqlalchemy import insert
 
+from skipstone.durable import keep_first, read_first
 from skipstone.runs.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
 
 STATE_FOLDER = ".skipstone"
 RACERS = 8
-_PROBE = b"skipstone"
 
 
 def run_check(request: JobRequest, reporter: Reporter) -> JobReport:
@@ -60,30 +60,31 @@ def check_catalog(catalog: Catalog) -> None:
             _probe_writes(catalog)
 
 
-def _probe(path: Path) -> None:
-    """Exactly one of several racing creators may win: sources are pinned by exclusive creation."""
-    path.unlink(missing_ok=True)
+def _probe(folder: Path) -> None:
+    """Exactly one of several racing creators may win and all must read what it wrote: so sources are pinned."""
+    _remove(folder)
+    offers = [f"skipstone {number}".encode() for number in range(RACERS)]
     with ThreadPoolExecutor(RACERS) as pool:
-        wins = list(pool.map(_create_exclusively, [path] * RACERS))
-    if sum(wins) != 1:
-        raise OSError(f"{sum(wins)} of {RACERS} exclusive creations of one file succeeded instead of one")
-    if path.read_bytes() != _PROBE:
+        found = set(pool.map(lambda offer: _offer(folder / "first", offer), offers))
+    if len(found) != 1:
+        raise OSError(f"{RACERS} creators of one file at once left {len(found)} contents instead of one")
+    if not found <= set(offers):
         raise OSError("a file that was just written reads differently")
-    path.unlink()
-    if path.exists():
-        raise OSError("a file that was deleted is still there")
+    _remove(folder)
+    if folder.exists():
+        raise OSError("a folder that was deleted is still there")
 
 
-def _create_exclusively(path: Path) -> bool:
-    try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640)
-    except FileExistsError:
-        return False
-    with os.fdopen(handle, "wb") as file:
-        file.write(_PROBE)
-        file.flush()
-        os.fsync(file.fileno())
-    return True
+def _offer(path: Path, content: bytes) -> bytes:
+    keep_first(path, content)
+    return read_first(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _probe_writes(catalog: SqlCatalog) -> None:

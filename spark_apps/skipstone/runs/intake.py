@@ -20,7 +20,6 @@ from skipstone.runs.settled import applied_already
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
-    keep_file,
     list_arrivals,
     pin_source,
     pinned_source,
@@ -90,4 +89,4 @@ def _new_files(listing: SourceListing, table: Table, memory: ConsumedFiles) -> S
 def _consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
     entries = [entry(file.path, file.size, file.mtime_ns) for file in listing.files]
     taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
-    return Consumption(memory=memory, taken=taken, entries=b"".join(entries), write=keep_file)
+    return Consumption(memory=memory, taken=taken, entries=b"".join(entries))

@@ -6,11 +6,8 @@ Must not open a file's content: identity is path, size and modification time.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-import secrets
 import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -21,6 +18,8 @@ from skipstone_core.contract.requests import SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.reasons import Reason
+
+from skipstone.durable import keep_first, read_first
 
 PIN_VERSION = 1
 OWN_DIRECTORY = ".skipstone"
@@ -86,22 +85,16 @@ def _is_bare(root: Path, path: str) -> bool:
     return root.joinpath(*fixed).is_dir() and not _find_matches(root, path)
 
 
-def keep_file(path: Path, content: bytes) -> None:
-    """Make ``path`` with ``content`` durable, whole or not at all; one that is there already stays. Raises OSError."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    _create_exclusive(path, content)
-
-
 def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> SourceListing:
     """Make ``listing`` the source of all attempts of the job ``uid``; returns the one pinned first.
 
-    The pin is ``.skipstone/runs/<uid>/source.json``, made create-exclusive and never changed.
+    The pin is ``.skipstone/runs/<uid>/source.json``; the first that is made counts and never changes.
     Raises DependencyUnavailable with STORAGE_UNAVAILABLE.
     """
     content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.mtime_ns] for f in listing.files]}
     path = _pin_path(warehouse, uid)
     try:
-        keep_file(path, json.dumps(content).encode())
+        keep_first(path, json.dumps(content).encode())
     except OSError as error:
         raise _unavailable(path, error) from error
     return find_pin(warehouse, uid) or listing
@@ -111,7 +104,7 @@ def find_pin(warehouse: WarehouseRef, uid: str) -> SourceListing | None:
     """What an earlier attempt of the job ``uid`` pinned, or None."""
     path = _pin_path(warehouse, uid)
     try:
-        content = json.loads(path.read_bytes())
+        content = json.loads(read_first(path))
         files = tuple(SourceFile(path=name, size=size, mtime_ns=time) for name, size, time in content["files"])
     except FileNotFoundError:
         return None
@@ -251,53 +244,9 @@ def _not_found(path: str) -> BadData:
 
 def _unavailable(path: Path, error: Exception) -> DependencyUnavailable:
     return DependencyUnavailable(
-        Reason.STORAGE_UNAVAILABLE, f"'{path}' cannot be used: {error}; mend the Warehouse's storage and try again"
+        Reason.STORAGE_UNAVAILABLE, f"'{path}' cannot be used: {error}; fix the Warehouse's storage and try again"
     )
 
 
 def _pin_path(warehouse: WarehouseRef, uid: str) -> Path:
     return Path(warehouse.root).resolve() / RUNS_DIRECTORY / uid / "source.json"
-
-
-def _create_exclusive(path: Path, content: bytes) -> None:
-    """Make ``path`` with ``content`` durable, whole or not at all; whoever comes second changes nothing."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
-    _write_durably(partial, content)
-    try:
-        os.link(partial, path)
-    except FileExistsError:
-        return
-    except OSError as error:
-        if error.errno not in _NO_HARD_LINKS:
-            raise
-        _write_first(path, content)
-    finally:
-        partial.unlink(missing_ok=True)
-    _sync_directory(path.parent)
-
-
-_NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-
-
-def _write_first(path: Path, content: bytes) -> None:
-    """For file systems without hard links: exclusive, but a crash may leave a part, which later attempts refuse."""
-    try:
-        _write_durably(path, content)
-    except FileExistsError:
-        return
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _sync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

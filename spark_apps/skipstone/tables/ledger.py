@@ -9,7 +9,7 @@ Must not read or list sources.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,10 +32,8 @@ from skipstone_core.errors import ContractViolation, DependencyUnavailable
 from skipstone_core.ids import CONSUMED_DIRECTORY
 from skipstone_core.reasons import Reason
 
+from skipstone.durable import keep_content
 from skipstone.tables.txns import was_rolled_back
-
-#: Makes a file with this content, whole or not at all; one that is there already stays. Raises OSError.
-Write = Callable[[Path, bytes], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,8 +99,9 @@ class ConsumedFiles:
     def _unavailable(self, place: str, error: Exception) -> DependencyUnavailable:
         return DependencyUnavailable(
             Reason.STORAGE_UNAVAILABLE,
-            f"the record of files consumed by {self.consumer} cannot be read at {place}: {error}; restore it, or "
-            f"remove the table property {consumed_property(self.consumer)} to take every file as new",
+            f"the record of files consumed by {self.consumer} cannot be read at {place}: {error}; restore it from "
+            f"a backup of {CONSUMED_DIRECTORY}. Only for a feed that may be applied twice: remove the table property "
+            f"{consumed_property(self.consumer)} to take every file as new",
         )
 
 
@@ -113,7 +112,6 @@ class Consumption:
     memory: ConsumedFiles
     taken: Mapping[bytes, str]
     entries: bytes
-    write: Write
 
     def find_conflict(self, table: Table) -> Conflicted | None:
         """Whether another job of this consumer took one of our files. Raises DependencyUnavailable."""
@@ -131,7 +129,7 @@ class Consumption:
         head = self.memory.find_head(table)
         content = encode_record(self.memory.extended(table, head, self.entries))
         digest = hashlib.sha256(content).hexdigest()
-        self.write(self.memory.path(table, digest), content)
+        keep_content(self.memory.path(table, digest), content)
         pointer = RecordPointer(
             digest=digest,
             number=head.number + 1 if head else 1,
