@@ -251,4 +251,6 @@ def test_the_application_reads_its_request_and_reports_the_state_of_the_index(la
     (state,) = report.table_states
     (index,) = state.indexes
     assert (index.uid, index.segments_synced, index.missing_segments) == (K.uid, 2, ())
+    built = lake.index_table(K).table.metadata
+    assert (index.metadata.uuid, index.metadata.updated_ms) == (str(built.table_uuid), built.last_updated_ms)
     assert json.loads((folder / "report.json").read_text())["kind"] == "Reindex"

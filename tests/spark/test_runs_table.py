@@ -105,6 +105,15 @@ def test_a_new_table_has_the_declared_shape(run: Run, catalog: Catalog) -> None:
     assert (state.rows, state.files, state.segments.total, state.owner) == (0, 0, 0, UID)
 
 
+def test_the_state_says_which_metadata_it_was_read_from(run: Run, catalog: Catalog) -> None:
+    (first,) = run(ID, NAME).table_states
+    (second,) = run(ID, NAME, SMALL, field_ids={"id": 1, "name": 2}).table_states
+    metadata = table(catalog).metadata
+    assert second.metadata.uuid == first.metadata.uuid == str(metadata.table_uuid)
+    assert second.metadata.version > first.metadata.version
+    assert second.metadata.updated_ms == metadata.last_updated_ms
+
+
 def test_spark_sees_the_declared_shape(run: Run, spark: SparkSession, warehouse: WarehouseRef) -> None:
     run(ID, NAME, partitioning=(PartitionFieldSpec(column="id", transform="Truncate", width=10),))
     described = second_spark(spark, warehouse).sql("describe skipstone.ns.t").collect()

@@ -53,8 +53,24 @@ class SegmentCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MetadataMark:
+    """Which metadata of which Iceberg table was read; ``uuid`` empty: none, or a driver that does not say.
+
+    ``version`` is the number in the metadata file's name, which counts commits without a clock; 0 where the catalog
+    names files otherwise. ``updated_ms`` is the metadata's last-updated-ms.
+    """
+
+    uuid: str = ""
+    version: int = 0
+    updated_ms: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class IndexState:
-    """How far one index covers the table's head. ``missing_segments``: the oldest 20 ids."""
+    """How far one index covers the table's head. ``missing_segments``: the oldest 20 ids.
+
+    ``metadata``: of the index table.
+    """
 
     uid: str
     name: str
@@ -73,6 +89,7 @@ class IndexState:
     exists: bool = False
     degraded: Reason | None = None
     message: str = ""
+    metadata: MetadataMark = MetadataMark()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +119,7 @@ class TableState:
     problem: Reason | None = None
     message: str = ""
     location: str = ""
+    metadata: MetadataMark = MetadataMark()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,8 +26,9 @@ from skipstone_operator.conditions import (
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus
 from skipstone_operator.resources.secondaryindex import Coverage, IndexSegments, SecondaryIndexStatus
-from skipstone_operator.worlds.observations import Observation, find_observation, is_newer
+from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, remembered
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_table_finding
+from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.worlds import IndexWorld
 
 SHOWN_WHOLE = 5
@@ -38,9 +39,16 @@ MAX_LISTED = 20
 def seen(world: IndexWorld) -> SecondaryIndexStatus:
     """The status with what is known of the table and with the newest state that a finished run told."""
     status = with_identity(world, world.index.status)
-    observation = find_observation(status.table_uid, world.pods, world.index.meta.uid)
-    if observation is not None and is_newer(observation, status.observed_time):
-        return apply_state(status, observation, world.index.meta.uid)
+    uid, now = world.index.meta.uid, world.setting.now
+    observation = find_observation(status.table_uid, world.pods, uid)
+    if observation is None:
+        return with_empty_table(world, status)
+    known = remembered(status.observed_time, status.metadata, status.index_metadata)
+    if is_newer(observation, known, now, uid):
+        return apply_state(status, observation, uid)
+    seen_before = past_time(status.observed_time, now)
+    if seen_before is None or seen_before < observation.looked:
+        status = replace(status, observed_time=format_time(observation.looked))
     return with_empty_table(world, status)
 
 
@@ -77,7 +85,9 @@ def apply_state(status: SecondaryIndexStatus, observation: Observation, uid: str
         status,
         table_sequence_number=observation.state.sequence_number,
         synced_sequence_number=state.synced_sequence_number,
-        observed_time=format_time(observation.time),
+        observed_time=format_time(observation.looked),
+        metadata=observation.mark(observation.state.metadata),
+        index_metadata=observation.mark(state.metadata),
         segments=IndexSegments(
             total=state.segments_total,
             synced=state.segments_synced,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from datetime import datetime
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.reports import TableState
@@ -19,9 +20,10 @@ from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import RunResult
 from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
-from skipstone_operator.worlds.observations import Observation, find_observation, is_newer
+from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, remembered
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
+from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
@@ -39,8 +41,8 @@ def with_observation(
     observation = find_observation(table.meta.uid, world.pods)
     if observation is None or (managed and status.applied_generation == 0):
         return status
-    if not is_newer(observation, status.observed_time):
-        return status
+    if not is_newer(observation, remembered(status.observed_time, status.metadata), world.setting.now):
+        return looked(status, observation, world.setting.now)
     watched = managed and not schema_changed and status.current_run is None
     return apply_state(status, observation, _find_drift(status, observation.state) if watched else "")
 
@@ -62,18 +64,26 @@ def _find_drift(status: TableStatus, state: TableState) -> str:
     return f"somebody else changed the columns {names} of the table: undo it, or declare them in spec.columns"
 
 
+def looked(status: TableStatus, observation: Observation, now: datetime) -> TableStatus:
+    """``status`` whose numbers stay as they are, though a later run looked and read older metadata."""
+    known = past_time(status.observed_time, now)
+    if known is not None and known >= observation.looked:
+        return status
+    return replace(status, observed_time=format_time(observation.looked))
+
+
 def apply_state(status: TableStatus, observation: Observation, drift: str = "") -> TableStatus:
     """``status`` with what ``observation`` says; ``drift`` is the sentence on a schema changed by others."""
     state = observation.state
     problem = state.problem or (Reason.SCHEMA_DRIFT if drift else None)
     seen = replace(
         status,
-        observed_time=format_time(observation.time),
+        observed_time=format_time(observation.looked),
         problem=problem.value if problem else "",
         problem_message=shorten(state.message if state.problem else drift),
     )
     # A state without table UUID tells of no table: what was known of it stays.
-    return _with_counters(seen, state, drifted=problem is Reason.SCHEMA_DRIFT) if state.table_uuid else seen
+    return _with_counters(seen, observation, drifted=problem is Reason.SCHEMA_DRIFT) if state.table_uuid else seen
 
 
 def _tells_schema(state: TableState) -> bool:
@@ -81,7 +91,8 @@ def _tells_schema(state: TableState) -> bool:
     return bool(state.field_ids) and bool(state.columns)
 
 
-def _with_counters(status: TableStatus, state: TableState, *, drifted: bool) -> TableStatus:
+def _with_counters(status: TableStatus, observation: Observation, *, drifted: bool) -> TableStatus:
+    state = observation.state
     kept = drifted or not _tells_schema(state)
     return replace(
         status,
@@ -91,6 +102,7 @@ def _with_counters(status: TableStatus, state: TableState, *, drifted: bool) -> 
         owned=bool(state.owner) and state.owner == state.uid,
         field_ids=status.field_ids if kept else dict(state.field_ids),
         column_types=status.column_types if kept else dict(state.columns),
+        metadata=observation.mark(state.metadata),
         snapshot_id=state.snapshot_id,
         sequence_number=state.sequence_number,
         rows=state.rows,

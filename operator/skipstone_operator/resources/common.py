@@ -127,6 +127,16 @@ class ConfirmState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SeenMetadata:
+    """Which metadata of an Iceberg table the numbers in a status come from: older metadata never replaces newer."""
+
+    uuid: Annotated[str, Doc("UUID of the Iceberg table; empty when the run did not say.", max_length=64)] = ""
+    version: Annotated[int, Doc("Number in the name of the metadata file; 0 when it has none.", minimum=0)] = 0
+    updated_ms: Annotated[int, Doc("The last-updated-ms of the metadata.", minimum=0)] = 0
+    time: Annotated[str | None, time_text("When the run that read it ended.")] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class OwnerReference:
     """An owner as Kubernetes writes it."""
 

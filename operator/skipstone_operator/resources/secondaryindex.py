@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Annotated, ClassVar
 
 from skipstone_operator.resources import limits
-from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy
+from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy, SeenMetadata
 from skipstone_operator.resources.markers import Doc, Rule, distinct, frozen_required, name_text, time_text
 
 
@@ -103,6 +103,8 @@ class SecondaryIndexStatus:
     table_sequence_number: Annotated[int, Doc("Sequence number of the table's head last seen.", minimum=0)] = 0
     synced_sequence_number: Annotated[int, Doc("Sequence number up to which the index covers all.", minimum=0)] = 0
     observed_time: Annotated[str | None, time_text("When a run last read the heads of table and index.")] = None
+    metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the table the status tells of.")] = None
+    index_metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the index table the status tells of.")] = None
     last_sync_time: Annotated[str | None, time_text("When a reindex last committed.")] = None
     segments: Annotated[IndexSegments, Doc("Segments by coverage.")] = IndexSegments()
     files: Annotated[Coverage, Doc("Data files by coverage.")] = Coverage()

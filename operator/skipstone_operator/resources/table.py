@@ -13,7 +13,15 @@ from typing import Annotated, Any, ClassVar
 from skipstone_core.contract.requests import Management
 
 from skipstone_operator.resources import limits
-from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun, LocalRef, ReclaimPolicy
+from skipstone_operator.resources.common import (
+    Condition,
+    ConfirmState,
+    CurrentRun,
+    LastRun,
+    LocalRef,
+    ReclaimPolicy,
+    SeenMetadata,
+)
 from skipstone_operator.resources.markers import (
     Doc,
     Rule,
@@ -339,6 +347,7 @@ class TableStatus:
     snapshot_id: Annotated[str, Doc("Current snapshot, as text since JSON numbers lose digits.", max_length=32)] = ""
     sequence_number: Annotated[int, Doc("Sequence number of the current snapshot.", minimum=0)] = 0
     observed_time: Annotated[str | None, time_text("When a run last read the table's head.")] = None
+    metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the table the status tells of.")] = None
     rows: Annotated[int, Doc("Rows in live data files, without those that position deletes take.", minimum=0)] = 0
     files: Annotated[int, Doc("Live data files.", minimum=0)] = 0
     bytes: Annotated[int, Doc("Bytes of live data files.", minimum=0)] = 0

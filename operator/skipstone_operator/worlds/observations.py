@@ -1,6 +1,8 @@
 """The newest state of a table or an index that any finished run told.
 
-Called by the deciders of tables, indexes and Warehouses. Pure.
+Runs that end in the same second, or in another order than they read the table, tell different metadata of it: the
+metadata itself says which is newer, the time decides only where it does not. Called by the deciders of tables and
+indexes. Pure.
 """
 
 from __future__ import annotations
@@ -9,36 +11,107 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from skipstone_core.contract.reports import IndexState, TableState
+from skipstone_core.codec import decode, encode
+from skipstone_core.contract.reports import IndexState, MetadataMark, TableState
 
+from skipstone_operator.conditions import format_time
+from skipstone_operator.resources.common import SeenMetadata
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.times import parse_time
+from skipstone_operator.worlds.times import CLOCKS, parse_time
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """Which metadata was read (of the table, then of the index), when, and when any run last looked."""
+
+    marks: tuple[MetadataMark, ...]
+    read: datetime | None
+    looked: datetime | None
 
 
 @dataclass(frozen=True)
 class Observation:
-    """A table's state and when the run that read it ended."""
+    """A table's state, when the run that read it began and ended, and when any run last looked."""
 
     state: TableState
     time: datetime
+    begun: datetime | None
+    looked: datetime
 
     def index(self, uid: str) -> IndexState | None:
         """The state of the index whose resource has this uid."""
         return next((index for index in self.state.indexes if index.uid == uid), None)
 
+    def sighting(self, index_uid: str | None = None) -> Sighting:
+        """What the run read."""
+        index = self.index(index_uid) if index_uid is not None else None
+        marks = (self.state.metadata,) if index is None else (self.state.metadata, index.metadata)
+        return Sighting(marks=marks, read=self.time, looked=self.time)
+
+    def mark(self, metadata: MetadataMark) -> SeenMetadata:
+        """``metadata`` as a status remembers it."""
+        return decode(SeenMetadata, {**encode(metadata), "time": format_time(self.time)})
+
 
 def find_observation(table_uid: str, pods: Iterable[PodFacts], index_uid: str | None = None) -> Observation | None:
-    """The newest observation of the table (and of the index when one is named); pods end in whole seconds."""
+    """The newest observation of the table (and of the index when one is named)."""
     found = [
         observation
         for observation in _observations(table_uid, pods)
         if index_uid is None or observation.index(index_uid) is not None
     ]
-    return max(found, key=_newness, default=None)
+    newest: Observation | None = None
+    for observation in sorted(found, key=_order):
+        if newest is None or _supersedes(observation, newest.sighting(index_uid), index_uid):
+            newest = observation
+    if newest is None:
+        return None
+    return Observation(newest.state, newest.time, newest.begun, looked=max(each.time for each in found))
 
 
-def _newness(observation: Observation) -> tuple[datetime, int]:
-    return (observation.time, observation.state.sequence_number)
+def remembered(observed_time: str | None, *marks: SeenMetadata | None) -> Sighting:
+    """What a status holds."""
+    known = tuple(mark for mark in marks if mark is not None)
+    looked = parse_time(observed_time)
+    return Sighting(
+        marks=tuple(MetadataMark(uuid=mark.uuid, version=mark.version, updated_ms=mark.updated_ms) for mark in known),
+        read=parse_time(known[0].time) if known else looked,
+        looked=looked,
+    )
+
+
+def is_newer(observation: Observation, known: Sighting, now: datetime, index_uid: str | None = None) -> bool:
+    """Whether the observation is not older than what a status holds. A status of the future is wrong, so it is."""
+    if any(moment is not None and moment > now + CLOCKS for moment in (known.read, known.looked)):
+        return True
+    return _supersedes(observation, known, index_uid)
+
+
+def _order(observation: Observation) -> tuple[datetime, datetime, int, int]:
+    metadata = observation.state.metadata
+    return (observation.time, observation.begun or observation.time, metadata.version, metadata.updated_ms)
+
+
+def _supersedes(new: Observation, known: Sighting, index_uid: str | None) -> bool:
+    if known.read is None or known.looked is None:
+        return True
+    order = _compare(new.sighting(index_uid).marks, known.marks)
+    if order < 0:
+        # A table may go back (a restored catalog), and a status may lie: a run that began well after the other ended
+        # has seen what is there now.
+        return new.begun is not None and new.begun > known.read + CLOCKS
+    return order > 0 or new.time >= known.looked
+
+
+def _compare(new: tuple[MetadataMark, ...], known: tuple[MetadataMark, ...]) -> int:
+    """Negative, zero or positive as ``new`` is older metadata, undecided, or newer; the table's comes first."""
+    for one, other in zip(new, known, strict=False):
+        if not one.uuid or one.uuid != other.uuid:
+            return 0
+        ours, theirs = (one.version, one.updated_ms), (other.version, other.updated_ms)
+        if ours != theirs:
+            return 1 if ours > theirs else -1
+    return 0
 
 
 def _observations(table_uid: str, pods: Iterable[PodFacts]) -> Iterator[Observation]:
@@ -47,10 +120,4 @@ def _observations(table_uid: str, pods: Iterable[PodFacts]) -> Iterator[Observat
             continue
         for state in pod.states.table_states:
             if state.uid == table_uid:
-                yield Observation(state, pod.ended)
-
-
-def is_newer(observation: Observation, observed_time: str | None) -> bool:
-    """Whether the observation is not older than what a status already holds."""
-    known = parse_time(observed_time)
-    return known is None or observation.time >= known
+                yield Observation(state, pod.ended, pod.created, pod.ended)

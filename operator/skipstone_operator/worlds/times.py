@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
+#: The clocks of two nodes, or of a node and the operator, agree at least this well.
+CLOCKS = timedelta(minutes=15)
+
 
 def parse_time(text: str | None) -> datetime | None:
     """The point in time that ``text`` names; None for no or unreadable text, which users may write into a status."""
@@ -17,6 +20,12 @@ def parse_time(text: str | None) -> datetime | None:
     except ValueError:
         return None
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def past_time(text: str | None, now: datetime) -> datetime | None:
+    """The point in time that ``text`` names; None for one that cannot have been yet."""
+    moment = parse_time(text)
+    return moment if moment is None or moment <= now + CLOCKS else None
 
 
 def seconds_since(text: str | None, now: datetime) -> float | None:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
-from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState
+from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, SkipstoneError
 from skipstone_core.indexes import synced_up_to
@@ -34,6 +34,7 @@ from skipstone.indexes.tables import (
     open_index,
 )
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.states import metadata_mark
 
 COVER_SCHEMA = pa.schema(
     [
@@ -202,6 +203,7 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTab
         exists=found is not None,
         degraded=Reason.SEGMENTS_FAILED if shown else None,
         message=f"segment {shown[0][0]}: {shown[0][1]}" if shown else "",
+        metadata=MetadataMark() if found is None else metadata_mark(found.table),
     )
 
 

@@ -5,13 +5,14 @@ Called through ``runs.states`` at the end of every run. Must not change anything
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from skipstone_core.contract.reports import SegmentCounts, TableState
+from skipstone_core.contract.reports import MetadataMark, SegmentCounts, TableState
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import OWNER_PROPERTY, PARTIAL_PROPERTY
@@ -23,6 +24,8 @@ from skipstone.tables.evolution import evolved_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 
 _ADDED_FILES = "added-data-files"
+#: 00012-<uuid>.metadata.json, or v12.metadata.json.
+_VERSIONED = re.compile(r"v?([0-9]{1,12})[-.]")
 
 
 @dataclass(frozen=True)
@@ -51,6 +54,16 @@ def table_state(catalog: Catalog, ref: TableRef) -> ObservedHead:
     except BadSpec as error:
         state = _with_problem(state, error)
     return ObservedHead(state, files)
+
+
+def metadata_mark(table: Table) -> MetadataMark:
+    """Which metadata of ``table`` is in hand."""
+    named = _VERSIONED.match(table.metadata_location.rpartition("/")[2])
+    return MetadataMark(
+        uuid=str(table.metadata.table_uuid),
+        version=int(named.group(1)) if named else 0,
+        updated_ms=table.metadata.last_updated_ms,
+    )
 
 
 def segment_counts(table: Table, files: FileSet) -> SegmentCounts:
@@ -111,6 +124,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         field_ids={field.name: field.field_id for field in fields},
         evolved_columns=evolved_columns(table),
         location=table.location(),
+        metadata=metadata_mark(table),
     )
 
 
