@@ -20,11 +20,28 @@ from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
+from tests.spark.soundness import Soundness
 
 #: Tests run each query once or twice: what the second compiler makes of it comes too late.
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 #: PySpark leaves the sockets of collected results to the garbage collector.
 _OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
+#: Tests after which a table may be broken, and why.
+UNSOUND = {
+    "test_index_build.py::test_a_file_that_vanishes_during_a_build_is_stale_and_no_failure": "removes old data files",
+    "test_index_build.py::test_a_missing_data_file_fails_its_segment_and_the_others_are_built": "removes a data file",
+    "test_index_build.py::test_a_segment_that_fails_for_a_passing_reason_is_tried_again": "removes a data file",
+    "test_index_damage.py": "damages files of indexes",
+    "test_index_lookup.py": "damages files of indexes",
+    "test_index_machine.py": "damages files of indexes",
+    "test_plans_driver.py::test_an_index_lost_after_planning_leaves_its_files_to_tasks": "removes files of an index",
+    "test_plans_property.py": "damages files of indexes",
+    "test_plans_states.py::test_an_index_that_is_gone_or_broken_costs_time_only": "damages files of indexes",
+    "test_reindex_killed.py": "damages a file of the index, which its history names",
+    "test_reindex_runs.py": "damages files of indexes",
+    "test_runs_observe.py::test_one_broken_table_does_not_hide_the_others": "removes manifests",
+    "test_soundness.py": "damages tables to see that the check fails",
+}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -64,6 +81,28 @@ def _one_jvm() -> Iterator[None]:
 def _own_decodes(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Decoded manifests of tests are kept with the tests' other files."""
     os.environ["SKIPSTONE_CACHE_DIR"] = str(tmp_path_factory.mktemp("decodes"))
+
+
+@pytest.fixture(scope="session")
+def soundness(_one_jvm: None) -> Soundness:
+    """What checks tables, with what it has read so far."""
+    return Soundness()
+
+
+@pytest.fixture(autouse=True)
+def _sound_tables(
+    request: pytest.FixtureRequest, soundness: Soundness, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
+    """Fail a test that leaves a table which PyIceberg or Java cannot read in full."""
+    yield
+    names = {request.path.name, f"{request.path.name}::{getattr(request.node, 'originalname', '')}"}
+    if names & UNSOUND.keys():
+        soundness.leave_out(tmp_path_factory.getbasetemp())
+        return
+    own = request.node.funcargs.get("tmp_path")
+    if own is not None:
+        soundness.check_folder(own)
+    soundness.check_changed(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

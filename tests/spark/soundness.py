@@ -1,0 +1,181 @@
+"""Is a table whole? Everything that its current metadata reaches exists and can be read, by PyIceberg and by Java.
+
+Used by ``conftest`` after every test, over every table of the SQLite catalogs that the test wrote to. Reads only.
+What was read once is remembered by its path: files of a table never change, so only their existence is asked again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.metadata import TableMetadata
+from pyspark import SparkContext
+
+#: What Java allows two entries of a snapshot log to be out of order by.
+LOG_TOLERANCE_MS = 60_000
+#: Where tests keep catalogs, relative to a test's folder.
+_CATALOGS = ("*.db", "*/*.db")
+
+
+class Unsound(AssertionError):
+    """A table that an engine cannot read, or not fully."""
+
+
+class Soundness:
+    """Checks tables; remembers what both engines have read, and in which state a catalog was found."""
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._io = PyArrowFileIO()
+        self._java = _Java()
+        self._known: dict[str, Any] = {}
+        self._catalogs: dict[Path, int] = {}
+
+    def check_folder(self, folder: Path) -> None:
+        """Check the tables of all SQLite catalogs in and below ``folder``."""
+        for path in _catalogs_in(folder):
+            self._check_catalog(path)
+
+    def check_changed(self, folder: Path) -> None:
+        """Check those below the folders in ``folder`` that changed since they were last checked."""
+        for path in (path for below in folder.iterdir() if below.is_dir() for path in _catalogs_in(below)):
+            if self._catalogs.get(path) != path.stat().st_mtime_ns:
+                self._check_catalog(path)
+
+    def leave_out(self, folder: Path) -> None:
+        """Take what is below the folders in ``folder`` as checked: it is broken on purpose."""
+        found = (path for below in folder.iterdir() if below.is_dir() for path in _catalogs_in(below))
+        self._catalogs.update({path: path.stat().st_mtime_ns for path in found})
+
+    def _check_catalog(self, path: Path) -> None:
+        self._catalogs[path] = path.stat().st_mtime_ns
+        for location in _metadata_locations(path):
+            self.check_table(location)
+
+    def check_table(self, location: str) -> None:
+        """Raise Unsound unless all that the metadata file at ``location`` reaches can be read."""
+        metadata = self._metadata(location)
+        _check_log(metadata, location)
+        for statistics in (*metadata.statistics, *metadata.partition_statistics):
+            _require(statistics.statistics_path, location)
+        live = {
+            snapshot.snapshot_id: sum(
+                self._check_manifest(manifest, location) for manifest in self._manifests(snapshot.manifest_list)
+            )
+            for snapshot in metadata.snapshots
+        }
+        if location not in self._known:
+            self._java.plan(location, live)
+            self._known[location] = metadata
+
+    def _metadata(self, location: str) -> TableMetadata:
+        _require(location, location)
+        return self._known.get(location) or FromInputFile.table_metadata(self._io.new_input(location))
+
+    def _manifests(self, path: str) -> list[ManifestFile]:
+        _require(path, "its snapshot")
+        if path not in self._known:
+            self._known[path] = list(read_manifest_list(self._io.new_input(path)))
+        return self._known[path]
+
+    def _check_manifest(self, manifest: ManifestFile, location: str) -> int:
+        """How many live data files it names, all of which are there."""
+        path = manifest.manifest_path
+        _require(path, location)
+        if path not in self._known:
+            entries = manifest.fetch_manifest_entry(self._io, discard_deleted=True)
+            self._known[path] = [entry.data_file for entry in entries]
+        for file in self._known[path]:
+            self._check_file(file, path)
+        return len(self._known[path]) if manifest.content == ManifestContent.DATA else 0
+
+    def _check_file(self, file: DataFile, named_by: str) -> None:
+        path, size = file.file_path, _require(file.file_path, named_by)
+        if size != file.file_size_in_bytes:
+            raise Unsound(f"{path} has {size} bytes, {named_by} says {file.file_size_in_bytes}")
+        if file.file_format != FileFormat.PARQUET or path in self._known:
+            return
+        counts = pq.read_metadata(_local(path)).num_rows, self._java.records(path)
+        if set(counts) != {file.record_count}:
+            raise Unsound(f"{path} has {counts} rows as PyArrow and Java read it, {named_by} says {file.record_count}")
+        self._known[path] = True
+
+
+class _Java:
+    """The Iceberg library of the one JVM of this process, which the first question starts."""
+
+    @property
+    def _jvm(self) -> Any:
+        SparkContext._ensure_initialized()
+        return SparkContext._jvm
+
+    def plan(self, location: str, live: dict[int, int]) -> None:
+        """Open the metadata at ``location`` and plan a scan of every snapshot: ``live`` data files by its id."""
+        iceberg = self._jvm.org.apache.iceberg
+        io = iceberg.hadoop.HadoopFileIO(self._jvm.org.apache.hadoop.conf.Configuration())
+        try:
+            table = iceberg.BaseTable(iceberg.StaticTableOperations(location, io), "t")
+            count = iceberg.relocated.com.google.common.collect.Iterables.size
+            found = {snapshot: count(table.newScan().useSnapshot(snapshot).planFiles()) for snapshot in live}
+        except Exception as error:
+            raise Unsound(f"Java cannot read {location}: {error}") from error
+        if found != live:
+            raise Unsound(f"Java finds data files by snapshot {found} in {location}, PyIceberg {live}")
+
+    def records(self, path: str) -> int:
+        """The rows of a Parquet file by its footer."""
+        hadoop, parquet = self._jvm.org.apache.hadoop, self._jvm.org.apache.parquet.hadoop
+        place = hadoop.fs.Path(f"file://{_local(path)}")
+        source = parquet.util.HadoopInputFile.fromPath(place, hadoop.conf.Configuration())
+        reader = parquet.ParquetFileReader.open(source)
+        try:
+            return int(reader.getRecordCount())
+        finally:
+            reader.close()
+
+
+def _check_log(metadata: TableMetadata, location: str) -> None:
+    """Raise Unsound for a snapshot log that Java refuses to read."""
+    times = [entry.timestamp_ms for entry in metadata.snapshot_log]
+    for before, after in itertools.pairwise(times):
+        if after - before < -LOG_TOLERANCE_MS:
+            raise Unsound(f"the snapshot log of {location} goes back from {before} to {after}")
+    if times and metadata.last_updated_ms - times[-1] < -LOG_TOLERANCE_MS:
+        raise Unsound(f"{location} was updated at {metadata.last_updated_ms}, before its last snapshot {times[-1]}")
+
+
+def _require(path: str, named_by: str) -> int:
+    """The size of a file. Raises Unsound when it is not there."""
+    try:
+        return _local(path).stat().st_size
+    except OSError as error:
+        raise Unsound(f"{path}, named by {named_by}, is gone: {error}") from error
+
+
+def _local(path: str) -> Path:
+    return Path(re.sub("^file:(//)?", "", path))
+
+
+def _catalogs_in(folder: Path) -> Iterator[Path]:
+    for pattern in _CATALOGS:
+        yield from (path for path in folder.glob(pattern) if path.is_file())
+
+
+def _metadata_locations(path: Path) -> list[str]:
+    """The metadata files that the catalog at ``path`` points at; none when it is no catalog."""
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as catalog:
+        columns = {row[1] for row in catalog.execute("pragma table_info(iceberg_tables)")}
+        if "metadata_location" not in columns:
+            return []
+        only = "where coalesce(iceberg_type, 'TABLE') = 'TABLE'" if "iceberg_type" in columns else ""
+        return [row[0] for row in catalog.execute(f"select metadata_location from iceberg_tables {only}")]
