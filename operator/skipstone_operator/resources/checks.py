@@ -15,6 +15,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.merge_clauses import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Role, check_assigned
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.reasons import Reason
+from skipstone_core.table_properties import find_problems
 
 from skipstone_operator.resources.bounds import Violation, find_violations
 from skipstone_operator.resources.mergejob import MergeJobSpec
@@ -73,6 +74,8 @@ def _table_violations(spec: TableSpec) -> Iterator[Violation]:
             yield _wrong_transform(position, field, types[field.column])
     yield from _twice("partitioning", [(field.column, field.transform) for field in spec.partitioning])
     yield from _twice("sortOrder", [field.column for field in spec.sort_order])
+    for problem in find_problems(spec.properties, types):
+        yield Violation(field=f"spec.properties[{problem.name}]", message=problem.message)
 
 
 def _case_twins(columns: Sequence[Column]) -> Iterator[Violation]:

@@ -5,6 +5,8 @@ Read by the kinds, by ``openapi`` and by ``checks``. Data only.
 
 from __future__ import annotations
 
+from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES
+
 MAX_COLUMNS = 300
 MAX_NAME = 255
 MAX_KEYS = 32
@@ -39,27 +41,8 @@ CATALOG_PROPERTIES = (
     "warehouse",
 )
 
-TABLE_PROPERTIES = (
-    "comment",
-    "history.expire.max-ref-age-ms",
-    "history.expire.max-snapshot-age-ms",
-    "history.expire.min-snapshots-to-keep",
-    "read.split.target-size",
-    "write.merge.mode",
-    "write.metadata.delete-after-commit.enabled",
-    "write.metadata.metrics.default",
-    "write.metadata.metrics.max-inferred-column-defaults",
-    "write.metadata.previous-versions-max",
-    "write.parquet.compression-codec",
-    "write.parquet.compression-level",
-    "write.parquet.dict-size-bytes",
-    "write.parquet.page-row-limit",
-    "write.parquet.page-size-bytes",
-    "write.parquet.row-group-limit",
-    "write.parquet.row-group-size-bytes",
-    "write.target-file-size-bytes",
-)
-TABLE_PROPERTY_PREFIXES = ("write.metadata.metrics.column.", "write.parquet.bloom-filter-enabled.column.")
+TABLE_PROPERTIES = tuple(PROPERTIES)
+TABLE_PROPERTY_PREFIXES = tuple(COLUMN_PROPERTIES)
 
 SPARK_CONF = (
     "spark.default.parallelism",

@@ -26,6 +26,7 @@ from pyiceberg.types import DoubleType, FloatType, IcebergType, NestedField, Pri
 from skipstone_core.contract.requests import ColumnSpec, PartitionFieldSpec, SortFieldSpec, TableTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
+from skipstone_core.table_properties import find_problems
 
 FIRST_PARTITION_ID = 1000
 KNOWN_TYPES = (
@@ -41,7 +42,6 @@ _PLAIN_TRANSFORMS: dict[str, Callable[[], Transform]] = {  # type: ignore[type-a
     "hour": HourTransform,
     "void": VoidTransform,
 }
-_REFUSED_PROPERTIES = ("commit.retry.", "skipstone.", "format-version")
 
 
 def parse_type(text: str, field: str) -> IcebergType:
@@ -93,10 +93,10 @@ def declared_order(fields: Sequence[SortFieldSpec], schema: Schema) -> SortOrder
 
 
 def checked_properties(task: TableTask) -> dict[str, str]:
-    """The declared table properties. Raises BadSpec for those that are ours or that would undo our commits."""
-    for name in task.properties:
-        if name.startswith(_REFUSED_PROPERTIES):
-            raise BadSpec(Reason.INVALID_SPEC, f"property {name!r} cannot be set here.", field="spec.properties")
+    """The declared table properties. Raises BadSpec (INVALID_SPEC) for one that is not listed or has a wrong value."""
+    types = {column.name: column.type for column in task.columns}
+    for problem in find_problems(task.properties, types):
+        raise BadSpec(Reason.INVALID_SPEC, f"{problem.message}.", field=f"spec.properties[{problem.name}]")
     return dict(task.properties)
 
 

@@ -1,0 +1,152 @@
+"""The Iceberg table properties that a Table may set: which there are, and which values each of them takes.
+
+Read by the operator's schemas and checks, and by the data plane before it creates or writes a table. What is listed is
+honoured: by our writers, or by engines that read or maintain the table. Must not know tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+#: What is wrong with a value and what to write instead, as one clause without a full stop; None: nothing.
+Check = Callable[[str], str | None]
+
+MERGE_MODE = "write.merge.mode"
+CODEC = "write.parquet.compression-codec"
+LEVEL = "write.parquet.compression-level"
+METRICS_DEFAULT = "write.metadata.metrics.default"
+MAX_INFERRED = "write.metadata.metrics.max-inferred-column-defaults"
+METRICS_OF = "write.metadata.metrics.column."
+BLOOM_FILTER_OF = "write.parquet.bloom-filter-enabled.column."
+DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
+#: Greatest size of anything, in bytes; a row group or file of more is a mistake.
+_MOST_BYTES = 1 << 40
+_MOST_INT = (1 << 31) - 1
+_MOST_LONG = (1 << 63) - 1
+#: Least and greatest level of the codecs that have levels.
+_LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
+DEFAULT_CODEC = "zstd"
+
+
+class MergeMode(StrEnum):
+    """What a merge does with files in which rows change."""
+
+    COPY_ON_WRITE = "copy-on-write"
+    MERGE_ON_READ = "merge-on-read"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A property that cannot be used. ``message``: one clause without a full stop."""
+
+    name: str
+    message: str
+
+
+def one_of(*values: str) -> Check:
+    """Exactly one of ``values``, in any case, as Iceberg reads them."""
+    known = ", ".join(values[:-1]) + f" or {values[-1]}"
+    return lambda text: None if text.strip().lower() in values else f"{shown(text)} is not known: write {known}"
+
+
+def whole(low: int, high: int) -> Check:
+    """A whole number from ``low`` to ``high``."""
+
+    def check(text: str) -> str | None:
+        digits = text.strip()
+        fits = len(digits) <= 20 and digits.isascii() and digits.isdigit() and low <= int(digits) <= high
+        return None if fits else f"{shown(text)} is no whole number from {low} to {high}: write one"
+
+    return check
+
+
+def metrics_mode(text: str) -> str | None:
+    """``none``, ``counts``, ``full`` or ``truncate(n)``."""
+    mode = text.strip().lower()
+    inner = mode.removeprefix("truncate(").removesuffix(")")
+    truncates = mode == f"truncate({inner})" and whole(1, 10_000)(inner) is None
+    if truncates or mode in ("none", "counts", "full"):
+        return None
+    return f"{shown(text)} is not known: write none, counts, full or truncate(n) with n from 1 to 10000"
+
+
+def anything(_: str) -> str | None:
+    """Any text."""
+    return None
+
+
+def shown(text: str) -> str:
+    """A value as messages show it: never more than fits a line."""
+    return repr(text if len(text) <= 60 else f"{text[:60]}…")
+
+
+_BOOLEAN = one_of("true", "false")
+_BYTES = whole(1, _MOST_BYTES)
+_COUNT = whole(1, _MOST_INT)
+
+#: Every property with the check of its value.
+PROPERTIES: Mapping[str, Check] = {
+    "comment": anything,
+    "history.expire.max-ref-age-ms": whole(1, _MOST_LONG),
+    "history.expire.max-snapshot-age-ms": whole(1, _MOST_LONG),
+    "history.expire.min-snapshots-to-keep": _COUNT,
+    "read.split.target-size": _BYTES,
+    MERGE_MODE: one_of(*MergeMode),
+    "write.metadata.delete-after-commit.enabled": _BOOLEAN,
+    METRICS_DEFAULT: metrics_mode,
+    MAX_INFERRED: whole(0, _MOST_INT),
+    "write.metadata.previous-versions-max": _COUNT,
+    CODEC: one_of("zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"),
+    LEVEL: whole(0, 22),
+    DICTIONARY_BYTES: whole(1, _MOST_INT),
+    "write.parquet.page-row-limit": _COUNT,
+    "write.parquet.page-size-bytes": whole(1, _MOST_INT),
+    "write.parquet.row-group-limit": _COUNT,
+    "write.parquet.row-group-size-bytes": _BYTES,
+    "write.target-file-size-bytes": _BYTES,
+}
+#: The same for properties that end in the name of a column.
+COLUMN_PROPERTIES: Mapping[str, Check] = {METRICS_OF: metrics_mode, BLOOM_FILTER_OF: _BOOLEAN}
+
+
+def find_problems(properties: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[Problem]:
+    """What is wrong with the properties of a Table. ``columns``: types by name."""
+    for name, value in properties.items():
+        prefix = next((one for one in COLUMN_PROPERTIES if name.startswith(one)), None)
+        check = COLUMN_PROPERTIES[prefix] if prefix else PROPERTIES.get(name)
+        if check is None:
+            yield Problem(name, "it is not one of the properties that the resources reference lists: remove it")
+        elif message := check(value) or (_wrong_column(name, prefix, columns) if prefix else None):
+            yield Problem(name, message)
+    yield from _wrong_level(properties)
+
+
+def value_problem(name: str, value: str) -> str | None:
+    """What is wrong with the value of a listed property."""
+    return PROPERTIES[name](value)
+
+
+def _wrong_column(name: str, prefix: str, columns: Mapping[str, str]) -> str | None:
+    column = name.removeprefix(prefix)
+    if column not in columns:
+        return f"the table has no column {shown(column)}: name one of spec.columns"
+    if prefix == BLOOM_FILTER_OF and columns[column] == "boolean":
+        return f"column {shown(column)} is a boolean, which has no bloom filter: remove it"
+    return None
+
+
+def _wrong_level(properties: Mapping[str, str]) -> Iterator[Problem]:
+    codec, level = properties.get(CODEC, DEFAULT_CODEC).strip().lower(), properties.get(LEVEL)
+    if level is None or PROPERTIES[LEVEL](level) or PROPERTIES[CODEC](codec):
+        return
+    if codec not in _LEVELS:
+        yield Problem(LEVEL, f"the codec {codec} has no levels: remove it, or choose {', '.join(sorted(_LEVELS))}")
+    elif message := whole(*_LEVELS[codec])(level):
+        yield Problem(LEVEL, f"{message} for the codec {codec}")
+
+
+def column_names(properties: Mapping[str, str], prefix: str, columns: Collection[str]) -> list[str]:
+    """Those of ``columns`` for which the boolean property with ``prefix`` is on."""
+    return [name for name in columns if properties.get(prefix + name, "").strip().lower() == "true"]

@@ -1,0 +1,63 @@
+"""Properties of Tables: what is listed has a checked value, and what is wrong is said in a sentence."""
+
+from __future__ import annotations
+
+import pytest
+from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, find_problems
+
+COLUMNS = {"id": "long", "ok": "boolean", "a.b": "string"}
+GOOD = [
+    ("write.merge.mode", "merge-on-read"),
+    ("write.merge.mode", "Copy-On-Write"),
+    ("write.parquet.row-group-limit", "1"),
+    ("write.parquet.dict-size-bytes", "65536"),
+    ("write.parquet.compression-codec", "ZSTD"),
+    ("write.parquet.compression-level", "3"),
+    ("write.metadata.metrics.default", "truncate(16)"),
+    ("write.metadata.metrics.column.a.b", "counts"),
+    ("write.parquet.bloom-filter-enabled.column.id", "true"),
+    ("comment", "anything at all"),
+]
+BAD = [
+    ("write.merge.mode", "merge_on_read", "'merge_on_read' is not known: write copy-on-write or merge-on-read"),
+    ("write.parquet.row-group-limit", "banana", "'banana' is no whole number from 1 to 2147483647: write one"),
+    ("write.parquet.row-group-limit", "9" * 400, "…' is no whole number from 1 to 2147483647: write one"),
+    ("write.parquet.row-group-limit", "0", "'0' is no whole number"),
+    ("write.parquet.row-group-limit", "-1", "'-1' is no whole number"),
+    ("write.parquet.row-group-limit", "1_000", "'1_000' is no whole number"),
+    ("write.parquet.row-group-limit", "\u0661", "is no whole number"),
+    ("write.parquet.compression-codec", "lzma", "'lzma' is not known: write zstd, gzip"),
+    ("write.parquet.compression-level", "23", "'23' is no whole number from 0 to 22"),
+    ("write.parquet.compression-level", "0", "'0' is no whole number from 1 to 22: write one for the codec zstd"),
+    ("write.metadata.metrics.default", "truncate(0)", "write none, counts, full or truncate(n)"),
+    ("write.metadata.metrics.column.id", "some", "write none, counts, full or truncate(n)"),
+    ("write.metadata.metrics.column.nope", "full", "the table has no column 'nope': name one of spec.columns"),
+    ("write.parquet.bloom-filter-enabled.column.id", "yes", "'yes' is not known: write true or false"),
+    ("write.parquet.bloom-filter-enabled.column.nope", "true", "the table has no column 'nope'"),
+    ("write.parquet.bloom-filter-enabled.column.ok", "true", "is a boolean, which has no bloom filter"),
+    ("commit.retry.num-retries", "4", "not one of the properties that the resources reference lists: remove it"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD)
+def test_good_values_pass(name: str, value: str) -> None:
+    assert list(find_problems({name: value}, COLUMNS)) == []
+
+
+@pytest.mark.parametrize(("name", "value", "message"), BAD)
+def test_bad_values_are_refused_in_a_sentence(name: str, value: str, message: str) -> None:
+    (problem,) = find_problems({name: value}, COLUMNS)
+    assert problem.name == name
+    assert message in problem.message
+    assert len(problem.message) < 200
+
+
+def test_a_level_needs_a_codec_that_has_levels() -> None:
+    properties = {"write.parquet.compression-codec": "snappy", "write.parquet.compression-level": "3"}
+    (problem,) = find_problems(properties, COLUMNS)
+    assert "the codec snappy has no levels: remove it" in problem.message
+
+
+def test_every_property_but_the_comment_has_a_check_that_refuses_something() -> None:
+    checks = {**PROPERTIES, **COLUMN_PROPERTIES}
+    assert [name for name, check in checks.items() if check("\x00") is None] == ["comment"]
