@@ -130,6 +130,7 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
             events=KubeEvents(connection, clock, identity),
             meter=metrics,
             defaults=defaults,
+            namespaces=settings.namespaces,
         ),
         metrics=metrics,
         lease=Lease(

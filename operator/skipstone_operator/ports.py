@@ -237,13 +237,16 @@ class Timing:
 
 @dataclass(kw_only=True)
 class Ports:
-    """Everything a reconcile may touch. ``namespaces``: all that this operator watches."""
+    """Everything a reconcile may touch. ``namespaces``: all that this operator watches.
+
+    Tables of all of them are compared, for two may claim one table of a catalog.
+    """
 
     kube: KubeApi
     clock: Clock
     events: Events
     meter: Meter
     defaults: RunDefaults
+    namespaces: tuple[str, ...]
     timing: Timing = field(default_factory=Timing)
-    namespaces: tuple[str, ...] = ()
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

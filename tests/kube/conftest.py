@@ -55,6 +55,16 @@ def api(api_client: client.ApiClient) -> client.CustomObjectsApi:
 @pytest.fixture
 def namespace(api_client: client.ApiClient) -> Iterator[str]:
     """A fresh namespace; its deletion is begun at the end."""
+    yield from _make_namespace(api_client)
+
+
+@pytest.fixture
+def second_namespace(api_client: client.ApiClient) -> Iterator[str]:
+    """Another fresh namespace."""
+    yield from _make_namespace(api_client)
+
+
+def _make_namespace(api_client: client.ApiClient) -> Iterator[str]:
     core = client.CoreV1Api(api_client)
     name = f"t-{uuid.uuid4().hex[:8]}"
     core.create_namespace({"metadata": {"name": name}})

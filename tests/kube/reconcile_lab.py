@@ -168,6 +168,7 @@ class Site:
             events=self.events,
             meter=self.meter,
             defaults=RunDefaults(image="localhost/spark:none", service_account=ACCOUNT),
+            namespaces=(self.namespace,),
             timing=self.timing,
         )
 

@@ -22,6 +22,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
 from tests.cluster.toolchain import build_tools
 from tests.ports import free_port
+from tests.unit import objects
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
 LEASE = "skipstone-operator"
@@ -139,21 +140,25 @@ def writes_by(plane: ControlPlane, namespace: str) -> list[dict[str, Any]]:
     return [event for event in events if event["user"].get("username") == user and event["verb"] in WRITES]
 
 
-def warehouse(name: str) -> dict[str, Any]:
+def warehouse(name: str, catalog: dict[str, Any] | None = None) -> dict[str, Any]:
     return {
         "apiVersion": "skipstone.dev/v1alpha1",
         "kind": "Warehouse",
         "metadata": {"name": name},
-        "spec": {"catalog": {"type": "Sql"}, "storage": {"pvc": {"claimName": "missing"}}},
+        "spec": {"catalog": catalog or {"type": "Sql"}, "storage": {"pvc": {"claimName": "missing"}}},
     }
 
 
-def create(api: client.CustomObjectsApi, namespace: str, body: dict[str, Any]) -> None:
-    api.create_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, "warehouses", body)
+def table(name: str) -> dict[str, Any]:
+    return {**objects.table(name, warehouseRef={"name": "lake"}), "metadata": {"name": name}}
 
 
-def ready_reason(api: client.CustomObjectsApi, namespace: str, name: str) -> str:
-    found: Any = api.get_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, "warehouses", name)
+def create(api: client.CustomObjectsApi, namespace: str, body: dict[str, Any], plural: str = "warehouses") -> None:
+    api.create_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, plural, body)
+
+
+def ready_reason(api: client.CustomObjectsApi, namespace: str, name: str, plural: str = "warehouses") -> str:
+    found: Any = api.get_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, plural, name)
     conditions = found.get("status", {}).get("conditions", [])
     return next((c["reason"] for c in conditions if c["type"] == "Ready"), "")
 
@@ -289,6 +294,33 @@ def test_a_namespace_that_loses_the_rights_keeps_the_resync_from_no_other(
     said = [text for text in operator.messages() if "resync" in text]
     assert said[0].startswith("resync goes on without namespace default: LIST ")
     assert not [text for text in said if text.startswith("resync could not list")]
+
+
+def test_two_tables_of_one_catalog_table_in_two_namespaces_have_one_owner(
+    operators: list[Operator],
+    control_plane: ControlPlane,
+    api: client.CustomObjectsApi,
+    second_namespace: str,
+    namespace: str,
+) -> None:
+    operator = operators[0]
+    operator.environment["SKIPSTONE_NAMESPACES"] = f"{namespace},{second_namespace}"
+    control_plane.kubectl(
+        "create", "rolebinding", "lake", "--namespace", second_namespace, "--clusterrole", "cluster-admin",
+        "--serviceaccount", f"{namespace}:skipstone",
+    )  # fmt: skip
+    for place, uri in ((namespace, "http://catalog.example.com/"), (second_namespace, "http://CATALOG.example.com:80")):
+        create(api, place, warehouse("lake", {"type": "Rest", "uri": uri}))
+        create(api, place, table(f"flights-{place}"), "tables")
+    operator.start()
+    operator.wait_healthy()
+    names = {place: f"flights-{place}" for place in (namespace, second_namespace)}
+
+    def reasons() -> list[str]:
+        return sorted(ready_reason(api, place, name, "tables") for place, name in names.items())
+
+    wait_until(lambda: "" not in reasons(), seconds=30, failure="not reconciled")
+    assert reasons() == ["ResourceConflict", "WarehouseNotReady"]
 
 
 def test_an_api_server_that_is_late_is_waited_for(operators: list[Operator], tmp_path: Path) -> None:

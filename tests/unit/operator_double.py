@@ -75,6 +75,7 @@ class World:
     meter: RecordingRuns = field(default_factory=RecordingRuns)
     timing: Timing = field(default_factory=Timing)
     seconds: float = 5.0
+    namespaces: tuple[str, ...] = ("lake",)
     crashes: int = 0
 
     def __post_init__(self) -> None:
@@ -111,6 +112,7 @@ class World:
             events=self.events,
             meter=self.meter,
             defaults=DEFAULTS,
+            namespaces=self.namespaces,
             timing=self.timing,
         )
 

@@ -566,6 +566,26 @@ class TestLaunchesComeLast:
         assert released(decide(replace(table_world(table, jobs=(job,)), setting=late))) == KEPT
 
 
+SAME_REST = (
+    "http://c",
+    "http://c/",
+    "HTTP://C:80//",
+    "http://me@c",
+    "http://c.lake",
+    "http://c.lake.svc",
+    "http://c.Lake.svc.cluster.local./",
+)
+OTHER_REST = ("http://d", "https://c", "http://c:8181", "http://c/x", "http://c.other", "http://[::1]:c")
+POSTGRES = {"type": "Sql", "uri": "postgresql://db.example.com/lake"}
+SAME_POSTGRES = (
+    "postgresql://db.example.com/lake",
+    "postgresql+psycopg2://me@DB.example.com:5432/lake/?sslmode=require",
+    "postgresql:///lake?host=db.example.com",
+    "postgresql:///lake?host=db.example.com&port=5432",
+)
+OTHER_POSTGRES = ("postgresql://db.example.com/Lake", "postgresql://db.example.com:5433/lake")
+
+
 class TestIdentity:
     def rival(self, older: TableSubject, newer: TableSubject, *warehouses: Any) -> TableSubject | None:
         known = {warehouse.key: warehouse for warehouse in warehouses}
@@ -594,9 +614,11 @@ class TestIdentity:
             ({"type": "Sql"}, {"type": "Sql", "name": "other"}, False),
             ({"type": "Sql"}, {"type": "Sql", "uri": "sqlite:////skipstone/second/catalog.db"}, True),
             ({"type": "Sql"}, {"type": "Sql", "uri": "sqlite:////skipstone/second/other.db"}, False),
-            ({"type": "Rest", "uri": "http://c/"}, {"type": "Rest", "uri": "http://c"}, True),
-            ({"type": "Rest", "uri": "http://c"}, {"type": "Rest", "uri": "http://d"}, False),
-            ({"type": "Sql", "uri": "postgresql://h/d"}, {"type": "Sql", "uri": "postgresql://h/d"}, True),
+            ({"type": "Sql"}, {"type": "Sql", "uri": "sqlite:////skipstone//second/./catalog.db?timeout=9"}, True),
+            *(({"type": "Rest", "uri": "http://c"}, {"type": "Rest", "uri": uri}, True) for uri in SAME_REST),
+            *(({"type": "Rest", "uri": "http://c"}, {"type": "Rest", "uri": uri}, False) for uri in OTHER_REST),
+            *((POSTGRES, {"type": "Sql", "uri": uri}, True) for uri in SAME_POSTGRES),
+            *((POSTGRES, {"type": "Sql", "uri": uri}, False) for uri in OTHER_POSTGRES),
         ],
     )
     def test_warehouses_may_share_a_catalog(self, one: dict[str, Any], two: dict[str, Any], same: bool) -> None:
@@ -604,6 +626,14 @@ class TestIdentity:
         newer = new_table({"warehouseRef": {"name": "second"}}, name="b", uid="uid-b", creationTimestamp=NEW)
         second = subject(objects.warehouse("second", catalog=two))
         assert (self.rival(older, newer, good_warehouse(catalog=one), second) is older) is same
+
+    def test_a_service_of_the_same_name_in_another_namespace_is_another_catalog(self) -> None:
+        older, _ = self.pair()
+        newer = new_table({"warehouseRef": {"name": "second"}}, uid="uid-b", creationTimestamp=NEW, namespace="pond")
+        for uri, same in (("http://c", False), ("http://c.lake:80", True)):
+            second = subject(objects.warehouse("second", catalog={"type": "Rest", "uri": uri}), namespace="pond")
+            home = good_warehouse(catalog={"type": "Rest", "uri": "http://c"})
+            assert (self.rival(older, newer, home, second) is older) is same
 
 
 def test_jobs_of_a_table_that_does_not_exist_wait_for_it() -> None:

@@ -37,7 +37,14 @@ def kube() -> MemoryKube:
 
 def ports_of(kube: MemoryKube, events: RecordingEvents) -> Ports:
     defaults = RunDefaults(image="image", service_account="account")
-    return Ports(kube=kube, clock=kube.clock, events=events, meter=RecordingRuns(), defaults=defaults)
+    return Ports(
+        kube=kube,
+        clock=kube.clock,
+        events=events,
+        meter=RecordingRuns(),
+        defaults=defaults,
+        namespaces=("lake",),
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

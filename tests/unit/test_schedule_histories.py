@@ -63,7 +63,12 @@ class Life:
         first = len(self.kube.writes)
         self.kube.crash = lambda number, moment: (number - first, moment) in deaths
         ports = Ports(
-            kube=self.kube, clock=self.kube.clock, events=self.events, meter=RecordingRuns(), defaults=DEFAULTS
+            kube=self.kube,
+            clock=self.kube.clock,
+            events=self.events,
+            meter=RecordingRuns(),
+            defaults=DEFAULTS,
+            namespaces=("lake",),
         )
         for _ in range(60):
             try:

@@ -13,7 +13,7 @@ from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name
-from skipstone_operator.ports import Key, KubeApi, Ports
+from skipstone_operator.ports import AccessDenied, Key, KubeApi, Ports
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
     KINDS,
@@ -198,8 +198,13 @@ async def _find_older_claimant(
     warehouses: dict[Key, WarehouseSubject] = {}
     for namespace in sorted({*ports.namespaces, table.meta.namespace}):
         reader = Reader(ports.kube, namespace)
-        tables.extend(await reader.list_subjects(TABLE.name))
-        warehouses.update({w.key: w for w in await reader.list_subjects(WAREHOUSE.name)})
+        try:
+            tables.extend(await reader.list_subjects(TABLE.name))
+            warehouses.update({w.key: w for w in await reader.list_subjects(WAREHOUSE.name)})
+        except AccessDenied:
+            # Nothing there can be launched either; a namespace that goes away keeps nobody from working.
+            if namespace == table.meta.namespace:
+                raise
     return find_older_claimant(table, warehouse, tables, warehouses)
 
 

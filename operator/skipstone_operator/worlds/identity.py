@@ -5,7 +5,9 @@ Two Tables may name one table of one catalog: the oldest wins. Pure.
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterable, Mapping
+from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from skipstone_core.contract.requests import CatalogType
 
@@ -13,6 +15,9 @@ from skipstone_operator.ports import Key
 from skipstone_operator.worlds.subjects import TableSubject, WarehouseSubject
 
 Claim = tuple[str, ...]
+DEFAULT_PORTS = {"http": 80, "https": 443, "postgresql": 5432}
+#: What Kubernetes adds to the name and the namespace of a Service.
+SERVICE_SUFFIXES = (".svc.cluster.local", ".svc")
 
 
 def catalog_identity(warehouse: WarehouseSubject) -> Claim:
@@ -22,12 +27,44 @@ def catalog_identity(warehouse: WarehouseSubject) -> Claim:
         claim = warehouse.spec.storage.pvc.claim_name
         return ("sqlite", warehouse.meta.namespace, claim, _file_of(catalog.uri), catalog.name)
     where = catalog.properties.get("warehouse", "") if catalog.type is CatalogType.REST else catalog.name
-    return (catalog.type.value, catalog.uri.rstrip("/"), where)
+    return (catalog.type.value, *_address(catalog.uri, warehouse.meta.namespace), where)
 
 
 def _file_of(uri: str) -> str:
     # sqlite:////skipstone/<warehouse>/<file>: the mount point differs by Warehouse, the file in the claim does not.
-    return uri.partition("/skipstone/")[2].partition("/")[2] or "catalog.db"
+    path = posixpath.normpath(unquote(uri.partition("?")[0].partition("sqlite:")[2])).lstrip("/")
+    return path.partition("skipstone/")[2].partition("/")[2] or "catalog.db"
+
+
+def _address(uri: str, namespace: str) -> Claim:
+    """Where ``uri`` leads: scheme, host, port and path. Who logs in, and how, makes no other catalog of it."""
+    try:
+        parts = urlsplit(uri.strip())
+        port = parts.port
+    except ValueError:
+        return (uri,)
+    scheme, _, _ = parts.scheme.lower().partition("+")
+    host, asked = _host(parts)
+    where = port or asked or DEFAULT_PORTS.get(scheme, 0)
+    path = posixpath.normpath("/" + unquote(parts.path).lstrip("/"))
+    return (scheme, _service(host, namespace), str(where), path)
+
+
+def _host(parts: SplitResult) -> tuple[str, int]:
+    """Host and port; the client of PostgreSQL takes them from the query as well."""
+    query = parse_qs(parts.query)
+    host = parts.hostname or query.get("host", [""])[0].lower()
+    asked = query.get("port", ["0"])[0]
+    return host.rstrip("."), int(asked) if asked.isdecimal() else 0
+
+
+def _service(host: str, namespace: str) -> str:
+    """A Service by name and namespace, whichever of its names ``host`` is; any other host as it is."""
+    for suffix in SERVICE_SUFFIXES:
+        if host.endswith(suffix):
+            return host.removesuffix(suffix)
+    is_short = host and "." not in host and ":" not in host and host != "localhost"
+    return f"{host}.{namespace}" if is_short else host
 
 
 def table_claim(table: TableSubject, warehouse: WarehouseSubject) -> Claim:
