@@ -7,6 +7,8 @@ a code. Must not decide which files are read.
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
@@ -15,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from skipstone_core import index_use
 
-from skipstone.query.plans.catalyst import Java
+from skipstone.query.plans.catalyst import Java, java_class
 from skipstone.query.plans.driver import DriverLimits
 from skipstone.query.plans.explanation import Explanation
 from skipstone.query.plans.refusals import Refusal
@@ -29,6 +31,7 @@ logger = logging.getLogger("skipstone.query")
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
+_SESSIONS = "org.apache.spark.sql.classic.SparkSession"
 
 
 @dataclass(frozen=True)
@@ -80,8 +83,10 @@ def no_index(df: DataFrame) -> DataFrame:
 def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
     try:
-        rewriting = Rewriting(_session(df), df._jdf.queryExecution().commandExecuted())
-        return rewriting.rewritten(), rewriting.explanation
+        session = _session(df)
+        with _active(session):
+            rewriting = Rewriting(session, df._jdf.queryExecution().commandExecuted())
+            return rewriting.rewritten(), rewriting.explanation
     except Refused as refused:
         return None, Explanation(refusal=refused.refusal, detail=refused.detail)
     except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query
@@ -105,6 +110,24 @@ def _session(df: DataFrame) -> Session:
         index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
         limits=DriverLimits(_driver_rows(spark), spark.sparkContext.defaultParallelism),
     )
+
+
+@contextmanager
+def _active(session: Session) -> Iterator[None]:
+    """Make ``session`` the one that Spark's rules and expressions take their settings from, for this thread.
+
+    A thread may have used another one since the query was made, with another time zone for instance.
+    """
+    sessions = java_class(session.jvm, _SESSIONS)
+    before = sessions.getActiveSession()
+    sessions.setActiveSession(session.java)
+    try:
+        yield
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 def _driver_rows(spark: SparkSession) -> int:
