@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pyiceberg.catalog import Catalog
@@ -22,7 +22,9 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
+from pyiceberg.io import FileIO
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from requests import RequestException
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
@@ -40,6 +42,8 @@ SQLITE_BUSY_SECONDS = "60"
 CONNECT_SECONDS = "10"
 #: The format version that loads and merges write.
 WRITABLE_FORMAT = 2
+#: How often a table is looked up whose metadata file is gone: writers may delete the old ones with every commit.
+METADATA_READS = 5
 _URI_FIELD = "spec.catalog.uri"
 
 
@@ -56,21 +60,45 @@ def open_catalog(warehouse: WarehouseRef) -> Catalog:
         return _open_sql(warehouse, os.environ)
 
 
+class NotSentError(OSError):
+    """A commit ended before the catalog was asked to swap: nothing landed and nothing will."""
+
+
+class OwnSqlCatalog(SqlCatalog):
+    """PyIceberg's SQL catalog, which tells a commit that was never sent from one that got no answer."""
+
+    @staticmethod
+    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+        try:
+            SqlCatalog._write_metadata(metadata, io, metadata_path)
+        except OSError as error:
+            with suppress(OSError):
+                io.delete(metadata_path)
+            raise NotSentError(*error.args) from error
+
+
+def refuses_for_good(catalog: Catalog) -> bool:
+    """Whether a refused commit is known not to have landed without a look at the table.
+
+    An SQL catalog says no from within its own transaction. Between us and a REST catalog may be a proxy that repeats a
+    request which went through; the answer to the second one is no.
+    """
+    return type(catalog) is OwnSqlCatalog
+
+
 def load_table(catalog: Catalog, ref: TableRef) -> Table:
     """Load the current metadata of ``ref``.
 
     Raises BadSpec with TABLE_MISSING when the catalog has no such table, TABLE_REPLACED when its UUID is not
-    ``ref.table_uuid``; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer.
+    ``ref.table_uuid``; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer, with
+    STORAGE_UNAVAILABLE when the metadata file that it names is not there.
     """
     name = f"{ref.namespace}.{ref.name}"
     with catalog_answers(catalog.name):
         try:
-            table = catalog.load_table(ref.identifier)
+            table = _load_current(catalog, ref)
         except (NoSuchTableError, NoSuchNamespaceError):
             raise BadSpec(Reason.TABLE_MISSING, f"The catalog {catalog.name!r} holds no table {name}.") from None
-        except FileNotFoundError as error:
-            message = f"The catalog {catalog.name!r} names a metadata file of {name} that is gone: {error}."
-            raise BadSpec(Reason.TABLE_MISSING, message) from error
     if ref.table_uuid and str(table.metadata.table_uuid) != ref.table_uuid:
         raise BadSpec(
             Reason.TABLE_REPLACED,
@@ -78,6 +106,21 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
             f"restore the old one or delete and re-create the Table resource.",
         )
     return table
+
+
+def _load_current(catalog: Catalog, ref: TableRef) -> Table:
+    """The table of ``ref``. A metadata file that is gone was replaced while we were about to read it: look again."""
+    for _ in range(METADATA_READS - 1):
+        with suppress(FileNotFoundError):
+            return catalog.load_table(ref.identifier)
+    try:
+        return catalog.load_table(ref.identifier)
+    except FileNotFoundError as error:
+        message = (
+            f"The catalog {catalog.name!r} names a metadata file of {ref.namespace}.{ref.name} that cannot be found: "
+            f"{_first_line(error)}. Restore the file, or check that the volume is the right one."
+        )
+        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
 
 def require_writable(table: Table) -> None:
@@ -111,7 +154,7 @@ def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
 
 def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catalog:
     url = sql_url(warehouse, environment)
-    return SqlCatalog(
+    return OwnSqlCatalog(
         warehouse.catalog.name,
         **dict(warehouse.catalog.properties),
         uri=url.render_as_string(hide_password=False),

@@ -38,7 +38,7 @@ from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writa
 from skipstone.tables.changes import Guard, TableCommit
 from skipstone.tables.evolution import fits
 from skipstone.tables.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Staged, stage, swap_until_known
-from skipstone.tables.txns import find_digest, find_txn, is_ancestor, txn_records
+from skipstone.tables.txns import find_digest, find_txn, txn_records
 from skipstone.tables.validation import find_conflict
 
 _log = logging.getLogger(__name__)
@@ -65,7 +65,7 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
     storage cannot be read or cannot take manifests.
     """
     used = ports or CommitPorts()
-    return swap_until_known(catalog, ref, lambda table, tried: _prepare(table, tried, change, used), used)
+    return swap_until_known(catalog, ref, lambda table: _prepare(table, change, used), used)
 
 
 def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | None = None) -> TxnState | None:
@@ -77,10 +77,13 @@ def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | No
     table = load_table(catalog, ref)
     if table.metadata.format_version > WRITABLE_FORMAT and isinstance(find_txn(table, txn), Absent):
         return Aborted(0)
-    outcome = swap_until_known(catalog, ref, lambda head, tried: _prepare_abort(head, tried, txn, used), used)
+    found: list[TxnState] = []
+    outcome = swap_until_known(catalog, ref, lambda head: _prepare_abort(head, txn, used, found), used)
+    if isinstance(outcome, Committed):
+        return Aborted(outcome.snapshot_id)
     if isinstance(outcome, Unknown):
         return None
-    state = find_txn(load_table(catalog, ref), txn)
+    state = found[-1] if found else find_txn(load_table(catalog, ref), txn)
     return None if isinstance(state, Absent) else state
 
 
@@ -98,19 +101,13 @@ def discard_files(table: Table, added: tuple[DataFile, ...]) -> None:
             _log.warning("%s stays behind: %s", file.file_path, error)
 
 
-def _prepare(table: Table, tried: frozenset[int], change: TableCommit, ports: CommitPorts) -> Outcome | Staged:
-    return _settled(table, tried, change) or _refused(table, change) or _staged(table, change, ports)
+def _prepare(table: Table, change: TableCommit, ports: CommitPorts) -> Outcome | Staged:
+    return _settled(table, change) or _refused(table, change) or _staged(table, change, ports)
 
 
-def _settled(table: Table, tried: frozenset[int], change: TableCommit) -> Outcome | None:
-    """The outcome when this transaction is already decided on the head of ``table``."""
-    ours = next((snapshot_id for snapshot_id in tried if is_ancestor(table, snapshot_id)), None)
-    state = find_txn(table, change.txn) if change.txn else Absent()
-    match state:
-        case Absent() if ours is not None:
-            return Committed(ours, change.record or TxnRecord(time_ms=0, snapshot_id=ours))
-        case Present(record, snapshot_id) if snapshot_id in tried:
-            return Committed(snapshot_id, record)
+def _settled(table: Table, change: TableCommit) -> Outcome | None:
+    """The outcome when another attempt of this transaction is decided on the head of ``table``."""
+    match find_txn(table, change.txn) if change.txn else Absent():
         case Present(record):
             return AlreadyCommitted(record)
         case RolledBack():
@@ -156,18 +153,20 @@ def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | C
         staged = stage(table, parts)
     except ValidationException as error:
         return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
-    staged.set_properties(_properties(table, change, staged.snapshot_id, now), forgotten)
-    return staged
+    record = replace(
+        change.record or TxnRecord(time_ms=now), time_ms=now, snapshot_id=staged.snapshot_id, is_empty=change.is_empty
+    )
+    with staged.or_discarded():
+        staged.set_properties(_properties(table, change, record), forgotten)
+    return replace(staged, record=record)
 
 
-def _properties(table: Table, change: TableCommit, snapshot_id: int, now_ms: int) -> dict[str, str]:
+def _properties(table: Table, change: TableCommit, record: TxnRecord) -> dict[str, str]:
     found = dict(change.properties)
     if change.txn:
-        base = change.record or TxnRecord(time_ms=now_ms)
-        record = replace(base, time_ms=now_ms, snapshot_id=snapshot_id, is_empty=change.is_empty)
         found[txn_property(change.txn)] = encode_record(record)
     if change.ledger:
-        found |= change.ledger.properties(table, snapshot_id)
+        found |= change.ledger.properties(table, record.snapshot_id)
     if change.is_partial and not change.is_empty:
         segment = table.metadata.next_sequence_number()
         known = [text for text in table.properties.get(PARTIAL_PROPERTY, "").split(",") if text]
@@ -175,16 +174,16 @@ def _properties(table: Table, change: TableCommit, snapshot_id: int, now_ms: int
     return found
 
 
-def _prepare_abort(table: Table, tried: frozenset[int], txn: str, ports: CommitPorts) -> Outcome | Staged:
+def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnState]) -> Outcome | Staged:
+    """``found`` takes the state that needs no fence."""
     state = find_txn(table, txn)
-    if isinstance(state, Aborted) and state.snapshot_id in tried:
-        return Committed(state.snapshot_id, TxnRecord(time_ms=0, is_aborted=True))
-    if isinstance(state, Present):
-        return AlreadyCommitted(state.record)
     if not isinstance(state, Absent):
+        found.append(state)
         return Conflicted(Reason.ABORTED, "The transaction is already decided.")
     now = ports.now_ms()
     staged = stage(table, Parts(summary={TXN_SUMMARY: aborted_txn(txn)}))
     record = TxnRecord(time_ms=now, snapshot_id=staged.snapshot_id, is_aborted=True)
-    staged.set_properties({txn_property(txn): encode_record(record)}, plan_forgetting(txn_records(table), now) or ())
-    return staged
+    with staged.or_discarded():
+        forgotten = plan_forgetting(txn_records(table), now) or ()
+        staged.set_properties({txn_property(txn): encode_record(record)}, forgotten)
+    return replace(staged, record=record)

@@ -6,16 +6,18 @@ Must not use PyIceberg's own retries: they re-apply a change without looking who
 
 from __future__ import annotations
 
+import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass, field
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from threading import Barrier
 from typing import Protocol
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import CommitFailedException, ValidationException
+from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
@@ -29,19 +31,21 @@ from pyiceberg.table.update import (
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.types import NestedField
 from pyiceberg.utils.concurrent import ExecutorFactory
-from skipstone_core.commits import Conflicted, Outcome, Unknown
+from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.catalogs import load_table
+from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
 from skipstone.tables.evolution import add_columns
+from skipstone.tables.fates import Fate, SentSwap, judge
 from skipstone.tables.rowdeltas import RowDelta
 
 ROUNDS = 12
 READ_BACKS = 4
 #: Longest wait for threads that write manifests in vain.
 _WRITERS_SECONDS = 10.0
+_log = logging.getLogger(__name__)
 
 
 class CommitHooks(Protocol):
@@ -97,11 +101,12 @@ class Parts:
 
 @dataclass(frozen=True)
 class Staged:
-    """A swap that is written but for the catalog's pointer."""
+    """A swap that is written but for the catalog's pointer. ``record``: what is told of it once it landed."""
 
     table: Table
     transaction: Transaction
     producer: _SnapshotProducer  # type: ignore[type-arg]
+    record: TxnRecord = field(default_factory=lambda: TxnRecord(time_ms=0))
 
     @property
     def snapshot_id(self) -> int:
@@ -115,8 +120,8 @@ class Staged:
         if removals:
             self.transaction.remove_properties(*removals)
 
-    def swap(self, catalog: Catalog) -> None:
-        """Ask the catalog, once, to replace exactly the metadata this was staged on."""
+    def swap(self, catalog: Catalog) -> TableMetadata:
+        """Ask the catalog, once, to replace exactly the metadata this was staged on; the metadata after that."""
         metadata = self.table.metadata
         shape = (
             AssertTableUUID(uuid=metadata.table_uuid),
@@ -127,8 +132,26 @@ class Staged:
         )
         kinds = {type(requirement) for requirement in shape}
         staged = tuple(r for r in self.transaction._requirements if type(r) not in kinds)
-        response = catalog.commit_table(self.table, staged + shape, self.transaction._updates)
-        catalog._delete_old_metadata(self.table.io, metadata, response.metadata)
+        return catalog.commit_table(self.table, staged + shape, self.transaction._updates).metadata
+
+    def sent(self) -> SentSwap:
+        """How it is known again."""
+        metadata = self.table.metadata
+        return SentSwap(
+            table_uuid=metadata.table_uuid,
+            snapshot_id=self.snapshot_id,
+            sequence_number=metadata.next_sequence_number(),
+            parent_id=metadata.current_snapshot_id,
+        )
+
+    @contextmanager
+    def or_discarded(self) -> Iterator[None]:
+        """Delete the manifests when the block fails."""
+        try:
+            yield
+        except BaseException:
+            self.discard()
+            raise
 
     def discard(self) -> None:
         """Delete the manifests of a swap that is proven not to have happened."""
@@ -164,7 +187,7 @@ def stage(table: Table, parts: Parts) -> Staged:
         producer.delete_data_file(file)
     try:
         producer.commit()
-    except (OSError, ValidationException):
+    except Exception:
         _await_manifest_writers()
         producer._clean_all_uncommitted()
         raise
@@ -188,99 +211,127 @@ def _await_manifest_writers() -> None:
     wait([pool.submit(meeting.wait) for _ in range(workers)])
 
 
-#: Given the fresh head and the snapshot ids we tried before: the outcome, or what to swap now.
-Prepare = Callable[[Table, frozenset[int]], Outcome | Staged]
+#: Given the fresh head: the outcome, or what to swap now.
+Prepare = Callable[[Table], Outcome | Staged]
+
+
+def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: CommitPorts) -> Outcome:
+    """Load, prepare, swap; again while others were faster. What was sent is judged by fresh looks (``fates``).
+
+    While the fate of anything that was sent is open, whatever else is found is Unknown. Conflicted, AlreadyCommitted
+    and every exception of ``prepare`` and of the catalog come only when nothing of ours is in the table or may land.
+    """
+    rounds = _Rounds(catalog, ref, prepare, ports)
+    for attempt in range(ROUNDS):
+        step = rounds.next_step()
+        if not isinstance(step, Staged):
+            return step
+        if outcome := rounds.send(step):
+            return outcome
+        ports.pause(attempt)
+    return rounds.last_step()
 
 
 @dataclass
 class _Rounds:
-    """What one ``swap_until_known`` remembers of its rounds. ``refused``: swaps that the catalog said no to."""
+    """One ``swap_until_known``: what it was given, and what it sent that is neither in the table nor dead."""
 
+    catalog: Catalog
+    ref: TableRef
+    prepare: Prepare
     ports: CommitPorts
-    tried: set[int] = field(default_factory=set)
-    refused: list[Staged] = field(default_factory=list)
-    doubt: str = ""
+    sent: list[tuple[SentSwap, Staged]] = field(default_factory=list)
+    doubt: str = "others were faster"
 
-    def note(self, staged: Staged, failure: str) -> None:
-        """Remember a swap that did not go through: refused, or nobody knows why."""
-        self.doubt = failure or self.doubt
-        if not failure:
-            self.refused.append(staged)
+    @property
+    def is_open(self) -> bool:
+        """Whether something that was sent may be in the table, or may still arrive."""
+        return any(not swap.is_refused_for_good for swap, _ in self.sent)
 
-    def discard_refused(self, table: Table | None) -> None:
-        """Delete the manifests of refused swaps that ``table`` (freshly loaded, None: it is gone) does not know."""
-        for staged in self.refused:
-            if table is None or table.snapshot_by_id(staged.snapshot_id) is None:
-                staged.discard()
-        self.refused.clear()
+    def next_step(self) -> Outcome | Staged:
+        """Look at the table: the outcome, or what to swap now."""
+        try:
+            step = self._look()
+        except Exception as error:
+            if not self.is_open:
+                raise
+            return self._unknown(f"{type(error).__name__}: {error}")
+        if isinstance(step, Conflicted | AlreadyCommitted) and self.is_open:
+            return self._unknown(step.message if isinstance(step, Conflicted) else "another attempt committed")
+        return step
 
+    def send(self, staged: Staged) -> Outcome | None:
+        """Try one swap; None when the next look decides. Raises what kept it from being sent."""
+        swap, metadata = staged.sent(), None
+        try:
+            self.ports.hooks.before_swap(staged.table)
+            metadata = staged.swap(self.catalog)
+            self.ports.hooks.after_swap(staged.table)
+        except NotSentError as error:
+            staged.discard()
+            if self.is_open:
+                return self._unknown(str(error))
+            raise
+        except CommitFailedException:
+            swap = replace(swap, is_refused=True, is_final=refuses_for_good(self.catalog))
+        except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
+            metadata, self.doubt = None, f"{type(error).__name__}: {error}"
+        self.sent.append((swap, staged))
+        if metadata is None or not (landed := self._settle(metadata)):
+            return None
+        _delete_old_metadata(self.catalog, staged.table, metadata)
+        return landed
 
-def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: CommitPorts) -> Outcome:
-    """Load, prepare, swap; again while others were faster. Every exception of a swap is followed by a fresh look.
-
-    Raises DependencyUnavailable and OSError only while nothing that was sent may still land: else what cannot be read
-    is Unknown.
-    """
-    rounds = _Rounds(ports)
-    for attempt in range(ROUNDS):
-        step = _next_step(catalog, ref, prepare, rounds)
+    def last_step(self) -> Outcome:
+        """The outcome when there are no rounds left."""
+        step = self.next_step()
         if not isinstance(step, Staged):
             return step
-        rounds.tried.add(step.snapshot_id)
-        failure = _swap_once(catalog, step, ports)
-        if failure is not None:
-            rounds.note(step, failure)
-            ports.pause(attempt)
-    return _last_look(ref, _next_step(catalog, ref, prepare, rounds), rounds.doubt)
+        step.discard()
+        if self.is_open:
+            return self._unknown(self.doubt)
+        message = f"Other writers of {self.ref.namespace}.{self.ref.name} were faster {ROUNDS} times; try again."
+        return Conflicted(Reason.CONFLICTED, message)
+
+    def _look(self) -> Outcome | Staged:
+        table = self._fresh_table()
+        if not isinstance(table, Table):
+            return table
+        if any(swap.table_uuid != table.metadata.table_uuid for swap, _ in self.sent):
+            return Conflicted(Reason.TABLE_REPLACED, f"{'.'.join(table.name())} is another table now.")
+        return self._settle(table.metadata) or self.prepare(table)
+
+    def _settle(self, head: TableMetadata) -> Committed | None:
+        """Judge what was sent: Committed when one landed; the manifests of those that are dead are deleted."""
+        fates = [(judge(head, swap), swap, staged) for swap, staged in self.sent]
+        for fate, _, staged in fates:
+            if fate is Fate.DEAD:
+                staged.discard()
+        self.sent = [(swap, staged) for fate, swap, staged in fates if fate is not Fate.DEAD]
+        landed = [staged for fate, _, staged in fates if fate is Fate.LANDED]
+        return Committed(landed[0].snapshot_id, landed[0].record) if landed else None
+
+    def _fresh_table(self) -> Table | Conflicted:
+        """The table as it is now. What may pass is looked at again, and so is everything while a swap is open."""
+        for attempt in range(READ_BACKS):
+            try:
+                return load_table(self.catalog, self.ref)
+            except BadSpec as error:
+                if not self.is_open or attempt == READ_BACKS - 1:
+                    return Conflicted(error.reason, str(error))
+            except DependencyUnavailable:
+                if attempt == READ_BACKS - 1:
+                    raise
+            self.ports.pause(attempt + 2)
+        raise AssertionError(READ_BACKS)
+
+    def _unknown(self, why: str) -> Unknown:
+        return Unknown(f"The commit was sent and it is not known whether it landed ({self.doubt}): {why}")
 
 
-def _next_step(catalog: Catalog, ref: TableRef, prepare: Prepare, rounds: _Rounds) -> Outcome | Staged:
-    table = _fresh_table(catalog, ref, rounds.ports, sent=bool(rounds.tried))
-    if isinstance(table, Unknown):
-        return table
-    rounds.discard_refused(table if isinstance(table, Table) else None)
-    if not isinstance(table, Table):
-        return table
+def _delete_old_metadata(catalog: Catalog, base: Table, metadata: TableMetadata) -> None:
+    """As the table's properties ask; what stays behind harms nobody."""
     try:
-        return prepare(table, frozenset(rounds.tried))
-    except OSError as error:
-        if not rounds.doubt:
-            raise
-        return Unknown(f"The commit was sent and the storage failed before it could be looked for: {error}")
-
-
-def _swap_once(catalog: Catalog, staged: Staged, ports: CommitPorts) -> str | None:
-    """Try one swap. None: it went through; empty: the catalog said no; else why nobody knows."""
-    try:
-        ports.hooks.before_swap(staged.table)
-        staged.swap(catalog)
-        ports.hooks.after_swap(staged.table)
-    except CommitFailedException:
-        return ""
-    except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says next counts
-        return f"{type(error).__name__}: {error}"
-    return None
-
-
-def _fresh_table(catalog: Catalog, ref: TableRef, ports: CommitPorts, *, sent: bool) -> Table | Outcome:
-    for attempt in range(READ_BACKS):
-        try:
-            return load_table(catalog, ref)
-        except BadSpec as error:
-            return Conflicted(error.reason, str(error))
-        except DependencyUnavailable as error:
-            last = error
-            ports.pause(attempt + 2)
-    if not sent:
-        raise last
-    return Unknown(f"The commit was sent and the table cannot be read back: {last}")
-
-
-def _last_look(ref: TableRef, step: Outcome | Staged, doubt: str) -> Outcome:
-    if not isinstance(step, Staged):
-        return step
-    step.discard()
-    if doubt:
-        return Unknown(f"The last commit may still land: {doubt}")
-    message = f"Other writers of {ref.namespace}.{ref.name} were faster {ROUNDS} times; try again."
-    return Conflicted(Reason.CONFLICTED, message)
+        catalog._delete_old_metadata(base.io, base.metadata, metadata)
+    except Exception as error:  # noqa: BLE001 - the commit is in, whatever clean-up says
+        _log.warning("old metadata of %s stays behind: %s", ".".join(base.name()), error)

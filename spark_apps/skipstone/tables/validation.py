@@ -60,23 +60,27 @@ def find_conflict(
     head = table.current_snapshot()
     if (head.snapshot_id if head else None) == pinned.snapshot_id or not (changed or guard):
         return None
-    between = _snapshots_since(table, pinned.snapshot_id)
+    files = read_file_set(table)
+    between = _snapshots_since(table, pinned.snapshot_id, files)
     if between is None:
         return _again("the table was rolled back or the planned snapshot expired")
-    window = Window(table, read_file_set(table), between)
+    window = Window(table, files, between)
     return _changed_conflict(window, changed) or _added_conflict(window, guard)
 
 
-def _snapshots_since(table: Table, pinned: int | None) -> frozenset[int] | None:
-    """Ids of the snapshots after ``pinned`` up to the head; None when the head does not descend from it."""
+def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozenset[int] | None:
+    """Ids of the snapshots after ``pinned`` up to the head; None when the head does not descend from it.
+
+    Since an empty table everything is new, also what was added by snapshots that are retained no more.
+    """
+    if pinned is None:
+        return frozenset(files.files["added_snapshot_id"].to_pylist())
     found: set[int] = set()
-    oldest_parent: int | None = None
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == pinned:
             return frozenset(found)
         found.add(snapshot.snapshot_id)
-        oldest_parent = snapshot.parent_snapshot_id
-    return frozenset(found) if pinned is None and oldest_parent is None else None
+    return None
 
 
 def _changed_conflict(window: Window, changed: tuple[DataFile, ...]) -> Conflicted | None:
