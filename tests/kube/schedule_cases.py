@@ -9,6 +9,7 @@ from dataclasses import replace
 
 from tests.kube import cases
 from tests.kube.cases import ABSENT, MERGE, MUTABLE, Case, Edit, Manifest
+from tests.kube.catalog_cases import CATALOGS_ACCEPTED, CATALOGS_REJECTED
 
 SCHEDULE: Manifest = {"schedule": "*/15 * * * *", "mergeTemplate": {"spec": MERGE}}
 
@@ -34,6 +35,7 @@ SCHEDULES = ("@hourly", "0 0 1 1 *", "*/5 1-3,22 * JAN-mar mon-FRI", "5/15 0 1-3
 FIVE = "schedule must have five cron fields"
 ACCEPTED = (
     *cases.ACCEPTED,
+    *CATALOGS_ACCEPTED,
     _ms("schedule-smallest", {}),
     *(_ms(f"schedule-{text}", {"schedule": text}) for text in SCHEDULES),
     _ms(
@@ -65,6 +67,7 @@ REJECTED = (
     _ms("schedule-template-with-ttl", {"mergeTemplate.spec.ttlSecondsAfterFinished": 9},
         "spec.mergeTemplate.spec.ttlSecondsAfterFinished", "ttlSecondsAfterFinished is not for schedules"),
     *_of_merges(cases.REJECTED),
+    *CATALOGS_REJECTED,
 )  # fmt: skip
 UNTYPED = (
     *cases.UNTYPED,

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.ports import free_port
@@ -18,24 +19,45 @@ USER = "skipstone"
 SECONDS = 300
 
 
+@dataclass(frozen=True)
+class Server:
+    """A server on loopback. ``certificate``: what it proves by that it is ``localhost``, its own authority."""
+
+    port: int
+    certificate: Path
+
+
 @contextmanager
-def postgres() -> Iterator[int]:
-    """The port of a server with the superuser USER and PASSWORD; it and its data end with the block."""
+def postgres() -> Iterator[Server]:
+    """A server with TLS and the superuser USER and PASSWORD; it and its data end with the block."""
     folder = Path(tempfile.mkdtemp(prefix="skipstone-postgres-"))
     tools, port = _tools(), free_port()
     data, secret = folder / "data", folder / "password"
     secret.write_text(PASSWORD)
     account = _unprivileged()
-    for path in (folder, secret):
+    certificate, key = make_certificate(folder)
+    for path in (folder, secret, key):
         os.chown(path, account.pw_uid, account.pw_gid)
     options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+    options += f" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={key}"
     _run(account, [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"])
     try:
         _run(account, [tools / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"])
-        yield port
+        yield Server(port, certificate)
     finally:
         _run(account, [tools / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
         shutil.rmtree(folder)
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A self-signed certificate of ``localhost`` and its key."""
+    certificate, key = folder / "server.crt", folder / "server.key"
+    command: list[str | Path] = ["openssl", "req", "-x509", "-new", "-newkey", "ec", "-nodes", "-days", "2"]
+    command += ["-pkeyopt", "ec_paramgen_curve:P-256", "-subj", "/CN=localhost", "-addext"]
+    command += ["subjectAltName=DNS:localhost", "-keyout", key, "-out", certificate]
+    subprocess.run(command, check=True, timeout=SECONDS, capture_output=True)
+    key.chmod(0o600)
+    return certificate, key
 
 
 def _tools() -> Path:

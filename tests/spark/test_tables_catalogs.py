@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from skipstone.runs.check import check_catalog
 from skipstone.tables.catalogs import load_table, open_catalog
@@ -28,9 +29,10 @@ from skipstone_core.contract.requests import (
 )
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
+from sqlalchemy import text
 
 from tests.spark.lake import read_all, write_files
-from tests.spark.postgres import PASSWORD, USER, postgres
+from tests.spark.postgres import PASSWORD, USER, Server, make_certificate, postgres
 from tests.spark.restserver import rest_catalog
 
 REF = TableRef(namespace="shop", name="orders", uid="9d1f0c3e-0000-4000-8000-000000000001")
@@ -42,10 +44,16 @@ ROWS = pa.table({"id": pa.array(range(10), pa.int64())})
 
 
 @pytest.fixture(scope="module")
-def postgres_port() -> Iterator[int]:
+def server() -> Iterator[Server]:
     """A PostgreSQL for this module."""
-    with postgres() as port:
-        yield port
+    with postgres() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def postgres_port(server: Server) -> int:
+    """Where it listens."""
+    return server.port
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +72,7 @@ def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Mon
         port = request.getfixturevalue("postgres_port")
         monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
         monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", PASSWORD)
-        catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql+psycopg2://127.0.0.1:{port}/postgres")
+        catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql://127.0.0.1:{port}/postgres")
     else:
         catalog = CatalogRef(type=CatalogType.REST, uri=request.getfixturevalue("rest_address"))
     return WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog)
@@ -166,7 +174,7 @@ def test_a_wrong_password_is_unavailable_and_not_shown(
 ) -> None:
     monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
     monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", "guessed wrong")
-    catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql+psycopg2://127.0.0.1:{postgres_port}/postgres")
+    catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql://127.0.0.1:{postgres_port}/postgres?sslmode=require")
     with pytest.raises(DependencyUnavailable, match="did not answer") as caught:
         open_catalog(WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog))
     assert "guessed wrong" not in str(caught.value)
@@ -177,7 +185,12 @@ def test_a_wrong_password_is_unavailable_and_not_shown(
     [
         ("not a url", Reason.INVALID_SPEC, "is no SQLAlchemy URL"),
         ("mysql://h/db", Reason.INVALID_SPEC, "use sqlite or postgresql"),
-        ("postgresql+psycopg2://u:secret@h/db", Reason.INVALID_SPEC, "put the password into the Secret"),
+        ("secret with blanks", Reason.INVALID_SPEC, "is no SQLAlchemy URL"),
+        ("postgresql://u:secret@h/db", Reason.INVALID_SPEC, "put it into the Secret"),
+        ("postgresql://u:se/secret@h/db", Reason.INVALID_SPEC, "put it into the Secret"),
+        ("postgresql://h/db?password=secret", Reason.INVALID_SPEC, "has a parameter that is not allowed"),
+        ("postgresql://h/db?sslmode=require&token=secret", Reason.INVALID_SPEC, "has a parameter that is not allowed"),
+        ("postgresql+asyncpg://h/db", Reason.INVALID_SPEC, "the image of runs has no driver 'postgresql.asyncpg'"),
         ("sqlite://", Reason.INVALID_SPEC, "needs a file below the root"),
         ("sqlite:////etc/catalog.db", Reason.PATH_OUTSIDE_WAREHOUSE, "is not below the Warehouse's root"),
     ],
@@ -189,6 +202,30 @@ def test_an_sql_uri_that_cannot_work_is_refused(tmp_path: Path, uri: str, reason
     assert caught.value.reason is reason
     assert caught.value.field == "spec.catalog.uri"
     assert "secret" not in str(caught.value)
+
+
+def test_a_server_is_trusted_by_its_certificate_when_the_address_says_so(
+    server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
+    monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", PASSWORD)
+
+    def is_encrypted(parameters: str) -> bool:
+        uri = f"postgresql://localhost:{server.port}/postgres?{parameters}"
+        home = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL, uri=uri))
+        catalog = open_catalog(home)
+        assert isinstance(catalog, SqlCatalog)
+        with catalog.engine.connect() as connection:
+            encrypted = connection.execute(text("select ssl from pg_stat_ssl where pid = pg_backend_pid()")).scalar()
+        catalog.close()
+        return bool(encrypted)
+
+    assert is_encrypted("sslmode=disable") is False
+    assert is_encrypted("application_name=skipstone") is True, "the default takes TLS where it is offered"
+    assert is_encrypted(f"sslmode=verify-full&sslrootcert={server.certificate}") is True
+    stranger, _ = make_certificate(tmp_path)
+    with pytest.raises(DependencyUnavailable, match="certificate verify failed"):
+        is_encrypted(f"sslmode=verify-full&sslrootcert={stranger}")
 
 
 def test_a_symbolic_link_out_of_the_root_is_no_catalog_file(tmp_path: Path) -> None:

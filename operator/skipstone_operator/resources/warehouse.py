@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
+from skipstone_core.catalog_uris import URI_RULES, UriRule
 from skipstone_core.contract.requests import CatalogType
 
 from skipstone_operator.resources import limits
@@ -23,19 +24,22 @@ SQL_URI = "(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 
+def _uri_rule(told: UriRule) -> Rule:
+    missing = "" if told.type is CatalogType.REST else "!has(self.uri) || "
+    present = "has(self.uri) && " if told.type is CatalogType.REST else ""
+    return Rule(
+        holds=lambda catalog: told.holds(catalog.type, catalog.uri),
+        rule=f"self.type != '{told.type}' || {missing}({present}self.uri.matches('{told.pattern}'))",
+        message=told.message,
+        field_path=".uri",
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class Catalog:
     """How to open the Iceberg catalog."""
 
     RULES: ClassVar[tuple[Rule, ...]] = (
-        Rule(
-            holds=lambda catalog: (
-                catalog.type != CatalogType.REST or re.match("https?://[^/]", catalog.uri) is not None
-            ),
-            rule="self.type != 'Rest' || (has(self.uri) && self.uri.matches('^https?://[^/]'))",
-            message="catalog.uri of a Rest catalog must be its http:// or https:// address",
-            field_path=".uri",
-        ),
         Rule(
             holds=lambda catalog: catalog.type != CatalogType.SQL or re.match(f"$|{SQL_URI}", catalog.uri) is not None,
             rule=f"self.type != 'Sql' || !has(self.uri) || self.uri == '' || self.uri.matches('^{SQL_URI}')",
@@ -43,12 +47,7 @@ class Catalog:
             "or be left out for SQLite in the Warehouse itself",
             field_path=".uri",
         ),
-        Rule(
-            holds=lambda catalog: re.search("://[^/]*:[^/]*@", catalog.uri) is None,
-            rule="!has(self.uri) || !self.uri.matches('://[^/]*:[^/]*@')",
-            message="catalog.uri may not contain a password: put it into the Secret of spec.credentialsSecretRef",
-            field_path=".uri",
-        ),
+        *map(_uri_rule, URI_RULES),
         Rule(
             holds=lambda catalog: ".." not in catalog.uri.split("/"),
             rule="!has(self.uri) || !self.uri.matches('(^|/)[.][.](/|$)')",
@@ -70,7 +69,13 @@ class Catalog:
     ] = "skipstone"
     uri: Annotated[
         str,
-        Doc("Address of the catalog; empty for Sql means SQLite in a file of the Warehouse.", max_length=1024),
+        Doc(
+            "Address of the catalog; empty for Sql means SQLite in a file of the Warehouse. PostgreSQL: "
+            "postgresql://host:5432/database, with libpq parameters such as "
+            "?sslmode=verify-full&sslrootcert=/skipstone/lake/ca.pem; without sslmode, TLS is used when the server "
+            "offers it (prefer).",
+            max_length=1024,
+        ),
     ] = ""
     properties: Annotated[
         Mapping[str, str],

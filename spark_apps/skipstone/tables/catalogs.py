@@ -26,6 +26,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from requests import RequestException
+from skipstone_core.catalog_uris import find_uri_problem
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
@@ -164,11 +165,16 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catalo
 
 
 def _open_rest(reference: CatalogRef, environment: Mapping[str, str]) -> Catalog:
-    if not reference.uri.startswith(("http://", "https://")):
-        raise BadSpec(Reason.INVALID_SPEC, "a Rest catalog needs an http or https address.", field=_URI_FIELD)
+    _require_fit(reference)
     secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
     given = {key: value for key, value in secrets.items() if value}
     return RestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
+
+
+def _require_fit(reference: CatalogRef) -> None:
+    """Raise BadSpec for an address that may hold credentials or parameters nobody looks at."""
+    if problem := find_uri_problem(reference.type, reference.uri):
+        raise BadSpec(Reason.INVALID_SPEC, f"it {problem}", field=_URI_FIELD)
 
 
 def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
@@ -176,16 +182,13 @@ def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
 
     Raises BadSpec (INVALID_SPEC, PATH_OUTSIDE_WAREHOUSE).
     """
+    _require_fit(warehouse.catalog)
     text = warehouse.catalog.uri or f"sqlite:///{warehouse.root}/{SQLITE_FILE}"
     try:
         url = make_url(text)
         backend = url.get_dialect().name
     except (ArgumentError, NoSuchModuleError):
-        raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no SQLAlchemy URL.", field=_URI_FIELD) from None
-    if url.password:
-        raise BadSpec(
-            Reason.INVALID_SPEC, f"put the password into the Secret as {PASSWORD_VARIABLE}.", field=_URI_FIELD
-        )
+        raise BadSpec(Reason.INVALID_SPEC, "this is no SQLAlchemy URL.", field=_URI_FIELD) from None
     if backend == "sqlite":
         return _sqlite_url(url, Path(warehouse.root))
     if backend == "postgresql":
@@ -203,9 +206,20 @@ def _sqlite_url(url: URL, root: Path) -> URL:
 
 
 def _postgres_url(url: URL, environment: Mapping[str, str]) -> URL:
+    if url.drivername == "postgresql":  # SQLAlchemy takes this for a driver that the image does not have
+        url = url.set(drivername="postgresql+psycopg2")
+    _require_driver(url)
     user = environment.get(USER_VARIABLE) or url.username
     with_login = url.set(username=user, password=environment.get(PASSWORD_VARIABLE) or None)
-    return with_login.update_query_dict({"connect_timeout": CONNECT_SECONDS})
+    return with_login.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
+
+
+def _require_driver(url: URL) -> None:
+    try:
+        url.get_dialect().import_dbapi()
+    except ImportError as error:
+        message = f"the image of runs has no driver {url.drivername!r} ({error}); write postgresql:// to use psycopg2."
+        raise BadSpec(Reason.INVALID_SPEC, message, field=_URI_FIELD) from error
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,45 @@
+"""Addresses of catalogs that the API server and the operator take or refuse."""
+
+from __future__ import annotations
+
+from tests.kube.cases import REST, WAREHOUSE, Case
+
+_DATABASE = "postgresql://db.example:5432/catalog"
+_VERIFIED = "sslmode=verify-full&sslrootcert=/skipstone/lake/ca.pem&application_name=skipstone"
+_NO_PASSWORD = "catalog.uri may not contain a password: put it into the Secret of spec.credentialsSecretRef"
+_NO_PARAMETER = "catalog.uri has a parameter that is not allowed"
+_REST = "catalog.uri of a Rest catalog must be its http:// or https:// address, without user, password or parameters"
+
+
+def _sql(name: str, uri: str, says: str = "") -> Case:
+    return Case(name, "Warehouse", WAREHOUSE, {"catalog.uri": uri}, "spec.catalog.uri" if says else "", says)
+
+
+def _rest(name: str, uri: str, says: str = "") -> Case:
+    changes = {**REST, "catalog.uri": uri}
+    return Case(name, "Warehouse", WAREHOUSE, changes, "spec.catalog.uri" if says else "", says)
+
+
+CATALOGS_ACCEPTED = (
+    _sql("postgresql", _DATABASE),
+    _sql("postgresql-with-user", "postgresql://me@db.example/catalog"),
+    _sql("postgresql-with-tls", f"{_DATABASE}?{_VERIFIED}"),
+    _rest("rest-below-a-path", "https://catalog.example:8181/api/team@catalog/"),
+)
+CATALOGS_REJECTED = (
+    _sql("password-with-slash", "postgresql://me:se/cret@db/x", _NO_PASSWORD),
+    _sql("password-without-user", "postgresql://:secret@db/x", _NO_PASSWORD),
+    _sql("password-as-parameter", f"{_DATABASE}?password=secret", _NO_PARAMETER),
+    _sql("password-behind-a-good-parameter", f"{_DATABASE}?sslmode=require&password=secret", _NO_PARAMETER),
+    _sql("password-written-otherwise", f"{_DATABASE}?p%61ssword=secret", _NO_PARAMETER),
+    _sql("password-behind-a-second-mark", f"{_DATABASE}?sslcert=x?password=secret", _NO_PARAMETER),
+    _sql("token-as-parameter", f"{_DATABASE}?token=secret", _NO_PARAMETER),
+    _sql("key-password-as-parameter", f"{_DATABASE}?sslpassword=secret", _NO_PARAMETER),
+    _sql("tls-mode-misspelt", f"{_DATABASE}?sslmode=verify_full", _NO_PARAMETER),
+    _sql("fragment", f"{_DATABASE}#secret", _NO_PARAMETER),
+    _sql("sqlite-with-parameter", "sqlite:////skipstone/lake/c.db?uri=true", _NO_PARAMETER),
+    _rest("rest-with-password", "https://me:secret@catalog.example", _REST),
+    _rest("rest-with-user", "https://token@catalog.example/v1", _REST),
+    _rest("rest-with-token", "https://catalog.example/?token=secret", _REST),
+    _rest("rest-with-token-and-no-path", "https://catalog.example?token=secret", _REST),
+)
