@@ -46,6 +46,7 @@ class Reason(StrEnum):
     STORAGE_UNAVAILABLE = "StorageUnavailable", "The storage could not be written, read or listed."
 
     # Table
+    APPLIED = "Applied", "The table is as its spec asks; no run has said yet whether it was created here."
     CREATED = "Created", "The table was created by Skipstone and is up to date with its spec."
     ADOPTED = "Adopted", "The table existed, its schema fits the spec, and it is never purged."
     OBSERVED = "Observed", "The table is read as it is; its schema and existence belong to somebody else."

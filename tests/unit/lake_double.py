@@ -87,7 +87,8 @@ class Lake:
         columns = {column.name: column.type for column in request.table_task.columns}
         table = self.tables.setdefault(request.table.identifier, LakeTable(request.table.uid, columns))
         table.columns.update(columns)
-        return self._committed(request, 1)
+        reason = Reason.CREATED if table.owner == request.table.uid else Reason.ADOPTED
+        return replace(self._committed(request, 1), reason=reason)
 
     def _append(self, request: JobRequest) -> JobReport:
         assert request.table is not None

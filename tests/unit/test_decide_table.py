@@ -110,6 +110,7 @@ TWICE = [{"name": "a", "type": "int"}, {"name": "A", "type": "int"}]
         ),
         (table_world(good_table(conditions=[])), ("True", Reason.CREATED), ("False", Reason.IDLE)),
         (table_world(good_table(owned=False)), ("True", Reason.ADOPTED), ("False", Reason.IDLE)),
+        (table_world(good_table(owned=None)), ("True", Reason.APPLIED), ("False", Reason.IDLE)),
         *(
             (table_world(good_table(problem=reason.value)), ("False", reason), ("False", Reason.IDLE))
             for reason in (Reason.TABLE_MISSING, Reason.TABLE_REPLACED, Reason.SCHEMA_DRIFT)
@@ -184,6 +185,14 @@ class TestChangeRun:
 
     def test_adopted(self) -> None:
         assert ready(conclude(RunOutcome.COMMITTED, Reason.ADOPTED, 0, owner="")) == ("True", Reason.ADOPTED)
+
+    @pytest.mark.parametrize("reason", [Reason.CREATED, Reason.ADOPTED])
+    def test_who_owns_it_is_known_although_the_state_was_lost(self, reason: Reason) -> None:
+        world, current = with_run()
+        said = report(current, RunOutcome.COMMITTED, reason)
+        pod = replace(ended(current, OWNER, 0, said), states=None)
+        step = written(seen(world, current, pod))
+        assert (ready(step), step.status["owned"]) == (("True", reason), reason is Reason.CREATED)
 
     @pytest.mark.parametrize("reason", [Reason.SCHEMA_MISMATCH, Reason.TABLE_MISSING, Reason.SCHEMA_DRIFT])
     def test_refused_is_remembered_with_its_inputs(self, reason: Reason) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from itertools import permutations
 from typing import Any
@@ -11,13 +12,15 @@ import pytest
 from skipstone_core.contract.reports import MetadataMark, RunOutcome
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
+from skipstone_operator.ports import JsonObject
 from skipstone_operator.reconcilers.index import decide as decide_index
 from skipstone_operator.reconcilers.table import decide
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.steps import PutStatus, Rest
 
 from tests.unit import objects
-from tests.unit.kube_double import START
+from tests.unit.kube_double import START, MemoryKube
+from tests.unit.operator_double import World
 from tests.unit.world_cases import (
     EARLIER,
     current_run,
@@ -170,3 +173,28 @@ def test_the_managed_table_keeps_its_new_column() -> None:
     known = good_table(fieldIds=NEW["field_ids"], columnTypes=NEW["columns"])
     status = status_after(reindex, change, table=known)
     assert (status["fieldIds"], status.get("problem")) == (NEW["field_ids"], "")
+
+
+@dataclass
+class HastyKube(MemoryKube):
+    """Pods move on right after they were listed: a direct read finds them further than the list."""
+
+    after_list: Callable[[], None] = lambda: None
+
+    async def list(self, kind: str, namespace: str, **selectors: Any) -> tuple[JsonObject, ...]:
+        found = await super().list(kind, namespace, **selectors)
+        if kind == "Pod":
+            self.after_list()
+        return found
+
+
+def test_a_created_table_is_never_called_adopted() -> None:
+    kube = HastyKube()
+    world = World(kube=kube)
+    kube.after_list = lambda: world.kubelet.tick()
+    for obj in (objects.claim(), objects.warehouse(), objects.table()):
+        kube.add(obj)
+    world.run_until(lambda: world.holds("Table", "flights", "Ready"))
+    world.tick()
+    assert kube.condition("Table", "flights", "Ready") == ("True", "Created")
+    assert {"Created", "Adopted", "Applied"} & set(world.events.reasons("Table")) == {"Created"}

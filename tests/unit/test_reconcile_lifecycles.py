@@ -545,7 +545,7 @@ class TestTable:
         columns = [{"name": "id", "type": "long"}, {"name": "tailnum", "type": "string"}, {"name": "x", "type": "int"}]
         world.kube.edit("Table", "flights", lambda o: o["spec"].update(columns=columns))
         world.run_until(lambda: world.kube.status("Table", "flights")["columnTypes"].get("x") == "int")
-        assert world.meter.finished.count(("Table", "Committed")) == 2
+        assert world.meter.finished.count(("Table", "Created")) == 2
 
     def test_a_refused_change_is_remembered_until_the_spec_changes(self) -> None:
         world = started()

@@ -135,17 +135,25 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         return TableWorld(key=key, setting=setting, place=place, jobs=tuple(worlds))
     children = await reader.list_children({labels.TABLE_UID_LABEL: table.meta.uid})
     observers = await reader.list_observers(place.warehouse)
+    run = await reader.read_run(table.status.current_run, table.meta.uid)
     return TableWorld(
         key=key,
         setting=setting,
         table=table,
         place=place,
         jobs=tuple([await _read_job(reader, job, place, setting, children) for job in jobs]),
-        run=await reader.read_run(table.status.current_run, table.meta.uid),
+        run=run,
         children=_owned(children, table.meta.uid),
-        pods=(*children.pods, *observers),
+        pods=_with_run((*children.pods, *observers), run),
         older_claimant=await _find_older_claimant(table, place.warehouse, ports),
     )
+
+
+def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFacts, ...]:
+    """``pods`` with that of ``run`` as it was read last: what ends between two reads tells in full or not at all."""
+    if run is None or run.pod is None:
+        return pods
+    return (*(pod for pod in pods if pod.uid != run.pod.uid), run.pod)
 
 
 async def _read_place(reader: Reader, table_name: str, table: TableSubject | None) -> Place:
@@ -223,13 +231,14 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
     owned = await reader.list_owned(index.meta.uid)
     uid = table.meta.uid if table is not None else index.status.table_uid
     told = await reader.list_pods({labels.TABLE_UID_LABEL: uid}) if uid else ()
+    run = await reader.read_run(index.status.current_run, index.meta.uid)
     return IndexWorld(
         index=index,
         setting=read_setting(ports),
         place=place,
-        run=await reader.read_run(index.status.current_run, index.meta.uid),
+        run=run,
         children=owned,
-        pods=(*told, *await reader.list_observers(place.warehouse)),
+        pods=_with_run((*told, *await reader.list_observers(place.warehouse)), run),
     )
 
 

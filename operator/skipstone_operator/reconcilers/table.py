@@ -45,6 +45,7 @@ from skipstone_operator.reconcilers.tablestatus import (
     judge_ready,
     live_writers,
     with_observation,
+    with_owner,
     with_tally,
 )
 from skipstone_operator.resources.table import TableStatus
@@ -245,6 +246,7 @@ def conclude(world: TableWorld, table: TableSubject, run: RunWorld, verdict: Ver
     if applied:
         generation, inputs_hash = run.current.generation, run.current.inputs_hash
         ended = replace(ended, applied_generation=generation, applied_hash=inputs_hash, failed_attempts=0)
+        ended = with_owner(ended, verdict.report)
     ended = with_tally(world, with_observation(world, table, ended, schema_changed=applied))
     match verdict.ending:
         case Ending.SUCCEEDED:

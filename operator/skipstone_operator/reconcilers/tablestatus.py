@@ -10,7 +10,7 @@ from dataclasses import replace
 from datetime import datetime
 
 from skipstone_core.codec import decode, encode
-from skipstone_core.contract.reports import TableState
+from skipstone_core.contract.reports import JobReport, TableState
 from skipstone_core.contract.requests import Management
 from skipstone_core.reasons import Reason
 
@@ -62,6 +62,12 @@ def _find_drift(status: TableStatus, state: TableState) -> str:
         return ""
     names = ", ".join(changed[:5])
     return f"somebody else changed the columns {names} of the table: undo it, or declare them in spec.columns"
+
+
+def with_owner(status: TableStatus, report: JobReport | None) -> TableStatus:
+    """``status`` with what a change run says of the owner property that it found in the table, or put there."""
+    told = {Reason.CREATED: True, Reason.ADOPTED: False}.get(report.reason) if report is not None else None
+    return status if told is None else replace(status, owned=told)
 
 
 def looked(status: TableStatus, observation: Observation, now: datetime) -> TableStatus:
@@ -174,6 +180,8 @@ def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus)
 
 
 def _judge_applied(status: TableStatus) -> Judgement:
+    if status.owned is None:
+        return holds(READY, Reason.APPLIED, "the table is as spec asks")
     if status.owned:
         return holds(READY, Reason.CREATED, "the table is as spec asks")
     return holds(READY, Reason.ADOPTED, "the table existed and is as spec asks; its data is never purged")

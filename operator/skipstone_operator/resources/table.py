@@ -329,7 +329,10 @@ class TableStatus:
     table_uuid: Annotated[str, Doc("UUID of the Iceberg table; set once.", max_length=64)] = ""
     location: Annotated[str, Doc("Where the data is.", max_length=2048)] = ""
     format_version: Annotated[int, Doc("Format version of the Iceberg table; 0 when not known.", minimum=0)] = 0
-    owned: Annotated[bool, Doc("Whether this resource created the table, so that it may purge it.")] = False
+    owned: Annotated[
+        bool | None,
+        Doc("Whether this resource created the table, so that it may purge it; absent until a run has said."),
+    ] = None
     field_ids: Annotated[
         Mapping[str, int],
         Doc("Iceberg field id of each column.", max_properties=2 * limits.MAX_COLUMNS, item=Doc("Field id.")),
