@@ -24,6 +24,8 @@ REINDEX_ANNOTATION = "skipstone.dev/reindex"
 RUNS_DIRECTORY = ".skipstone/runs"
 CONSUMED_DIRECTORY = ".skipstone/consumed"
 ABORTED_SUFFIX = "/aborted"
+#: Ends the name of the pod that is a run; what is before it is the run's name.
+DRIVER_SUFFIX = "-driver"
 MAX_NAME = 63
 
 
@@ -40,6 +42,11 @@ def canonical_hash(value: Mapping[str, Any]) -> str:
 def run_id(uid: str, inputs_hash: str, attempt: int) -> str:
     """The deterministic name of one attempt: first eight of the owner's uid, inputs hash, attempt number."""
     return f"{uid.replace('-', '')[:8]}-{inputs_hash}-{attempt}"
+
+
+def is_run_of(run: str, uid: str) -> bool:
+    """Whether ``run`` is the name of a run whose owner has this uid."""
+    return bool(uid) and run.startswith(f"{uid.replace('-', '')[:8]}-")
 
 
 def bounded_name(name: str, limit: int = MAX_NAME) -> str:

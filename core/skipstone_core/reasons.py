@@ -98,7 +98,7 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable", "No node can take the driver pod."
     CONTAINER_CONFIG_ERROR = "ContainerConfigError", "The pod names a Secret, ConfigMap or key that is missing."
     VOLUME_UNAVAILABLE = "VolumeUnavailable", "The PersistentVolumeClaim is missing or cannot be mounted."
-    POD_REJECTED = "PodRejected", "The API server refused the driver pod; the message quotes it."
+    POD_REJECTED = "PodRejected", "The API server refused the pod of a run; the message quotes it."
 
     # How a run ended
     COMMITTED = "Committed", "The run's commit is in the table."

@@ -12,7 +12,7 @@ import ssl
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,7 +24,7 @@ from skipstone_operator.reconcilers import reconcile
 
 from tests.cluster.controlplane import ControlPlane
 from tests.kube.faults.kubelet import Driven, SimulatedKubelet
-from tests.unit.lake_double import Lake
+from tests.unit.lake_double import Lake, message_of
 from tests.unit.operator_double import RecordingEvents, RecordingRuns
 
 Obj = dict[str, Any]
@@ -215,7 +215,7 @@ class _Driver:
         code, report, _ = self.lake.run(JobRequest.from_json(request))
         if report is None:
             return Driven(code, "killed", "{}")
-        return Driven(code, replace(report, table_states=()).to_json(), report.to_json())
+        return Driven(code, message_of(report), report.to_json())
 
 
 def admin_tls(plane: ControlPlane) -> ssl.SSLContext:

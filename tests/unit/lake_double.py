@@ -10,7 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, SegmentCounts, TableState
+from skipstone_core.contract.reports import (
+    IndexState,
+    JobReport,
+    RunOutcome,
+    SegmentCounts,
+    TableState,
+    report_digest,
+)
 from skipstone_core.contract.requests import IndexRef, JobRequest, RunKind, TableRef
 from skipstone_core.reasons import Reason
 
@@ -236,8 +243,8 @@ def end_pod(kube: MemoryKube, lake: Lake, pod: Pod) -> None:
     ended: Pod = {"exitCode": code, "reason": reason, "startedAt": kube.clock.text(), "finishedAt": kube.clock.text()}
     annotations = dict(pod["metadata"].get("annotations", {}))
     if report is not None:
-        ended["message"] = replace(report, table_states=()).to_json()
         annotations["skipstone.dev/report"] = report.to_json()
+        ended["message"] = message_of(report)
     status = {
         "phase": "Succeeded" if code == 0 else "Failed",
         "containerStatuses": [{"name": "spark-kubernetes-driver", "state": {"terminated": ended}}],
@@ -248,6 +255,12 @@ def end_pod(kube: MemoryKube, lake: Lake, pod: Pod) -> None:
         target["status"] = status
 
     kube.edit("Pod", pod["metadata"]["name"], end)
+
+
+def message_of(report: JobReport) -> str:
+    """The termination message that a driver writes beside ``report`` in its annotation."""
+    digest = report_digest(report.to_json())
+    return replace(report, table_states=(), annotation_sha256=digest).to_json()
 
 
 def _container(*, running: bool, at: str) -> Pod:

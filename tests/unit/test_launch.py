@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.reports import RunOutcome, report_digest
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
@@ -98,9 +98,27 @@ class TestReadingPods:
         assert facts.report is None
         assert facts.text.endswith("boom")
 
-    def test_the_annotation_stands_in_for_a_missing_message(self) -> None:
-        facts = read_pod(raw_pod(terminated("", 0), {"skipstone.dev/report": SAID.to_json()}))
-        assert facts.report == SAID
+    @pytest.mark.parametrize("message", ["", "{", "Traceback", SAID.to_json()], ids=["no", "cut", "logs", "without"])
+    def test_an_annotation_counts_for_nothing_without_its_digest(self, message: str) -> None:
+        facts = read_pod(raw_pod(terminated(message, 0), {"skipstone.dev/report": SAID.to_json()}))
+        assert facts.states is None
+        assert facts.report == (SAID if message == SAID.to_json() else None)
+
+    def test_the_message_vouches_for_the_very_text_of_the_annotation(self) -> None:
+        told = SAID.to_json()
+        message = replace(SAID, annotation_sha256=report_digest(told)).to_json()
+        assert read_pod(raw_pod(terminated(message, 0), {"skipstone.dev/report": told})).states == SAID
+        assert read_pod(raw_pod(terminated(message, 0), {"skipstone.dev/report": told + " "})).states is None
+
+    def test_a_container_that_was_started_again_is_not_the_driver_any_more(self) -> None:
+        status = terminated(SAID.to_json())
+        status["containerStatuses"][1]["restartCount"] = 1
+        assert read_pod(raw_pod(status)).report is None
+
+    def test_a_pod_is_the_run_that_its_name_tells_whatever_its_labels_say(self) -> None:
+        labels = {"skipstone.dev/run-id": "feedbeef-12345678-1", "skipstone.dev/owner-uid": "feedbeef-0"}
+        facts = read_pod(raw_pod(terminated(SAID.to_json()), labels=labels))
+        assert (facts.run_id, facts.owner_uid, facts.report) == (RUN.id, "", SAID)
 
     @pytest.mark.parametrize(
         "text",
@@ -146,7 +164,6 @@ class TestVerdicts:
         [
             (RunOutcome.COMMITTED, 0, Ending.SUCCEEDED),
             (RunOutcome.ALREADY_COMMITTED, 0, Ending.SUCCEEDED),
-            (RunOutcome.COMMITTED, 137, Ending.SUCCEEDED),
             (RunOutcome.ABSENT, 0, Ending.ABSENT),
             (RunOutcome.FAILED, 64, Ending.REFUSED),
             (RunOutcome.FAILED, 65, Ending.REFUSED),
@@ -160,13 +177,21 @@ class TestVerdicts:
     def test_the_report_decides(self, outcome: RunOutcome, code: int, ending: Ending) -> None:
         assert verdict(outcome, code) == (ending, Reason.BAD_RECORDS)
 
-    def test_a_report_that_never_ended_is_silence(self) -> None:
-        assert verdict(RunOutcome.RUNNING, 137) == (Ending.UNKNOWN, Reason.DRIVER_FAILED)
+    @pytest.mark.parametrize(
+        "outcome", [RunOutcome.RUNNING, RunOutcome.COMMITTED, RunOutcome.ALREADY_COMMITTED, RunOutcome.ABSENT]
+    )
+    def test_the_last_lines_of_a_driver_that_was_killed_prove_nothing(self, outcome: RunOutcome) -> None:
+        assert verdict(outcome, 137) == (Ending.UNKNOWN, Reason.DRIVER_FAILED)
+
+    def test_the_report_of_another_kind_of_run_is_silence(self) -> None:
+        found = replace(SAID, kind=RunKind.OBSERVE)
+        assert judge_pod(ended(RUN, OWNER, 0, found), RUN).ending is Ending.UNKNOWN
 
     @pytest.mark.parametrize("change", [{"deleting": True}, {"disrupted": True}], ids=["deleted", "evicted"])
     def test_what_a_driver_says_when_it_is_taken_away_is_a_loss(self, change: dict[str, bool]) -> None:
         assert verdict(RunOutcome.UNKNOWN, 75, **change) == (Ending.LOST, Reason.DRIVER_LOST)
-        assert verdict(RunOutcome.COMMITTED, 143, **change)[0] is Ending.SUCCEEDED
+        assert verdict(RunOutcome.COMMITTED, 143, **change)[0] is Ending.LOST
+        assert verdict(RunOutcome.COMMITTED, 0, **change)[0] is Ending.SUCCEEDED
 
     @pytest.mark.parametrize(
         ("change", "ending", "reason"),

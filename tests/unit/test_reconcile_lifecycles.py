@@ -281,14 +281,44 @@ def test_quota_makes_a_job_wait_without_a_clock() -> None:
     assert world.events.reasons("LoadJob").count("WaitingForQuota") == 1
 
 
-def test_a_pod_that_admission_refuses_fails_without_a_confirm_run() -> None:
+def test_a_job_whose_pods_admission_refuses_fails_once_a_confirm_run_has_looked() -> None:
     world = started(load("jan", backoffLimit=1))
     refusal = Refused(status=403, reason="Forbidden", message="violates PodSecurity")
     world.kube.refuse = lambda obj: refusal if obj["kind"] == "Pod" else None
     world.run_until(lambda: job(world) == ("True", "PodRejected"))
+    for _ in range(200):
+        world.tick()
+    assert job(world) == ("True", "PodRejected")
+    assert not world.holds("LoadJob", "jan", "Failed"), "no confirm run could look"
+    world.kube.refuse = lambda _obj: None
     world.run_until(lambda: world.holds("LoadJob", "jan", "Failed"), ticks=600)
     assert world.kube.condition("LoadJob", "jan", "Failed") == ("True", "BackoffLimitExceeded")
-    assert not list(world.kube.find("Pod", operation="Confirm"))
+    assert len(world.lake.tables["air", "flights"].aborted) == 1
+
+
+def test_a_commit_whose_operator_and_pod_both_went_away_is_never_called_failed() -> None:
+    world = started(load("jan", backoffLimit=0))
+    refusal = Refused(status=403, reason="Forbidden", message="violates PodSecurity")
+    lost: list[str] = []
+
+    def crash(_number: int, moment: str) -> bool:
+        pods = [p for p in world.kube.find("Pod", operation="Load") if p["metadata"]["name"] not in lost]
+        if moment != "landed" or not pods:
+            return False
+        end_pod(world.kube, world.lake, pods[0])
+        world.kube.drop("Pod", "lake", pods[0]["metadata"]["name"])
+        lost.append(pods[0]["metadata"]["name"])
+        world.kube.refuse = lambda obj: refusal if obj["kind"] == "Pod" else None
+        return True
+
+    world.kube.crash = crash
+    world.run_until(lambda: bool(lost))
+    assert len(world.lake.tables["air", "flights"].segments) == 1
+    for _ in range(600):
+        world.tick()
+        assert not world.holds("LoadJob", "jan", "Failed")
+    world.kube.refuse = lambda _obj: None
+    world.run_until(lambda: world.holds("LoadJob", "jan", "Complete"), ticks=600)
 
 
 def test_no_more_runs_at_once_than_the_warehouse_allows() -> None:

@@ -1,11 +1,13 @@
 """What a run answers.
 
 The driver writes a JobReport into its termination message and, with the state of the table, into an annotation of its
-own pod. A report is for people and for status; the truth about a commit is in the table.
+own pod. The termination message names the annotation's digest: other accounts may patch annotations. A report is for
+people and for status; the truth about a commit is in the table.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -132,7 +134,7 @@ class JobReport:
     entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
-    ``funnel``: of merges.
+    ``funnel``: of merges. ``annotation_sha256``: digest of the text in the annotation; only in the termination message.
     """
 
     run_id: str
@@ -148,6 +150,7 @@ class JobReport:
     progress: str | None = None
     table_states: tuple[TableState, ...] = ()
     funnel: tuple[FunnelStage, ...] = ()
+    annotation_sha256: str = ""
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
@@ -165,3 +168,8 @@ class JobReport:
         if version != CONTRACT_VERSION:
             raise ContractViolation(f"report has version {version}, this operator reads version {CONTRACT_VERSION}")
         return decode(JobReport, raw, strict=False)
+
+
+def report_digest(text: str) -> str:
+    """What a termination message says of the annotation ``text``."""
+    return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()

@@ -6,7 +6,7 @@ Called by the other builders; the watch takes its selector from here. Pure.
 from __future__ import annotations
 
 from skipstone_core.contract.requests import JobRequest, RunKind
-from skipstone_core.ids import bounded_name
+from skipstone_core.ids import DRIVER_SUFFIX, MAX_NAME, bounded_name
 
 from skipstone_operator.labels import (
     APP_SELECTOR_LABEL,
@@ -37,7 +37,7 @@ def conf_map_name(run_id: str) -> str:
 
 def driver_pod_name(run_id: str) -> str:
     """The pod that is run ``run_id``; at most 63 characters."""
-    return f"{bounded_name(run_id, 63 - len('-driver'))}-driver"
+    return f"{bounded_name(run_id, MAX_NAME - len(DRIVER_SUFFIX))}{DRIVER_SUFFIX}"
 
 
 def shared_labels(request: JobRequest, warehouse_uid: str) -> dict[str, str]:

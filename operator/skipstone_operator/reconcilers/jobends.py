@@ -72,7 +72,7 @@ def _lost(world: JobWorld, status: Any, verdict: Verdict) -> Step:
 
 
 def count_failure(world: JobWorld, verdict: Verdict, *, launched: bool) -> Step:
-    """An attempt failed without a pod: it counts, though nothing can have been committed by it."""
+    """An attempt failed without a pod that anybody saw: it counts."""
     status = replace(end_attempt(world, verdict, None), launched=launched, start_time=world.job.status.start_time)
     return _failed_attempt(world, status, verdict)
 
@@ -90,8 +90,11 @@ def _failed_attempt(world: JobWorld, status: Any, verdict: Verdict) -> Step:
 
 
 def give_up(world: JobWorld, status: Any, reason: Reason, message: str) -> Step:
-    """No attempt follows: Failed if nothing was ever launched, else a confirm run decides."""
-    if not status.launched:
+    """No attempt follows: Failed if none was ever intended, else a confirm run decides.
+
+    An intent is enough: its pod may have come, committed and gone while nobody watched.
+    """
+    if not status.attempts and not status.launched:
         return or_rest(failed(world, status, reason, message), 0.0)
     since = format_time(world.setting.now)
     confirm = ConfirmState(reason=reason.value, message=shorten(message), since=since)

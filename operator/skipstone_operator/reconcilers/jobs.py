@@ -155,9 +155,8 @@ def decide_launch(world: JobWorld, run: RunWorld) -> Step:
 
 
 def withdraw(world: JobWorld) -> Step:
-    """Take back an intent that led to no pod; the attempt did not happen."""
-    status = world.job.status
-    free = replace(status, current_run=None, attempts=max(0, status.attempts - 1))
+    """Take back an intent that led to no pod as far as anybody saw. Its number is not given again."""
+    free = replace(world.job.status, current_run=None)
     if world.job.spec.suspend:
         return or_rest(waiting(world, free, Reason.SUSPENDED, "spec.suspend is true"), None)
     finding = find_block(world) or Finding(Reason.WAITING_FOR_WAREHOUSE, "the Table or the Warehouse went away")

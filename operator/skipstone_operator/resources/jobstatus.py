@@ -23,7 +23,7 @@ class JobStatus:
     ] = ()
     reason: Annotated[str, Doc("Reason of the condition that tells most now.", max_length=128)] = ""
     table_uid: Annotated[str, Doc("Uid of the Table that the first attempt was for.", max_length=64)] = ""
-    launched: Annotated[bool, Doc("Whether a driver pod ever existed, so that a commit is possible.")] = False
+    launched: Annotated[bool, Doc("Whether a driver pod was seen.")] = False
     start_time: Annotated[
         str | None, time_text("When the first driver pod was seen; waits before and while suspended do not count.")
     ] = None

@@ -1,6 +1,9 @@
 """What a driver pod says about its run: facts read out of a Pod object.
 
 Reconcilers gather Pods, ``read_pod`` makes facts of them, ``verdicts`` judge them. Pure.
+
+Any account that may patch pods may write labels and annotations. Hence a pod is known by its name, which never changes;
+only the termination message of its driver is a report; and the annotation counts as far as that message vouches for it.
 """
 
 from __future__ import annotations
@@ -10,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.reports import JobReport, RunOutcome, report_digest
 from skipstone_core.errors import ContractViolation
-from skipstone_core.ids import REPORT_ANNOTATION
+from skipstone_core.ids import DRIVER_SUFFIX, REPORT_ANNOTATION, is_run_of
 from skipstone_core.reasons import Reason
 
 from skipstone_operator import labels
@@ -55,7 +58,9 @@ class PodFacts:
     """One driver or executor pod. ``exit_code`` is that of the driver container, None while it has not ended.
 
     ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found;
-    ``underway`` is what a driver at work reports.
+    ``report`` is the one in it; ``states`` is the annotation that it vouches for. ``underway`` is what the annotation
+    of a pod that has not ended says: for people, never a proof. ``owner_uid`` is empty when the pod's name tells of
+    another owner.
     """
 
     name: str
@@ -105,15 +110,16 @@ def read_pod(pod: JsonObject) -> PodFacts:
     """The facts of a Pod as the API server gave it."""
     metadata, status = pod.get("metadata") or {}, pod.get("status") or {}
     found = metadata.get("labels") or {}
-    state = _driver_state(status)
+    container = _driver_container(status)
+    state = container.get("state") or {}
     ended = state.get("terminated") or {}
     running = state.get("running") or ended
     phase = status.get("phase", "Pending")
-    run_id = found.get(labels.RUN_ID_LABEL, "")
+    run_id, owner_uid = _identity(metadata)
     started = parse_time(running.get("startedAt"))
     text = ended.get("message") or ""
-    spoken = _parse_report((metadata.get("annotations") or {}).get(REPORT_ANNOTATION), run_id)
-    final = spoken if spoken is not None and spoken.outcome is not RunOutcome.RUNNING else None
+    report = _parse_report(text, run_id) if not container.get("restartCount") else None
+    told = (metadata.get("annotations") or {}).get(REPORT_ANNOTATION) or ""
     terminal = bool(ended) or phase in ("Succeeded", "Failed")
     return PodFacts(
         name=metadata.get("name", ""),
@@ -121,7 +127,7 @@ def read_pod(pod: JsonObject) -> PodFacts:
         uid=metadata.get("uid", ""),
         run_id=run_id,
         operation=found.get(labels.OPERATION_LABEL, ""),
-        owner_uid=found.get(labels.OWNER_UID_LABEL, ""),
+        owner_uid=owner_uid,
         created=parse_time(metadata.get("creationTimestamp")),
         started=started,
         ended=parse_time(ended.get("finishedAt")),
@@ -132,23 +138,38 @@ def read_pod(pod: JsonObject) -> PodFacts:
         disrupted=_is_disrupted(status),
         deadline_passed=status.get("reason") == "DeadlineExceeded",
         waits=None if terminal or started else find_wait(status),
-        report=_parse_report(text, run_id) or final,
-        states=final,
-        underway=spoken if final is None else None,
+        report=report,
+        states=_parse_report(told, run_id) if report is not None and _vouches(report, told) else None,
+        underway=None if terminal else _parse_progress(told, run_id),
         text=text or status.get("message") or "",
     )
 
 
-def _driver_state(status: JsonObject) -> Mapping[str, Any]:
-    for container in status.get("containerStatuses") or ():
-        if container.get("name") == labels.DRIVER_CONTAINER:
-            return container.get("state") or {}
-    return {}
+def _identity(metadata: JsonObject) -> tuple[str, str]:
+    """The run that a driver pod is, and its owner's uid, as far as the pod's own name agrees."""
+    name = str(metadata.get("name", ""))
+    run_id = name.removesuffix(DRIVER_SUFFIX) if name.endswith(DRIVER_SUFFIX) else ""
+    owner_uid = str((metadata.get("labels") or {}).get(labels.OWNER_UID_LABEL, ""))
+    return run_id, owner_uid if is_run_of(run_id, owner_uid) else ""
 
 
-def _parse_report(text: str | None, run_id: str) -> JobReport | None:
+def _driver_container(status: JsonObject) -> Mapping[str, Any]:
+    found = (c for c in status.get("containerStatuses") or () if c.get("name") == labels.DRIVER_CONTAINER)
+    return next(found, {})
+
+
+def _vouches(report: JobReport, annotation: str) -> bool:
+    return bool(annotation) and report.annotation_sha256 == report_digest(annotation)
+
+
+def _parse_progress(text: str, run_id: str) -> JobReport | None:
+    report = _parse_report(text, run_id)
+    return report if report is not None and report.outcome is RunOutcome.RUNNING else None
+
+
+def _parse_report(text: str, run_id: str) -> JobReport | None:
     # The termination message may hold log lines instead of a report, and any user may edit an annotation.
-    if not text or not text.startswith("{"):
+    if not text.startswith("{"):
         return None
     try:
         report = JobReport.from_json(text)
@@ -166,7 +187,7 @@ def _is_disrupted(status: JsonObject) -> bool:
 
 def find_wait(status: JsonObject) -> Wait:
     """What a pod that has not started waits for."""
-    waiting = _driver_state(status).get("waiting") or {}
+    waiting = (_driver_container(status).get("state") or {}).get("waiting") or {}
     reason, message = waiting.get("reason", ""), shorten(waiting.get("message", ""))
     if reason in _IMAGE:
         return Wait(Reason.IMAGE_PULL_FAILED, message or f"the image cannot be pulled: {reason}")

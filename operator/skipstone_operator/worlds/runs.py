@@ -5,7 +5,7 @@ The launch protocol of reconcilers asks ``judge_run`` what to do next about ``st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
 from typing import assert_never
@@ -126,7 +126,7 @@ def judge_missing(current: CurrentRun) -> Verdict:
 
 def judge_pod(pod: PodFacts, current: CurrentRun) -> Verdict:
     """The verdict on a pod whose driver ended: its report counts; without one nothing is known."""
-    if pod.report is not None:
+    if pod.report is not None and pod.report.kind is current.kind:
         return judge_report(pod, pod.report, current)
     return _judge_silent(pod, current)
 
@@ -135,12 +135,15 @@ def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdi
     """What the report says, where it may be believed."""
     said = Verdict(ending=Ending.UNKNOWN, reason=report.reason, message=report.message, report=report)
     match report.outcome:
+        case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED | RunOutcome.ABSENT if not pod.succeeded:
+            # The node takes the last log lines of a driver that failed for its message: they prove nothing.
+            return _judge_silent(pod, current)
         case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED:
-            return Verdict(ending=Ending.SUCCEEDED, reason=report.reason, message=report.message, report=report)
+            return replace(said, ending=Ending.SUCCEEDED)
         case RunOutcome.ABSENT:
-            return Verdict(ending=Ending.ABSENT, reason=report.reason, message=report.message, report=report)
+            return replace(said, ending=Ending.ABSENT)
         case RunOutcome.FAILED if pod.exit_code in (EXIT_BAD_SPEC, EXIT_BAD_DATA):
-            return Verdict(ending=Ending.REFUSED, reason=report.reason, message=report.message, report=report)
+            return replace(said, ending=Ending.REFUSED)
         case RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN if not _was_ended(pod, current):
             return said
         case RunOutcome.RUNNING | RunOutcome.FAILED | RunOutcome.CONFLICTED | RunOutcome.UNKNOWN:
@@ -164,7 +167,9 @@ def _judge_silent(pod: PodFacts, current: CurrentRun) -> Verdict:
         message = "the driver was killed for want of memory: raise spec.spark.driver.memory of the Warehouse"
         return _without_report(current, Reason.OUT_OF_MEMORY, message, lost=False)
     last = pod.text.strip().splitlines()[-1:] or ["no message"]
-    message = f"the driver ended with exit code {pod.exit_code} and without a report; its last words: {last[0]}"
+    message = (
+        f"the driver ended with exit code {pod.exit_code} and without a report that counts; it said last: {last[0]}"
+    )
     return _without_report(current, Reason.DRIVER_FAILED, message, lost=False)
 
 

@@ -27,7 +27,7 @@ from skipstone_core.errors import BadData, ContractViolation, DependencyUnavaila
 from skipstone_core.reasons import Reason
 
 from skipstone.peek import request_path
-from skipstone.runs.report import Reporter, ReportSink, fit_annotation, fit_termination
+from skipstone.runs.report import Reporter, ReportSink, fit_report
 from skipstone.runs.sinks import choose_sink
 
 Run = Callable[[JobRequest, Reporter], JobReport]
@@ -94,7 +94,7 @@ def _refuse(kind: RunKind, message: str, sink: ReportSink) -> int:
         run_id="", attempt=0, kind=kind, outcome=RunOutcome.FAILED, reason=Reason.INVALID_SPEC, message=message
     )
     try:
-        sink.finish(fit_annotation(report), fit_termination(report))
+        sink.finish(*fit_report(report))
     except OSError as error:
         _log.warning("a report could not be delivered: %s", error)
     return EXIT_BAD_SPEC

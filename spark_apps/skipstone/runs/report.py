@@ -14,7 +14,13 @@ from dataclasses import replace
 from typing import Protocol, assert_never
 
 from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
-from skipstone_core.contract.reports import MAX_ANNOTATION_BYTES, MAX_TERMINATION_BYTES, JobReport, RunOutcome
+from skipstone_core.contract.reports import (
+    MAX_ANNOTATION_BYTES,
+    MAX_TERMINATION_BYTES,
+    JobReport,
+    RunOutcome,
+    report_digest,
+)
 from skipstone_core.contract.requests import JobRequest
 from skipstone_core.funnel import FunnelStage
 from skipstone_core.reasons import Reason
@@ -124,7 +130,7 @@ class Reporter:
     def finish(self, report: JobReport) -> None:
         """Deliver the last report: termination message and annotation, or file or stdout."""
         last = replace(report, stages_ms=self.stages_ms)
-        self._deliver(lambda: self._sink.finish(fit_annotation(last), fit_termination(last)))
+        self._deliver(lambda: self._sink.finish(*fit_report(last)))
 
     def _committed(self, outcome: RunOutcome, reason: Reason, record: TxnRecord) -> JobReport:
         return replace(
@@ -141,6 +147,12 @@ class Reporter:
             send()
         except OSError as error:
             _log.warning("a report could not be delivered: %s", error)
+
+
+def fit_report(report: JobReport) -> tuple[str, str]:
+    """``report`` for the annotation and for the termination message, which vouches for the annotation."""
+    full = fit_annotation(report)
+    return full, fit_termination(replace(report, annotation_sha256=report_digest(full)))
 
 
 def fit_termination(report: JobReport) -> str:

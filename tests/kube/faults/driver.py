@@ -9,10 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 
 from skipstone.runs.main import run_app
+from skipstone.runs.report import fit_report
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import JobRequest, RunKind
 
@@ -29,8 +29,7 @@ def drive(request: str, root: str) -> Driven:
         os.environ |= {"SKIPSTONE_REQUEST": str(asked), "SKIPSTONE_REPORT": str(said)}
         code = run_app(read.kind, find_run(read.kind))
         text = said.read_text()
-    report = JobReport.from_json(text)
-    return Driven(code, replace(report, table_states=()).to_json(), text)
+    return Driven(code, fit_report(JobReport.from_json(text))[1], text)
 
 
 def find_run(kind: RunKind):  # type: ignore[no-untyped-def]
