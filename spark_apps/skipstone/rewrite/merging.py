@@ -84,6 +84,11 @@ class FileResult:
         """Whether some row of the file has a source row, or is changed because it has none."""
         return self.rows_matched > 0 or self.rewritten or self.marked
 
+    @property
+    def only_read(self) -> bool:
+        """Whether some row of the file has a source row and none changes."""
+        return self.touched and not (self.rewritten or self.marked)
+
     def source_rows(self) -> Int64s:
         """``matched_source`` as numbers, ascending, each once."""
         return np.frombuffer(self.matched_source, dtype=np.int64)

@@ -264,6 +264,7 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: 
         marked=rewrite.marked,
         deletes=rewrite.deletes,
         replaced=rewrite.replaced,
+        read=rewrite.read,
         columns=changes.columns,
         txn=job.request.txn,
         record=source_record(intake, encode(rewrite.counts)),

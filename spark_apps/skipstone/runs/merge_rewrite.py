@@ -59,6 +59,7 @@ class Rewrite:
     """What a merge is about to commit.
 
     ``deletes``: position delete files, for the data files ``marked``; ``replaced``: those that they replace.
+    ``read``: data files with rows that have a source row, none of which changes.
     """
 
     added: tuple[DataFile, ...]
@@ -66,6 +67,7 @@ class Rewrite:
     marked: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
     replaced: tuple[DataFile, ...]
+    read: tuple[DataFile, ...]
     counts: MergeCounts
     funnel: tuple[FunnelStage, ...]
 
@@ -96,6 +98,7 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, File
         marked=tuple(files.data_file(result.file_id) for result in results if result.marked),
         deletes=moved.deletes,
         replaced=tuple(_replaced(files, results)),
+        read=tuple(files.data_file(result.file_id) for result in results if result.only_read),
         counts=_counts(changes, (files, pruned.candidates), (results, inserted), moved),
         funnel=_with_join(pruned.funnel, results, started),
     )

@@ -33,6 +33,7 @@ class TableCommit:
 
     ``deletes``: new position delete files, each for one of the data files ``marked``, which stay; ``replaced``: delete
     files that these make superfluous.
+    ``read``: data files that it leaves as they are because of what their rows say.
     ``txn`` empty: nothing is remembered and nothing is fenced (index commits, idempotent by coverage).
     ``record`` goes into the property of the transaction; its time, snapshot id and emptiness are filled in.
     ``guard`` None: data added by others since the plan never voids it (appends).
@@ -48,6 +49,7 @@ class TableCommit:
     marked: tuple[DataFile, ...] = ()
     deletes: tuple[DataFile, ...] = ()
     replaced: tuple[DataFile, ...] = ()
+    read: tuple[DataFile, ...] = ()
     columns: tuple[NestedField, ...] = ()
     txn: str = ""
     record: TxnRecord | None = None
@@ -64,6 +66,6 @@ class TableCommit:
         return not (self.added or self.removed or self.deletes)
 
     @property
-    def changed(self) -> tuple[DataFile, ...]:
-        """The data files of which it takes rows: nobody else may have done so since the plan."""
-        return self.removed + self.marked
+    def relied_on(self) -> tuple[DataFile, ...]:
+        """The data files whose rows it judged: nobody else may have taken any of them since the plan."""
+        return self.removed + self.marked + self.read

@@ -131,7 +131,7 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
         return void
     if not fits(table, change.columns):
         return Conflicted(Reason.CONFLICTED, "Since the run planned its change, another writer used its field ids.")
-    return find_conflict(table, change.pinned, change.changed, change.guard)
+    return find_conflict(table, change.pinned, change.relied_on, change.guard)
 
 
 def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | Conflicted:

@@ -49,23 +49,24 @@ def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
 
 
 def find_conflict(
-    table: Table, pinned: Pinned, changed: tuple[DataFile, ...], guard: Guard | None
+    table: Table, pinned: Pinned, relied_on: tuple[DataFile, ...], guard: Guard | None
 ) -> Conflicted | None:
     """The first reason why a change planned on ``pinned`` must not be committed on the head of ``table``, or None.
 
-    ``changed``: data files of which the change takes some or all rows.
+    ``relied_on``: data files of which the change takes rows, or leaves rows alone because of what they say. Without
+    the latter, two changes could each keep a row that the other one changes, as neither order of the two would.
     """
     if conflict := find_shape_conflict(table, pinned):
         return conflict
     head = table.current_snapshot()
-    if (head.snapshot_id if head else None) == pinned.snapshot_id or not (changed or guard):
+    if (head.snapshot_id if head else None) == pinned.snapshot_id or not (relied_on or guard):
         return None
     files = read_file_set(table)
     between = _snapshots_since(table, pinned.snapshot_id, files)
     if between is None:
         return _again("the table was rolled back or the planned snapshot expired")
     window = Window(table, files, between)
-    return _changed_conflict(window, changed) or _added_conflict(window, guard)
+    return _relied_on_conflict(window, relied_on) or _added_conflict(window, guard)
 
 
 def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozenset[int] | None:
@@ -83,10 +84,10 @@ def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozen
     return None
 
 
-def _changed_conflict(window: Window, changed: tuple[DataFile, ...]) -> Conflicted | None:
-    if not changed:
+def _relied_on_conflict(window: Window, relied_on: tuple[DataFile, ...]) -> Conflicted | None:
+    if not relied_on:
         return None
-    paths = pa.array([file.file_path for file in changed], pa.string())
+    paths = pa.array([file.file_path for file in relied_on], pa.string())
     rows = pc.index_in(paths, window.files.files["path"].combine_chunks())
     if rows.null_count:
         gone = paths.filter(pc.is_null(rows))[0].as_py()
