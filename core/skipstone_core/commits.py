@@ -16,6 +16,10 @@ from skipstone_core.reasons import Reason
 
 MAX_RECORD_BYTES = 512
 MAX_RECORDS = 500
+UNTOLD = (
+    "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
+    "expired; look for its rows in the table."
+)
 YOUNG_MS = 30 * 24 * 3600 * 1000
 
 
@@ -23,7 +27,8 @@ YOUNG_MS = 30 * 24 * 3600 * 1000
 class TxnRecord:
     """What a table remembers of one transaction, enough to rebuild the report of its run.
 
-    ``time_ms``: milliseconds since 1970 of the commit. ``snapshot_id``: of the commit. ``counts``: as in JobReport.
+    ``time_ms``: milliseconds since 1970 of the commit. ``snapshot_id`` and ``sequence_number``: of its snapshot, 0 when
+    not known. ``counts``: as in JobReport.
     ``source_digest``: identity of the applied source, None when the run had none. ``is_empty``: nothing changed.
     ``is_aborted``: the transaction is fenced off and never committed. ``is_consumption``: what it applied is
     remembered file by file as well, so that it could not be applied again even if this record were gone.
@@ -31,6 +36,7 @@ class TxnRecord:
 
     time_ms: int
     snapshot_id: int = 0
+    sequence_number: int = 0
     counts: Mapping[str, int] = field(default_factory=dict)
     rejected_path: str | None = None
     source_digest: str | None = None
@@ -79,7 +85,7 @@ class Absent:
 
 @dataclass(frozen=True)
 class Present:
-    """The transaction's snapshot is an ancestor of the head, or the record outlived an expired snapshot."""
+    """The transaction's commit is in the history of the head; its snapshot may have expired."""
 
     record: TxnRecord
     snapshot_id: int
@@ -87,7 +93,14 @@ class Present:
 
 @dataclass(frozen=True)
 class RolledBack:
-    """The transaction committed once and its snapshot is no longer an ancestor of the head."""
+    """The transaction committed once and its commit is no longer in the history of the head."""
+
+    record: TxnRecord
+
+
+@dataclass(frozen=True)
+class Untold:
+    """The transaction committed once; whether it was rolled back since, the retained snapshots cannot tell."""
 
     record: TxnRecord
 
@@ -99,7 +112,7 @@ class Aborted:
     snapshot_id: int
 
 
-TxnState = Absent | Present | RolledBack | Aborted
+TxnState = Absent | Present | RolledBack | Untold | Aborted
 
 
 def txn_property(txn: str) -> str:
@@ -129,6 +142,7 @@ def decode_record(text: str) -> TxnRecord:
         return TxnRecord(
             time_ms=int(raw["t"]),
             snapshot_id=int(raw.get("s", 0)),
+            sequence_number=int(raw.get("q", 0)),
             counts={str(name): int(value) for name, value in raw.get("c", {}).items()},
             rejected_path=raw.get("r"),
             source_digest=raw.get("d"),
@@ -159,6 +173,7 @@ def _short_keys(record: TxnRecord) -> dict[str, object]:
     values: dict[str, object] = {
         "t": record.time_ms,
         "s": str(record.snapshot_id) if record.snapshot_id else None,
+        "q": record.sequence_number or None,
         "c": dict(record.counts) or None,
         "r": record.rejected_path,
         "d": record.source_digest,

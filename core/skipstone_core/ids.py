@@ -13,6 +13,7 @@ from typing import Any
 OWNER_PROPERTY = "skipstone.owner"
 TXN_SUMMARY = "skipstone.txn"
 TXN_PROPERTY_PREFIX = "skipstone.txn."
+LINEAGE_PROPERTY = "skipstone.lineage"
 EVOLVED_PROPERTY = "skipstone.evolved-columns"
 PARTIAL_PROPERTY = "skipstone.partial"
 CONSUMED_PROPERTY_PREFIX = "skipstone.consumed."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
-from skipstone_core.commits import Aborted, AlreadyCommitted, Present, RolledBack
+from skipstone_core.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, Untold
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, TableRef
 from skipstone_core.errors import BadSpec
@@ -51,7 +51,12 @@ def _confirm(catalog: Catalog, ref: TableRef, txn: str, tools: tuple[Reporter, C
             return replace(failed, message=message)
         case Aborted():
             return _absent(reporter, Reason.ABORTED, "The commit is not in the table and never will be.")
-    message = "The table could not be asked whether the commit landed."
+        case Untold():
+            return _unknown(reporter, UNTOLD)
+    return _unknown(reporter, "The table could not be asked whether the commit landed.")
+
+
+def _unknown(reporter: Reporter, message: str) -> JobReport:
     return replace(reporter.base(), outcome=RunOutcome.UNKNOWN, reason=Reason.OUTCOME_UNKNOWN, message=message)
 
 

@@ -6,11 +6,21 @@ Called by the load run before it starts a JVM. Reads the table's metadata only.
 from __future__ import annotations
 
 from pyiceberg.table import Table
-from skipstone_core.commits import Aborted, AlreadyCommitted, Conflicted, Outcome, Present, RolledBack
+from skipstone_core.commits import (
+    UNTOLD,
+    Aborted,
+    AlreadyCommitted,
+    Conflicted,
+    Outcome,
+    Present,
+    RolledBack,
+    Unknown,
+    Untold,
+)
 from skipstone_core.contract.requests import DuplicatesPolicy, SourceSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.commits import find_digest, find_txn
+from skipstone.tables.txns import find_source_conflict, find_txn
 
 
 def settled(table: Table, txn: str) -> Outcome | None:
@@ -21,6 +31,8 @@ def settled(table: Table, txn: str) -> Outcome | None:
         case RolledBack():
             message = "The commit of this job was rolled back in the table; create a new job to apply it again."
             return Conflicted(Reason.ROLLED_BACK, message)
+        case Untold():
+            return Unknown(UNTOLD)
         case Aborted():
             return Conflicted(Reason.ABORTED, "This job was given up and fenced off before it committed.")
         case _:
@@ -29,7 +41,4 @@ def settled(table: Table, txn: str) -> Outcome | None:
 
 def applied_already(table: Table, source: SourceSpec, digest: str) -> Conflicted | None:
     """Why a source that another job applied is refused, or None."""
-    if source.duplicates is DuplicatesPolicy.ALLOW or not (other := find_digest(table, digest)):
-        return None
-    message = f"The job with uid {other} already applied the same source; set source.duplicates to Allow."
-    return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+    return None if source.duplicates is DuplicatesPolicy.ALLOW else find_source_conflict(table, digest)

@@ -14,6 +14,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.commits import (
+    UNTOLD,
     Aborted,
     Absent,
     AlreadyCommitted,
@@ -25,9 +26,7 @@ from skipstone_core.commits import (
     TxnRecord,
     TxnState,
     Unknown,
-    encode_record,
-    plan_forgetting,
-    txn_property,
+    Untold,
 )
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
@@ -38,7 +37,7 @@ from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writa
 from skipstone.tables.changes import Guard, TableCommit
 from skipstone.tables.evolution import fits
 from skipstone.tables.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Staged, stage, swap_until_known
-from skipstone.tables.txns import find_digest, find_txn, txn_records
+from skipstone.tables.txns import Memory, find_digest, find_source_conflict, find_txn, plan_memory
 from skipstone.tables.validation import find_conflict
 
 _log = logging.getLogger(__name__)
@@ -113,6 +112,8 @@ def _settled(table: Table, change: TableCommit) -> Outcome | None:
         case RolledBack():
             message = "The commit of this job was rolled back in the table; create a new job to apply it again."
             return Conflicted(Reason.ROLLED_BACK, message)
+        case Untold():
+            return Unknown(UNTOLD)
         case Aborted():
             return Conflicted(Reason.ABORTED, "This job was given up and fenced off before its commit arrived.")
     return None
@@ -124,9 +125,8 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
     except BadSpec as error:
         return Conflicted(error.reason, str(error))
     digest = change.record.source_digest if change.record else None
-    if change.unique_source and digest and (other := find_digest(table, digest)):
-        message = f"The job with uid {other} already applied the same source; set source.duplicates to Allow."
-        return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+    if change.unique_source and digest and (applied := find_source_conflict(table, digest)):
+        return applied
     if change.ledger and (void := change.ledger.find_conflict(table)):
         return void
     if not fits(table, change.columns):
@@ -135,13 +135,29 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
 
 
 def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | Conflicted:
-    now = ports.now_ms()
-    forgotten = plan_forgetting(txn_records(table), now) if change.txn else ()
-    if forgotten is None:
-        message = "The table remembers 500 transactions younger than 30 days; try again later."
-        return Conflicted(Reason.TRANSACTION_LOG_FULL, message)
+    try:
+        staged = stage(table, _parts(change))
+    except ValidationException as error:
+        return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
+    base = replace(change.record or TxnRecord(time_ms=0), is_empty=change.is_empty)
+    record = _stamped(base, table, staged, ports)
+    with staged.or_discarded():
+        memory = _memory(table, change, record)
+        if memory:
+            staged.set_properties({**_properties(table, change, record), **memory.updates}, memory.removals)
+            return replace(staged, record=record)
+    staged.discard()
+    return _log_full()
+
+
+def _log_full() -> Conflicted:
+    message = "The table remembers 500 transactions younger than 30 days; try again later."
+    return Conflicted(Reason.TRANSACTION_LOG_FULL, message)
+
+
+def _parts(change: TableCommit) -> Parts:
     summary = {**change.summary, **({TXN_SUMMARY: change.txn} if change.txn else {})}
-    parts = Parts(
+    return Parts(
         added=change.added,
         removed=change.removed,
         deletes=change.deletes,
@@ -149,22 +165,19 @@ def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | C
         columns=change.columns,
         summary=summary,
     )
-    try:
-        staged = stage(table, parts)
-    except ValidationException as error:
-        return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
-    record = replace(
-        change.record or TxnRecord(time_ms=now), time_ms=now, snapshot_id=staged.snapshot_id, is_empty=change.is_empty
-    )
-    with staged.or_discarded():
-        staged.set_properties(_properties(table, change, record), forgotten)
-    return replace(staged, record=record)
+
+
+def _stamped(record: TxnRecord, table: Table, staged: Staged, ports: CommitPorts) -> TxnRecord:
+    number = table.metadata.next_sequence_number()
+    return replace(record, time_ms=ports.now_ms(), snapshot_id=staged.snapshot_id, sequence_number=number)
+
+
+def _memory(table: Table, change: TableCommit, record: TxnRecord) -> Memory | None:
+    return plan_memory(table, change.txn, record) if change.txn else Memory({}, ())
 
 
 def _properties(table: Table, change: TableCommit, record: TxnRecord) -> dict[str, str]:
     found = dict(change.properties)
-    if change.txn:
-        found[txn_property(change.txn)] = encode_record(record)
     if change.ledger:
         found |= change.ledger.properties(table, record.snapshot_id)
     if change.is_partial and not change.is_empty:
@@ -180,10 +193,12 @@ def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnSt
     if not isinstance(state, Absent):
         found.append(state)
         return Conflicted(Reason.ABORTED, "The transaction is already decided.")
-    now = ports.now_ms()
     staged = stage(table, Parts(summary={TXN_SUMMARY: aborted_txn(txn)}))
-    record = TxnRecord(time_ms=now, snapshot_id=staged.snapshot_id, is_aborted=True)
+    record = _stamped(TxnRecord(time_ms=0, is_aborted=True), table, staged, ports)
     with staged.or_discarded():
-        forgotten = plan_forgetting(txn_records(table), now) or ()
-        staged.set_properties({txn_property(txn): encode_record(record)}, forgotten)
-    return replace(staged, record=record)
+        memory = plan_memory(table, txn, record)
+        if memory:
+            staged.set_properties(memory.updates, memory.removals)
+            return replace(staged, record=record)
+    staged.discard()
+    return _log_full()

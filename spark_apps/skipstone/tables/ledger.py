@@ -33,7 +33,7 @@ from skipstone_core.ids import CONSUMED_DIRECTORY
 from skipstone_core.reasons import Reason
 
 from skipstone.durable import keep_content
-from skipstone.tables.txns import was_rolled_back
+from skipstone.tables.histories import was_rolled_back
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,34 +1,42 @@
 """What a table remembers of transactions: its properties and the summaries of its snapshots.
 
-Used by the commit loop, by runs before they plan, and by confirm runs. Reads metadata only.
-Must not commit.
+Used by the commit loop, by runs before they plan, and by confirm runs. Reads the table, and nothing but metadata as
+long as that can tell. Must not commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.commits import (
     Aborted,
     Absent,
+    Conflicted,
     Present,
     RolledBack,
     TxnRecord,
     TxnState,
+    Untold,
     decode_record,
+    encode_record,
+    plan_forgetting,
     txn_property,
 )
 from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import TXN_PROPERTY_PREFIX, TXN_SUMMARY, aborted_txn
+from skipstone_core.lineages import Standing
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.histories import History
 
 
 def find_txn(table: Table, txn: str) -> TxnState:
     """What ``table`` (freshly loaded) knows of ``txn``.
 
-    A committed snapshot that was expired counts as present: what it did is in the table's history.
-    Raises ContractViolation when the record is there and cannot be read.
+    Raises ContractViolation when the record is there and cannot be read, OSError when manifests cannot be read.
     """
     text = table.properties.get(txn_property(txn))
     record = decode_record(text) if text is not None else None
@@ -37,17 +45,53 @@ def find_txn(table: Table, txn: str) -> TxnState:
         return Aborted(record.snapshot_id)
     if snapshot is not None and _summary_txn(snapshot) == aborted_txn(txn):
         return Aborted(snapshot.snapshot_id)
-    if record is None and snapshot is None:
-        return Absent()
-    return _judge(table, record or TxnRecord(time_ms=snapshot.timestamp_ms, snapshot_id=snapshot.snapshot_id))  # type: ignore[union-attr]
+    if record is None and snapshot is not None:
+        record = TxnRecord(time_ms=snapshot.timestamp_ms, snapshot_id=snapshot.snapshot_id)
+    return _judge(table, record) if record is not None else Absent()
 
 
 def find_digest(table: Table, digest: str) -> str | None:
-    """The transaction id that applied a source of this digest and was not rolled back, or None."""
-    for name, record in txn_records(table).items():
-        if record.source_digest == digest and not record.is_aborted and isinstance(_judge(table, record), Present):
-            return name.removeprefix(TXN_PROPERTY_PREFIX)
-    return None
+    """The transaction id that applied a source of this digest and is not known to be rolled back, or None."""
+    found = _find_source(table, digest)
+    return found[0] if found else None
+
+
+def find_source_conflict(table: Table, digest: str) -> Conflicted | None:
+    """Why a source of this digest must not be applied to ``table`` (freshly loaded), or None. Raises as find_txn."""
+    found = _find_source(table, digest)
+    if found is None:
+        return None
+    message = f"The job with uid {found[0]} already applied the same source; set source.duplicates to Allow."
+    if isinstance(found[1], Untold):
+        message = (
+            f"The job with uid {found[0]} already applied the same source, and whether that was rolled back since "
+            "cannot be told because its snapshot expired; look for its rows, and set source.duplicates to Allow if "
+            "they are not in the table."
+        )
+    return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Table properties that the swap of a transaction sets and removes."""
+
+    updates: Mapping[str, str]
+    removals: tuple[str, ...]
+
+
+def plan_memory(table: Table, txn: str, record: TxnRecord) -> Memory | None:
+    """How the next commit on the head of ``table`` remembers ``txn``; None when there is no room for it."""
+    records = txn_records(table)
+    forgotten = plan_forgetting(records, record.time_ms)
+    if forgotten is None:
+        return None
+    history = History(table, records)
+    updates, removals = history.properties()
+    for name, known in records.items():
+        if not known.sequence_number and name not in forgotten and (number := history.sequence_number(known)):
+            updates[name] = encode_record(replace(known, sequence_number=number))
+    updates[txn_property(txn)] = encode_record(record)
+    return Memory(updates, removals + forgotten)
 
 
 def txn_records(table: Table) -> dict[str, TxnRecord]:
@@ -62,49 +106,29 @@ def txn_records(table: Table) -> dict[str, TxnRecord]:
     return found
 
 
-def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> bool:
-    """Whether a snapshot that was committed to main is no longer an ancestor of its head.
-
-    Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
-    retained is newer. Then the chain was cut, for which not every engine leaves a sign, and what lies behind the cut
-    counts as an ancestor.
-    """
-    snapshot: Snapshot | None = None
-    for snapshot in ancestors(table):
-        if snapshot.snapshot_id == snapshot_id:
-            return False
-        if (snapshot.sequence_number or 0) < sequence_number:
-            return True
-    return snapshot is None
-
-
-def is_ancestor(table: Table, snapshot_id: int) -> bool:
-    """Whether ``snapshot_id`` is the head of main or one of its retained ancestors."""
-    return any(snapshot.snapshot_id == snapshot_id for snapshot in ancestors(table))
-
-
-def ancestors(table: Table) -> Iterator[Snapshot]:
-    """The head of main and its ancestors as far as they are retained, newest first."""
-    snapshot = table.current_snapshot()
-    while snapshot is not None:
-        yield snapshot
-        parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+def _find_source(table: Table, digest: str) -> tuple[str, TxnState] | None:
+    """The transaction that applied a source; one that is certainly applied before one that is in doubt."""
+    doubtful = None
+    for name, record in txn_records(table).items():
+        if record.source_digest != digest or record.is_aborted:
+            continue
+        found = name.removeprefix(TXN_PROPERTY_PREFIX), _judge(table, record)
+        if isinstance(found[1], Present):
+            return found
+        doubtful = found if isinstance(found[1], Untold) else doubtful
+    return doubtful
 
 
 def _judge(table: Table, record: TxnRecord) -> TxnState:
-    snapshot = table.snapshot_by_id(record.snapshot_id)
-    oldest: Snapshot | None = None
-    for oldest in ancestors(table):
-        if oldest.snapshot_id == record.snapshot_id:
+    history = History(table, txn_records(table))
+    known = replace(record, sequence_number=history.sequence_number(record))
+    match history.standing(known):
+        case Standing.APPLIED:
             return Present(record, record.snapshot_id)
-    if snapshot is None:
-        return Present(record, record.snapshot_id)
-    # Expired ancestors cut the chain: what is older than its retained end cannot be told from a rollback.
-    is_cut = oldest is not None and oldest.parent_snapshot_id is not None
-    if is_cut and (snapshot.sequence_number or 0) < (oldest.sequence_number or 0):  # type: ignore[union-attr]
-        return Present(record, record.snapshot_id)
-    return RolledBack(record)
+        case Standing.ROLLED_BACK:
+            return RolledBack(record)
+        case Standing.UNTOLD:
+            return Untold(record)
 
 
 def _snapshot_of(table: Table, txn: str) -> Snapshot | None:

@@ -19,7 +19,7 @@ from skipstone_core.snapshots import DeleteKind, Pinned
 
 from skipstone.tables.changes import Guard
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone.tables.txns import ancestors
+from skipstone.tables.histories import ancestors
 
 
 @dataclass(frozen=True)
