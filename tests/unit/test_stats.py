@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.tables.bounds import decode_bounds, trusted
-from skipstone_core.stats import Bounds, trusted_bounds
+from skipstone_core.stats import Bounds, least_above, trusted_bounds, upper_bound
 
 NAN = float("nan")
 edges = st.none() | st.sampled_from([NAN, -0.0, 0.0, 1.0, float("inf"), float("-inf")]) | st.floats()
@@ -69,3 +69,37 @@ def test_bytes_that_are_no_value_of_the_type_are_unknown() -> None:
     numbers = pa.array([b"\xff\x38", b"\x00" * 17, b""], pa.binary())
     found = decode_bounds(numbers, DecimalType(9, 2), pa.decimal128(9, 2)).to_pylist()
     assert [str(value) for value in found] == ["-2.00", "None", "None"]
+
+
+SURROGATES = range(0xD800, 0xE000)
+LAST = 0x10FFFF
+EDGES = [0, 0x7F, 0x80, 0x7FF, 0x800, 0xD7FE, 0xD7FF, 0xE000, 0xFFFF, 0x10000, LAST - 1, LAST]
+
+
+def test_after_every_character_comes_the_next_one() -> None:
+    points = [point for point in range(LAST + 1) if point not in SURROGATES]
+    assert [least_above(chr(point)) for point in points] == [*map(chr, points[1:]), None]
+
+
+@pytest.mark.parametrize("length", range(1, 20))
+def test_text_is_cut_to_a_bound_at_every_length(length: int) -> None:
+    for point in EDGES:
+        value = "a" * (length - 1) + chr(point) + "tail"
+        bound = upper_bound(value, length)
+        if point == LAST and length == 1:
+            assert bound is None
+            continue
+        assert isinstance(bound, str)
+        assert len(bound) <= length
+        assert bound.encode() > value.encode()  # a lone surrogate has no UTF-8
+
+
+@given(st.text() | st.binary(), st.integers(1, 5))
+def test_a_bound_is_short_and_not_below_what_it_bounds(value: str | bytes, length: int) -> None:
+    bound = upper_bound(value, length)
+    greatest = chr(LAST) if isinstance(value, str) else b"\xff"
+    if bound is None:
+        assert value[:length] == greatest * length  # type: ignore[operator]
+    else:
+        assert len(bound) <= length
+        assert bound >= value  # type: ignore[operator]

@@ -30,6 +30,7 @@ from skipstone_core.predicates import (
     StartsWith,
     Value,
 )
+from skipstone_core.stats import least_above
 
 from skipstone.indexes.keys import arrow_type, storage_type, stored_literals
 
@@ -167,22 +168,13 @@ def _prefix_test(node: StartsWith, types: _Types) -> Test:
     if not isinstance(node.operand, ColumnRef) or not node.prefix:
         return Maybe()
     field_id, _ = types[str(node.operand)]
-    upper = _after_prefix(node.prefix)
+    upper = least_above(node.prefix)
     return Range(
         field_id,
         lower=pa.scalar(node.prefix),
         upper=None if upper is None else pa.scalar(upper),
         upper_open=True,
     )
-
-
-def _after_prefix(prefix: str) -> str | None:
-    """The least string greater than all strings that begin with ``prefix``; surrogates are no characters."""
-    for end in range(len(prefix), 0, -1):
-        point = ord(prefix[end - 1])
-        if point < 0x10FFFF:
-            return prefix[: end - 1] + chr(0xE000 if point == 0xD7FF else point + 1)
-    return None
 
 
 def _comparison_test(node: Comparison, types: _Types, *, negated: bool) -> Test:

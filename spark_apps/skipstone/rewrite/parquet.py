@@ -19,6 +19,8 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
+from pyiceberg.types import BinaryType, StringType
+from skipstone_core.stats import upper_bound
 
 from skipstone.tables.arrow import arrow_schema, field_id
 
@@ -86,13 +88,22 @@ def statistics_of(
     """Arguments of a DataFile from a file's metadata. ``properties`` hold the table's metrics modes."""
     plan = compute_statistics_plan(schema, properties)
     mapping = parquet_path_to_id_mapping(schema)
-    found = data_file_statistics_from_parquet_metadata(metadata, plan, mapping).to_serialized_dict()
+    statistics = data_file_statistics_from_parquet_metadata(metadata, plan, mapping)
+    for column in statistics.column_aggregates.values():
+        _shorten(column)
+    found = statistics.to_serialized_dict()
     for untrusted in _columns_without_bounds(metadata, mapping):
         found["lower_bounds"].pop(untrusted, None)
         found["upper_bounds"].pop(untrusted, None)
     counted = found["value_counts"]
     found["nan_value_counts"] = {column: nans.found[column] for column in nans.found if column in counted}
     return found
+
+
+def _shorten(column: Any) -> None:
+    """Cut the upper bound of texts and bytes to the length of the table's metrics mode, so that it stays one."""
+    if isinstance(column.current_max, str | bytes) and isinstance(column.primitive_type, StringType | BinaryType):
+        column.current_max = upper_bound(column.current_max, column.trunc_length)
 
 
 def _columns_without_bounds(metadata: pq.FileMetaData, mapping: dict[str, int]) -> set[int]:
