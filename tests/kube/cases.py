@@ -241,6 +241,10 @@ REJECTED = (
         "memory must be a whole number with a unit"),
     _wh("spark-conf-unknown", {"spark.conf": {"spark.driver.extraJavaOptions": "-X"}}, "spec.spark.conf",
         "spark.conf does not accept 'spark.driver.extraJavaOptions'"),
+    _wh("spark-conf-value", {"spark.conf": {"spark.kubernetes.driver.request.cores": "many; id"}}, "spec.spark.conf",
+        "spark.conf values are numbers, sizes, times, true or false"),
+    _wh("spark-conf-digits", {"spark.conf": {"spark.driver.memoryOverheadFactor": "9" * 400}}, "spec.spark.conf",
+        "spark.conf values are numbers, sizes, times, true or false"),
     _wh("index-namespace-with-dot", {"indexNamespace": "a.b"}, "spec.indexNamespace", "indexNamespace may hold"),
     _wh("runs-at-least-one", {"maxConcurrentRuns": 0}, "spec.maxConcurrentRuns", "1", by_schema=True),
     # Table
@@ -477,6 +481,7 @@ POD_TEMPLATES = (
     ("nodeName", "node-1", "use nodeSelector or affinity"),
     ("securityContext", {"runAsUser": 0}, "always restricted"),
     ("initContainers", [{"name": "x"}], "a run has one container"),
+    ("priorityClassName", "system-node-critical", "may not begin with system-"),
     ("volumes", [{"name": "x", "hostPath": {"path": "/"}}], "may not hold host paths"),
     ("volumes", [{"name": "x", "secret": {"secretName": "s"}}], "may not hold host paths"),
     ("volumes", [{"name": "x", "projected": {"sources": []}}], "may not hold host paths"),

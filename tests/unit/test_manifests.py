@@ -11,6 +11,7 @@ import yaml
 from skipstone_core.contract.requests import SPARK_KINDS, JobRequest, RunKind
 from skipstone_core.errors import BadSpec
 from skipstone_operator.manifests import build_run
+from skipstone_operator.manifests.spark import render_properties
 from skipstone_operator.resources.warehouse import DriverSize, ExecutorSize
 
 from tests.unit.manifest_cases import POD_TEMPLATE, golden_runs, run_manifest, warehouse
@@ -170,7 +171,7 @@ def test_executors_share_image_claim_credentials_and_node_but_have_no_token() ->
         ("1g", {}, 1024 + 410),
         ("8g", {}, 8192 + 3277),
         ("8Gi", {}, 8192 + 3277),
-        ("900k", {}, 1 + 384),
+        ("471859k", {}, 461 + 384),
         ("1g", {"spark.driver.memoryOverhead": "700m"}, 1724),
         ("1g", {"spark.driver.memoryOverhead": "700"}, 1724),
         ("4g", {"spark.driver.memoryOverheadFactor": "0.5"}, 6144),
@@ -221,7 +222,7 @@ def test_an_allowed_setting_reaches_spark() -> None:
     ],
 )
 def test_any_other_setting_is_refused_by_name(key: str) -> None:
-    with pytest.raises(BadSpec, match=r"^spec\.spark\.conf: .*may not be set; remove it") as caught:
+    with pytest.raises(BadSpec, match=r"^spec\.spark\.conf.*may not be set; remove it") as caught:
         built(RunKind.LOAD, spec=warehouse(conf={key: "x"}))
     assert key in str(caught.value)
 
@@ -232,11 +233,22 @@ def test_an_unreadable_amount_of_memory_is_refused(memory: str) -> None:
         built(RunKind.LOAD, spec=warehouse(driver=DriverSize(memory=memory)))
 
 
+@pytest.mark.parametrize("memory", ["1k", "449m", "999999999t", "17t"])
+def test_memory_that_no_run_starts_with_is_refused(memory: str) -> None:
+    with pytest.raises(BadSpec, match=r"^spec\.spark\.driver\.memory: .*450m or more, and 16t are the limit"):
+        built(RunKind.LOAD, spec=warehouse(driver=DriverSize(memory=memory)))
+
+
+@pytest.mark.parametrize("name", ["system-node-critical", "system-cluster-critical", 7])
+def test_priority_classes_of_the_cluster_are_refused(name: Any) -> None:
+    with pytest.raises(BadSpec, match=r"^spec\.spark\.podTemplate\.spec\.priorityClassName: "):
+        built(RunKind.LOAD, spec=warehouse(pod_template={"spec": {"priorityClassName": name}}))
+
+
 @pytest.mark.parametrize("text", ["a=b", "c:\\d", "# no comment", "two\nlines", " leading", "käse"])
 def test_values_survive_the_properties_file(text: str) -> None:
-    conf, _ = on_executors(conf={"spark.log.level": text})
-    (line,) = [line for line in conf["data"]["spark.properties"].splitlines() if line.startswith("spark.log.level")]
-    assert unescaped(line.split("=", 1)[1]) == text
+    written = render_properties({"spark.app.name": text})
+    assert unescaped(written.removesuffix("\n").split("=", 1)[1]) == text
 
 
 def unescaped(value: str) -> str:

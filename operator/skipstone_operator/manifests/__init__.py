@@ -8,7 +8,7 @@ from __future__ import annotations
 from skipstone_operator.manifests.mergejobs import build_merge_job
 from skipstone_operator.manifests.names import conf_map_name, driver_pod_name, run_labels
 from skipstone_operator.manifests.run import Owner, RunManifest, build_run
-from skipstone_operator.manifests.spark import check_conf
+from skipstone_operator.manifests.spark import check_spark
 from skipstone_operator.manifests.templates import check_pod_template
 
 __all__ = [
@@ -16,8 +16,8 @@ __all__ = [
     "RunManifest",
     "build_merge_job",
     "build_run",
-    "check_conf",
     "check_pod_template",
+    "check_spark",
     "conf_map_name",
     "driver_pod_name",
     "run_labels",

@@ -14,6 +14,7 @@ from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import bounded_name
 from skipstone_core.reasons import Reason
+from skipstone_core.table_properties import shown
 
 from skipstone_operator.manifests.names import EXECUTOR_CONTAINER
 from skipstone_operator.manifests.shape import (
@@ -26,7 +27,7 @@ from skipstone_operator.manifests.shape import (
     SPARK_DIRECTORY,
     PodShape,
 )
-from skipstone_operator.resources.limits import SPARK_CONF
+from skipstone_operator.resources.sparkconf import LEAST_HEAP_MIB, MIB, MOST_BYTES, find_conf_problems, parse_bytes
 from skipstone_operator.resources.warehouse import SparkSettings
 
 #: Spark's own factor for applications whose work runs outside the JVM's heap.
@@ -34,7 +35,6 @@ OVERHEAD_FACTOR = 0.4
 MIN_OVERHEAD_MIB = 384
 #: Spark names executors ``<prefix>-exec-<number>`` and takes a prefix of at most 47 characters.
 MAX_POD_PREFIX = 47
-MIB_PER_UNIT = {"k": 1 / 1024, "m": 1.0, "g": 1024.0, "t": 1024.0 * 1024}
 
 #: Defaults that a Warehouse may change.
 DEFAULTS = {
@@ -76,8 +76,8 @@ class SparkPlan:
 
 def plan_spark(spec: SparkSettings, request: JobRequest) -> SparkPlan:
     """Sizes from the Warehouse; counts from the request, which the driver plans by. Raises BadSpec."""
-    check_conf(spec.conf)
-    heap = parse_mib(spec.driver.memory, "spec.spark.driver.memory")
+    check_spark(spec)
+    heap = parse_heap(spec.driver.memory, "spec.spark.driver.memory")
     return SparkPlan(
         instances=request.spark.instances,
         driver_cores=request.spark.driver_cores,
@@ -85,48 +85,36 @@ def plan_spark(spec: SparkSettings, request: JobRequest) -> SparkPlan:
         driver_heap_mib=heap,
         driver_overhead_mib=overhead_mib(heap, spec.conf, "driver"),
         executor_cores=request.spark.executor_cores,
-        executor_memory=f"{parse_mib(spec.executor.memory, 'spec.spark.executor.memory')}m",
+        executor_memory=f"{parse_heap(spec.executor.memory, 'spec.spark.executor.memory')}m",
         conf=spec.conf,
     )
 
 
-def check_conf(conf: Mapping[str, str]) -> None:
-    """Raise BadSpec for the first setting that is not on the allow-list, or whose value no pod can be built from."""
-    for key in sorted(set(conf) - set(SPARK_CONF)):
-        raise BadSpec(
-            Reason.INVALID_SPEC,
-            f"{key!r} may not be set; remove it or choose from: {', '.join(SPARK_CONF)}",
-            field="spec.spark.conf",
-        )
-    for side in ("driver", "executor"):
-        overhead_mib(0, conf, side)
+def check_spark(spec: SparkSettings) -> None:
+    """Raise BadSpec for the first setting or size from which Kubernetes or Spark could not start a run."""
+    for problem in find_conf_problems(spec.conf, spec.executor.cores):
+        raise BadSpec(Reason.INVALID_SPEC, problem.message, field=f"spec.spark.conf[{problem.name}]")
+    for side, size in (("driver", spec.driver), ("executor", spec.executor)):
+        parse_heap(size.memory, f"spec.spark.{side}.memory")
 
 
-def parse_mib(text: str, field: str) -> int:
-    """Mebibytes of ``512m``, ``2g`` or, as Kubernetes writes them, ``512Mi``, ``2Gi``; rounded up. Raises BadSpec."""
-    matched = re.fullmatch(r"([0-9]+)([kmgt])i?", text.strip().lower())
-    if not matched:
-        raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no amount of memory; write for example 2Gi", field=field)
-    return math.ceil(int(matched[1]) * MIB_PER_UNIT[matched[2]])
+def parse_heap(text: str, field: str) -> int:
+    """Mebibytes of a JVM's memory, rounded up. Raises BadSpec."""
+    read = parse_bytes(text.strip()) if not text.strip().isdigit() else None
+    if read is None:
+        raise BadSpec(Reason.INVALID_SPEC, f"{shown(text)} is no amount of memory; write for example 2Gi", field=field)
+    if not LEAST_HEAP_MIB * MIB <= read <= MOST_BYTES:
+        message = f"{shown(text)} is out of bounds: Spark starts with {LEAST_HEAP_MIB}m or more, and 16t are the limit"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=field)
+    return math.ceil(read / MIB)
 
 
 def overhead_mib(heap_mib: int, conf: Mapping[str, str], side: str) -> int:
     """Memory of ``side`` (driver, executor) beyond its heap: what conf says, else 0.4 of the heap, at least 384 MiB."""
     name = f"spark.{side}.memoryOverhead"
-    if fixed := conf.get(name):
-        unit = "m" if fixed.strip().isdigit() else ""
-        return parse_mib(fixed.strip() + unit, f"spec.spark.conf[{name}]")
-    return max(math.ceil(_factor(conf, f"{name}Factor") * heap_mib), MIN_OVERHEAD_MIB)
-
-
-def _factor(conf: Mapping[str, str], name: str) -> float:
-    text = conf.get(name)
-    if text is None:
-        return OVERHEAD_FACTOR
-    if not re.fullmatch(r"[0-9]+(\.[0-9]+)?", text.strip()):
-        field = f"spec.spark.conf[{name}]"
-        raise BadSpec(Reason.INVALID_SPEC, f"{text!r} is no number; write for example 0.4", field=field)
-    return float(text)
+    if fixed := parse_bytes(conf.get(name, ""), "m"):
+        return math.ceil(fixed / MIB)
+    return max(math.ceil(float(conf.get(f"{name}Factor", OVERHEAD_FACTOR)) * heap_mib), MIN_OVERHEAD_MIB)
 
 
 def build_spark_properties(shape: PodShape, plan: SparkPlan) -> dict[str, str]:
@@ -151,17 +139,8 @@ def local_properties(plan: SparkPlan) -> dict[str, str]:
 
 def cluster_properties(shape: PodShape, plan: SparkPlan) -> dict[str, str]:
     """Executors as pods of their own, owned by the driver pod."""
-    overhead = (
-        {}
-        if "spark.executor.memoryOverhead" in plan.conf
-        else {
-            "spark.executor.memoryOverheadFactor": plan.conf.get(
-                "spark.executor.memoryOverheadFactor", str(OVERHEAD_FACTOR)
-            )
-        }
-    )
     return {
-        **overhead,
+        **executor_overhead(plan.conf),
         "spark.executor.instances": str(plan.instances),
         "spark.executor.cores": str(plan.executor_cores),
         "spark.executor.memory": plan.executor_memory,
@@ -177,6 +156,14 @@ def cluster_properties(shape: PodShape, plan: SparkPlan) -> dict[str, str]:
         "spark.kubernetes.executor.podTemplateContainerName": EXECUTOR_CONTAINER,
         "spark.kubernetes.executor.podTemplateFile": f"{CONF_DIRECTORY}/{EXECUTOR_TEMPLATE_FILE}",
     }
+
+
+def executor_overhead(conf: Mapping[str, str]) -> dict[str, str]:
+    """What Spark adds to an executor's heap; in its own units, which are fewer than ours."""
+    if "spark.executor.memoryOverhead" in conf:
+        return {"spark.executor.memoryOverhead": f"{overhead_mib(0, conf, 'executor')}m"}
+    name = "spark.executor.memoryOverheadFactor"
+    return {name: conf.get(name, str(OVERHEAD_FACTOR))}
 
 
 def render_properties(properties: Mapping[str, str]) -> str:

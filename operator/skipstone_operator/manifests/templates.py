@@ -34,6 +34,8 @@ ONLY_FALSE = ("hostIPC", "hostNetwork", "hostPID")
 #: Our scratch volumes, which may be given another size or kind, and the kinds that hold nobody else's data.
 SCRATCH_VOLUMES = ("tmp", "spark-local-dir-1")
 SCRATCH_KINDS = ("name", "emptyDir", "ephemeral")
+#: Pods of such a class displace those of everybody else.
+SYSTEM_PRIORITY = "system-"
 CONTAINER = ("name", "env", "resources")
 ENV = ("name", "value")
 #: Prefixes of labels, annotations and variables that carry Skipstone's or Spark's own meaning.
@@ -54,6 +56,7 @@ def check_pod_template(template: Mapping[str, Any] | None) -> None:
             raise _refused(f"{FIELD}.spec.{name}", "runs never share the node's own namespaces; remove it")
     _check_volumes(spec.get("volumes", ()), f"{FIELD}.spec.volumes")
     _check_containers(spec.get("containers", ()), f"{FIELD}.spec.containers")
+    _check_priority(spec.get("priorityClassName", ""), f"{FIELD}.spec.priorityClassName")
     for name in ("nodeSelector", "affinity"):
         _object(spec.get(name, {}), f"{FIELD}.spec.{name}")
     for name in ("imagePullSecrets", "tolerations", "topologySpreadConstraints"):
@@ -102,6 +105,13 @@ def joined(ours: Any, theirs: Any) -> Any:
     if isinstance(ours, list) and isinstance(theirs, list):
         return [*ours, *theirs]
     return ours
+
+
+def _check_priority(value: Any, path: str) -> None:
+    if not isinstance(value, str):
+        raise _refused(path, "expected a string")
+    if value.startswith(SYSTEM_PRIORITY):
+        raise _refused(path, "classes that begin with system- are for the cluster's own pods; name another one")
 
 
 def _check_containers(value: Any, path: str) -> None:

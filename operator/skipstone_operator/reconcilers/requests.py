@@ -36,7 +36,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
 
-from skipstone_operator.manifests import Owner, RunManifest, check_conf, check_pod_template
+from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
 from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
@@ -122,7 +122,7 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
 def find_misfit(warehouse: WarehouseSubject) -> Finding | None:
     """Why no pod can be built from the Warehouse: a setting or a field of the template that is not allowed."""
     try:
-        check_conf(warehouse.spec.spark.conf)
+        check_spark(warehouse.spec.spark)
         check_pod_template(warehouse.spec.spark.pod_template)
     except BadSpec as error:
         return Finding(error.reason, str(error))

@@ -18,9 +18,11 @@ from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import find_problems
 
 from skipstone_operator.resources.bounds import Violation, find_violations
+from skipstone_operator.resources.limits import CATALOG_SETTINGS
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.mergeschedule import MergeScheduleSpec
 from skipstone_operator.resources.table import Column, PartitionField, TableSpec, Transform
+from skipstone_operator.resources.warehouse import WarehouseSpec
 
 _NUMBERS = ("int", "long", "decimal")
 _DAYS = ("date", "timestamp", "timestamptz")
@@ -152,7 +154,14 @@ def _bad_predicate(text: str, field: str, sides: tuple[str, ...]) -> Iterator[Vi
         )
 
 
+def _warehouse_violations(spec: WarehouseSpec) -> Iterator[Violation]:
+    for name, value in spec.catalog.properties.items():
+        if message := CATALOG_SETTINGS[name](value):
+            yield Violation(field=f"spec.catalog.properties[{name}]", message=message)
+
+
 _FURTHER: Mapping[str, Callable[[Any], Iterator[Violation]]] = {
+    "Warehouse": _warehouse_violations,
     "Table": _table_violations,
     "MergeJob": _merge_violations,
     "MergeSchedule": _schedule_violations,

@@ -5,7 +5,11 @@ Read by the kinds, by ``openapi`` and by ``checks``. Data only.
 
 from __future__ import annotations
 
-from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES
+from collections.abc import Mapping
+
+from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, Check, anything, one_of, whole
+
+from skipstone_operator.resources.sparkconf import SETTINGS
 
 MAX_COLUMNS = 300
 MAX_NAME = 255
@@ -28,67 +32,25 @@ COLUMN_TYPE_HELP = (
     "fixed[n] or binary"
 )
 
-CATALOG_PROPERTIES = (
-    "audience",
-    "init_catalog_tables",
-    "oauth2-server-uri",
-    "pool_pre_ping",
-    "prefix",
-    "resource",
-    "rest-page-size",
-    "scope",
-    "snapshot-loading-mode",
-    "warehouse",
-)
+#: Settings of catalog clients, with the check of each value.
+CATALOG_SETTINGS: Mapping[str, Check] = {
+    "audience": anything,
+    "init_catalog_tables": one_of("true", "false"),
+    "oauth2-server-uri": anything,
+    "pool_pre_ping": one_of("true", "false"),
+    "prefix": anything,
+    "resource": anything,
+    "rest-page-size": whole(1, 10_000),
+    "scope": anything,
+    "snapshot-loading-mode": one_of("all", "refs"),
+    "warehouse": anything,
+}
+CATALOG_PROPERTIES = tuple(CATALOG_SETTINGS)
 
 TABLE_PROPERTIES = tuple(PROPERTIES)
 TABLE_PROPERTY_PREFIXES = tuple(COLUMN_PROPERTIES)
 
-SPARK_CONF = (
-    "spark.default.parallelism",
-    "spark.driver.maxResultSize",
-    "spark.driver.memoryOverhead",
-    "spark.driver.memoryOverheadFactor",
-    "spark.excludeOnFailure.enabled",
-    "spark.executor.heartbeatInterval",
-    "spark.executor.memoryOverhead",
-    "spark.executor.memoryOverheadFactor",
-    "spark.executor.pyspark.memory",
-    "spark.io.compression.codec",
-    "spark.kubernetes.allocation.batch.delay",
-    "spark.kubernetes.allocation.batch.size",
-    "spark.kubernetes.driver.request.cores",
-    "spark.kubernetes.executor.limit.cores",
-    "spark.kubernetes.executor.request.cores",
-    "spark.locality.wait",
-    "spark.log.level",
-    "spark.memory.fraction",
-    "spark.memory.storageFraction",
-    "spark.network.timeout",
-    "spark.python.worker.reuse",
-    "spark.rdd.compress",
-    "spark.rpc.message.maxSize",
-    "spark.scheduler.maxRegisteredResourcesWaitingTime",
-    "spark.scheduler.minRegisteredResourcesRatio",
-    "spark.shuffle.compress",
-    "spark.shuffle.spill.compress",
-    "spark.speculation",
-    "spark.speculation.interval",
-    "spark.speculation.multiplier",
-    "spark.speculation.quantile",
-    "spark.sql.adaptive.advisoryPartitionSizeInBytes",
-    "spark.sql.adaptive.coalescePartitions.enabled",
-    "spark.sql.adaptive.enabled",
-    "spark.sql.adaptive.skewJoin.enabled",
-    "spark.sql.autoBroadcastJoinThreshold",
-    "spark.sql.execution.arrow.maxRecordsPerBatch",
-    "spark.sql.files.maxPartitionBytes",
-    "spark.sql.files.openCostInBytes",
-    "spark.sql.shuffle.partitions",
-    "spark.stage.maxConsecutiveAttempts",
-    "spark.task.maxFailures",
-    "spark.ui.enabled",
-)
+SPARK_CONF = tuple(SETTINGS)
 
 SOURCE_OPTIONS = (
     "dateFormat",

@@ -23,6 +23,13 @@ _REFUSED_VOLUMES = ("hostPath", "secret", "projected", "csi", "nfs", "iscsi", "f
 _OPEN = {"x-kubernetes-preserve-unknown-fields": True}
 
 
+_PRIORITY = {
+    "rule": "!has(self.priorityClassName) || !self.priorityClassName.startsWith('system-')",
+    "message": "spark.podTemplate.spec.priorityClassName may not begin with system-: name a class for workloads",
+    "fieldPath": ".priorityClassName",
+}
+
+
 def _refusal(name: str, kind: str, help_text: str) -> dict[str, str]:
     allowed = f"!has(self.{name}) || self.{name} == false" if kind == "boolean" else f"!has(self.{name})"
     return {
@@ -74,9 +81,13 @@ POD_TEMPLATE_SCHEMA: dict[str, Any] = {
             **_OPEN,
             "properties": {
                 **{name: _field(kind, text) for name, (kind, text) in _REFUSED.items()},
+                "priorityClassName": _field("string", "A priority class; none of the cluster's own."),
                 "volumes": _volumes(),
             },
-            "x-kubernetes-validations": [_refusal(name, kind, text) for name, (kind, text) in _REFUSED.items()],
+            "x-kubernetes-validations": [
+                *(_refusal(name, kind, text) for name, (kind, text) in _REFUSED.items()),
+                _PRIORITY,
+            ],
         }
     },
 }

@@ -21,7 +21,12 @@ from skipstone_operator.resources.podtemplate import POD_TEMPLATE_SCHEMA
 MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
 MEMORY_HELP = "memory must be a whole number with a unit, such as 512m, 2g, 512Mi or 2Gi"
 SQL_URI = "(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)"
+CONF_VALUE = "-?[A-Za-z0-9.]{1,32}"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
+
+
+def _are_plain(conf: Mapping[str, str]) -> bool:
+    return all(re.fullmatch(CONF_VALUE, value) for value in conf.values())
 
 
 def _uri_rule(told: UriRule) -> Rule:
@@ -192,6 +197,12 @@ class SparkSettings:
             rules=(
                 allowed_keys(
                     "spark.conf", limits.SPARK_CONF, hint="use the settings that the resources reference lists"
+                ),
+                Rule(
+                    holds=_are_plain,
+                    rule=f"self.all(k, self[k].matches('^({CONF_VALUE})$'))",
+                    message="spark.conf values are numbers, sizes, times, true or false, of at most 32 characters: "
+                    "write for example 8, 512m or 30s",
                 ),
             ),
         ),
