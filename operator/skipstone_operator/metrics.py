@@ -28,6 +28,8 @@ RUN_REASONS = (
     Reason.DRIVER_FAILED,
     Reason.DRIVER_LOST,
     Reason.OUT_OF_MEMORY,
+    Reason.DISK_FULL,
+    Reason.JVM_LOST,
     Reason.OUTCOME_UNKNOWN,
     Reason.ABORTED,
 )

@@ -11,6 +11,7 @@ import os
 import shlex
 import struct
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -24,7 +25,18 @@ PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 #: The JVM writes its port and its secret into the file that this variable names.
 _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 _POLL_SECONDS = 0.02
+#: How long a JVM that does not answer may take to end, so that its exit code is known.
+_END_SECONDS = 5.0
 _started: Jvm | None = None
+
+
+class JvmEnded(RuntimeError):
+    """The JVM ended before it could be used."""
+
+    def __init__(self, code: int) -> None:
+        """``code``: of its exit, negative for a signal."""
+        super().__init__(f"the JVM of Spark ended with {code} before it could be used")
+        self.code = code
 
 
 @dataclass(frozen=True)
@@ -35,10 +47,10 @@ class Jvm:
     connection: Path
 
     def connect(self) -> Mapping[str, str]:
-        """Wait for the JVM; the variables by which PySpark finds it. Raises RuntimeError when it ended instead."""
+        """Wait for the JVM; the variables by which PySpark finds it. Raises JvmEnded."""
         while not self.connection.exists():
             if self.process.poll() is not None:
-                raise RuntimeError(f"the JVM of Spark ended with {self.process.returncode} before it could be used")
+                raise JvmEnded(self.process.returncode)
             time.sleep(_POLL_SECONDS)
         told = self.connection.read_bytes()
         port, length = struct.unpack_from("!ii", told)
@@ -61,6 +73,17 @@ def start_jvm() -> None:
 
 
 def use_jvm() -> None:
-    """Let PySpark take the JVM that was started, if one was; waits for it. Raises RuntimeError when it ended."""
+    """Let PySpark take the JVM that was started, if one was; waits for it. Raises JvmEnded."""
     if _started is not None and PORT not in os.environ:
         os.environ.update(_started.connect())
+
+
+def jvm_exit_code() -> int | None:
+    """How the JVM of this process ended, waiting for a moment; None while it runs or when nobody here started it."""
+    context = sys.modules.get("pyspark.core.context")
+    launched = getattr(getattr(getattr(context, "SparkContext", None), "_gateway", None), "proc", None)
+    process = _started.process if _started is not None else launched
+    try:
+        return None if process is None else int(process.wait(_END_SECONDS))
+    except subprocess.TimeoutExpired:
+        return None

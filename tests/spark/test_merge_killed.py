@@ -131,7 +131,7 @@ def test_a_disk_that_is_full_during_the_rewrite_is_told_and_leaves_nothing(bed: 
     code, told = drive(bed, request, merge, limit)
     assert code == EXIT_UNAVAILABLE
     assert told is not None
-    assert told.reason is Reason.STORAGE_UNAVAILABLE
+    assert told.reason is Reason.DISK_FULL
     assert f"there is no room left in file://{bed.root}/ns/t/data" in told.message
     assert "\n" not in told.message
     assert (values(bed), bed.on_disk(), bed.table().metadata_location) == (rows, files, head)
@@ -162,7 +162,7 @@ def test_a_disk_that_is_full_when_manifests_are_written_is_told_and_leaves_nothi
     files = {path for path in (bed.root / "ns").rglob("*") if path.is_file()}
     with pytest.raises(DependencyUnavailable, match=f"there is no room left in file://{bed.root}/ns/t") as caught:
         run_merge(request, FullAtCommit(request))
-    assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
+    assert caught.value.reason is Reason.DISK_FULL
     assert {path for path in (bed.root / "ns").rglob("*") if path.is_file()} == files
     assert values(bed) == BEFORE
     second = next_attempt(request)

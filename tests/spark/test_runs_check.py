@@ -117,7 +117,7 @@ ERRORS = [
     (ContractViolation("odd"), 64, RunOutcome.FAILED, Reason.INVALID_SPEC),
     (BadData(Reason.BAD_RECORDS, "bad rows"), 65, RunOutcome.FAILED, Reason.BAD_RECORDS),
     (DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, "away"), 69, RunOutcome.UNKNOWN, Reason.CATALOG_UNAVAILABLE),
-    (OSError(28, "No space left on device"), 69, RunOutcome.UNKNOWN, Reason.STORAGE_UNAVAILABLE),
+    (OSError(5, "Input/output error"), 69, RunOutcome.UNKNOWN, Reason.STORAGE_UNAVAILABLE),
     (OutcomeUnknown("lost"), 75, RunOutcome.UNKNOWN, Reason.OUTCOME_UNKNOWN),
     (ZeroDivisionError("a bug"), 75, RunOutcome.UNKNOWN, Reason.DRIVER_FAILED),
 ]

@@ -76,7 +76,7 @@ def test_a_jvm_that_nobody_used_ends_with_its_driver() -> None:
 
 def test_a_jvm_that_cannot_start_is_told() -> None:
     done = drive(ENDED, submit="--no-such-option pyspark-shell")
-    assert "RuntimeError: the JVM of Spark ended with 1 before it could be used" in done.stderr
+    assert "JvmEnded: the JVM of Spark ended with 1 before it could be used" in done.stderr
 
 
 def imported(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:

@@ -1,13 +1,11 @@
 """Carries a user's error out of a Spark task: what a task raises reaches the driver as text only.
 
 Tasks wrap their work in ``caught``; the driver opens every result with ``opened``.
-Must not catch anything else: a bug stays an exception, and so does what another attempt of the task may mend.
+Must not catch anything else: a bug stays an exception, and so does what another attempt of the task may get past.
 """
 
 from __future__ import annotations
 
-import errno
-import os
 import pickle
 from collections.abc import Callable
 from typing import TypeVar, cast
@@ -15,10 +13,10 @@ from typing import TypeVar, cast
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason
 
+from skipstone.causes import NO_ROOM, no_room
+
 T = TypeVar("T")
 _KINDS: dict[str, type[UserError]] = {kind.__name__: kind for kind in (BadSpec, BadData, DependencyUnavailable)}
-
-_NO_SPACE = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 def caught(work: Callable[[], T], storage: str) -> bytes:
@@ -35,9 +33,9 @@ def caught(work: Callable[[], T], storage: str) -> bytes:
 
 def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | None:
     """A full ``storage`` or a file that is gone as a user's error; None for what trying again at once may mend."""
-    if error.errno in _NO_SPACE:
-        said = f"there is no room left in {storage} ({os.strerror(error.errno)}): free some or enlarge its volume"
-    elif isinstance(error, FileNotFoundError):
+    if error.errno in NO_ROOM:
+        return no_room(error, storage)
+    if isinstance(error, FileNotFoundError):
         said = f"a file that was there a moment ago is gone: {error}"
     else:
         return None

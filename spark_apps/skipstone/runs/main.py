@@ -23,9 +23,17 @@ from skipstone_core.contract.reports import (
     RunOutcome,
 )
 from skipstone_core.contract.requests import JobRequest, RunKind
-from skipstone_core.errors import BadData, ContractViolation, DependencyUnavailable, OutcomeUnknown, UserError
+from skipstone_core.errors import (
+    BadData,
+    ContractViolation,
+    DependencyUnavailable,
+    OutcomeUnknown,
+    SkipstoneError,
+    UserError,
+)
 from skipstone_core.reasons import Reason
 
+from skipstone.causes import find_cause, first_lines
 from skipstone.peek import request_path
 from skipstone.runs.report import Reporter, ReportSink, fit_report
 from skipstone.runs.sinks import choose_sink
@@ -110,21 +118,27 @@ def _guarded(run: Run, request: JobRequest, reporter: Reporter) -> tuple[JobRepo
 
 
 def _failure(base: JobReport, error: Exception) -> tuple[JobReport, int]:
-    message = str(error) or type(error).__name__
-    failed = replace(base, outcome=RunOutcome.FAILED, message=message)
-    unknown = replace(base, outcome=RunOutcome.UNKNOWN, message=message)
+    if isinstance(error, DependencyUnavailable | OutcomeUnknown) or not isinstance(error, SkipstoneError):
+        return _passing_failure(replace(base, outcome=RunOutcome.UNKNOWN), error)
+    failed = replace(base, outcome=RunOutcome.FAILED, message=str(error))
     match error:
-        case DependencyUnavailable():
-            return replace(unknown, reason=error.reason), EXIT_UNAVAILABLE
         case BadData():
             return replace(failed, reason=error.reason), EXIT_BAD_DATA
         case UserError():
             return replace(failed, reason=error.reason), EXIT_BAD_SPEC
-        case ContractViolation():
-            return replace(failed, reason=Reason.INVALID_SPEC), EXIT_BAD_SPEC
-        case OutcomeUnknown():
-            return replace(unknown, reason=Reason.OUTCOME_UNKNOWN), EXIT_UNKNOWN
+    return replace(failed, reason=Reason.INVALID_SPEC), EXIT_BAD_SPEC
+
+
+def _passing_failure(unknown: JobReport, error: Exception) -> tuple[JobReport, int]:
+    """Nobody's fault: another attempt may get past it, and whether this one committed has to be looked for."""
+    if isinstance(error, OutcomeUnknown):
+        return replace(unknown, reason=Reason.OUTCOME_UNKNOWN, message=str(error)), EXIT_UNKNOWN
+    if cause := find_cause(error):
+        return replace(unknown, reason=cause.reason, message=cause.message), EXIT_UNAVAILABLE
+    match error:
+        case DependencyUnavailable():
+            return replace(unknown, reason=error.reason, message=str(error)), EXIT_UNAVAILABLE
         case OSError():
-            return replace(unknown, reason=Reason.STORAGE_UNAVAILABLE), EXIT_UNAVAILABLE
-    told = f"{type(error).__name__}: {message}"
+            return replace(unknown, reason=Reason.STORAGE_UNAVAILABLE, message=first_lines(error)), EXIT_UNAVAILABLE
+    told = f"{type(error).__name__}: {first_lines(error)}"
     return replace(unknown, reason=Reason.DRIVER_FAILED, message=told), EXIT_UNKNOWN

@@ -21,6 +21,7 @@ from skipstone_core.contract.requests import IndexRef, JobRequest, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
 from skipstone_core.reasons import Reason
 
+from skipstone.causes import is_jvm_lost
 from skipstone.indexes.build import (
     BuildSite,
     EnteredWave,
@@ -247,6 +248,8 @@ def _enter(
         yield enter_units(site, index, wave, next_id)
         return
     except (PySparkException, Py4JError, OSError) as error:
+        if is_jvm_lost(error):
+            raise
         if len(wave) == 1:
             _fail(progress, wave[0].segment, f"the build failed: {_first_line(error)}", retryable=True)
             return

@@ -15,6 +15,7 @@ from pyspark.errors import PySparkException
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.causes import find_cause
 from skipstone.sources.listing import SourceListing, require_unchanged
 
 _FAILED = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*?\bfile (?:file:)?/*(?P<path>/[^\n]*?)\.\s+SQLSTATE")
@@ -31,12 +32,12 @@ def readable(listing: SourceListing) -> Iterator[None]:
         yield
     except (PySparkException, Py4JJavaError) as error:
         found = _FAILED.search(str(error))
-        if found is None:
+        if found is None or find_cause(error):
             raise
         require_unchanged(listing)
         name = unquote(found["path"]).removeprefix(listing.root).lstrip("/")
         causes = _CAUSE.findall(str(error))
         why = causes[-1].strip() if causes else "it is damaged or of another format"
         raise BadData(
-            Reason.SOURCE_UNREADABLE, f"'{name}' cannot be read: {why}; mend the file", field="source.paths"
+            Reason.SOURCE_UNREADABLE, f"'{name}' cannot be read: {why}; fix the file", field="source.paths"
         ) from error

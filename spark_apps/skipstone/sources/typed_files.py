@@ -49,6 +49,8 @@ def read_parquet_footer(path: Path, name: str) -> Footer:
     try:
         with pq.ParquetFile(path) as file:
             schema, physical = file.schema_arrow, file.schema
+    except MemoryError:
+        raise  # which is one of Arrow's exceptions too
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
     old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
@@ -60,6 +62,8 @@ def read_orc_footer(path: Path, name: str) -> Footer:
     """The columns of an ORC file."""
     try:
         schema = orc.ORCFile(path).schema
+    except MemoryError:
+        raise
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, f"this is no readable ORC file: {error}") from error
     for one in schema:
