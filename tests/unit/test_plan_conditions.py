@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.query.plans.catalyst import Node, read_tree
-from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.expressions import Hidden, Translator, is_narrowing, shown, why_not
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.residuals import MAX_VALUES, residual_of
 from skipstone_core import predicates as core
@@ -38,7 +38,7 @@ def literal(value: object, kind: str = "integer") -> Tree:
 
 def translated(condition: Tree) -> core.Node | None:
     """What may be TRUE where the condition is."""
-    return Translator(COLUMNS, lambda _: 1_500_000).may_be_true(read_tree(condition))
+    return Translator(COLUMNS, Hidden(lambda _: 1_500_000, lambda _: None)).may_be_true(read_tree(condition))
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-2, 2))

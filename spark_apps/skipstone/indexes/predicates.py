@@ -116,12 +116,7 @@ def _test(node: Node, types: _Types, *, negated: bool) -> Test:
         case Comparison():
             return _comparison_test(node, types, negated=negated)
         case InList() if not negated:
-            return any_of(
-                tuple(
-                    _comparison_test(Comparison("=", node.operand, value), types, negated=False)
-                    for value in node.values
-                )
-            )
+            return _list_test(node, types)
         case StartsWith() if not negated:
             return _prefix_test(node, types)
         case _:
@@ -162,6 +157,20 @@ def _null_test(node: IsNull, types: _Types, *, negated: bool) -> Test:
         return Maybe() if negated else Never()
     field_id, kind = types[str(node.operand)]
     return Null(field_id, not negated) if storage_type(kind) else Maybe()
+
+
+def _list_test(node: InList, types: _Types) -> Test:
+    """One set of points, made at once: lists may be long."""
+    if isinstance(node.operand, Constant):
+        equal = (Comparison("=", node.operand, value) for value in node.values)
+        return any_of(tuple(_comparison_test(one, types, negated=False) for one in equal))
+    field_id, kind = types[str(node.operand)]
+    bounds = [_bound("=", constant.value, kind) for constant in node.values]
+    known = [bound[1] for bound in bounds if bound is not None]
+    if len(known) < len(bounds):
+        return Maybe()
+    values = [value for value in known if value is not None]
+    return _merged_points([Points(field_id, stored_literals(values, kind))]) if values else Never()
 
 
 def _prefix_test(node: StartsWith, types: _Types) -> Test:

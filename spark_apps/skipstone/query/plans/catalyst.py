@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, reduce
+from itertools import pairwise
 from typing import Any
 
 #: Handles of objects in the JVM.
@@ -87,26 +88,39 @@ def _json(jvm: Java, plan: Java) -> str:
     """``plan.toJSON()`` in pieces: what is longer than a buffer of the gateway waits 40 ms for the network to agree."""
     arguments = java_class(jvm, "java.util.ArrayList")()
     arguments.add(plan)
-    text = _json_builder(jvm).invokeWithArguments(arguments)
-    length = text.length()
-    return "".join(text.substring(start, min(length, start + _PIECE)) for start in range(0, length, _PIECE))
+    return text_in_pieces(_json_builder(jvm).invokeWithArguments(arguments))
+
+
+def text_in_pieces(builder: Java) -> str:
+    """What a StringBuilder in the JVM holds. A character of two units that is cut in two would arrive as two others."""
+    length = builder.length()
+    if length <= _PIECE:
+        return str(builder.toString())
+    characters = builder.codePointCount(0, length)
+    if characters == length:
+        return "".join(builder.substring(start, min(length, start + _PIECE)) for start in range(0, length, _PIECE))
+    ends = [0]
+    for first in range(0, characters, _PIECE):
+        ends.append(builder.offsetByCodePoints(ends[-1], min(_PIECE, characters - first)))
+    return "".join(builder.substring(start, end) for start, end in pairwise(ends))
 
 
 @lru_cache(maxsize=1)
 def _json_builder(jvm: Java) -> Java:
     """A method handle that writes the JSON of a tree into a StringBuilder, which stays in the JVM."""
     handles, types = (java_class(jvm, f"java.lang.invoke.{name}") for name in ("MethodHandles", "MethodType"))
-    text = _class(jvm, "java.lang.String")
+    text = java_type(jvm, "java.lang.String")
     to_json = handles.publicLookup().findVirtual(
-        _class(jvm, "org.apache.spark.sql.catalyst.trees.TreeNode"), "toJSON", types.methodType(text)
+        java_type(jvm, "org.apache.spark.sql.catalyst.trees.TreeNode"), "toJSON", types.methodType(text)
     )
     builder = handles.publicLookup().findConstructor(
-        _class(jvm, "java.lang.StringBuilder"), types.methodType(jvm.java.lang.Void.TYPE, text)
+        java_type(jvm, "java.lang.StringBuilder"), types.methodType(jvm.java.lang.Void.TYPE, text)
     )
     return handles.filterReturnValue(to_json, builder)
 
 
-def _class(jvm: Java, name: str) -> Java:
+def java_type(jvm: Java, name: str) -> Java:
+    """The class object of ``name``."""
     loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     return jvm.java.lang.Class.forName(name, *_INITIALISED, loader)
 
@@ -120,7 +134,7 @@ def java_class(jvm: Java, name: str) -> Java:
 @lru_cache(maxsize=256)
 def scala_object(jvm: Java, name: str) -> Java:
     """The singleton ``name``."""
-    return _class(jvm, f"{name}$").getField("MODULE$").get(None)
+    return java_type(jvm, f"{name}$").getField("MODULE$").get(None)
 
 
 def json_mapper(jvm: Java) -> Java:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
+from typing import NoReturn
 
 from skipstone_core import predicates as core
 
@@ -49,16 +50,36 @@ _MIRRORED: dict[core.Operator, core.Operator] = {"=": "=", "<": ">", "<=": ">=",
 _NEGATED: dict[core.Operator, core.Operator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 
 
+@dataclass(frozen=True)
+class Hidden:
+    """Values of a condition that its JSON does not show as they are.
+
+    ``micros``: of a timestamp literal, which it shows in the session's time zone. ``members``: of a set of literals,
+    as texts of what Catalyst holds, without null; None when they are too many.
+    """
+
+    micros: Callable[[Node], int]
+    members: Callable[[Node], Sequence[str] | None]
+
+
+def _nothing(node: Node) -> NoReturn:
+    raise LookupError(f"{node.name} of a use without condition")
+
+
+NOTHING_HIDDEN = Hidden(_nothing, _nothing)
+
+
 @dataclass
 class Translator:
     """Translates conditions on one relation.
 
-    ``columns``: attribute id to (name, Iceberg type) of top-level columns. ``micros``: the value of a timestamp
-    literal, which its JSON shows in the session's time zone only.
+    ``columns``: attribute id to (name, Iceberg type) of top-level columns. ``refusal``: afterwards, why something was
+    left out although it is understood.
     """
 
     columns: Mapping[int, tuple[str, str]]
-    micros: Callable[[Node], int]
+    hidden: Hidden
+    refusal: Refusal | None = field(default=None, init=False)
     _moments: int = field(default=0, init=False)
 
     def may_be_true(self, node: Node) -> core.Node | None:
@@ -72,6 +93,8 @@ class Translator:
                 return self.may_be_false(node.children[0])
             case "In":
                 return self._in_list(node)
+            case "InSet":
+                return self._in_set(node)
             case "AttributeReference":
                 return self._flag(node, value=True)
             case "Literal":
@@ -154,6 +177,19 @@ class Translator:
         known = tuple(value for value in values if value is not None)
         return core.InList(column, known) if len(known) == len(values) else None
 
+    def _in_set(self, node: Node) -> core.Node | None:
+        column = self._column(node.children[0])
+        kind = self._type(node.children[0]) if column else ""
+        if column is None or not kind:
+            return None
+        found = self.hidden.members(node)
+        if found is None:
+            self.refusal = Refusal.LIST_TOO_LONG
+            return None
+        values = [_held(text, kind) for text in found]
+        known = tuple(value for value in values if value is not None)
+        return core.InList(column, known) if len(known) == len(values) else None
+
     def _prefix(self, node: Node) -> core.Node | None:
         column = self._column(node.children[0])
         value = self._value(node.children[1], node.children[0]) if column else None
@@ -182,7 +218,7 @@ class Translator:
 
     def _moment(self, literal: Node) -> core.Constant | None:
         self._moments += 1
-        return None if self._moments > MAX_MOMENTS else _instant(self.micros(literal))
+        return None if self._moments > MAX_MOMENTS else _instant(self.hidden.micros(literal))
 
 
 def _is_null(literal: Node) -> bool:
@@ -208,6 +244,24 @@ def _constant(text: str, kind: str) -> core.Constant | None:
             return moment and core.Constant(moment.value.replace(tzinfo=None))  # type: ignore[union-attr, call-arg]
         case _:
             return core.Constant(Decimal(text))
+
+
+def _held(text: str, kind: str) -> core.Constant | None:
+    """A value from the text of what Catalyst holds: days and moments are numbers."""
+    match kind:
+        case "date":
+            return _days(int(text))
+        case "timestamp":
+            return _instant(int(text))
+        case _:
+            return _constant(text, kind)
+
+
+def _days(number: int) -> core.Constant | None:
+    try:
+        return core.Constant(_EPOCH.date() + timedelta(days=number))
+    except OverflowError:
+        return None
 
 
 def _day(text: str) -> core.Constant | None:

@@ -49,6 +49,7 @@ class Refusal(StrEnum):
     COLLATED = "Collated", "Strings are compared by a collation; indexes hold them by their bytes."
     CAST = "Cast", "A column is compared after a cast that changes its values."
     CONDITION = "Condition", "The condition is none that an index can answer."
+    LIST_TOO_LONG = "ListTooLong", "A list, or another expression, has more values than are looked up."
     # its indexes
     NO_INDEX = "NoIndex", "The table has no index."
     INDEX_NOT_USED = "IndexNotUsed", "No index serves the condition; the reasons are listed with each index."

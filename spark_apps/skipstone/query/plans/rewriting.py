@@ -258,9 +258,10 @@ def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
 def _translated(relation: IcebergRelation, use: Use) -> core.Node:
     if use.condition is None:
         raise Refused(use.refusal)
-    node = Translator(relation.columns, use.micros).may_be_true(use.condition)
+    translator = Translator(relation.columns, use.hidden)
+    node = translator.may_be_true(use.condition)
     if node is None or not is_narrowing(node):
-        raise Refused(why_not(use.condition) or use.refusal)
+        raise Refused(translator.refusal or why_not(use.condition) or use.refusal)
     return node
 
 

@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from skipstone.query.plans.catalyst import Java, Node, descend, expression_id, is_tree, output_ids, plan_tree, read_tree
+from skipstone.query.plans.expressions import NOTHING_HIDDEN, Hidden
+from skipstone.query.plans.longlists import members, with_sets
 from skipstone.query.plans.normalise import normalised
 from skipstone.query.plans.refusals import Refusal
 
@@ -55,13 +57,13 @@ class Scope:
 class Use:
     """One use of a relation. ``condition``: holds for every row used; None when none is known.
 
-    ``refusal``: why there is no other condition. ``micros``: the value of a timestamp literal of the condition.
+    ``refusal``: why there is no other condition. ``hidden``: values in it that its JSON does not show.
     ``columns``: ids of the columns used; None: maybe all.
     """
 
     condition: Node | None
     refusal: Refusal
-    micros: Callable[[Node], int]
+    hidden: Hidden
     columns: frozenset[int] | None = None
 
 
@@ -72,7 +74,7 @@ def key_of(relation: Node) -> Key:
 
 def open_scope(jvm: Java, plan: Java) -> Scope:
     """The scope of a whole query."""
-    return _scope(lambda: plan, plan_tree(jvm, plan))
+    return _scope(lambda: plan, plan_tree(jvm, with_sets(jvm, plan)))
 
 
 def _scope(handle: Callable[[], Java], tree: Node) -> Scope:
@@ -112,30 +114,33 @@ def uses_of(jvm: Java, query: Scope) -> dict[Key, list[Use]]:
 
 
 def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
-    plan = normalised(jvm, scope.handle())
+    plan = with_sets(jvm, normalised(jvm, scope.handle()))
     tree = plan_tree(jvm, plan)
     found: dict[Key, list[Use]] = {key_of(relation): [] for relation in scope.relations}
     counts = {key: sum(key_of(relation) == key for relation in scope.relations) for key in found}
     for relation in tree.walk():
         if relation.name == RELATION and relation.fields["output"]:
-            found.setdefault(key_of(relation), []).append(_use(plan, tree, relation))
+            found.setdefault(key_of(relation), []).append(_use(jvm, (plan, tree), relation))
     for key, count in counts.items():
         if len(found[key]) != count:
-            found[key] = [Use(None, Refusal.CONDITION, _no_literal)]
+            found[key] = [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)]
     return found
 
 
-def _use(plan: Java, tree: Node, relation: Node) -> Use:
+def _use(jvm: Java, normal: tuple[Java, Node], relation: Node) -> Use:
+    """The use of ``relation``, which is in the normalised plan ``normal`` with that tree."""
+    plan, tree = normal
     above = ancestors(tree, relation)
     if not above or above[-1].name != "Filter":
-        return Use(None, _why_no_condition(above, relation), _no_literal)
+        return Use(None, _why_no_condition(above, relation), NOTHING_HIDDEN)
     (slot,) = above[-1].expressions
     condition = above[-1].expressions[slot]
 
-    def micros(literal: Node) -> int:
-        return int(descend(field_of(descend(plan, above[-1].path), slot), literal.path).value())
+    def java(node: Node) -> Java:
+        return descend(field_of(descend(plan, above[-1].path), slot), node.path)
 
-    return Use(condition, _why_no_condition(above[:-1], relation), micros, _columns(above))
+    hidden = Hidden(lambda literal: int(java(literal).value()), lambda in_set: members(jvm, java(in_set)))
+    return Use(condition, _why_no_condition(above[:-1], relation), hidden, _columns(above))
 
 
 def _columns(above: Sequence[Node]) -> frozenset[int] | None:
@@ -144,10 +149,6 @@ def _columns(above: Sequence[Node]) -> frozenset[int] | None:
         return None
     trees = [*above[-1].expressions.values(), *above[-2].expressions.values()]
     return frozenset(expression_id(node) for tree in trees for node in tree.walk() if node.name == "AttributeReference")
-
-
-def _no_literal(literal: Node) -> int:
-    raise LookupError(f"{literal.name} of a use without condition")
 
 
 def ancestors(tree: Node, node: Node) -> list[Node]:
