@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 import skipstone
 
-from tests.spark.plans_bed import TABLE, Bed, Checked, module_bed, scans
+from tests.spark.plans_bed import TABLE, Bed, Checked, answer, module_bed, scans
 
 __all__ = ["module_bed"]
 
@@ -54,6 +54,10 @@ SHAPES = {
     "subquery in a join condition": (
         "select a.n from t a join t b on a.n = b.n and a.n <= (select max(n) from t where k = 7) where b.k = 7",
         [2, 2],
+    ),
+    "count of a correlated inequality": (
+        "select n from t a where k = 7 and (select count(*) from t b where b.n > a.n) = 398",
+        [2],
     ),
     "lateral": ("select n, m from t a, lateral (select max(n) m from t b where b.k = 7 and b.n >= a.n)", [2]),
     "cte": ("with c as (select * from t where n >= 0) select n from c where k = 7", [2]),
@@ -104,6 +108,19 @@ def test_each_relation_is_logged_in_a_line(module_bed: Bed, caplog: pytest.LogCa
     )
     assert "missing 4" in lines[0]
     assert "NoCondition" in lines[1]
+
+
+def test_what_is_kept_in_the_cache_of_spark_is_read_from_there(module_bed: Bed) -> None:
+    for keep in ("cache", "persist"):
+        df = skipstone.sql(module_bed.spark, f"select n from {TABLE} where k in (7, 14)")
+        expected = answer(df)
+        assert getattr(df, keep)() is df
+        try:
+            assert "InMemory" in df._jdf.queryExecution().executedPlan().toString()
+            assert answer(df) == expected
+            assert skipstone.explain(df).is_rewritten
+        finally:
+            df.unpersist()
 
 
 def without_counters(explained: str) -> list[str]:

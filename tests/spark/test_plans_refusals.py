@@ -112,6 +112,15 @@ def test_a_plan_of_spark_connect_is_left_as_it_is() -> None:
     assert skipstone.explain(remote).refusal is Refusal.SPARK_CONNECT
 
 
+def test_a_query_that_cannot_be_planned_is_left_as_it_is(module_bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    """Spark does not move a subquery of a select list below a union, whoever wrote the union."""
+    union = f"(select n from {TABLE} where k = 7 union all select n from {TABLE} where k = 14)"
+    df = module_bed.spark.sql(f"select *, exists (select 1 from {TABLE} b where b.k = 21 and b.n = u.n) from {union} u")
+    assert skipstone.rewrite(df) is df
+    assert {one.refusal for one in skipstone.explain(df).relations} == {Refusal.CANNOT_PLAN}
+    assert "CannotPlan: the query runs without indexes" in caplog.text
+
+
 def test_a_stream_is_left_as_it_is(module_bed: Bed) -> None:
     stream = module_bed.spark.readStream.table(TABLE).where("k = 7")
     assert skipstone.rewrite(stream) is stream

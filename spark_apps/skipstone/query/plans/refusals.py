@@ -26,6 +26,7 @@ class Refusal(StrEnum):
     STREAMING = "Streaming", "A streaming query reads each new file once; an index has nothing to skip."
     COMMAND = "Command", "Commands read and write their target themselves; only queries are rewritten."
     RECURSIVE = "Recursive", "A recursive query reads its relations once per step."
+    CANNOT_PLAN = "CannotPlan", "Spark cannot plan the rewritten query."
     FAILED = "Failed", "Rewriting failed; the message says why."
     # the relation
     CACHED = "Cached", "The relation is answered from Spark's cache."

@@ -30,6 +30,14 @@ def residual_of(predicate: core.Predicate) -> Json | None:
     return _folded("and", [part for part in found if part is not None])
 
 
+def columns_of(residual: Json | None) -> tuple[str, ...]:
+    """The columns that an expression names."""
+    if residual is None:
+        return ()
+    inner = [columns_of(residual[side]) for side in ("left", "right") if side in residual]
+    return tuple(sorted({name for names in inner for name in names} or {residual["term"]}))
+
+
 def _expression(node: core.Node) -> Json | None:
     match node:
         case core.And():

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
@@ -32,8 +33,9 @@ from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.rebuild import Rebuilder
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation, reads_row_lineage
-from skipstone.query.plans.residuals import residual_of
-from skipstone.query.plans.staging import split_size, staged_table, with_table
+from skipstone.query.plans.residuals import Json, columns_of, residual_of
+from skipstone.query.plans.staging import Staged, split_size, staged_table, with_table
+from skipstone.query.plans.trial import try_plan
 from skipstone.query.plans.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
 
 logger = logging.getLogger("skipstone.query")
@@ -81,8 +83,7 @@ class _Replaced:
     """What a relation becomes: rows that the driver read, and what is staged of the rest."""
 
     rows: Java | None
-    staged: Java | None
-    split_size: int
+    staged: Staged | None
 
 
 class Rewriting:
@@ -109,42 +110,82 @@ class Rewriting:
         )
 
     def rewritten(self) -> Java | None:
-        """The Dataset that reads the files planned; None when no relation was planned."""
-        planned = {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
-        found = {key: replaced for key, one in planned.items() if (replaced := self._replaced(key, one)) is not None}
+        """The Dataset that reads the files planned, as Spark will run it; None when no relation was planned."""
+        found = self._replaced_all(self._read)
         if not found:
             return None
+        try:
+            return self._dataset(found)
+        except Exception as error:  # noqa: BLE001 - there is a plainer way
+            logger.debug("planned again without rows of the driver and residuals: %s", first_line(error))
+        return self._plainly_rewritten(found)
+
+    def _plainly_rewritten(self, found: dict[Key, _Replaced]) -> Java | None:
+        """The Dataset without what some queries cannot be planned with: unions that the user did not write, and
+        residuals, as the optimizer may copy a relation without the columns that its residual names.
+        """
+        plain = self._replaced_all(lambda key, one: found[key] if found[key].staged is None else self._staged(key, one))
+        try:
+            return self._dataset(plain) if plain else None
+        except Exception as error:  # noqa: BLE001 - the query runs as Spark runs it
+            for key, one in self._planned().items():
+                self._judged[key] = RelationExplanation(one.relation.name, Refusal.CANNOT_PLAN, first_line(error))
+            logger.warning("%s: the query runs without indexes: %s", Refusal.CANNOT_PLAN.value, first_line(error))
+            return None
+
+    def _dataset(self, found: dict[Key, _Replaced]) -> Java:
+        """The query with what was ``found`` in place of its relations. Raises when Spark cannot run it."""
 
         def replace(key: Key, java: Java) -> Java:
             one = found[key]
-            staged = None if one.staged is None else with_table(self._jvm, java, one.staged, one.split_size)
+            staged = None if one.staged is None else with_table(self._jvm, java, one.staged)
             return staged if one.rows is None else with_rows(self._jvm, java, one.rows, staged)
 
         plan = Rebuilder(self._jvm, frozenset(found), replace).plan(self._query)
         plan.setAnalyzed()
-        return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
+        dataset = java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
+        try_plan(dataset)
+        return dataset
 
-    def _replaced(self, key: Key, planned: _Planned) -> _Replaced | None:
-        """What takes the relation's place; None when that failed, which is then its explanation."""
-        try:
-            return self._read(key, planned)
-        except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
-            self._judged[key] = _failed(planned.relation.name, error)
-            return None
+    def _planned(self) -> dict[Key, _Planned]:
+        return {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
+
+    def _replaced_all(self, replaced: Callable[[Key, _Planned], _Replaced]) -> dict[Key, _Replaced]:
+        """What takes the place of each relation; where that fails or is refused, it becomes its explanation."""
+        found: dict[Key, _Replaced] = {}
+        for key, one in self._planned().items():
+            try:
+                found[key] = replaced(key, one)
+            except _NotUsed as refused:
+                self._judged[key] = RelationExplanation(one.relation.name, refused.refusal, plan=refused.plan)
+            except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
+                self._judged[key] = _failed(one.relation.name, error)
+        return found
 
     def _read(self, key: Key, planned: _Planned) -> _Replaced:
+        """The rows that the driver reads, and the other files as tasks."""
         plan, rows = planned.plan, None
         if planned.driver is not None:
             found = read_rows(planned.relation.table, plan, planned.driver, self._session.limits)
             self._judged[key] = dataclasses.replace(planned, driver=found.read)
             rows = to_spark(self._session.spark, planned.driver.columns, found.rows) if found.read else None
             plan = dataclasses.replace(plan, ordinals=found.rest)
-        size = split_size(plan, self._session.limits.parallelism)
         if rows is not None and not plan.ordinals:
-            return _Replaced(rows, None, size)
+            return _Replaced(rows, None)
         # a use reads the columns of its own condition only, and a residual must not name others
         residual = None if planned.is_shared or plan.predicate is None else residual_of(plan.predicate)
-        return _Replaced(rows, staged_table(self._jvm, planned.relation, plan, residual), size)
+        return _Replaced(rows, self._tasks(planned.relation, plan, residual))
+
+    def _staged(self, key: Key, planned: _Planned) -> _Replaced:
+        """All files as tasks, and nothing else. Raises _NotUsed when these are all files that Spark would read."""
+        if len(planned.plan.ordinals) >= planned.plan.funnel.min_max:
+            raise _NotUsed(Refusal.NOT_NARROWING, planned.plan)
+        self._judged[key] = dataclasses.replace(planned, driver=None)
+        return _Replaced(None, self._tasks(planned.relation, planned.plan, None))
+
+    def _tasks(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Staged:
+        size = split_size(plan, self._session.limits.parallelism)
+        return Staged(staged_table(self._jvm, relation, plan, residual), columns_of(residual), size)
 
     def _found_sites(self) -> dict[Key, list[_Site]]:
         """Every place of each Iceberg relation."""

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary, WeakSet
 
+from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from skipstone_core import index_use
@@ -32,6 +33,24 @@ ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
 _SESSIONS = "org.apache.spark.sql.classic.SparkSession"
+
+
+class _RewrittenFrame(ClassicDataFrame):
+    """A DataFrame that Spark has planned already. To be read from Spark's cache it must be planned after caching."""
+
+    def cache(self) -> DataFrame:
+        """As the super class; what is run from here on is read from the cache."""
+        self._plan_again()
+        return super().cache()
+
+    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> DataFrame:
+        """As the super class; what is run from here on is read from the cache."""
+        self._plan_again()
+        return super().persist(storageLevel)
+
+    def _plan_again(self) -> None:
+        datasets = java_class(self.sparkSession._jvm, "org.apache.spark.sql.classic.Dataset")
+        self._jdf = datasets.ofRows(self.sparkSession._jsparkSession, self._jdf.queryExecution().logical())
 
 
 @dataclass(frozen=True)
@@ -61,7 +80,7 @@ def rewrite(df: DataFrame) -> DataFrame:
         logger.info("%s", relation.line())
     if plan is None:
         return df
-    found = DataFrame(plan, df.sparkSession)
+    found = _RewrittenFrame(plan, df.sparkSession)
     _rewritten[found] = _Rewritten(df, explanation)
     return found
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -27,6 +28,8 @@ from skipstone.query.plans.residuals import Json
 
 #: In place of a table of which no file is read: Iceberg stages no empty lists.
 EMPTY = "empty"
+#: Option of a staged relation: the columns that its residual names, as a JSON list. Iceberg does not look at it.
+RESIDUAL = "skipstone-residual"
 _CONTENT = ("data", "position-deletes", "equality-deletes")
 #: The expression that says nothing; it is the JSON literal, not an object.
 _TRUE = True
@@ -54,18 +57,31 @@ def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual:
     return table
 
 
-def with_table(jvm: Java, java: Java, table: Java, split_size: int) -> Java:
-    """A copy of a relation, column ids included, that reads ``table``."""
-    if table == EMPTY:
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """A Spark table of tasks, or EMPTY. ``residual``: columns by which readers skip row groups; they must be read.
+
+    ``split_size``: bytes per Spark task.
+    """
+
+    table: Java
+    residual: tuple[str, ...]
+    split_size: int
+
+
+def with_table(jvm: Java, java: Java, staged: Staged) -> Java:
+    """A copy of a relation, column ids included, that reads what is ``staged``."""
+    if staged.table == EMPTY:
         local = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
         return local.apply(
             java.output(), scala_object(jvm, "scala.collection.immutable.Nil"), _NOT_STREAMING, _none(jvm)
         )
     options = java_class(jvm, "java.util.HashMap")(java.options())
-    options.putIfAbsent("split-size", str(split_size))
+    options.putIfAbsent("split-size", str(staged.split_size))
+    options.put(RESIDUAL, json.dumps(staged.residual))
     options = java_class(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(options)
     # without catalog and identifier, so that nothing looks the table up again and reads all of it
-    return java.copy(table, java.output(), _none(jvm), _none(jvm), options, _none(jvm))
+    return java.copy(staged.table, java.output(), _none(jvm), _none(jvm), options, _none(jvm))
 
 
 def _none(jvm: Java) -> Java:
