@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyspark.sql
 import pytest
 import skipstone
 from pyspark.sql import DataFrame
@@ -104,12 +103,6 @@ def test_a_query_switches_indexes_off(module_bed: Bed) -> None:
     assert skipstone.explain(plain).refusal is Refusal.SWITCHED_OFF
     df = keyed(module_bed)
     assert skipstone.no_index(skipstone.rewrite(df)) is df
-
-
-def test_a_plan_of_spark_connect_is_left_as_it_is() -> None:
-    remote = object.__new__(pyspark.sql.DataFrame)
-    assert skipstone.rewrite(remote) is remote
-    assert skipstone.explain(remote).refusal is Refusal.SPARK_CONNECT
 
 
 def test_a_query_that_cannot_be_planned_is_left_as_it_is(module_bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
@@ -225,7 +218,9 @@ def test_an_encrypted_table_is_left_as_it_is(bed: Bed) -> None:
 
 def test_every_code_is_shown_by_a_test_and_in_the_guide() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "indexes.md").read_text()
-    tests = "".join((Path(__file__).parent / f"test_plans_{name}.py").read_text() for name in ("refusals", "lists"))
+    tests = "".join(
+        (Path(__file__).parent / f"test_plans_{name}.py").read_text() for name in ("refusals", "lists", "connect")
+    )
     for code in Refusal:
         assert f"Refusal.{code.name}" in tests, code
         assert f"| `{code.value}` | {code.sentence} |" in guide, code

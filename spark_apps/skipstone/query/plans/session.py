@@ -92,7 +92,12 @@ def explain(df: DataFrame) -> Explanation:
 
 
 def no_index(df: DataFrame) -> DataFrame:
-    """``df`` read as Spark reads it: what ``rewrite`` was given, and what it will leave as it is."""
+    """``df`` read as Spark reads it: what ``rewrite`` was given, and what it will leave as it is.
+
+    A DataFrame of Spark Connect is always that.
+    """
+    if not isinstance(df, ClassicDataFrame):
+        return df
     known = _rewritten.get(df)
     plain = known.original if known else DataFrame(df._jdf, df.sparkSession)
     _without_index.add(plain)
