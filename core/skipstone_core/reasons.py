@@ -129,3 +129,10 @@ class Reason(StrEnum):
     # Deletion
     DATA_DELETED = "DataDeleted", "The data was purged as spec.reclaimPolicy asks."
     DATA_RETAINED = "DataRetained", "The data was kept; the message names its place."
+
+    # Trouble of the operator itself
+    INTERNAL_ERROR = (
+        "InternalError",
+        "The operator failed at this resource and tries again; the message and the operator's log say at what.",
+    )
+    UNRECOGNIZED = "Unrecognized", "The status holds a reason of another release; the next run replaces it."

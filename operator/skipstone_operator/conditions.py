@@ -50,6 +50,14 @@ _WORRYING = frozenset(
 _ORDINARY = frozenset({Reason.CHECK_PENDING, Reason.RUN_INTENDED, Reason.NOT_BUILT, Reason.DELETING})
 
 
+def read_reason(text: str) -> Reason:
+    """The reason that ``text`` names; Unrecognized for one that this release does not know."""
+    try:
+        return Reason(text)
+    except ValueError:
+        return Reason.UNRECOGNIZED
+
+
 @dataclass(frozen=True)
 class Judgement:
     """One condition as it should be now."""
@@ -141,10 +149,12 @@ def find_transitions(old: Sequence[Condition], new: Sequence[Condition]) -> tupl
     before = {condition.type: (condition.status, condition.reason) for condition in old}
     changed = [c for c in new if before.get(c.type) != (c.status, c.reason) and _is_news(c, before.get(c.type))]
     by_reason = {condition.reason: condition for condition in reversed(changed)}
-    return tuple(
-        Transition(_severity(condition), Reason(condition.reason), condition.message or Reason(condition.reason).doc)
-        for condition in reversed(by_reason.values())
-    )
+    return tuple(_transition(condition) for condition in reversed(by_reason.values()))
+
+
+def _transition(condition: Condition) -> Transition:
+    reason = read_reason(condition.reason)
+    return Transition(_severity(condition), reason, condition.message or reason.doc)
 
 
 def _is_news(condition: Condition, before: tuple[ConditionStatus, str] | None) -> bool:
@@ -157,7 +167,7 @@ def _is_news(condition: Condition, before: tuple[ConditionStatus, str] | None) -
 
 
 def _severity(condition: Condition) -> EventType:
-    reason = Reason(condition.reason)
+    reason = read_reason(condition.reason)
     bad = condition.status is _BAD.get(condition.type) and reason not in _ORDINARY
     worrying = condition.type == PROGRESSING and reason in _WORRYING
     return EventType.WARNING if bad or worrying else EventType.NORMAL

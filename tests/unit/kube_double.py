@@ -31,7 +31,7 @@ START = datetime(2026, 1, 1, 12, tzinfo=UTC)
 OWN_KINDS = frozenset({"Warehouse", "Table", "SecondaryIndex", "LoadJob", "MergeJob", "MergeSchedule"})
 
 
-class Crash(Exception):
+class Crash(BaseException):
     """The operator's process dies here."""
 
 

@@ -91,6 +91,10 @@ class World:
                 found.add(Key("Table", namespace, obj["spec"]["tableRef"]["name"]))
         return sorted(found)
 
+    def reconcile(self, key: Key) -> None:
+        """One pass over one key."""
+        run_now(reconcile(key, self._ports()))
+
     def reconcile_all(self) -> None:
         """Every key until it rests; a crash starts the operator anew at once."""
         for key in self.keys():

@@ -11,7 +11,7 @@ from typing import assert_never
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import format_time
+from skipstone_operator.conditions import format_time, read_reason
 from skipstone_operator.ports import Requeue
 from skipstone_operator.reconcilers.jobfacts import MAIN_KINDS, WAIT_POLL
 from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed, waiting
@@ -112,7 +112,7 @@ def _conclude(world: JobWorld, verdict: Verdict) -> Step:
         case Ending.SUCCEEDED:
             return or_rest(completed(world, status, verdict), 0.0)
         case Ending.ABSENT:
-            reason = Reason(confirm.reason or Reason.ABORTED.value)
+            reason = read_reason(confirm.reason or Reason.ABORTED.value)
             message = f"{confirm.message}; nothing was committed, and nothing will be".lstrip("; ")
             return or_rest(failed(world, status, reason, message), 0.0)
         case Ending.REFUSED if verdict.reason is Reason.ROLLED_BACK:

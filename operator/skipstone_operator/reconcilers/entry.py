@@ -12,6 +12,7 @@ from skipstone_core.errors import SkipstoneError
 from skipstone_operator import labels
 from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
+from skipstone_operator.reconcilers.failures import tell_failure
 from skipstone_operator.reconcilers.farewell import let_go
 from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.perform import owner_uid_of, perform
@@ -25,7 +26,19 @@ class WriteRefused(SkipstoneError):
 
 
 async def reconcile(key: Key, ports: Ports) -> Requeue:
-    """Make at most one write for ``key``; says when to look at it again. Unknown kinds are nobody's business."""
+    """Make at most one write for ``key``; says when to look at it again. Unknown kinds are nobody's business.
+
+    What goes wrong is told in the conditions of the resources concerned, and raised for the loop to back off.
+    """
+    try:
+        return await _reconcile_readable(key, ports)
+    except Exception as error:
+        if not isinstance(error, OSError) or isinstance(error, AccessDenied):
+            await tell_failure(key, ports, error)
+        raise
+
+
+async def _reconcile_readable(key: Key, ports: Ports) -> Requeue:
     try:
         return await _reconcile_kind(key, ports)
     except AccessDenied as denied:

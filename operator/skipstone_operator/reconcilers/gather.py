@@ -5,15 +5,16 @@ Called by ``reconcile`` once per pass. Reads only; keeps nothing between passes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.contract.requests import RunKind
+from skipstone_core.errors import ContractViolation
 
 from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name
-from skipstone_operator.ports import AccessDenied, Key, KubeApi, Ports
+from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Ports
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
     KINDS,
@@ -36,6 +37,7 @@ from skipstone_operator.worlds.subjects import (
     Setting,
     Subject,
     TableSubject,
+    Unreadable,
     WarehouseSubject,
     deletes_data,
     read_claim,
@@ -60,17 +62,21 @@ class Reader:
     namespace: str
 
     async def get_subject(self, kind: str, name: str) -> Subject[Any, Any] | None:
-        """One resource of ours."""
+        """One resource of ours. Raises ContractViolation when this release cannot read its spec."""
         raw = await self.kube.get(kind, self.namespace, name) if name else None
-        return read_subject(KINDS[kind], raw) if raw is not None else None
+        try:
+            return read_subject(KINDS[kind], raw) if raw is not None else None
+        except ContractViolation as error:
+            raise ContractViolation(f"{kind} {name}: {error}") from error
 
     async def list_subjects(self, kind: str) -> tuple[Subject[Any, Any], ...]:
-        """All resources of one kind."""
-        return tuple(read_subject(KINDS[kind], raw) for raw in await self.kube.list(kind, self.namespace))
+        """All resources of one kind, without those that cannot be read: they are told under their own keys."""
+        return _read_all(kind, await self.kube.list(kind, self.namespace))[0]
 
-    async def list_of_table(self, kind: str, table: str) -> tuple[Subject[Any, Any], ...]:
-        """All jobs or indexes of one kind that name this Table."""
-        return tuple(s for s in await self.list_subjects(kind) if s.spec.table_ref.name == table)
+    async def list_of_table(self, kind: str, table: str) -> tuple[tuple[Subject[Any, Any], ...], list[Unreadable]]:
+        """All jobs or indexes of one kind that name this Table, and those of them that cannot be read."""
+        found = await self.kube.list(kind, self.namespace)
+        return _read_all(kind, (raw for raw in found if table_name(raw) == table))
 
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
         """The claim of a Warehouse."""
@@ -124,15 +130,35 @@ class Reader:
         return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels=selector)))
 
 
+def table_name(raw: Mapping[str, Any]) -> str:
+    """The Table that a job or an index names."""
+    spec = raw.get("spec")
+    reference = spec.get("tableRef") if isinstance(spec, Mapping) else None
+    return str(reference.get("name", "")) if isinstance(reference, Mapping) else ""
+
+
+def _read_all(kind: str, found: Iterable[JsonObject]) -> tuple[tuple[Subject[Any, Any], ...], list[Unreadable]]:
+    subjects: list[Subject[Any, Any]] = []
+    unreadable: list[Unreadable] = []
+    for raw in found:
+        try:
+            subjects.append(read_subject(KINDS[kind], raw))
+        except ContractViolation as error:
+            unreadable.append(Unreadable(raw, error))
+    return tuple(subjects), unreadable
+
+
 async def gather_table(key: Key, ports: Ports) -> TableWorld:
     """Everything under a Table's key."""
     reader, setting = Reader(ports.kube, key.namespace), read_setting(ports)
     table: TableSubject | None = await reader.get_subject(TABLE.name, key.name)
-    jobs = [job for kind in (LOAD_JOB, MERGE_JOB) for job in await reader.list_of_table(kind.name, key.name)]
+    listed = [await reader.list_of_table(kind.name, key.name) for kind in (LOAD_JOB, MERGE_JOB)]
+    jobs = [job for found, _ in listed for job in found]
+    unreadable = tuple(each for _, found in listed for each in found)
     place = await _read_place(reader, key.name, table)
     if table is None:
         worlds = [await _read_lone_job(reader, job, place, setting) for job in jobs]
-        return TableWorld(key=key, setting=setting, place=place, jobs=tuple(worlds))
+        return TableWorld(key=key, setting=setting, place=place, jobs=tuple(worlds), unreadable=unreadable)
     children = await reader.list_children({labels.TABLE_UID_LABEL: table.meta.uid})
     observers = await reader.list_observers(place.warehouse)
     run = await reader.read_run(table.status.current_run, table.meta.uid)
@@ -146,6 +172,7 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         children=_owned(children, table.meta.uid),
         pods=_with_run((*children.pods, *observers), run),
         older_claimant=await _find_older_claimant(table, place.warehouse, ports),
+        unreadable=unreadable,
     )
 
 
@@ -156,8 +183,9 @@ def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFact
     return (*(pod for pod in pods if pod.uid != run.pod.uid), run.pod)
 
 
-async def _read_place(reader: Reader, table_name: str, table: TableSubject | None) -> Place:
-    indexes: tuple[IndexSubject, ...] = await reader.list_of_table(SECONDARY_INDEX.name, table_name)
+async def _read_place(reader: Reader, of_table: str, table: TableSubject | None) -> Place:
+    indexes: tuple[IndexSubject, ...]
+    indexes, _ = await reader.list_of_table(SECONDARY_INDEX.name, of_table)
     name = table.spec.warehouse_ref.name if table is not None else ""
     warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE.name, name)
     return Place(table=table, warehouse=warehouse, claim=await reader.get_claim(warehouse), indexes=indexes)

@@ -12,7 +12,7 @@ from skipstone_core.contract.requests import RunKind, TableRef
 from skipstone_core.ids import index_table_name
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
+from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.ports import Refused
 from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
@@ -248,7 +248,7 @@ def follow(world: IndexWorld, run: RunWorld, live: Live) -> Step:
         current = replace(current, stop_reason=Reason.SUSPENDED.value, stop_message="spec.suspend is true")
     elif not current.stop_reason and live.overdue:
         current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
-    reason = Reason(current.stop_reason) if current.stop_reason else live.reason
+    reason = read_reason(current.stop_reason) if current.stop_reason else live.reason
     progress = holds(PROGRESSING, reason, current.stop_message or live.message)
     step = written(world, replace(seen(world), current_run=current), progress)
     if step is None and current.stop_reason and not live.pod.deleting:

@@ -20,6 +20,7 @@ from skipstone_operator.conditions import (
     find,
     format_time,
     holds,
+    read_reason,
     shorten,
     unknown,
 )
@@ -198,7 +199,7 @@ def judge_ready(world: IndexWorld, status: SecondaryIndexStatus) -> Judgement:
     if (obstacle := find_obstacle(world)) is not None:
         return fails(READY, obstacle.reason, obstacle.message)
     if status.degraded:
-        return fails(READY, Reason(status.degraded), status.degraded_message)
+        return fails(READY, read_reason(status.degraded), status.degraded_message)
     if not is_known(status) or (status.segments.total > 0 and not status.exists):
         return fails(READY, Reason.NOT_BUILT, "the index has not been built yet")
     return _judge_limits(world, status)
@@ -234,10 +235,10 @@ def judge_synced(status: SecondaryIndexStatus) -> Judgement:
 def judge_degraded(status: SecondaryIndexStatus, *, given_up: bool) -> Judgement:
     """Whether something keeps the index from being used or built until somebody acts."""
     if status.degraded:
-        return holds(DEGRADED, Reason(status.degraded), status.degraded_message)
+        return holds(DEGRADED, read_reason(status.degraded), status.degraded_message)
     last = status.last_run
     if given_up and last is not None:
-        return holds(DEGRADED, Reason(last.reason), last.message)
+        return holds(DEGRADED, read_reason(last.reason), last.message)
     if status.segments.failed:
         return holds(DEGRADED, Reason.SEGMENTS_FAILED, f"{status.segments.failed} segments could not be indexed")
     return fails(DEGRADED, Reason.HEALTHY)

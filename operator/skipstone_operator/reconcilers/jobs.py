@@ -11,7 +11,7 @@ from typing import Any
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import format_time
+from skipstone_operator.conditions import format_time, read_reason
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.confirms import decide_confirm, intend_confirm
 from skipstone_operator.reconcilers.jobends import conclude, count_failure, give_up
@@ -41,12 +41,12 @@ from skipstone_operator.reconcilers.launch import (
     refusal_finding,
     trim,
 )
-from skipstone_operator.reconcilers.statuses import earliest, followed, later, or_rest
+from skipstone_operator.reconcilers.statuses import earliest, followed, later, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import Delete, Rest, Step
 from skipstone_operator.worlds.subjects import Finding
-from skipstone_operator.worlds.times import seconds_since, seconds_until
+from skipstone_operator.worlds.times import past_time, seconds_since, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld
 
 
@@ -77,8 +77,12 @@ def decide_finished(world: JobWorld) -> Step:
     if (step := trim(children, (), keep=world.kept)) is not None:
         return step
     ttl, ended = job.spec.ttl_seconds_after_finished, seconds_since(job.status.completion_time, world.setting.now)
-    if ttl is None or ended is None:
+    if ttl is None:
         return Rest()
+    if ended is None:
+        # A time that somebody took away, or put into the future, would keep the job for ever.
+        step = put_status(job, replace(job.status, completion_time=format_time(world.setting.now)))
+        return or_rest(step, ttl)
     if ended < ttl:
         return Rest(requeue=Requeue(ttl - ended))
     return Delete(kind=job.kind, namespace=job.meta.namespace, name=job.meta.name, uid=job.meta.uid)
@@ -172,7 +176,7 @@ def follow(world: JobWorld, run: RunWorld, live: Live) -> Step:
     status = with_progress(started(world, current), live.pod.underway)
     if current.stop_reason:
         message = f"stopping run {current.id}: {current.stop_message}"
-        written = at_work(world, status, Reason(current.stop_reason), message)
+        written = at_work(world, status, read_reason(current.stop_reason), message)
         return written or (Rest(requeue=Requeue(FOREIGN_POLL)) if live.pod.deleting else delete_pod(live.pod))
     if live.pod.deleting:
         message = f"driver pod {live.pod.name} is being deleted"
@@ -182,10 +186,9 @@ def follow(world: JobWorld, run: RunWorld, live: Live) -> Step:
 
 def started(world: JobWorld, current: Any) -> Any:
     """The status once a pod was seen: the clock of activeDeadlineSeconds runs from here."""
-    status = world.job.status
-    return replace(
-        status, current_run=current, launched=True, start_time=status.start_time or format_time(world.setting.now)
-    )
+    status, now = world.job.status, world.setting.now
+    begun = status.start_time if past_time(status.start_time, now) is not None else format_time(now)
+    return replace(status, current_run=current, launched=True, start_time=begun)
 
 
 def next_look(world: JobWorld, live: Live) -> float | None:

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from skipstone_core.contract.requests import RunKind
-from skipstone_core.reasons import Reason
 
+from skipstone_operator.conditions import read_reason
 from skipstone_operator.ports import Meter
 from skipstone_operator.worlds.times import parse_time
 
@@ -21,14 +21,20 @@ LAST = ("lastRun", "lastObserveRun")
 
 def publish_measures(obj: Mapping[str, Any], status: Status, meter: Meter) -> None:
     """Tell ``meter`` of runs that ended, of launches that got on, and of an index's lag."""
-    before: Status = obj.get("status") or {}
+    before = _part(obj, "status")
     for current, last in zip(CURRENT, LAST, strict=True):
-        _run_finished(before.get(current) or {}, (before.get(last) or {}, status.get(last) or {}), meter)
+        _run_finished(_part(before, current), (_part(before, last), _part(status, last)), meter)
     for name in CURRENT:
-        _launched(before.get(name) or {}, status.get(name) or {}, meter)
+        _launched(_part(before, name), _part(status, name), meter)
     if obj.get("kind") == "SecondaryIndex":
         metadata = obj["metadata"]
         meter.index_lag(metadata["namespace"], metadata["name"], int((status.get("segments") or {}).get("missing", 0)))
+
+
+def _part(of: Mapping[str, Any], name: str) -> Status:
+    # Users write statuses too.
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}
 
 
 def _run_finished(current: Status, last: tuple[Status, Status], meter: Meter) -> None:
@@ -36,7 +42,7 @@ def _run_finished(current: Status, last: tuple[Status, Status], meter: Meter) ->
     if not after or (after.get("id"), after.get("completionTime")) == (before.get("id"), before.get("completionTime")):
         return
     spent = _seconds(after.get("startTime"), after.get("completionTime")) or 0.0
-    meter.run_finished(RunKind(after["kind"]), Reason(after["reason"]), seconds=spent)
+    meter.run_finished(RunKind(after["kind"]), read_reason(after["reason"]), seconds=spent)
     worked = _seconds(current.get("runningTime"), after.get("completionTime"))
     if worked is not None and current.get("id") == after.get("id"):
         meter.launch_latency("run", worked)

@@ -30,7 +30,7 @@ from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import Rest, Step
 from skipstone_operator.worlds.subjects import IndexSubject, TableSubject, children_of, warehouse_ready
-from skipstone_operator.worlds.times import add_seconds, backoff, parse_time, seconds_since, seconds_until
+from skipstone_operator.worlds.times import add_seconds, backoff, parse_time, past_time, seconds_since, seconds_until
 from skipstone_operator.worlds.worlds import WarehouseWorld
 
 #: Seconds after an observe run in which tables and indexes take over what it found.
@@ -90,7 +90,7 @@ def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:
     """Seconds until the table is due; None when it never is."""
     if table.deleting or not is_observable(table):
         return None
-    if table.status.observed_time is None:
+    if past_time(table.status.observed_time, world.setting.now) is None:
         return _ask_delay(world, table)
     unknown = [
         _ask_delay(world, index) for index in world.indexes.get(table.meta.name, ()) if is_in_the_dark(table, index)
@@ -116,7 +116,7 @@ def is_in_the_dark(table: TableSubject, index: IndexSubject) -> bool:
 
 def _ask_delay(world: WarehouseWorld, subject: TableSubject | IndexSubject) -> float:
     last = world.warehouse.status.last_observe_run
-    asked = parse_time(last.start_time) if last is not None else None
+    asked = past_time(last.start_time, world.setting.now) if last is not None else None
     created = parse_time(subject.meta.creation_timestamp)
     if last is None or asked is None or (created is not None and created >= asked):
         return 0.0

@@ -22,6 +22,7 @@ from skipstone_operator.worlds.cron import read_cron
 from skipstone_operator.worlds.schedules import MAX_MISSED, Missed, Timetable
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Finding, JobSubject
+from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.worlds import ScheduleWorld
 
 
@@ -91,7 +92,8 @@ def record(table: Timetable, finding: Finding | None) -> PutStatus | None:
 def seen(table: Timetable) -> MergeScheduleStatus:
     """The status as it is now, without its conditions."""
     status, missed, following = table.world.schedule.status, table.missed, table.following
-    created = format_time(table.settled) if table.settled > table.recorded else status.last_schedule_time
+    known = status.last_schedule_time if past_time(status.last_schedule_time, table.now) is not None else None
+    created = format_time(table.settled) if table.settled > table.recorded else known
     ends = [job.status.completion_time for job in table.succeeded if job.status.completion_time]
     return replace(
         status,
@@ -100,8 +102,13 @@ def seen(table: Timetable) -> MergeScheduleStatus:
         last_schedule_time=created,
         next_schedule_time=None if following is None else format_time(following),
         last_successful_time=max([*ends, status.last_successful_time or ""]) or None,
-        last_missed_time=status.last_missed_time if missed is None else format_time(missed.latest),
+        last_missed_time=_last_missed(table) if missed is None else format_time(missed.latest),
     )
+
+
+def _last_missed(table: Timetable) -> str | None:
+    text = table.world.schedule.status.last_missed_time
+    return text if past_time(text, table.now) is not None else None
 
 
 def judgements(table: Timetable, finding: Finding | None) -> tuple[Judgement, ...]:

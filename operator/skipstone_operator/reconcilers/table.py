@@ -16,6 +16,7 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers import drops, jobs
+from skipstone_operator.reconcilers.failures import find_failure, guarded, tell
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.reconcilers.launch import (
     FOREIGN_POLL,
@@ -77,14 +78,17 @@ def _completion(job: JobWorld) -> tuple[str, str]:
 
 
 def _steps(world: TableWorld) -> Iterator[Step]:
+    now = world.setting.now
     for job in world.jobs:
         if job.job.status.current_run is not None:
-            yield jobs.decide_job(job)
+            yield guarded(jobs.decide_job, job, now)
     if world.table is not None:
         yield decide_table(world, world.table)
     for job in world.jobs:
         if job.job.status.current_run is None:
-            yield jobs.decide_job(job)
+            yield guarded(jobs.decide_job, job, now)
+    for broken in world.unreadable:
+        yield tell(broken.raw, find_failure(broken.error), now)
 
 
 def decide_table(world: TableWorld, table: TableSubject) -> Step:

@@ -14,7 +14,19 @@ from skipstone_core.contract.reports import JobReport, TableState
 from skipstone_core.contract.requests import Management
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import READY, SYNCED, Judgement, fails, format_time, holds, is_true, shorten, unknown
+from skipstone_operator.conditions import (
+    READY,
+    SYNCED,
+    Judgement,
+    fails,
+    find,
+    format_time,
+    holds,
+    is_true,
+    read_reason,
+    shorten,
+    unknown,
+)
 from skipstone_operator.reconcilers.jobfacts import find_block, find_stranger
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.resources.checks import validate_spec
@@ -145,7 +157,7 @@ def judge_ready(world: TableWorld, table: TableSubject, status: TableStatus) -> 
     if (obstacle := find_obstacle(world, table)) is not None:
         return fails(READY, obstacle.reason, obstacle.message)
     if status.problem and status.problem != Reason.FORMAT_VERSION_UNSUPPORTED:
-        return fails(READY, Reason(status.problem), status.problem_message)
+        return fails(READY, read_reason(status.problem), status.problem_message)
     if table.spec.management is Management.OBSERVED:
         return _judge_observed(world, table, status)
     if status.applied_generation == table.meta.generation:
@@ -167,7 +179,7 @@ def _judge_unseen(world: TableWorld) -> Judgement | None:
     last = warehouse.status.last_observe_run
     if last is None or not last.reason:
         return None
-    return unknown(READY, Reason(last.reason), f"the table could not be looked at: {last.message}")
+    return unknown(READY, read_reason(last.reason), f"the table could not be looked at: {last.message}")
 
 
 def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement:
@@ -192,10 +204,17 @@ def _judge_unapplied(world: TableWorld, table: TableSubject, status: TableStatus
     # A table in use stays ready for what it was while its change is merely late.
     tells = last is not None and (last.result is RunResult.FAILED or not in_use)
     if tells and last is not None and last.generation == table.meta.generation and last.reason:
-        return fails(READY, Reason(last.reason), last.message)
+        return fails(READY, read_reason(last.reason), last.message)
     if in_use:
-        return None
+        return _judge_late(status)
     return _judge_unknown(world, table, "the table has not been created yet")
+
+
+def _judge_late(status: TableStatus) -> Judgement | None:
+    ready = find(status.conditions, READY)
+    if ready is None or ready.reason != Reason.INTERNAL_ERROR:
+        return None
+    return unknown(READY, Reason.RUN_INTENDED, "the change of the table has not been applied yet")
 
 
 def live_writers(pods: Iterable[PodFacts]) -> tuple[PodFacts, ...]:

@@ -11,7 +11,7 @@ from typing import Any
 from skipstone_core.contract.requests import CatalogType, RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds
+from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused, Requeue
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
@@ -142,7 +142,7 @@ def judge_ready(world: WarehouseWorld, status: WarehouseStatus, wait: Finding | 
     if wait is not None:
         return fails(READY, wait.reason, wait.message)
     if last is not None and last.generation == world.warehouse.meta.generation and last.reason:
-        reason = Reason(last.reason)
+        reason = read_reason(last.reason)
         return fails(READY, Reason.CHECK_FAILED if reason is Reason.DRIVER_FAILED else reason, last.message)
     return fails(READY, Reason.CHECK_PENDING, "the check run has not finished")
 

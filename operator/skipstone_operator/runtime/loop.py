@@ -1,7 +1,7 @@
 """Workers: take a key, reconcile it, put it back when asked to.
 
-Started by ``__main__``. Holds the operator's only broad ``except``: whatever a reconcile raises is a fault of the
-network, of the API server or of us; it is logged, counted, and the key tried again after its back-off.
+Started by ``__main__``. Whatever a reconcile raises is a fault of the network, of the API server or of us; it is
+logged, counted, and the key tried again after its back-off.
 """
 
 from __future__ import annotations

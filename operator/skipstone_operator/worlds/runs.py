@@ -13,6 +13,7 @@ from typing import assert_never
 from skipstone_core.contract.reports import EXIT_BAD_DATA, EXIT_BAD_SPEC, JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
+from skipstone_operator.conditions import read_reason
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.pods import PodFacts
 
@@ -180,7 +181,7 @@ _UNCOUNTED = frozenset({Reason.SUSPENDED, Reason.DELETING, Reason.TABLE_NOT_FOUN
 def _without_report(current: CurrentRun, reason: Reason, message: str, *, lost: bool) -> Verdict:
     # Once we decided to stop a driver, how its pod went says nothing more: the reason of the stop does.
     if current.stop_reason:
-        stop = Reason(current.stop_reason)
+        stop = read_reason(current.stop_reason)
         ending = Ending.LOST if stop in _UNCOUNTED else Ending.UNKNOWN
         return Verdict(ending=ending, reason=stop, message=current.stop_message)
     return Verdict(ending=Ending.LOST if lost else Ending.UNKNOWN, reason=reason, message=message)

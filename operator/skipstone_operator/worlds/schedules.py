@@ -15,7 +15,7 @@ from skipstone_core.ids import scheduled_minute
 from skipstone_operator.conditions import COMPLETE, FAILED, is_true
 from skipstone_operator.worlds.cron import Cron
 from skipstone_operator.worlds.subjects import JobSubject
-from skipstone_operator.worlds.times import parse_time
+from skipstone_operator.worlds.times import CLOCKS, past_time
 from skipstone_operator.worlds.worlds import ScheduleWorld
 
 #: More missed times than this are not counted.
@@ -48,12 +48,12 @@ class Timetable:
         """Up to here the status knows that every time has its MergeJob or was given up."""
         status, meta = self.world.schedule.status, self.world.schedule.meta
         texts = (meta.creation_timestamp, status.last_schedule_time, status.last_missed_time)
-        return max((moment for text in texts if (moment := parse_time(text)) is not None), default=self.now)
+        return max((moment for text in texts if (moment := past_time(text, self.now)) is not None), default=self.now)
 
     @cached_property
     def settled(self) -> datetime:
         """The same, with the MergeJobs that the status does not know yet: the operator may have died in between."""
-        return max([self.recorded, *self._created])
+        return max([self.recorded, *(moment for moment in self._created if moment <= self.now + CLOCKS)])
 
     @cached_property
     def latest(self) -> datetime | None:

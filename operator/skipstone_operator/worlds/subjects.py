@@ -6,10 +6,11 @@ Gathered by reconcilers, judged by deciders. Pure.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from skipstone_core.codec import salvage
 from skipstone_core.errors import ContractViolation
 from skipstone_core.reasons import Reason
 
@@ -97,14 +98,21 @@ ScheduleSubject = Subject[MergeScheduleSpec, MergeScheduleStatus]
 
 
 def read_subject(kind: Kind[S, T], raw: Mapping[str, Any]) -> Subject[S, T]:
-    """Parse ``raw``. A status that users made unreadable counts as empty: it is rebuilt from what is seen.
+    """Parse ``raw``. What cannot be read of the status is absent: users and other releases write it too.
 
     Raises ContractViolation for a spec that the CRD would not have let in.
     """
-    try:
-        return Subject(raw, parse_as(kind, raw))
-    except ContractViolation:
-        return Subject(raw, parse_as(kind, {**raw, "status": {}}))
+    known = parse_as(kind, {**raw, "status": {}})
+    status = raw.get("status")
+    return Subject(raw, replace(known, status=salvage(kind.status, status if isinstance(status, Mapping) else {})))
+
+
+@dataclass(frozen=True)
+class Unreadable:
+    """An object whose spec this release cannot read, and why."""
+
+    raw: Mapping[str, Any]
+    error: ContractViolation
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 
 #: The clocks of two nodes, or of a node and the operator, agree at least this well.
 CLOCKS = timedelta(minutes=15)
+#: Seconds: no back-off is longer, so a status that asks for more was not written by us.
+LONGEST_WAIT = 3600.0
 
 
 def parse_time(text: str | None) -> datetime | None:
@@ -29,15 +31,16 @@ def past_time(text: str | None, now: datetime) -> datetime | None:
 
 
 def seconds_since(text: str | None, now: datetime) -> float | None:
-    """Seconds from ``text`` to ``now``, or None when ``text`` names no time."""
-    moment = parse_time(text)
+    """Seconds from ``text`` to ``now``, or None when ``text`` names no time, or one that cannot have been yet."""
+    moment = past_time(text, now)
     return None if moment is None else (now - moment).total_seconds()
 
 
 def seconds_until(text: str | None, now: datetime) -> float:
-    """Seconds from ``now`` to ``text``; 0 when it is past or names no time."""
+    """Seconds from ``now`` to ``text``; 0 when it is past, names no time, or is later than any wait that was asked."""
     moment = parse_time(text)
-    return 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
+    wait = 0.0 if moment is None else max(0.0, (moment - now).total_seconds())
+    return wait if wait <= LONGEST_WAIT else 0.0
 
 
 def add_seconds(now: datetime, seconds: float) -> datetime:

@@ -23,6 +23,7 @@ from skipstone_operator.worlds.subjects import (
     Setting,
     Subject,
     TableSubject,
+    Unreadable,
     WarehouseSubject,
 )
 
@@ -44,7 +45,8 @@ class JobWorld:
 class TableWorld:
     """A Table with everything that reconciles under its key. ``table`` None: jobs wait for one of that name.
 
-    ``pods``: all driver pods that may tell of the table; ``older_claimant``: the Table that claims the same object.
+    ``pods``: all driver pods that may tell of the table; ``older_claimant``: the Table that claims the same object;
+    ``unreadable``: jobs whose spec cannot be read.
     """
 
     key: Key
@@ -56,6 +58,7 @@ class TableWorld:
     children: Children = field(default_factory=Children)
     pods: tuple[PodFacts, ...] = ()
     older_claimant: TableSubject | None = None
+    unreadable: tuple[Unreadable, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
