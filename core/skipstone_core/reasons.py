@@ -43,6 +43,10 @@ class Reason(StrEnum):
         "An SQLite catalog cannot be shared between nodes: claim the volume ReadWriteOnce.",
     )
     CATALOG_UNAVAILABLE = "CatalogUnavailable", "The catalog did not answer."
+    CATALOG_UNPROVEN = (
+        "CatalogUnproven",
+        "The table is not in the catalog, and nothing proves that this is the catalog that held it.",
+    )
     STORAGE_UNAVAILABLE = "StorageUnavailable", "The storage could not be written, read or listed."
 
     # Table

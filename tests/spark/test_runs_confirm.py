@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -10,11 +11,14 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone.runs.confirm import run_confirm
 from skipstone.runs.report import Reporter
+from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
-from skipstone_core.commits import Conflicted, TxnRecord
+from skipstone.tables.namespaces import find_mark, mark_namespace
+from skipstone_core.commits import Committed, Conflicted, TxnRecord
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import ConfirmTask, JobRequest, RunKind, TableRef, WarehouseRef
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files
@@ -80,19 +84,140 @@ def test_a_commit_that_was_rolled_back_is_failed(table: Table, warehouse: Wareho
     assert (report.outcome, report.reason) == (RunOutcome.FAILED, Reason.ROLLED_BACK)
 
 
-def test_a_commit_into_a_table_that_is_gone_is_absent(table: Table, warehouse: WarehouseRef) -> None:
+@pytest.fixture
+def known(table: Table) -> TableRef:
+    """The table as status remembers it."""
+    mark_namespace(table.catalog, "ns")
+    return replace(
+        ref_of(table),
+        table_uuid=str(table.metadata.table_uuid),
+        location=table.location(),
+        namespace_id=find_mark(table.catalog, "ns"),
+    )
+
+
+def metadata_path(table: Table) -> Path:
+    """The file that the catalog names."""
+    return Path(table.metadata_location.removeprefix("file://"))
+
+
+def test_a_commit_into_a_table_that_was_dropped_is_absent(
+    table: Table, known: TableRef, warehouse: WarehouseRef
+) -> None:
     table.catalog.drop_table(("ns", "t"))
-    report = confirm(warehouse, ref_of(table))
+    report = confirm(warehouse, known)
     assert (report.outcome, report.reason) == (RunOutcome.ABSENT, Reason.TABLE_MISSING)
     assert report.table_states[0].problem is Reason.TABLE_MISSING
 
 
-def test_a_commit_into_a_table_that_was_replaced_is_absent(table: Table, warehouse: WarehouseRef) -> None:
-    known = replace(ref_of(table), table_uuid=str(table.metadata.table_uuid))
+def test_a_commit_into_a_table_that_was_replaced_is_absent(
+    table: Table, known: TableRef, warehouse: WarehouseRef
+) -> None:
     table.catalog.drop_table(("ns", "t"))
     table.catalog.create_table(("ns", "t"), ROWS.schema, location=table.location() + "-2")
     report = confirm(warehouse, known)
     assert (report.outcome, report.reason) == (RunOutcome.ABSENT, Reason.TABLE_REPLACED)
+
+
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "not committed"])
+@pytest.mark.parametrize("replaced", [True, False], ids=["replaced", "renamed only"])
+def test_a_renamed_table_is_found_by_its_uuid(
+    table: Table, known: TableRef, warehouse: WarehouseRef, *, replaced: bool, committed: bool
+) -> None:
+    late = load(table)
+    if committed:
+        commit_table(table.catalog, ref_of(table), late)
+    table.catalog.create_namespace("attic")
+    table.catalog.rename_table(("ns", "t"), ("attic", "old"))
+    if replaced:
+        table.catalog.create_table(("ns", "t"), ROWS.schema, location=table.location() + "-2")
+    report = confirm(warehouse, known)
+    assert report.outcome is (RunOutcome.ALREADY_COMMITTED if committed else RunOutcome.ABSENT)
+    again = commit_table(table.catalog, TableRef(namespace="attic", name="old", uid=""), late)
+    assert not isinstance(again, Committed)
+
+
+def test_a_table_gone_from_a_catalog_without_our_mark_proves_nothing(
+    table: Table, known: TableRef, warehouse: WarehouseRef
+) -> None:
+    table.catalog.drop_table(("ns", "t"))
+    unmarked, foreign = replace(known, namespace_id=None), replace(known, namespace_id="0" * 32)
+    for ref in (unmarked, foreign, replace(known, table_uuid=None)):
+        report = confirm(warehouse, ref)
+        assert (report.outcome, report.reason) == (RunOutcome.UNKNOWN, Reason.CATALOG_UNPROVEN)
+        assert report.message
+
+
+def test_a_fresh_catalog_proves_nothing(known: TableRef, warehouse: WarehouseRef, tmp_path: Path) -> None:
+    empty = replace(warehouse, root=str(tmp_path / "empty"))
+    Path(empty.root).mkdir()
+    fresh = open_catalog(empty)
+    fresh.create_namespace("ns")
+    fresh.close()
+    report = confirm(empty, known)
+    assert (report.outcome, report.reason) == (RunOutcome.UNKNOWN, Reason.CATALOG_UNPROVEN)
+
+
+@pytest.mark.parametrize("left", [None, b""], ids=["no file", "an empty file"])
+def test_an_empty_volume_proves_nothing_and_stays_empty(
+    known: TableRef, warehouse: WarehouseRef, tmp_path: Path, left: bytes | None
+) -> None:
+    root = tmp_path / "empty #1"
+    root.mkdir()
+    if left is not None:
+        (root / "catalog.db").write_bytes(left)
+    before = [(path.name, path.read_bytes()) for path in root.iterdir()]
+    with pytest.raises(DependencyUnavailable) as caught:
+        confirm(replace(warehouse, root=str(root)), known)
+    assert caught.value.reason in (Reason.CATALOG_UNPROVEN, Reason.CATALOG_UNAVAILABLE)
+    assert [(path.name, path.read_bytes()) for path in root.iterdir()] == before
+
+
+@pytest.mark.parametrize("renamed", [True, False], ids=["renamed", "under its name"])
+def test_a_metadata_file_that_is_away_for_a_moment_proves_nothing(
+    table: Table, known: TableRef, warehouse: WarehouseRef, *, renamed: bool
+) -> None:
+    commit_table(table.catalog, ref_of(table), load(table))
+    if renamed:
+        table.catalog.rename_table(("ns", "t"), ("ns", "renamed"))
+    path = metadata_path(table.catalog.load_table(("ns", "renamed" if renamed else "t")))
+    path.rename(path.with_suffix(".away"))
+    with pytest.raises(DependencyUnavailable):
+        confirm(warehouse, known)
+    path.with_suffix(".away").rename(path)
+    assert confirm(warehouse, known).outcome is RunOutcome.ALREADY_COMMITTED
+
+
+def test_copies_with_the_same_uuid_are_not_taken_for_the_table(
+    table: Table, known: TableRef, warehouse: WarehouseRef, tmp_path: Path
+) -> None:
+    path = metadata_path(table)
+    copied = tmp_path / "00000-copied.metadata.json"
+    copied.write_text(path.read_text().replace(table.location() + '"', table.location() + '-copy"'))
+    commit_table(table.catalog, ref_of(table), load(table))
+    table.catalog.rename_table(("ns", "t"), ("ns", "old"))
+    table.catalog.register_table(("ns", "t"), f"file://{copied}")
+    assert confirm(warehouse, known).outcome is RunOutcome.ALREADY_COMMITTED
+    table.catalog.drop_table(("ns", "old"))
+    table.catalog.rename_table(("ns", "t"), ("ns", "copy"))
+    assert confirm(warehouse, known).reason is Reason.CATALOG_UNPROVEN
+    table.catalog.register_table(("ns", "one"), f"file://{path}")
+    table.catalog.register_table(("ns", "two"), f"file://{path}")
+    assert confirm(warehouse, known).reason is Reason.CATALOG_UNPROVEN
+    table.catalog.drop_table(("ns", "copy"))
+
+
+def test_a_table_of_format_version_1_is_fenced_off(catalog: Catalog, warehouse: WarehouseRef) -> None:
+    old = catalog.create_table(("ns", "old"), ROWS.schema, properties={"format-version": "1"})
+    old.append(ROWS)
+    for _ in range(2):
+        report = confirm(warehouse, ref_of(old))
+        assert (report.outcome, report.reason) == (RunOutcome.ABSENT, Reason.ABORTED)
+    with catalog.load_table(("ns", "old")).transaction() as change:
+        change.upgrade_table_version(2)
+    outcome = commit_table(catalog, ref_of(old), load(catalog.load_table(("ns", "old"))))
+    assert isinstance(outcome, Conflicted)
+    assert outcome.reason is Reason.ABORTED
 
 
 def test_when_nothing_can_be_established_the_answer_is_unknown(table: Table, warehouse: WarehouseRef) -> None:

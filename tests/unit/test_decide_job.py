@@ -489,9 +489,10 @@ class TestConfirming:
             (RunOutcome.FAILED, Reason.ROLLED_BACK, 64, "Failed", Reason.ROLLED_BACK),
             (RunOutcome.FAILED, Reason.INVALID_SPEC, 64, "Progressing", Reason.OUTCOME_UNKNOWN),
             (RunOutcome.UNKNOWN, Reason.CATALOG_UNAVAILABLE, 69, "Progressing", Reason.OUTCOME_UNKNOWN),
+            (RunOutcome.UNKNOWN, Reason.CATALOG_UNPROVEN, 75, "Progressing", Reason.OUTCOME_UNKNOWN),
             (None, Reason.DRIVER_FAILED, 1, "Progressing", Reason.OUTCOME_UNKNOWN),
         ],
-        ids=["landed", "absent and fenced", "rolled back", "catalog not opened", "no answer", "silence"],
+        ids=["landed", "absent and fenced", "rolled back", "catalog not opened", "no answer", "unproven", "silence"],
     )
     def test_its_answer(
         self, outcome: RunOutcome | None, reason: Reason, code: int, type_: str, expected: Reason

@@ -121,6 +121,7 @@ class TableState:
     problem: Reason | None = None
     message: str = ""
     location: str = ""
+    namespace_id: str = ""
     metadata: MetadataMark = MetadataMark()
 
 

@@ -128,7 +128,8 @@ class WarehouseRef:
 class TableRef:
     """A table in the catalog and the Table resource that declares it.
 
-    ``table_uuid`` is what status remembers; None before the table was first seen.
+    ``table_uuid``, ``location`` and ``namespace_id`` (the mark on its namespace) are what status remembers; None before
+    the table was first seen.
     """
 
     namespace: str
@@ -136,6 +137,8 @@ class TableRef:
     uid: str
     management: Management = Management.MANAGED
     table_uuid: str | None = None
+    location: str | None = None
+    namespace_id: str | None = None
 
     @property
     def identifier(self) -> tuple[str, str]:

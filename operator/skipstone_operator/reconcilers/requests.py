@@ -174,6 +174,8 @@ def build_table_ref(table: TableSubject) -> TableRef:
         uid=table.meta.uid,
         management=table.spec.management,
         table_uuid=table.status.table_uuid or None,
+        location=table.status.location or None,
+        namespace_id=table.status.namespace_id or None,
     )
 
 

@@ -116,6 +116,7 @@ def _with_counters(status: TableStatus, observation: Observation, *, drifted: bo
         status,
         table_uuid=status.table_uuid or state.table_uuid,
         location=state.location or status.location,
+        namespace_id=state.namespace_id or status.namespace_id,
         format_version=state.format_version,
         owned=bool(state.owner) and state.owner == state.uid,
         field_ids=status.field_ids if kept else dict(state.field_ids),

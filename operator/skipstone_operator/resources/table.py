@@ -328,6 +328,9 @@ class TableStatus:
     ] = ()
     table_uuid: Annotated[str, Doc("UUID of the Iceberg table; set once.", max_length=64)] = ""
     location: Annotated[str, Doc("Where the data is.", max_length=2048)] = ""
+    namespace_id: Annotated[
+        str, Doc("Random mark on the catalog's namespace, by which a later run knows the catalog.", max_length=64)
+    ] = ""
     format_version: Annotated[int, Doc("Format version of the Iceberg table; 0 when not known.", minimum=0)] = 0
     owned: Annotated[
         bool | None,

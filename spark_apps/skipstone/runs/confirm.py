@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
-from skipstone_core.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, Untold
+from skipstone_core.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, TxnState, Untold
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, TableRef
 from skipstone_core.errors import BadSpec
@@ -13,10 +13,9 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.report import Reporter
 from skipstone.runs.states import report_state
-from skipstone.tables.catalogs import open_catalog
+from skipstone.tables.catalogs import open_known_catalog
 from skipstone.tables.commits import CommitPorts, abort_txn
-
-_GONE = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
+from skipstone.tables.whereabouts import Lost, find_table
 
 
 def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
@@ -26,7 +25,7 @@ def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | No
     """
     if request.table is None or request.confirm is None:
         raise BadSpec(Reason.INVALID_SPEC, "a confirm run needs a table and a transaction.", field="request")
-    catalog = open_catalog(request.warehouse)
+    catalog = open_known_catalog(request.warehouse)
     with reporter.stage("confirm"):
         report = _confirm(catalog, request.table, request.confirm.txn, (reporter, ports))
     state = report_state(catalog, request.warehouse, request.table, request.indexes)
@@ -35,13 +34,20 @@ def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | No
 
 def _confirm(catalog: Catalog, ref: TableRef, txn: str, tools: tuple[Reporter, CommitPorts | None]) -> JobReport:
     reporter, ports = tools
-    try:
-        state = abort_txn(catalog, ref, txn, ports)
-    except BadSpec as error:
-        if error.reason not in _GONE:
-            raise
+    found = find_table(catalog, ref)
+    if isinstance(found, Lost) and found.is_proven:
         # The table that the transaction was for is gone, and every late commit to it is refused by its UUID.
-        return _absent(reporter, error.reason, str(error))
+        return _absent(reporter, found.reason, found.message)
+    if isinstance(found, Lost):
+        return _unknown(reporter, found.message, found.reason)
+    try:
+        state = abort_txn(catalog, found, txn, ports)
+    except BadSpec as error:
+        return _unknown(reporter, f"The table changed while it was asked: {error}")
+    return _report(reporter, state)
+
+
+def _report(reporter: Reporter, state: TxnState | None) -> JobReport:
     match state:
         case Present(record):
             return reporter.judge(AlreadyCommitted(record), {})
@@ -56,8 +62,8 @@ def _confirm(catalog: Catalog, ref: TableRef, txn: str, tools: tuple[Reporter, C
     return _unknown(reporter, "The table could not be asked whether the commit landed.")
 
 
-def _unknown(reporter: Reporter, message: str) -> JobReport:
-    return replace(reporter.base(), outcome=RunOutcome.UNKNOWN, reason=Reason.OUTCOME_UNKNOWN, message=message)
+def _unknown(reporter: Reporter, message: str, reason: Reason = Reason.OUTCOME_UNKNOWN) -> JobReport:
+    return replace(reporter.base(), outcome=RunOutcome.UNKNOWN, reason=reason, message=message)
 
 
 def _absent(reporter: Reporter, reason: Reason, message: str) -> JobReport:

@@ -35,6 +35,7 @@ from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
 from skipstone.tables.filesets import pin_table
+from skipstone.tables.namespaces import mark_namespace
 
 #: How often a load is written anew when the table's schema or partitioning changed under it.
 MAX_PLANS = 3
@@ -104,6 +105,7 @@ def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None 
     if outcome := settled(table, request.txn):
         return job.report(outcome, {})
     require_writable(table)
+    mark_namespace(job.catalog, job.ref.namespace)
     intake = take_source(request, table, job.task.source)
     if intake is NOTHING:
         return replace(job.report(NOTHING, {}), message=NO_NEW_FILES)

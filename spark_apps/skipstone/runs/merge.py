@@ -50,6 +50,7 @@ from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
 from skipstone.tables.evolution import fits, with_columns
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.namespaces import mark_namespace
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
@@ -120,6 +121,7 @@ def _take(job: _Job) -> Intake | Outcome:
     if outcome := settled(table, job.request.txn):
         return outcome
     require_writable(table)
+    mark_namespace(job.catalog, job.ref.namespace)
     _refuse_evolution(job)
     return take_source(job.request, table, job.task.source)
 

@@ -16,6 +16,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import index_state
 from skipstone.tables.catalogs import catalog_answers
+from skipstone.tables.namespaces import find_mark
 from skipstone.tables.states import table_state
 
 
@@ -33,4 +34,4 @@ def report_state(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, index
         return head.state
     with catalog_answers(catalog.name):
         states = tuple(index_state(catalog, warehouse, ref, head.files, index) for index in indexes)
-    return replace(head.state, indexes=states)
+    return replace(head.state, indexes=states, namespace_id=find_mark(catalog, ref.namespace))

@@ -12,6 +12,7 @@ from skipstone_core.reasons import Reason
 from skipstone.runs.report import Reporter
 from skipstone.runs.states import report_state
 from skipstone.tables.catalogs import open_catalog
+from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.schemas import Declaration, ensure_table
 
 
@@ -24,6 +25,7 @@ def run_table(request: JobRequest, reporter: Reporter) -> JobReport:
     with reporter.stage("table"):
         wish = Declaration(warehouse=request.warehouse, ref=request.table, task=request.table_task)
         table, ownership = ensure_table(catalog, wish)
+        mark_namespace(catalog, request.table.namespace)
     seen = replace(request.table, table_uuid=str(table.metadata.table_uuid))
     with reporter.stage("state"):
         state = report_state(catalog, request.warehouse, seen, request.indexes)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
@@ -59,6 +60,17 @@ def open_catalog(warehouse: WarehouseRef) -> Catalog:
         if reference.type is CatalogType.REST:
             return _open_rest(reference, os.environ)
         return _open_sql(warehouse, os.environ)
+
+
+def open_known_catalog(warehouse: WarehouseRef) -> Catalog:
+    """Open a catalog that was used before, without making anything: an empty volume or database is none.
+
+    Raises as ``open_catalog`` does, and DependencyUnavailable (CATALOG_UNPROVEN) when there is no SQLite file.
+    """
+    if warehouse.catalog.type is CatalogType.REST:
+        return open_catalog(warehouse)
+    with catalog_answers(warehouse.catalog.name):
+        return _open_sql(warehouse, os.environ, is_known=True)
 
 
 class NotSentError(OSError):
@@ -153,15 +165,27 @@ def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
     return f"file://{warehouse.root}/{ref.namespace}/{ref.name}"
 
 
-def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catalog:
+def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_known: bool = False) -> Catalog:
     url = sql_url(warehouse, environment)
+    if is_known and url.get_backend_name() == "sqlite":
+        url = _existing(url)
     return OwnSqlCatalog(
         warehouse.catalog.name,
         **dict(warehouse.catalog.properties),
         uri=url.render_as_string(hide_password=False),
         warehouse=f"file://{warehouse.root}",
         pool_pre_ping="true",
+        init_catalog_tables="false" if is_known else "true",
     )
+
+
+def _existing(sqlite: URL) -> URL:
+    """``sqlite`` as an address that never makes the file."""
+    path = Path(str(sqlite.database))
+    if not path.is_file():
+        message = f"There is no catalog at {path}, and nothing proves that this is the right volume; restore it."
+        raise DependencyUnavailable(Reason.CATALOG_UNPROVEN, message)
+    return sqlite.set(database=f"file:{quote(str(path))}").update_query_dict({"mode": "rw", "uri": "true"})
 
 
 def _open_rest(reference: CatalogRef, environment: Mapping[str, str]) -> Catalog:

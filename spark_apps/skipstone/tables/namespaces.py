@@ -1,0 +1,37 @@
+"""A random mark on a catalog's namespace, by which a later run knows that it talks to the same catalog.
+
+Set by runs that create or write tables, compared by confirm runs: a catalog that lost the mark proves nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
+from requests import RequestException
+from skipstone_core.ids import NAMESPACE_PROPERTY
+from sqlalchemy.exc import SQLAlchemyError
+
+_REFUSALS = (NotImplementedError, NoSuchNamespaceError, RESTError, RequestException, SQLAlchemyError, OSError)
+_log = logging.getLogger(__name__)
+
+
+def mark_namespace(catalog: Catalog, namespace: str) -> None:
+    """Give ``namespace`` a mark unless it has one. A catalog that refuses gets a warning: the mark is only of use."""
+    if find_mark(catalog, namespace):
+        return
+    try:
+        catalog.update_namespace_properties(namespace, updates={NAMESPACE_PROPERTY: secrets.token_hex(16)})
+    except _REFUSALS as error:
+        _log.warning("the namespace %s takes no mark: %s", namespace, error)
+
+
+def find_mark(catalog: Catalog, namespace: str) -> str:
+    """The mark of ``namespace``; empty when it has none or the catalog does not tell."""
+    try:
+        return str(catalog.load_namespace_properties(namespace).get(NAMESPACE_PROPERTY, ""))
+    except _REFUSALS as error:
+        _log.warning("the properties of the namespace %s cannot be read: %s", namespace, error)
+        return ""
