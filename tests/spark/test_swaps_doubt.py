@@ -150,10 +150,11 @@ def test_metadata_that_is_away_for_good_after_a_lost_answer_is_unknown(table: Ta
 
 
 def test_metadata_that_is_away_before_anything_was_sent_is_an_error_that_may_pass(table: Table) -> None:
-    load = Load(table)
-    metadata_file(table).unlink()
+    load, path = Load(table), metadata_file(table)
+    hidden = path.rename(path.with_suffix(".hidden"))
     with pytest.raises(DependencyUnavailable, match="names a metadata file of") as caught:
         load.commit(Fault())
+    hidden.rename(path)
     assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
 
 

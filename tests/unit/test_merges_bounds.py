@@ -19,6 +19,7 @@ from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tables.writing import WrittenFiles
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, MergeCounts, plan_merge
@@ -101,7 +102,7 @@ def rewritten(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause)
     feed = pa.table({"k": keys, "v": ["new"] * len(keys)})
     one = write_slice(feed, SortRule(plan.keys, None, {"k": kind}), str(lake.root / "slice.parquet"))
     changes = Changes(plan=plan, slices=(one,), schema_id=0)
-    site = RewriteSite(tasks=InProcess(), cores=1, token="t")
+    site = RewriteSite(tasks=InProcess(), cores=1, token="t", written=WrittenFiles(table))
     return rewrite_files(site, changes, (table, files), prune_files(PruneSite(), changes, table, files))
 
 

@@ -31,6 +31,7 @@ from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, selective_first, target_schema
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.writing import WrittenFiles
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
@@ -171,7 +172,7 @@ def merged(
     """The rows of the table if the merge were committed, without the stages ``off``."""
     table = bench.on_read if on_read else bench.table
     pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, table, bench.files)
-    site = RewriteSite(tasks=InProcess(3), cores=3, token=f"m{next(_TOKENS)}")
+    site = RewriteSite(tasks=InProcess(3), cores=3, token=f"m{next(_TOKENS)}", written=WrittenFiles(table))
     rewrite = rewrite_files(site, changes, (table, bench.files), pruned)
     changed = {file.file_path for file in (*rewrite.removed, *rewrite.marked)}
     rows = [row for path, kept in bench.live.items() if path not in changed for row in kept]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.commits import Outcome
 from skipstone_core.errors import UserError
 from skipstone_core.indexes import LiveFile, plan_builds
 from skipstone_core.snapshots import FileIdentity
@@ -36,8 +36,9 @@ from skipstone.indexes.sorting import BUFFER_BYTES, with_partition
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.rewrite.reader import DataFileDescription, describe_files
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
-from skipstone.tables.commits import TableCommit, commit_table, discard_files
+from skipstone.tables.commits import CommitPorts, TableCommit
 from skipstone.tables.filesets import FileSet, pin_table
+from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
 #: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
 ROWS_PER_TASK = 500_000
@@ -66,6 +67,11 @@ class BuildSite:
     files: FileSet
     run_id: str
     buffer_bytes: int = BUFFER_BYTES
+    ports: CommitPorts | None = None
+
+    def commit_site(self, index: IndexTable) -> CommitSite:
+        """Where what is built is committed."""
+        return CommitSite(catalog=self.catalog, ref=index.ref(), ports=self.ports)
 
 
 @dataclass(frozen=True)
@@ -227,24 +233,28 @@ def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySourc
 
 def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> WaveResult:
     """Commit a wave: its entries and their coverage at once. The plan was made on the head ``index.table``."""
+    entries = _entry_files(index, entered)
     if not entered.sources:
-        discard_files(index.table, tuple(_entry_files(index, entered)))
+        nothing = WrittenFiles(index.table)
+        nothing.note(entries)
+        nothing.discard()
         return WaveResult(None, (), 0, 0, entered.skipped)
-    covers = write_covers(index, cover_rows(index, entered.sources), site.run_id)
-    added = (*_entry_files(index, entered), *covers)
     segments = tuple(sorted({one.segment for one in entered.sources}))
-    change = TableCommit(
-        pinned=pin_table(index.table),
-        added=added,
-        summary={"skipstone.run": site.run_id, "skipstone.segments": str(len(segments))},
-        properties={NEXT_FILE_ID_PROPERTY: str(entered.next_file_id)},
-        guard=nobody_else_entered,
-    )
-    outcome = commit_table(site.catalog, index.ref(), change)
-    if isinstance(outcome, Conflicted):
-        discard_files(index.table, added)
-    entries = sum(written.records for written in entered.written)
-    return WaveResult(outcome, segments, len(entered.sources), entries, entered.skipped)
+
+    def write(written: WrittenFiles) -> TableCommit:
+        added = written.note(entries)
+        covers = written.note(write_covers(index, cover_rows(index, entered.sources), site.run_id))
+        return TableCommit(
+            pinned=pin_table(index.table),
+            added=(*added, *covers),
+            summary={"skipstone.run": site.run_id, "skipstone.segments": str(len(segments))},
+            properties={NEXT_FILE_ID_PROPERTY: str(entered.next_file_id)},
+            guard=nobody_else_entered,
+        )
+
+    outcome = commit_written(site.commit_site(index), index.table, write)
+    count = sum(written.records for written in entered.written)
+    return WaveResult(outcome, segments, len(entered.sources), count, entered.skipped)
 
 
 def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:

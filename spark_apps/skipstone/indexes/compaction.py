@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
-from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.commits import Outcome
 from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
 
 from skipstone.indexes.build import BuildSite, index_write_spec, write_covers
@@ -25,8 +25,9 @@ from skipstone.indexes.scans import UnreadableIndexFile, scan_entries
 from skipstone.indexes.sorting import BUFFER_BYTES, EntrySorter, RunWriter, entry_schema
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
 from skipstone.rewrite.writer import WriteSpec, WrittenFile, to_data_files
-from skipstone.tables.commits import TableCommit, commit_table, discard_files
+from skipstone.tables.commits import TableCommit
 from skipstone.tables.filesets import pin_table
+from skipstone.tables.writing import WrittenFiles, commit_written
 
 #: Most rows of one merged file; also what one merge task sorts at once.
 ROWS_PER_RANGE = 2_000_000
@@ -81,14 +82,15 @@ def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -
     merged, covers = _due(index, dropped)
     if not merged and not covers:
         return None
-    added = (*_merge_entries(site, index, merged, dropped), *_merge_covers(site, index, covers, dropped))
     removed = tuple(index.files.data_file(file.ordinal) for file in (*merged, *covers))
-    summary = {"skipstone.run": site.run_id, "skipstone.merge": str(len(removed))}
-    change = TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
-    outcome = commit_table(site.catalog, index.ref(), change)
-    if isinstance(outcome, Conflicted):
-        discard_files(index.table, added)
-    return outcome
+
+    def write(written: WrittenFiles) -> TableCommit:
+        entries = _merge_entries(site, (index, merged), dropped, written)
+        added = (*entries, *written.note(_merge_covers(site, index, covers, dropped)))
+        summary = {"skipstone.run": site.run_id, "skipstone.merge": str(len(removed))}
+        return TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
+
+    return commit_written(site.commit_site(index), index.table, write)
 
 
 def rows_to_merge(index: IndexTable, dropped: frozenset[int]) -> int | None:
@@ -117,10 +119,11 @@ def _merge_covers(
 
 
 def _merge_entries(
-    site: BuildSite, index: IndexTable, files: Sequence[IndexFile], dropped: frozenset[int]
-) -> list[DataFile]:
+    site: BuildSite, merged: tuple[IndexTable, Sequence[IndexFile]], dropped: frozenset[int], written: WrittenFiles
+) -> tuple[DataFile, ...]:
+    index, files = merged
     if not files:
-        return []
+        return ()
     storages = tuple(column.storage_type for column in index.definition.columns)
     paths = tuple(file.path for file in files)
     level = max(file.level for file in files) + 1
@@ -130,11 +133,11 @@ def _merge_entries(
         for one in key_ranges(index.table.io, paths, site.buffer_bytes // 2)
     ]
     results = site.tasks.run(merge_entries, tasks)
-    written = to_data_files([written.to_row() for result in results for written in result.written], index.table)
+    rows = [file.to_row() for result in results for file in result.written]
+    entries = written.note(to_data_files(rows, index.table))
     if unreadable := next((result.unreadable for result in results if result.unreadable), None):
-        discard_files(index.table, tuple(written))
         raise UnreadableIndexFile(*unreadable)
-    return written
+    return entries
 
 
 def merge_entries(task: MergeTask, task_id: str) -> MergedRange:

@@ -10,15 +10,16 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
-from skipstone_core.commits import Conflicted, Outcome
+from skipstone_core.commits import Outcome
 
 from skipstone.indexes.build import write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.damage import DamagedFile, find_damage, is_fully_readable, plan_withdrawal
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable
-from skipstone.tables.commits import TableCommit, commit_table, discard_files
+from skipstone.tables.commits import TableCommit
 from skipstone.tables.filesets import pin_table
+from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
 #: Why, in the summary of the commit.
 QUARANTINE_SUMMARY = "skipstone.quarantine"
@@ -31,14 +32,14 @@ def quarantine(catalog: Catalog, index: IndexTable, damage: Sequence[DamagedFile
     withdrawal = plan_withdrawal(index, covers, damage)
     kept = covers.filter(pa.array(withdrawal.is_covered))
     level = max((file.level for file in index.covers), default=0)
-    added = tuple(write_covers(index, kept, run_id, level))
     removed = tuple(index.files.data_file(file.ordinal) for file in (*withdrawal.entries, *index.covers))
-    summary = {"skipstone.run": run_id, QUARANTINE_SUMMARY: str(damage[0])[:MAX_SUMMARY_TEXT]}
-    change = TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
-    outcome = commit_table(catalog, index.ref(), change)
-    if isinstance(outcome, Conflicted):
-        discard_files(index.table, added)
-    return outcome
+
+    def write(written: WrittenFiles) -> TableCommit:
+        added = written.note(write_covers(index, kept, run_id, level))
+        summary = {"skipstone.run": run_id, QUARANTINE_SUMMARY: str(damage[0])[:MAX_SUMMARY_TEXT]}
+        return TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
+
+    return commit_written(CommitSite(catalog=catalog, ref=index.ref()), index.table, write)
 
 
 def confirm_damage(index: IndexTable, error: UnreadableIndexFile) -> tuple[DamagedFile, ...]:

@@ -1,7 +1,7 @@
 """The load run: files in, one segment out, committed at most once.
 
 Called by ``spark_apps/load.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
-JVM. What was written is discarded when the run ends without asking the catalog, or when the catalog said no.
+JVM.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_ker
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
 from skipstone.runs.settled import settled
-from skipstone.runs.states import report_state
+from skipstone.runs.states import report_state, told_with
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -33,9 +33,10 @@ from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject_directory
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
+from skipstone.tables.commits import CommitPorts, TableCommit
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
 #: How often a load is written anew when the table's schema or partitioning changed under it.
 MAX_PLANS = 3
@@ -57,7 +58,9 @@ class _Job:
 
     def report(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
         """The report of ``outcome`` with the segment it made and the state of the table."""
-        report = self.reporter.judge(outcome, counts)
+        return told_with(self.reporter.judge(outcome, counts), self._look)
+
+    def _look(self, report: JobReport) -> JobReport:
         table = load_table(self.catalog, self.ref)
         snapshot = table.snapshot_by_id(int(report.snapshot_id)) if report.snapshot_id not in ("", "0") else None
         segment = {"segment": snapshot.sequence_number} if snapshot and snapshot.sequence_number else {}
@@ -119,20 +122,30 @@ def _load_until_settled(job: _Job, intake: Intake) -> tuple[Outcome, Mapping[str
     outcome: Outcome = Conflicted(Reason.CONFLICTED, "Others kept changing the table's schema or partitioning.")
     counts: Mapping[str, int] = {}
     for number in range(MAX_PLANS):
-        table = load_table(job.catalog, job.ref)
-        written = _write(job, intake.listing, table, f"{job.token}{number}")
-        counts = written.counts
-        outcome = _commit(job, intake, table, written)
-        if isinstance(outcome, Conflicted):
-            discard_files(table, written.added)
+        outcome, counts = _attempt(job, intake, f"{job.token}{number}")
         if not isinstance(outcome, Conflicted) or outcome.reason is not Reason.CONFLICTED:
             break
         job.reporter.progress(f"loading again: {outcome.message}")
     return outcome, counts
 
 
-def _write(job: _Job, listing: SourceListing, table: Table, token: str) -> _Written:
-    """Read the source and write its rows; what was written is gone again when the rows may not be committed."""
+def _attempt(job: _Job, intake: Intake, token: str) -> tuple[Outcome, Mapping[str, int]]:
+    """Write and commit once."""
+    table = load_table(job.catalog, job.ref)
+    counts: dict[str, int] = {}
+
+    def write(files: WrittenFiles) -> TableCommit:
+        written = _write(job, intake.listing, files, token)
+        counts.update(written.counts)
+        return _change(job, intake, table, written)
+
+    site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
+    return commit_written(site, table, write), counts
+
+
+def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -> _Written:
+    """Read the source and write its rows. Raises BadData when they may not be committed."""
+    table = files.table
     job.reporter.progress(f"reading {len(listing.files)} files, {listing.total_bytes} bytes")
     with job.reporter.stage("session"):
         spark = spark_session(job.request)
@@ -142,12 +155,11 @@ def _write(job: _Job, listing: SourceListing, table: Table, token: str) -> _Writ
         with task_progress(spark, job.reporter, "loading"):
             answers = _run_tasks(job, read, table, token)
     rows = [row for answer in answers for row in answer.written]
-    written = _Written(added=tuple(to_data_files(rows, table)), answers=answers)
+    written = _Written(added=files.note(to_data_files(rows, table)), answers=answers)
     try:
         require_unchanged(listing)
         _require_allowed(job.task, written)
     except BadData:
-        discard_files(table, written.added)
         discard_rejects(written.reject_parts)
         raise
     return written
@@ -192,10 +204,10 @@ def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
     return "; ".join(f"'{one.file}': {one.reason}, in {one.record!r}" for one in examples)
 
 
-def _commit(job: _Job, intake: Intake, table: Table, written: _Written) -> Outcome:
+def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> TableCommit:
     job.reporter.progress("committing", written.counts)
     rejected_path = keep_rejects(job.request, written.reject_parts) if written.reject_parts else None
-    change = TableCommit(
+    return TableCommit(
         pinned=pin_table(table),
         added=written.added,
         txn=job.request.txn,
@@ -205,5 +217,3 @@ def _commit(job: _Job, intake: Intake, table: Table, written: _Written) -> Outco
         ledger=intake.ledger,
         is_partial=written.rejected > 0,
     )
-    with job.reporter.stage("commit"):
-        return commit_table(job.catalog, job.ref, change, job.ports)

@@ -20,10 +20,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone_core.codec import encode
-from skipstone_core.commits import AlreadyCommitted, Conflicted, Outcome
+from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import JobRequest, Management, MergeTask, SchemaEvolution, TableRef
-from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.merges import MergeCounts, switched_off
@@ -41,16 +41,17 @@ from skipstone.runs.merge_source import Changes, SourceSite, read_changes, read_
 from skipstone.runs.progress import task_progress
 from skipstone.runs.report import Reporter
 from skipstone.runs.settled import settled
-from skipstone.runs.states import report_state
+from skipstone.runs.states import report_state, told_with
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table, discard_files
+from skipstone.tables.commits import CommitPorts, TableCommit
 from skipstone.tables.evolution import fits, with_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
@@ -82,8 +83,11 @@ class _Job:
     def report(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
         """The report of ``outcome`` with the state of the table; ``funnel``: of the attempt that it judges."""
         with self.reporter.stage("report"):
-            state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
-        return replace(self.reporter.judge(outcome, encode(counts)), table_states=(state,), funnel=funnel)
+            return told_with(replace(self.reporter.judge(outcome, encode(counts)), funnel=funnel), self._look)
+
+    def _look(self, report: JobReport) -> JobReport:
+        state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
+        return replace(report, table_states=(state,))
 
 
 def run_merge(
@@ -172,20 +176,23 @@ def _head(table: Table) -> int | None:
 def _attempt(
     job: _Job, changes: Changes, pinned: tuple[Table, FileSet], what: tuple[Intake, str]
 ) -> tuple[Outcome, Rewrite]:
-    """Prune, rewrite and commit once; what was written for nothing is deleted."""
+    """Prune, rewrite and commit once."""
     (table, files), (intake, token) = pinned, what
     evolved = with_columns(table, changes.columns)
-    rewrite = _rewrite(job, changes, (evolved, files.in_schema(evolved.schema())), token)
+    done: list[Rewrite] = []
+
+    def write(written: WrittenFiles) -> TableCommit:
+        target = evolved, files.in_schema(evolved.schema())
+        done.append(_rewrite(job, changes, target, (token, written)))
+        return _change(job, changes, (done[0], files), intake)
+
+    site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
     try:
-        outcome = _commit(job, changes, (rewrite, files), intake)
-    except (DependencyUnavailable, OSError) as error:  # nothing landed, or it would be Unknown
-        discard_files(table, rewrite.written)
-        if isinstance(error, OSError) and (told := storage_failure(error, table.location())):
+        return commit_written(site, evolved, write), done[0]
+    except OSError as error:
+        if told := storage_failure(error, table.location()):
             raise told from error
         raise
-    if isinstance(outcome, Conflicted | AlreadyCommitted):
-        discard_files(table, rewrite.written)
-    return outcome, rewrite
 
 
 def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
@@ -226,18 +233,16 @@ def _tell_pruned(job: _Job, changes: Changes, found: tuple[FileSet, Pruned]) -> 
     job.reporter.learn(counts, pruned.funnel)
 
 
-def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], token: str) -> Rewrite:
+def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], attempt: tuple[str, WrittenFiles]) -> Rewrite:
+    token, written = attempt
     pruned = _prune(job, changes, target)
     _tell_pruned(job, changes, (target[1], pruned))
     doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
     job.reporter.progress(doing)
     with _tasks(job, changes, (target[1], pruned), doing) as (tasks, cores), job.reporter.stage("rewrite"):
-        rewrite = rewrite_files(RewriteSite(tasks=tasks, cores=cores, token=token), changes, target, pruned)
-    try:
-        verify_slices(changes.slices)
-    except BadData:
-        discard_files(target[0], rewrite.written)
-        raise
+        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written)
+        rewrite = rewrite_files(site, changes, target, pruned)
+    verify_slices(changes.slices)
     return rewrite
 
 
@@ -255,11 +260,11 @@ def _tasks(job: _Job, changes: Changes, found: tuple[FileSet, Pruned], doing: st
         yield tasks, sizes.instances * sizes.executor_cores or tasks.parallelism
 
 
-def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> Outcome:
+def _change(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> TableCommit:
     rewrite, files = done
     job.reporter.learn(encode(rewrite.counts), rewrite.funnel)
     job.reporter.progress("committing")
-    change = TableCommit(
+    return TableCommit(
         pinned=files.pinned,
         added=rewrite.added,
         removed=rewrite.removed,
@@ -275,8 +280,6 @@ def _commit(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: 
         unique_source=is_unique(job.task.source),
         ledger=intake.ledger,
     )
-    with job.reporter.stage("commit"):
-        return commit_table(job.catalog, job.ref, change, job.ports)
 
 
 def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str | None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -38,8 +37,8 @@ from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
 from skipstone.runs.merge_prune import Pruned
 from skipstone.runs.merge_source import Changes
-from skipstone.tables.commits import discard_files
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.writing import WrittenFiles
 
 #: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
 INSERT_HERE_ROWS = 50_000
@@ -47,11 +46,15 @@ INSERT_HERE_ROWS = 50_000
 
 @dataclass(frozen=True, kw_only=True)
 class RewriteSite:
-    """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide."""
+    """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide.
+
+    ``written`` takes note of what they wrote, also when one of them failed.
+    """
 
     tasks: Tasks
     cores: int
     token: str
+    written: WrittenFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,21 +74,16 @@ class Rewrite:
     counts: MergeCounts
     funnel: tuple[FunnelStage, ...]
 
-    @property
-    def written(self) -> tuple[DataFile, ...]:
-        """All files that it wrote."""
-        return self.added + self.deletes
-
 
 def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, FileSet], pruned: Pruned) -> Rewrite:
     """Merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
     table, files = target
     started = time.monotonic()
     write = write_spec(table, site.token)
-    merged = _merge_candidates(site, _works(site, changes, pruned.candidates, (table, files, write)), table)
+    answers = site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, (table, files, write)))
+    merged = [one for one in _opened(answers, site.written) if isinstance(one, WorkResult)]
     results = [result for part in merged for result in part.files]
-    with _discarding(merged, table):
-        inserted, inserts = _insert_rest(site, changes, results, (table, write))
+    inserted, inserts = _insert_rest(site, changes, results, write)
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
         rewritten=tuple(to_data_files((row for part in merged for row in part.written), table)),
@@ -140,31 +138,23 @@ def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
     return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start) if work.parts else (-1, 0)))
 
 
-def _merge_candidates(site: RewriteSite, works: Sequence[MergeWork], table: Table) -> list[WorkResult]:
-    answers = site.tasks.run(_merge_task, works)
-    return [one for one in _opened(answers, table) if isinstance(one, WorkResult)]
-
-
-def _opened(answers: Sequence[bytes], table: Table) -> list[object]:
-    """All results; when one task met a user's error, what the others wrote is gone again."""
+def _opened(answers: Sequence[bytes], written: WrittenFiles) -> list[object]:
+    """All results, noted in ``written``; raises the first user's error that a task met."""
     done: list[object] = []
+    failed: list[UserError] = []
     for answer in answers:
-        with suppress(UserError):
+        try:
             done.append(opened(answer))
-    with _discarding(done, table):
-        return [opened(answer) for answer in answers]
-
-
-@contextmanager
-def _discarding(done: Sequence[object], table: Table) -> Iterator[None]:
-    """Delete what tasks wrote when the block fails: no commit names it yet."""
-    try:
-        yield
-    except UserError:
-        written = [row for one in done if isinstance(one, WorkResult | InsertResult) for row in one.written]
-        deletes = [row for one in done if isinstance(one, WorkResult) for row in one.deletes]
-        discard_files(table, (*to_data_files(written, table), *to_delete_files(deletes)))
-        raise
+        except UserError as error:
+            failed.append(error)
+    for one in done:
+        if isinstance(one, WorkResult | InsertResult):
+            written.note(to_data_files(one.written, written.table))
+        if isinstance(one, WorkResult):
+            written.note(to_delete_files(one.deletes))
+    if failed:
+        raise failed[0]
+    return done
 
 
 def _merge_task(work: MergeWork, task: str) -> bytes:
@@ -176,10 +166,10 @@ def _insert_task(work: InsertWork, task: str) -> bytes:
 
 
 def _insert_rest(
-    site: RewriteSite, changes: Changes, results: Sequence[FileResult], target: tuple[Table, WriteSpec]
+    site: RewriteSite, changes: Changes, results: Sequence[FileResult], write: WriteSpec
 ) -> tuple[int, list[bytes]]:
     """Insert source rows that matched nowhere: how many, and the written files."""
-    (table, write), plan = target, changes.plan
+    plan = changes.plan
     rest = unmatched_rows(changes.slices, results)
     if not plan.when_not_matched or not len(rest):
         return 0, []
@@ -189,7 +179,7 @@ def _insert_rest(
         parts = np.array_split(rest, site.cores)
         works = [insert_work(plan, write, changes.slices, part) for part in parts]
         answers = site.tasks.run(_insert_task, works)
-    done = [one for one in _opened(answers, table) if isinstance(one, InsertResult)]
+    done = [one for one in _opened(answers, site.written) if isinstance(one, InsertResult)]
     return sum(one.rows for one in done), [row for one in done for row in one.written]
 
 

@@ -60,6 +60,7 @@ from skipstone.runs.report import Reporter
 from skipstone.runs.states import report_state
 from skipstone.session import spark_session
 from skipstone.tables.catalogs import catalog_answers, load_table, open_catalog
+from skipstone.tables.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
 
 logger = logging.getLogger(__name__)
@@ -99,16 +100,17 @@ class _Work:
     index: IndexRef
     table: Table
     files: FileSet
+    ports: CommitPorts | None = None
 
 
-def run_reindex(request: JobRequest, reporter: Reporter) -> JobReport:
+def run_reindex(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
     """Cover the missing segments of ``request.reindex.index``; the report counts segments, files and entries.
 
     Segments that fail are reported (SEGMENTS_FAILED), the others are covered: the outcome is Conflicted when one
     failed for a reason that may pass, so that the run is tried again, else Committed. Raises BadSpec for columns that
     cannot be indexed or were replaced, DependencyUnavailable when catalog or index table do not answer.
     """
-    work = _pin(request, reporter)
+    work = replace(_pin(request, reporter), ports=ports)
     progress = _Progress()
     with reporter.stage("check"):
         index = _open(work)
@@ -200,6 +202,7 @@ def _site(work: _Work, rows: int) -> BuildSite:
         files=work.files,
         run_id=work.request.run_id,
         buffer_bytes=BUFFER_BYTES,
+        ports=work.ports,
     )
 
 

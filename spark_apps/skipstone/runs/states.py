@@ -5,11 +5,12 @@ Called by all runs. Reads catalog and manifests; must not change anything.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
-from skipstone_core.contract.reports import TableState
+from skipstone_core.contract.reports import JobReport, TableState
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
@@ -18,6 +19,17 @@ from skipstone.indexes.coverage import index_state
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.namespaces import find_mark
 from skipstone.tables.states import table_state
+
+_log = logging.getLogger(__name__)
+
+
+def told_with(report: JobReport, look: Callable[[JobReport], JobReport]) -> JobReport:
+    """``report`` with what ``look`` adds: how a run ended is told even when the table cannot be looked at then."""
+    try:
+        return look(report)
+    except Exception:  # noqa: BLE001 - the outcome is known, and no failure to describe the table may replace it
+        _log.warning("the state of the table is left out of the report", exc_info=True)
+        return report
 
 
 def report_state(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, indexes: Sequence[IndexRef]) -> TableState:

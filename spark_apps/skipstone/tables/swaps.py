@@ -222,14 +222,12 @@ def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: C
     and every exception of ``prepare`` and of the catalog come only when nothing of ours is in the table or may land.
     """
     rounds = _Rounds(catalog, ref, prepare, ports)
-    for attempt in range(ROUNDS):
-        step = rounds.next_step()
-        if not isinstance(step, Staged):
-            return step
-        if outcome := rounds.send(step):
-            return outcome
-        ports.pause(attempt)
-    return rounds.last_step()
+    try:
+        return rounds.run()
+    except Exception as error:
+        if not rounds.is_open:
+            raise
+        return rounds.unknown(f"{type(error).__name__}: {error}")
 
 
 @dataclass
@@ -248,52 +246,58 @@ class _Rounds:
         """Whether something that was sent may be in the table, or may still arrive."""
         return any(not swap.is_refused_for_good for swap, _ in self.sent)
 
-    def next_step(self) -> Outcome | Staged:
-        """Look at the table: the outcome, or what to swap now."""
-        try:
+    def run(self) -> Outcome:
+        """Swap until the outcome is known, or there are no rounds left."""
+        for attempt in range(ROUNDS):
             step = self._look()
-        except Exception as error:
-            if not self.is_open:
-                raise
-            return self._unknown(f"{type(error).__name__}: {error}")
-        if isinstance(step, Conflicted | AlreadyCommitted) and self.is_open:
-            return self._unknown(step.message if isinstance(step, Conflicted) else "another attempt committed")
-        return step
-
-    def send(self, staged: Staged) -> Outcome | None:
-        """Try one swap; None when the next look decides. Raises what kept it from being sent."""
-        swap, metadata = staged.sent(), None
-        try:
-            self.ports.hooks.before_swap(staged.table)
-            metadata = staged.swap(self.catalog)
-            self.ports.hooks.after_swap(staged.table)
-        except NotSentError as error:
-            staged.discard()
-            if self.is_open:
-                return self._unknown(str(error))
-            raise
-        except CommitFailedException:
-            swap = replace(swap, is_refused=True, is_final=refuses_for_good(self.catalog))
-        except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
-            metadata, self.doubt = None, f"{type(error).__name__}: {error}"
-        self.sent.append((swap, staged))
-        if metadata is None or not (landed := self._settle(metadata)):
-            return None
-        _delete_old_metadata(self.catalog, staged.table, metadata)
-        return landed
-
-    def last_step(self) -> Outcome:
-        """The outcome when there are no rounds left."""
-        step = self.next_step()
+            if not isinstance(step, Staged):
+                return step
+            if landed := self._send(step):
+                return landed
+            self.ports.pause(attempt)
+        step = self._look()
         if not isinstance(step, Staged):
             return step
         step.discard()
         if self.is_open:
-            return self._unknown(self.doubt)
+            return self.unknown("no round is left")
         message = f"Other writers of {self.ref.namespace}.{self.ref.name} were faster {ROUNDS} times; try again."
         return Conflicted(Reason.CONFLICTED, message)
 
+    def unknown(self, why: str) -> Unknown:
+        """The outcome while something is open."""
+        return Unknown(f"The commit was sent and it is not known whether it landed ({self.doubt}): {why}")
+
+    def _send(self, staged: Staged) -> Committed | None:
+        """Try one swap; None when the next look decides. Raises what kept it from being sent."""
+        self.sent.append((staged.sent(), staged))
+        try:
+            self.ports.hooks.before_swap(staged.table)
+            metadata = staged.swap(self.catalog)
+            self.ports.hooks.after_swap(staged.table)
+        except NotSentError:
+            self.sent.pop()
+            staged.discard()
+            raise
+        except CommitFailedException:
+            swap, _ = self.sent.pop()
+            self.sent.append((replace(swap, is_refused=True, is_final=refuses_for_good(self.catalog)), staged))
+            return None
+        except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
+            self.doubt = f"{type(error).__name__}: {error}"
+            return None
+        if landed := self._settle(metadata):
+            _delete_old_metadata(self.catalog, staged.table, metadata)
+        return landed
+
     def _look(self) -> Outcome | Staged:
+        """Look at the table: the outcome, or what to swap now."""
+        step = self._step()
+        if isinstance(step, Conflicted | AlreadyCommitted) and self.is_open:
+            return self.unknown(step.message if isinstance(step, Conflicted) else "another attempt committed")
+        return step
+
+    def _step(self) -> Outcome | Staged:
         table = self._fresh_table()
         if not isinstance(table, Table):
             return table
@@ -324,9 +328,6 @@ class _Rounds:
                     raise
             self.ports.pause(attempt + 2)
         raise AssertionError(READ_BACKS)
-
-    def _unknown(self, why: str) -> Unknown:
-        return Unknown(f"The commit was sent and it is not known whether it landed ({self.doubt}): {why}")
 
 
 def _delete_old_metadata(catalog: Catalog, base: Table, metadata: TableMetadata) -> None:
