@@ -119,6 +119,10 @@ class Reason(StrEnum):
     KEY_TYPE_MISMATCH = "KeyTypeMismatch", "A merge key has different types in the table and in the source."
     CONFLICTED = "Conflicted", "Other writers kept changing the same files; try again."
     ROLLED_BACK = "RolledBack", "The job's commit was rolled back in the table; it is never applied again by itself."
+    CLOCK_SKEWED = (
+        "ClockSkewed",
+        "The table was last changed more than 24 hours after the time of the driver's node; nothing was written.",
+    )
     TRANSACTION_LOG_FULL = "TransactionLogFull", "The table remembers too many young transactions; try again later."
     DRIVER_FAILED = "DriverFailed", "The driver ended without a report; the message holds its last words."
     DRIVER_LOST = "DriverLost", "The driver pod was deleted or evicted; this does not count as an attempt."

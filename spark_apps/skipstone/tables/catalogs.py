@@ -24,8 +24,10 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.io import FileIO
-from pyiceberg.table import Table
+from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.typedef import Identifier
 from requests import RequestException
 from skipstone_core.catalog_uris import find_uri_problem
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
@@ -33,6 +35,8 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from skipstone.tables.clocks import in_order
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
 PASSWORD_VARIABLE = "SKIPSTONE_CATALOG_PASSWORD"
@@ -78,7 +82,22 @@ class NotSentError(OSError):
 
 
 class OwnSqlCatalog(SqlCatalog):
-    """PyIceberg's SQL catalog, which tells a commit that was never sent from one that got no answer."""
+    """PyIceberg's SQL catalog, which tells a commit that was never sent from one that got no answer.
+
+    Times in metadata that it writes do not go back, whatever the clock says.
+    """
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        if current_table is not None:
+            staged.metadata = in_order(current_table.metadata, staged.metadata)
+        return staged
 
     @staticmethod
     def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:

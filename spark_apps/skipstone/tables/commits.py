@@ -35,6 +35,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable
 from skipstone.tables.changes import Guard, TableCommit
+from skipstone.tables.clocks import find_clock_conflict
 from skipstone.tables.evolution import fits
 from skipstone.tables.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Staged, stage, swap_until_known
 from skipstone.tables.txns import Memory, find_digest, find_source_conflict, find_txn, plan_memory
@@ -59,7 +60,8 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
     """Commit ``change`` to the table ``ref``; races come back as values.
 
     Conflicted carries CONFLICTED (plan again), or what planning again cannot mend: ROLLED_BACK, ABORTED,
-    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, TRANSACTION_LOG_FULL.
+    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, TRANSACTION_LOG_FULL,
+    CLOCK_SKEWED.
     Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer, OSError when the
     storage cannot be read or cannot take manifests.
     """
@@ -101,7 +103,12 @@ def discard_files(table: Table, added: tuple[DataFile, ...]) -> None:
 
 
 def _prepare(table: Table, change: TableCommit, ports: CommitPorts) -> Outcome | Staged:
-    return _settled(table, change) or _refused(table, change) or _staged(table, change, ports)
+    return (
+        _settled(table, change)
+        or find_clock_conflict(table, ports.now_ms())
+        or _refused(table, change)
+        or _staged(table, change, ports)
+    )
 
 
 def _settled(table: Table, change: TableCommit) -> Outcome | None:
@@ -136,11 +143,11 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
 
 def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | Conflicted:
     try:
-        staged = stage(table, _parts(change))
+        staged = stage(table, _parts(change), ports.now_ms())
     except ValidationException as error:
         return Conflicted(Reason.CONFLICTED, f"A file to be rewritten is no longer in the table: {error}.")
     base = replace(change.record or TxnRecord(time_ms=0), is_empty=change.is_empty)
-    record = _stamped(base, table, staged, ports)
+    record = _stamped(base, table, staged)
     with staged.or_discarded():
         memory = _memory(table, change, record)
         if memory:
@@ -167,9 +174,9 @@ def _parts(change: TableCommit) -> Parts:
     )
 
 
-def _stamped(record: TxnRecord, table: Table, staged: Staged, ports: CommitPorts) -> TxnRecord:
+def _stamped(record: TxnRecord, table: Table, staged: Staged) -> TxnRecord:
     number = table.metadata.next_sequence_number()
-    return replace(record, time_ms=ports.now_ms(), snapshot_id=staged.snapshot_id, sequence_number=number)
+    return replace(record, time_ms=staged.record.time_ms, snapshot_id=staged.snapshot_id, sequence_number=number)
 
 
 def _memory(table: Table, change: TableCommit, record: TxnRecord) -> Memory | None:
@@ -193,8 +200,8 @@ def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnSt
     if not isinstance(state, Absent):
         found.append(state)
         return Conflicted(Reason.ABORTED, "The transaction is already decided.")
-    staged = stage(table, Parts(summary={TXN_SUMMARY: aborted_txn(txn)}))
-    record = _stamped(TxnRecord(time_ms=0, is_aborted=True), table, staged, ports)
+    staged = stage(table, Parts(summary={TXN_SUMMARY: aborted_txn(txn)}), ports.now_ms())
+    record = _stamped(TxnRecord(time_ms=0, is_aborted=True), table, staged)
     with staged.or_discarded():
         memory = plan_memory(table, txn, record)
         if memory:

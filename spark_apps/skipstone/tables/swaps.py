@@ -22,6 +22,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
+    AddSnapshotUpdate,
     AssertCurrentSchemaId,
     AssertDefaultSpecId,
     AssertLastAssignedFieldId,
@@ -37,6 +38,7 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
+from skipstone.tables.clocks import commit_time_ms
 from skipstone.tables.evolution import add_columns
 from skipstone.tables.fates import Fate, SentSwap, judge
 from skipstone.tables.rowdeltas import RowDelta
@@ -106,7 +108,7 @@ class Staged:
     table: Table
     transaction: Transaction
     producer: _SnapshotProducer  # type: ignore[type-arg]
-    record: TxnRecord = field(default_factory=lambda: TxnRecord(time_ms=0))
+    record: TxnRecord
 
     @property
     def snapshot_id(self) -> int:
@@ -173,10 +175,11 @@ class _Transaction(Transaction):
         return self._known[1]
 
 
-def stage(table: Table, parts: Parts) -> Staged:
+def stage(table: Table, parts: Parts, now_ms: int) -> Staged:
     """Write manifests for ``parts`` on the head of ``table``; a change without files is an empty snapshot.
 
-    Raises ValidationException when a removed file is not in the head, OSError when the storage fails.
+    ``now_ms``: what the clock says. Raises ValidationException when a removed file is not in the head, OSError when the
+    storage fails.
     """
     transaction = _Transaction(table)
     add_columns(transaction, parts.columns)
@@ -191,7 +194,15 @@ def stage(table: Table, parts: Parts) -> Staged:
         _await_manifest_writers()
         producer._clean_all_uncommitted()
         raise
-    return Staged(table, transaction, producer)
+    time_ms = commit_time_ms(table.metadata, now_ms)
+    transaction._updates = tuple(_timed(update, time_ms) for update in transaction._updates)
+    return Staged(table, transaction, producer, TxnRecord(time_ms=time_ms, snapshot_id=producer.snapshot_id))
+
+
+def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
+    if not isinstance(update, AddSnapshotUpdate):
+        return update
+    return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"timestamp_ms": time_ms}))
 
 
 def _producer(transaction: Transaction, parts: Parts) -> _SnapshotProducer:  # type: ignore[type-arg]
