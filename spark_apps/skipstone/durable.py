@@ -69,6 +69,15 @@ def make_folder(path: Path) -> None:
         sync_folder(folder.parent)
 
 
+def sync_file(path: Path) -> None:
+    """Make the content of a file that was written durable. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def sync_folder(path: Path) -> None:
     """Make the names in a folder durable. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 from skipstone_core.errors import UserError
 
 from skipstone.indexes.definition import key_name
@@ -19,6 +18,7 @@ from skipstone.indexes.keys import arrow_type, stored_keys
 from skipstone.indexes.sorting import BUFFER_BYTES, KeySorter, Origin, RunWriter
 from skipstone.rewrite.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, DataFileDescription, read_data_file
 from skipstone.rewrite.writer import WriteSpec, WrittenFile
+from skipstone.tables.storage import file_io
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class EntrySource:
         """The row groups of the share; None for all."""
         if self.shares == 1:
             return None
-        with load_file_io({}, self.file.path).new_input(self.file.path).open() as stream:
+        with file_io(self.file.path).new_input(self.file.path).open() as stream:
             count = pq.read_metadata(stream).num_row_groups
         return range(self.share * count // self.shares, (self.share + 1) * count // self.shares)
 

@@ -15,13 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
 from skipstone.tables.arrow import field_id
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import PATH_FIELD_ID
+from skipstone.tables.storage import file_io
 
 POSITION_FIELD_ID = 2147483545
 POSITION_CONTENT = 1
@@ -103,14 +103,14 @@ _own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache("positions", 64 * 1024 *
 
 
 def _own_positions(path: str) -> npt.NDArray[np.int64]:
-    with load_file_io({}, path).new_input(path).open() as source:
+    with file_io(path).new_input(path).open() as source:
         file = pq.ParquetFile(source)
         (name,) = (field.name for field in file.schema_arrow if field_id(field) == POSITION_FIELD_ID)
         return np.asarray(file.read(columns=[name]).column(0).to_numpy(), dtype=np.int64)
 
 
 def _vector(puffin_path: str, path: str) -> npt.NDArray[np.int64]:
-    with load_file_io({}, puffin_path).new_input(puffin_path).open() as source:
+    with file_io(puffin_path).new_input(puffin_path).open() as source:
         puffin = PuffinFile(source.read())
     found: list[Any] = [np.empty(0, np.int64)]
     for vector in deletion_vectors_from_puffin_file(puffin):
@@ -129,7 +129,7 @@ def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> 
 @lru_cache(maxsize=16)
 def _read_columns(path: str, field_ids: tuple[int, ...]) -> pa.Table:
     """Columns of a Parquet delete file by field id; one delete file often serves many data files of a task."""
-    with load_file_io({}, path).new_input(path).open() as source:
+    with file_io(path).new_input(path).open() as source:
         file = pq.ParquetFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
         if PATH_FIELD_ID in field_ids:  # one path stands in many rows

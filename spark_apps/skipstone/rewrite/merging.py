@@ -15,7 +15,6 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import load_file_io
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
@@ -39,6 +38,7 @@ from skipstone.rewrite.predicates import evaluate_predicate
 from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.rewrite.rewriting import FileRewriter, GroupMerge
 from skipstone.rewrite.writer import DataFileWriter, WriteSpec
+from skipstone.tables.storage import file_io
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class _Merger:
         """Delete what was written."""
         for writer in self._writers:
             writer.abort()
-        io = load_file_io({}, self.work.write.location)
+        io = file_io(self.work.write.location)
         for path in self._delete_paths:
             with suppress(FileNotFoundError):  # the last one may not have been made
                 io.delete(path)

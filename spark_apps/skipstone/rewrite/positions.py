@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
@@ -25,6 +24,7 @@ from skipstone.rewrite.partitions import PartitionTuple
 from skipstone.rewrite.reader import DataFileDescription
 from skipstone.rewrite.writer import WriteSpec
 from skipstone.tables.deletes import PATH_FIELD_ID
+from skipstone.tables.storage import file_io
 
 MODE_PROPERTY = "write.merge.mode"
 ON_READ = "merge-on-read"
@@ -88,7 +88,7 @@ class WrittenDeletes:
 
 def write_deletes(spec: WriteSpec, path: str, file: DataFileDescription, positions: Int64s) -> WrittenDeletes:
     """Write ``positions`` (of rows of ``file``, ascending, at least one) to ``path``, which must not exist."""
-    sink = load_file_io({}, path).new_output(path).create(overwrite=False)
+    sink = file_io(path).new_output(path).create(overwrite=False)
     with sink, pq.ParquetWriter(sink, _SCHEMA, **_options(spec)) as writer:
         for start in range(0, len(positions), _GROUP_ROWS):
             part = pa.array(positions[start : start + _GROUP_ROWS], pa.int64())

@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
@@ -35,6 +34,7 @@ from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.storage import file_io
 
 __all__ = [
     "POSITION_COLUMN",
@@ -187,7 +187,7 @@ class OpenDataFile:
 @contextmanager
 def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
     """Open ``file`` for reading."""
-    with load_file_io({}, file.path).new_input(file.path).open() as source:
+    with file_io(file.path).new_input(file.path).open() as source:
         yield OpenDataFile(file, source)
 
 

@@ -18,7 +18,6 @@ from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.io import load_file_io
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
@@ -33,6 +32,7 @@ from skipstone.rewrite.parquet import ParquetFile
 from skipstone.rewrite.partitions import PartitionTuple, source_column, split_by_partition
 from skipstone.rewrite.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.storage import file_io
 
 #: How tasks return written files through ``mapInArrow``: one binary column, one row per file.
 WRITTEN_SCHEMA = pa.schema([pa.field("written", pa.binary(), nullable=False)])
@@ -183,7 +183,7 @@ class DataFileWriter:
         self._task_id = task_id
         shape = _shape(spec.schema_json, spec.spec_json, spec.sort_json)
         self._schema, self._partitioning, self._sort, self._columns = shape
-        self._io = load_file_io({}, spec.location)
+        self._io = file_io(spec.location)
         self.flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
         self._open: dict[PartitionTuple, _Open] = {}
         self._spliced: list[tuple[PartitionTuple, SplicedFile]] = []

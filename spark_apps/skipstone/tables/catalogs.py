@@ -37,6 +37,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from skipstone.tables.clocks import in_order
+from skipstone.tables.storage import CATALOG_PROPERTIES
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
 PASSWORD_VARIABLE = "SKIPSTONE_CATALOG_PASSWORD"
@@ -195,6 +196,7 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_kno
         warehouse=f"file://{warehouse.root}",
         pool_pre_ping="true",
         init_catalog_tables="false" if is_known else "true",
+        **CATALOG_PROPERTIES,
     )
 
 
@@ -211,7 +213,7 @@ def _open_rest(reference: CatalogRef, environment: Mapping[str, str]) -> Catalog
     _require_fit(reference)
     secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
     given = {key: value for key, value in secrets.items() if value}
-    return RestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
+    return RestCatalog(reference.name, **dict(reference.properties), **given, **CATALOG_PROPERTIES, uri=reference.uri)
 
 
 def _require_fit(reference: CatalogRef) -> None:
