@@ -17,8 +17,12 @@ from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, use_jvm
 
 #: Right answers depend on these, or our tasks are made for them; properties of a Warehouse cannot change them.
 FORCED: Mapping[str, str] = {
+    # Every process that talks to the driver proves that it knows the run's secret, which Spark makes afresh
+    "spark.authenticate": "true",
     "spark.driver.extraJavaOptions": JVM_OPTIONS,
     "spark.executor.extraJavaOptions": JVM_OPTIONS,
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.enabled": "true",
     # Named by text: importing it here would import everything that tasks need
     "spark.python.daemon.module": "skipstone.runs.workers",
     "spark.speculation": "false",
@@ -39,6 +43,7 @@ FORCED: Mapping[str, str] = {
     "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
     "spark.sql.runSQLOnFiles": "false",
     "spark.sql.session.timeZone": "UTC",
+    "spark.ui.killEnabled": "false",
 }
 
 LOCAL: Mapping[str, str] = {

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 import yaml
+from skipstone_operator.manifests.shape import BLOCK_MANAGER_PORT, DRIVER_PORT
 from skipstone_operator.resources.kinds import GROUP, KINDS
 from skipstone_operator.settings import load_settings
 
@@ -26,7 +27,7 @@ EVERYTHING = (
     *NAMESPACED,
     *("--set", "watchNamespaces={lake,ponds}"),
     *("--set", "serviceMonitor.enabled=true"),
-    *("--set", "networkPolicy.enabled=true"),
+    *("--set", "networkPolicy.restrictEgress=true"),
     *("--set", "image.pullSecrets={registry}"),
     *("--set", "operator.priorityClassName=high"),
 )
@@ -97,9 +98,12 @@ def test_namespaced_install_makes_no_cluster_wide_object(helm: Path) -> None:
     assert not {obj["kind"] for obj in found} & {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
 
 
-def test_default_install_is_cluster_wide_in_crds_and_in_lifting_finalizers_only(helm: Path) -> None:
+def test_default_install_is_cluster_wide_in_crds_in_lifting_finalizers_and_in_admission_only(helm: Path) -> None:
     unbound = [obj for obj in objects(render(helm)) if "namespace" not in obj["metadata"]]
-    assert {obj["kind"] for obj in unbound} == {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    policies = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+    own = {"CustomResourceDefinition", "ClusterRole", "ClusterRoleBinding"}
+    assert {obj["kind"] for obj in unbound} == own | policies
+    assert not policies & {obj["kind"] for obj in objects(render(helm, "--set", "admissionPolicy.install=Never"))}
     (role,) = (obj for obj in unbound if obj["kind"] == "ClusterRole")
     assert [(rule["resources"], rule["verbs"]) for rule in role["rules"]] == [
         (["warehouses", "tables", "secondaryindexes"], ["get", "update"]),
@@ -150,6 +154,22 @@ def test_drivers_may_touch_pods_only(helm: Path) -> None:
     for namespace in ("lake", "ponds"):
         assert verbs(roles, "skipstone-spark", namespace) == {"pods": executors}
         assert verbs(roles, "skipstone-spark-local", namespace) == {"pods": {"get", "patch"}}
+
+
+def test_runs_are_reached_from_each_other_only_and_on_two_ports(helm: Path) -> None:
+    policies = {p["metadata"]["name"]: p["spec"] for p in objects(render(helm), "NetworkPolicy")}
+    (rule,) = policies["skipstone-runs"]["ingress"]
+    own = {"matchLabels": {"app.kubernetes.io/managed-by": "skipstone-operator"}}
+    assert rule == {"from": [{"podSelector": own}], "ports": [{"port": DRIVER_PORT}, {"port": BLOCK_MANAGER_PORT}]}
+    assert policies["skipstone-operator"]["policyTypes"] == ["Ingress"]
+    assert not objects(render(helm, "--set", "networkPolicy.enabled=false"), "NetworkPolicy")
+
+
+def test_admission_policies_come_with_the_crds_or_when_asked_for(helm: Path) -> None:
+    kind = "ValidatingAdmissionPolicy"
+    assert len(objects(render(helm), kind)) == 2
+    assert not objects(render(helm, *NAMESPACED), kind)
+    assert len(objects(render(helm, *NAMESPACED, "--set", "admissionPolicy.install=Always"), kind)) == 2
 
 
 def test_users_may_not_change_warehouses_and_admins_may(helm: Path) -> None:
@@ -219,6 +239,7 @@ def test_names_follow_the_release(helm: Path) -> None:
         ("watchNamespaces={Not_A_Name}", "watchNamespaces"),
         ("spark.serviceAccount.name=Not_A_Name", "name"),
         ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
+        ("admissionPolicy.install=Maybe", "install"),
     ],
 )
 def test_wrong_value_is_refused_by_name(helm: Path, setting: str, named: str) -> None:

@@ -153,15 +153,16 @@ def downward(name: str, path: str) -> dict[str, Any]:
 def submit_arguments(plan: SparkPlan) -> str:
     """What only the running pod knows; all else is in spark.properties, then in the image's own defaults.
 
-    Local mode needs no API server.
+    In local mode nobody else has to reach the driver: it listens on the loopback address and needs no API server.
     """
+    address = "127.0.0.1" if plan.local else "$(POD_IP)"
     in_cluster = (
         "--master k8s://https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT) "
         "--conf spark.kubernetes.driver.pod.name=$(POD_NAME) "
     )
     return (
         f"--properties-file {CONF_DIRECTORY}/{PROPERTIES_FILE} --load-spark-defaults "
-        "--conf spark.driver.host=$(POD_IP) --conf spark.driver.bindAddress=$(POD_IP) "
+        f"--conf spark.driver.host={address} --conf spark.driver.bindAddress={address} "
         f"{'' if plan.local else in_cluster}pyspark-shell"
     )
 

@@ -44,6 +44,9 @@ DEFAULTS = {
 }
 #: What answers depend on, or what the pod is built around.
 FIXED = {
+    "spark.authenticate": "true",
+    "spark.network.crypto.cipher": "AES/GCM/NoPadding",
+    "spark.network.crypto.enabled": "true",
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.files.ignoreCorruptFiles": "false",
     "spark.sql.files.ignoreMissingFiles": "false",
