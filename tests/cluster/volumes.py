@@ -20,7 +20,8 @@ def create_volume(plane: ControlPlane, name: str, *, size: str = "20Gi", empty: 
     """Create the PersistentVolume `name`, or find it, and return its folder on this machine.
 
     The folder belongs to the user that the project's images run as (hostPath ignores fsGroup). With `empty` the
-    folder's content is removed first. A claim takes the volume by storageClassName "" and volumeName `name`.
+    folder's content is removed first. A claim takes the volume by storageClassName "" and volumeName `name`, or by
+    nothing but its size. The volume is for one node: a shared one is no place for an SQLite catalog.
     Raises ClusterError for a name that Kubernetes would not take.
     """
     if not re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", name):
@@ -48,7 +49,7 @@ def _render_volume(name: str, size: str, folder: Path) -> dict[str, object]:
         "metadata": {"name": name},
         "spec": {
             "capacity": {"storage": size},
-            "accessModes": ["ReadWriteOnce", "ReadWriteMany", "ReadOnlyMany"],
+            "accessModes": ["ReadWriteOnce"],
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",
             "hostPath": {"path": str(folder), "type": "Directory"},
