@@ -1,7 +1,7 @@
 """What a commit can end in and what a table remembers of a transaction.
 
 Used by the data plane's commit loop and by the runs that judge its result. Races are values here, never exceptions.
-Must not know catalogs or files: only states, records and the rule of which records may be forgotten.
+Must not know catalogs or files: only states and records.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from skipstone_core.ids import TXN_PROPERTY_PREFIX
 from skipstone_core.reasons import Reason
 
 MAX_RECORD_BYTES = 512
-MAX_RECORDS = 500
 UNTOLD = (
     "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
     "expired; look for its rows in the table."
 )
-YOUNG_MS = 30 * 24 * 3600 * 1000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,8 +28,7 @@ class TxnRecord:
     ``time_ms``: milliseconds since 1970 of the commit. ``snapshot_id`` and ``sequence_number``: of its snapshot, 0 when
     not known. ``counts``: as in JobReport.
     ``source_digest``: identity of the applied source, None when the run had none. ``is_empty``: nothing changed.
-    ``is_aborted``: the transaction is fenced off and never committed. ``is_consumption``: what it applied is
-    remembered file by file as well, so that it could not be applied again even if this record were gone.
+    ``is_aborted``: the transaction is fenced off and never committed.
     """
 
     time_ms: int
@@ -42,7 +39,6 @@ class TxnRecord:
     source_digest: str | None = None
     is_empty: bool = False
     is_aborted: bool = False
-    is_consumption: bool = False
 
 
 @dataclass(frozen=True)
@@ -148,25 +144,9 @@ def decode_record(text: str) -> TxnRecord:
             source_digest=raw.get("d"),
             is_empty=bool(raw.get("e")),
             is_aborted=bool(raw.get("a")),
-            is_consumption=bool(raw.get("n")),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContractViolation(f"a transaction record cannot be read: {error}") from error
-
-
-def plan_forgetting(records: Mapping[str, TxnRecord], now_ms: int) -> tuple[str, ...] | None:
-    """Which properties to drop so that one more record fits; None when all that are in the way are too young.
-
-    Records of consumptions go first, at any age: a schedule makes more of them in 30 days than a table has room for.
-    """
-    surplus = len(records) + 1 - MAX_RECORDS
-    if surplus <= 0:
-        return ()
-    spared = sorted(records, key=lambda name: (not records[name].is_consumption, records[name].time_ms, name))
-    chosen = [records[name] for name in spared[:surplus]]
-    if any(not record.is_consumption and now_ms - record.time_ms < YOUNG_MS for record in chosen):
-        return None
-    return tuple(spared[:surplus])
 
 
 def _short_keys(record: TxnRecord) -> dict[str, object]:
@@ -179,6 +159,5 @@ def _short_keys(record: TxnRecord) -> dict[str, object]:
         "d": record.source_digest,
         "e": 1 if record.is_empty else None,
         "a": 1 if record.is_aborted else None,
-        "n": 1 if record.is_consumption else None,
     }
     return {key: value for key, value in values.items() if value is not None}

@@ -123,7 +123,6 @@ class Reason(StrEnum):
         "ClockSkewed",
         "The table was last changed more than 24 hours after the time of the driver's node; nothing was written.",
     )
-    TRANSACTION_LOG_FULL = "TransactionLogFull", "The table remembers too many young transactions; try again later."
     DRIVER_FAILED = "DriverFailed", "The driver ended without a report; the message holds its last words."
     DRIVER_LOST = "DriverLost", "The driver pod was deleted or evicted; this does not count as an attempt."
     OUT_OF_MEMORY = "OutOfMemory", "The driver or an executor ran out of memory; the message names what to raise."

@@ -26,7 +26,6 @@ from skipstone.tables.commits import (
 )
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.commits import (
-    MAX_RECORDS,
     Aborted,
     Absent,
     AlreadyCommitted,
@@ -37,7 +36,6 @@ from skipstone_core.commits import (
     RolledBack,
     TxnRecord,
     Unknown,
-    encode_record,
     txn_property,
 )
 from skipstone_core.contract.requests import WarehouseRef
@@ -350,25 +348,6 @@ def test_a_source_that_was_rolled_back_may_be_applied_by_another_job(table: Tabl
     assert find_digest(fresh(table), "d1") is None
     outcome = commit_table(table.catalog, ref_of(table), load(fresh(table), "other", unique_source=True))
     assert isinstance(outcome, Committed)
-
-
-def test_a_full_transaction_log_refuses_instead_of_forgetting(table: Table) -> None:
-    young = {txn_property(str(n)): encode_record(TxnRecord(time_ms=10**15)) for n in range(MAX_RECORDS)}
-    table.transaction().set_properties(young).commit_transaction()
-    outcome = commit_table(table.catalog, ref_of(table), load(fresh(table)), CommitPorts(now_ms=lambda: 10**15))
-    assert isinstance(outcome, Conflicted)
-    assert outcome.reason is Reason.TRANSACTION_LOG_FULL
-    assert rows(table) == 0
-
-
-def test_old_transactions_are_forgotten_to_make_room(table: Table) -> None:
-    old = {txn_property(str(n)): encode_record(TxnRecord(time_ms=n)) for n in range(MAX_RECORDS)}
-    table.transaction().set_properties({**old, "skipstone.txn.notours": "x"}).commit_transaction()
-    assert isinstance(commit_table(table.catalog, ref_of(table), load(fresh(table))), Committed)
-    left = {name for name in fresh(table).properties if name.startswith("skipstone.txn.")}
-    assert txn_property("0") not in left
-    assert txn_property("1") in left
-    assert len(left) == MAX_RECORDS + 1
 
 
 def test_partial_segments_are_remembered(table: Table) -> None:

@@ -118,14 +118,6 @@ def test_two_merges_that_took_one_file_apply_it_once(bed: MergeBed) -> None:
     assert len(bed.on_disk() - bed.paths()) == 0
 
 
-def test_more_merges_than_transactions_fit_are_not_held_up(bed: MergeBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skipstone_core.commits.MAX_RECORDS", 2)
-    for number in range(4):
-        feed(bed, f"{number}", (0, number))
-        assert bed.merge(task()).outcome is RunOutcome.COMMITTED
-    assert sum(name.startswith("skipstone.txn.") for name in bed.table().properties) == 2
-
-
 def test_loads_consume_a_folder_as_merges_do(bed: MergeBed) -> None:
     def load(number: int) -> JobRequest:
         uid = f"{number:08d}-1111-0000-0000-000000000000"

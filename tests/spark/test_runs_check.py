@@ -140,7 +140,6 @@ OUTCOMES: list[tuple[Outcome, int, RunOutcome, str]] = [
     (Committed(5, TxnRecord(time_ms=1, snapshot_id=5, is_empty=True)), 0, RunOutcome.COMMITTED, "0"),
     (AlreadyCommitted(TxnRecord(time_ms=1, snapshot_id=7)), 0, RunOutcome.ALREADY_COMMITTED, "7"),
     (Conflicted(Reason.CONFLICTED, "m"), 69, RunOutcome.CONFLICTED, ""),
-    (Conflicted(Reason.TRANSACTION_LOG_FULL, "m"), 69, RunOutcome.CONFLICTED, ""),
     (Conflicted(Reason.ROLLED_BACK, "m"), 64, RunOutcome.FAILED, ""),
     (Conflicted(Reason.SOURCE_ALREADY_APPLIED, "m"), 64, RunOutcome.FAILED, ""),
     (Unknown("m"), 75, RunOutcome.UNKNOWN, ""),

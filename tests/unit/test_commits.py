@@ -1,4 +1,4 @@
-"""The rules of transaction records: what is kept, how small, and what may be forgotten."""
+"""The rules of transaction records: what is kept and how small."""
 
 from __future__ import annotations
 
@@ -7,30 +7,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_core.commits import (
     MAX_RECORD_BYTES,
-    MAX_RECORDS,
-    YOUNG_MS,
     TxnRecord,
     decode_record,
     encode_record,
-    plan_forgetting,
-    txn_property,
 )
 from skipstone_core.errors import ContractViolation
 from skipstone_core.snapshots import DeleteKind, is_delete_newer
-
-DAY_MS = 24 * 3600 * 1000
-NOW = 10_000 * DAY_MS
 
 records = st.builds(
     TxnRecord,
     time_ms=st.integers(0, 2**53),
     snapshot_id=st.integers(0, 2**63 - 1),
+    sequence_number=st.integers(0, 2**40),
     counts=st.dictionaries(st.sampled_from(["rowsLoaded", "rowsRejected", "segment"]), st.integers(1, 2**40)),
     rejected_path=st.none() | st.text(min_size=1, max_size=40),
     source_digest=st.none() | st.text("0123456789abcdef", min_size=64, max_size=64),
     is_empty=st.booleans(),
     is_aborted=st.booleans(),
-    is_consumption=st.booleans(),
 )
 
 
@@ -54,44 +47,6 @@ def test_a_rejected_path_too_long_to_keep_gives_way_to_the_counts() -> None:
 def test_what_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(ContractViolation):
         decode_record(text)
-
-
-def aged(*days: int) -> dict[str, TxnRecord]:
-    """One record per age in days."""
-    return {txn_property(f"{number:04}"): TxnRecord(time_ms=NOW - age * DAY_MS) for number, age in enumerate(days)}
-
-
-def test_nothing_is_forgotten_while_there_is_room() -> None:
-    assert plan_forgetting(aged(*[400] * (MAX_RECORDS - 1)), NOW) == ()
-
-
-def test_the_oldest_is_forgotten_to_make_room() -> None:
-    known = aged(*[40] * (MAX_RECORDS - 1), 41)
-    assert plan_forgetting(known, NOW) == (txn_property(f"{MAX_RECORDS - 1:04}"),)
-
-
-def test_consumptions_are_forgotten_first_whatever_their_age() -> None:
-    known = aged(*[1] * (MAX_RECORDS - 2), 50)
-    known |= {"newer": TxnRecord(time_ms=NOW, is_consumption=True)}
-    assert plan_forgetting(known, NOW) == ("newer",)
-    known["older"] = TxnRecord(time_ms=NOW - 1, is_consumption=True)
-    assert plan_forgetting(known, NOW) == ("older", "newer")
-    known |= {f"more-{number}": TxnRecord(time_ms=NOW) for number in range(2)}
-    assert plan_forgetting(known, NOW) is None
-
-
-def test_a_log_that_outgrew_its_bound_is_cut_back() -> None:
-    forgotten = plan_forgetting(aged(*[40] * (MAX_RECORDS + 9)), NOW)
-    assert forgotten is not None
-    assert len(forgotten) == 10
-
-
-def test_young_records_are_never_forgotten() -> None:
-    known = aged(*[1] * (MAX_RECORDS - 1))
-    known["oldest"] = TxnRecord(time_ms=NOW - YOUNG_MS + 1)
-    assert plan_forgetting(known, NOW) is None
-    known["oldest"] = TxnRecord(time_ms=NOW - YOUNG_MS)
-    assert plan_forgetting(known, NOW) == ("oldest",)
 
 
 @pytest.mark.parametrize(

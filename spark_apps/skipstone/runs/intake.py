@@ -68,8 +68,7 @@ def is_unique(source: SourceSpec) -> bool:
 
 def source_record(intake: Intake, counts: Mapping[str, int]) -> TxnRecord:
     """What the table remembers of a job that applied ``intake``."""
-    consumes = intake.ledger is not None
-    return TxnRecord(time_ms=0, counts=counts, source_digest=intake.listing.digest, is_consumption=consumes)
+    return TxnRecord(time_ms=0, counts=counts, source_digest=intake.listing.digest)
 
 
 def _new_files(listing: SourceListing, table: Table, memory: ConsumedFiles) -> SourceListing:

@@ -27,7 +27,7 @@ from skipstone_core.reasons import Reason
 
 PROGRESS_SECONDS = 5.0
 #: Conflicts that another attempt may get past; all others end the job.
-PASSING_CONFLICTS = frozenset({Reason.CONFLICTED, Reason.TRANSACTION_LOG_FULL, Reason.CLOCK_SKEWED})
+PASSING_CONFLICTS = frozenset({Reason.CONFLICTED, Reason.CLOCK_SKEWED})
 _log = logging.getLogger(__name__)
 
 

@@ -32,6 +32,7 @@ from requests import RequestException
 from skipstone_core.catalog_uris import find_uri_problem
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
+from skipstone_core.ids import ROOT_PROPERTY
 from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
@@ -63,7 +64,7 @@ def open_catalog(warehouse: WarehouseRef) -> Catalog:
     reference = warehouse.catalog
     with catalog_answers(reference.name):
         if reference.type is CatalogType.REST:
-            return _open_rest(reference, os.environ)
+            return _open_rest(warehouse, os.environ)
         return _open_sql(warehouse, os.environ)
 
 
@@ -195,6 +196,7 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_kno
         uri=url.render_as_string(hide_password=False),
         warehouse=f"file://{warehouse.root}",
         pool_pre_ping="true",
+        **{ROOT_PROPERTY: warehouse.root},
         init_catalog_tables="false" if is_known else "true",
         **CATALOG_PROPERTIES,
     )
@@ -209,11 +211,13 @@ def _existing(sqlite: URL) -> URL:
     return sqlite.set(database=f"file:{quote(str(path))}").update_query_dict({"mode": "rw", "uri": "true"})
 
 
-def _open_rest(reference: CatalogRef, environment: Mapping[str, str]) -> Catalog:
+def _open_rest(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catalog:
+    reference = warehouse.catalog
     _require_fit(reference)
     secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
     given = {key: value for key, value in secrets.items() if value}
-    return RestCatalog(reference.name, **dict(reference.properties), **given, **CATALOG_PROPERTIES, uri=reference.uri)
+    given |= {**CATALOG_PROPERTIES, ROOT_PROPERTY: warehouse.root}
+    return RestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
 
 
 def _require_fit(reference: CatalogRef) -> None:

@@ -39,7 +39,7 @@ class TableCommit:
     ``guard`` None: data added by others since the plan never voids it (appends).
     ``unique_source``: refuse when another transaction applied ``record.source_digest`` (SOURCE_ALREADY_APPLIED).
     ``columns``: fields that the same swap adds to the schema, as ``evolution.plan_columns`` made them.
-    ``is_partial``: the new segment is remembered as partial (rows of its source were left out).
+    ``is_partial``: with ``txn``, the new segment is remembered as partial (rows of its source were left out).
     ``ledger``: what is remembered beside the transaction, and the rule by which it may void the change.
     """
 

@@ -30,7 +30,7 @@ from skipstone_core.commits import (
 )
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.ids import PARTIAL_PROPERTY, TXN_SUMMARY, aborted_txn
+from skipstone_core.ids import TXN_SUMMARY, aborted_txn
 from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable
@@ -60,8 +60,7 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
     """Commit ``change`` to the table ``ref``; races come back as values.
 
     Conflicted carries CONFLICTED (plan again), or what planning again cannot mend: ROLLED_BACK, ABORTED,
-    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, TRANSACTION_LOG_FULL,
-    CLOCK_SKEWED.
+    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, CLOCK_SKEWED.
     Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer, OSError when the
     storage cannot be read or cannot take manifests.
     """
@@ -149,17 +148,9 @@ def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | C
     base = replace(change.record or TxnRecord(time_ms=0), is_empty=change.is_empty)
     record = _stamped(base, table, staged)
     with staged.or_discarded():
-        memory = _memory(table, change, record)
-        if memory:
-            staged.set_properties({**_properties(table, change, record), **memory.updates}, memory.removals)
-            return replace(staged, record=record)
-    staged.discard()
-    return _log_full()
-
-
-def _log_full() -> Conflicted:
-    message = "The table remembers 500 transactions younger than 30 days; try again later."
-    return Conflicted(Reason.TRANSACTION_LOG_FULL, message)
+        updates, memory = _properties(table, change, record), _memory(table, change, record)
+        staged.set_properties({**updates, **memory.updates}, memory.removals)
+    return replace(staged, record=record)
 
 
 def _parts(change: TableCommit) -> Parts:
@@ -179,18 +170,16 @@ def _stamped(record: TxnRecord, table: Table, staged: Staged) -> TxnRecord:
     return replace(record, time_ms=staged.record.time_ms, snapshot_id=staged.snapshot_id, sequence_number=number)
 
 
-def _memory(table: Table, change: TableCommit, record: TxnRecord) -> Memory | None:
-    return plan_memory(table, change.txn, record) if change.txn else Memory({}, ())
+def _memory(table: Table, change: TableCommit, record: TxnRecord) -> Memory:
+    if not change.txn:
+        return Memory({}, ())
+    return plan_memory(table, change.txn, record, is_partial=change.is_partial and not change.is_empty)
 
 
 def _properties(table: Table, change: TableCommit, record: TxnRecord) -> dict[str, str]:
     found = dict(change.properties)
     if change.ledger:
         found |= change.ledger.properties(table, record.snapshot_id)
-    if change.is_partial and not change.is_empty:
-        segment = table.metadata.next_sequence_number()
-        known = [text for text in table.properties.get(PARTIAL_PROPERTY, "").split(",") if text]
-        found[PARTIAL_PROPERTY] = ",".join([*known, str(segment)])
     return found
 
 
@@ -204,8 +193,5 @@ def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnSt
     record = _stamped(TxnRecord(time_ms=0, is_aborted=True), table, staged)
     with staged.or_discarded():
         memory = plan_memory(table, txn, record)
-        if memory:
-            staged.set_properties(memory.updates, memory.removals)
-            return replace(staged, record=record)
-    staged.discard()
-    return _log_full()
+        staged.set_properties(memory.updates, memory.removals)
+    return replace(staged, record=record)

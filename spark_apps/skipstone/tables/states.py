@@ -15,13 +15,14 @@ from pyiceberg.table import Table
 from skipstone_core.contract.reports import MetadataMark, SegmentCounts, TableState
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.ids import OWNER_PROPERTY, PARTIAL_PROPERTY
+from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 from skipstone_core.segments import SegmentFacts, count_segments, segment_statuses
 
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.evolution import evolved_columns
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.txns import partial_segments
 
 _ADDED_FILES = "added-data-files"
 #: 00012-<uuid>.metadata.json, or v12.metadata.json.
@@ -87,12 +88,6 @@ def segment_counts(table: Table, files: FileSet) -> SegmentCounts:
         for segment, count in live.items()
     ]
     return count_segments(segment_statuses(facts))
-
-
-def partial_segments(table: Table) -> frozenset[int]:
-    """Segments whose load left rows out, as the table remembers them."""
-    listed = table.properties.get(PARTIAL_PROPERTY, "").split(",")
-    return frozenset(int(text) for text in listed if text.strip().isdigit())
 
 
 def _added_files(table: Table) -> dict[int, int]:

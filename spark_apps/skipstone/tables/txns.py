@@ -6,11 +6,12 @@ long as that can tell. Must not commit.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from skipstone_core.archives import plan_moves
 from skipstone_core.commits import (
     Aborted,
     Absent,
@@ -22,24 +23,25 @@ from skipstone_core.commits import (
     Untold,
     decode_record,
     encode_record,
-    plan_forgetting,
     txn_property,
 )
 from skipstone_core.errors import ContractViolation
-from skipstone_core.ids import TXN_PROPERTY_PREFIX, TXN_SUMMARY, aborted_txn
+from skipstone_core.ids import ARCHIVE_PROPERTY, PARTIAL_PROPERTY, TXN_PROPERTY_PREFIX, TXN_SUMMARY, aborted_txn
 from skipstone_core.lineages import Standing
 from skipstone_core.reasons import Reason
 
+from skipstone.tables.archive import TxnArchive
 from skipstone.tables.histories import History
 
 
 def find_txn(table: Table, txn: str) -> TxnState:
     """What ``table`` (freshly loaded) knows of ``txn``.
 
-    Raises ContractViolation when the record is there and cannot be read, OSError when manifests cannot be read.
+    Raises ContractViolation when its record is damaged, DependencyUnavailable when the archive of older records cannot
+    be read, OSError when manifests cannot.
     """
     text = table.properties.get(txn_property(txn))
-    record = decode_record(text) if text is not None else None
+    record = decode_record(text) if text is not None else TxnArchive(table).find(txn)
     snapshot = _snapshot_of(table, txn)
     if record is not None and record.is_aborted:
         return Aborted(record.snapshot_id)
@@ -79,19 +81,49 @@ class Memory:
     removals: tuple[str, ...]
 
 
-def plan_memory(table: Table, txn: str, record: TxnRecord) -> Memory | None:
-    """How the next commit on the head of ``table`` remembers ``txn``; None when there is no room for it."""
+def plan_memory(table: Table, txn: str, record: TxnRecord, *, is_partial: bool = False) -> Memory:
+    """How the next commit on the head of ``table`` remembers ``txn``; older records move to the archive in batches.
+
+    ``is_partial``: the segment of that commit lacks rows of its source.
+    Raises DependencyUnavailable when the archive cannot be read, OSError when it cannot be written.
+    """
     records = txn_records(table)
-    forgotten = plan_forgetting(records, record.time_ms)
-    if forgotten is None:
-        return None
     history = History(table, records)
+    numbered = {name: replace(r, sequence_number=history.sequence_number(r)) for name, r in records.items()}
+    moved = plan_moves({name: (known.sequence_number, known.time_ms) for name, known in numbered.items()})
+    partial = _partial_property(table) + ((record.sequence_number,) if is_partial else ())
     updates, removals = history.properties()
-    for name, known in records.items():
-        if not known.sequence_number and name not in forgotten and (number := history.sequence_number(known)):
-            updates[name] = encode_record(replace(known, sequence_number=number))
+    updates |= {name: encode_record(r) for name, r in numbered.items() if r != records[name] and name not in moved}
     updates[txn_property(txn)] = encode_record(record)
-    return Memory(updates, removals + forgotten)
+    if moved:
+        kept = _archive(table, {name: numbered[name] for name in moved}, partial, updates)
+        removals, partial = (*removals, *moved), kept
+    if partial:
+        updates[PARTIAL_PROPERTY] = ",".join(str(segment) for segment in partial)
+    elif PARTIAL_PROPERTY in table.properties:
+        removals = (*removals, PARTIAL_PROPERTY)
+    return Memory(updates, removals)
+
+
+def _archive(
+    table: Table, moved: Mapping[str, TxnRecord], partial: tuple[int, ...], updates: dict[str, str]
+) -> tuple[int, ...]:
+    """Write ``moved`` with the segments of their time, of ``partial``, and list the file; the segments that stay."""
+    newest = max(record.sequence_number for record in moved.values())
+    records = {name.removeprefix(TXN_PROPERTY_PREFIX): record for name, record in moved.items()}
+    old = tuple(segment for segment in partial if segment <= newest)
+    updates[ARCHIVE_PROPERTY] = TxnArchive(table).extended(records, old)
+    return tuple(segment for segment in partial if segment > newest)
+
+
+def partial_segments(table: Table) -> frozenset[int]:
+    """Segments whose load left rows out. Raises DependencyUnavailable when the archive cannot be read."""
+    return frozenset(_partial_property(table)) | TxnArchive(table).partial_segments()
+
+
+def _partial_property(table: Table) -> tuple[int, ...]:
+    listed = table.properties.get(PARTIAL_PROPERTY, "").split(",")
+    return tuple(int(text) for text in listed if text.strip().isdecimal())
 
 
 def txn_records(table: Table) -> dict[str, TxnRecord]:
@@ -109,14 +141,22 @@ def txn_records(table: Table) -> dict[str, TxnRecord]:
 def _find_source(table: Table, digest: str) -> tuple[str, TxnState] | None:
     """The transaction that applied a source; one that is certainly applied before one that is in doubt."""
     doubtful = None
-    for name, record in txn_records(table).items():
-        if record.source_digest != digest or record.is_aborted:
-            continue
-        found = name.removeprefix(TXN_PROPERTY_PREFIX), _judge(table, record)
+    for txn, record in _applied(table, digest):
+        found = txn, _judge(table, record)
         if isinstance(found[1], Present):
             return found
         doubtful = found if isinstance(found[1], Untold) else doubtful
     return doubtful
+
+
+def _applied(table: Table, digest: str) -> Iterator[tuple[str, TxnRecord]]:
+    """Transactions that committed a source of this digest, newer ones first."""
+    for name, record in txn_records(table).items():
+        if record.source_digest == digest and not record.is_aborted:
+            yield name.removeprefix(TXN_PROPERTY_PREFIX), record
+    for txn, record in TxnArchive(table).find_sources(digest):
+        if not record.is_aborted:
+            yield txn, record
 
 
 def _judge(table: Table, record: TxnRecord) -> TxnState:
