@@ -26,7 +26,7 @@ from skipstone.query.pinned import PinnedSource, pin_source
 from skipstone.query.planner import ReadPlan, plan_read
 from skipstone.query.pushed import understood
 from skipstone.query.reading import matching_rows
-from skipstone.rewrite.reader import DataFileDescription, describe_files, read_data_file
+from skipstone.rewrite.reader import QUERIED, DataFileDescription, describe_files, read_data_file
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ class _Reader(DataSourceReader):
         table = source.table()
         plan = plan_read(table, _conjunction(source.condition, self._pushed), source.options)
         logger.info("%s: %s", source.name, plan.text())
-        described = describe_files(table, plan.files, plan.ordinals)
+        described = describe_files(table, plan.files, plan.ordinals, formats=QUERIED)
         sizes = [file.size for file in described]
         bins = pack_by_bytes(sizes, source.tasks or -(-sum(sizes) // _TASK_BYTES) or 1)
         return [_share(plan, [described[index] for index in members]) for members in bins if members]

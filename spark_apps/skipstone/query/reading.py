@@ -24,6 +24,7 @@ from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan
 from skipstone.rewrite.predicates import evaluate_predicate
 from skipstone.rewrite.reader import (
     POSITION_COLUMN,
+    QUERIED,
     DataFileDescription,
     deleted_positions,
     describe_files,
@@ -85,7 +86,7 @@ def rows_of_files(
 
     threads = ThreadPoolExecutor(driver_cores())
     try:
-        for batches in threads.map(rows, describe_files(table, plan.files, ordinals)):
+        for batches in threads.map(rows, describe_files(table, plan.files, ordinals, formats=QUERIED)):
             yield from batches
     finally:  # whoever has enough does not wait for the others
         threads.shutdown(cancel_futures=True)

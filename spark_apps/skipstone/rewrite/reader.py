@@ -7,37 +7,45 @@ Must not ignore a delete: what cannot be applied is refused with a reason.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
-from uuid import UUID
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, FloatType, NestedField, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription, Deletions
+from skipstone.rewrite.orcfiles import read_orc_file
 from skipstone.rewrite.pages import PageReader
-from skipstone.tables.arrow import arrow_schema, field_id
+from skipstone.rewrite.projections import (
+    POSITION_COLUMN,
+    ROW_GROUP_COLUMN,
+    DataFileDescription,
+    PhysicalFile,
+    Positions,
+    Projection,
+    deletions_of,
+    live_rows,
+)
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.storage import file_io
 
 __all__ = [
+    "PARQUET",
     "POSITION_COLUMN",
+    "QUERIED",
     "ROW_GROUP_COLUMN",
     "DataFileDescription",
     "DeleteDescription",
@@ -48,10 +56,9 @@ __all__ = [
     "read_data_file",
 ]
 
-#: Extra column a reader can add: the row's ordinal in the file, before deletes (int64).
-POSITION_COLUMN = "_pos"
-#: Extra column: the Parquet row group that holds the row (int32).
-ROW_GROUP_COLUMN = "_row_group"
+#: Formats that merges and index builds read, and those that queries read.
+PARQUET = (FileFormat.PARQUET,)
+QUERIED = (FileFormat.PARQUET, FileFormat.ORC)
 BATCH_ROWS = 128 * 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
@@ -59,51 +66,30 @@ BUFFER_BYTES = 1024 * 1024
 FOOTER_CACHE_BYTES = 64 * 1024 * 1024
 #: A decoded footer takes about so many times its serialised size.
 _DECODED = 8
-Positions = npt.NDArray[np.int64]
-_EXTRA_FIELDS = {
-    POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
-    ROW_GROUP_COLUMN: pa.field(ROW_GROUP_COLUMN, pa.int32(), nullable=False),
-}
-
 _footers: ByteCache[tuple[str, int], pq.FileMetaData] = ByteCache(
     "data footers", FOOTER_CACHE_BYTES, lambda footer: _DECODED * int(footer.serialized_size)
 )
 
 
-@dataclass(frozen=True)
-class DataFileDescription:
-    """A data file as tasks take it: picklable. ``file_id`` is the ordinal in the FileSet it came from.
-
-    ``schema_json``: Iceberg JSON of the schema to read in. ``constants``: values of identity partition fields by
-    source field id, for columns that the file does not hold. ``name_mapping_json``: for files without field ids.
-    ``partition``: Iceberg's internal values, of the partition spec ``spec_id``.
-    """
-
-    file_id: int
-    path: str
-    size: int
-    records: int
-    schema_json: str
-    file_format: str = "PARQUET"
-    deletes: tuple[DeleteDescription, ...] = ()
-    constants: tuple[tuple[int, object], ...] = ()
-    name_mapping_json: str | None = None
-    spec_id: int = 0
-    partition: tuple[Any, ...] = ()
-
-
 def describe_files(
-    table: Table, files: FileSet, ordinals: Sequence[int], *, with_deletes: bool = True
+    table: Table,
+    files: FileSet,
+    ordinals: Sequence[int],
+    *,
+    with_deletes: bool = True,
+    formats: Collection[FileFormat] = PARQUET,
 ) -> list[DataFileDescription]:
     """Descriptions of ``ordinals`` for tasks, in the pinned schema of ``files``.
 
-    ``with_deletes`` False describes files as they were written, for those who need every row of them.
-    Raises BadData with DELETES_UNSUPPORTED when a delete cannot be applied on reading, SOURCE_UNREADABLE when a data
-    file is not Parquet.
+    ``with_deletes`` False describes files as they were written, for those who need every row of them. ``formats``:
+    what the caller can read. Raises BadData with DELETES_UNSUPPORTED when a delete cannot be applied on reading,
+    SOURCE_UNREADABLE when a data file has another format.
     """
     schema_json = files.schema.model_dump_json()
     mapping = table.metadata.name_mapping()
     mapping_json = mapping.model_dump_json() if mapping is not None else None
+    for ordinal in ordinals:
+        _require_format(files.data_file(ordinal), formats)
     described = [_describe(table, files, ordinal, (schema_json, mapping_json)) for ordinal in ordinals]
     if not with_deletes:
         return described
@@ -124,6 +110,9 @@ def read_data_file(
     (ascending), decoding only the pages that hold them where that saves enough.
     Raises KeyError for a column that the schema does not have.
     """
+    if file.file_format == FileFormat.ORC.value:
+        yield from read_orc_file(file, columns, positions)
+        return
     with open_data_file(file) as opened:
         for group in range(len(opened.group_rows)) if row_groups is None else row_groups:
             yield from opened.read(columns, group, positions)
@@ -140,7 +129,7 @@ class OpenDataFile:
         footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: pq.read_metadata(source))
         self._parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES)
         self._pages = PageReader(source, file.path, file.size)
-        self._projections: dict[tuple[str, ...], _Projection] = {}
+        self._projections: dict[tuple[str, ...], Projection] = {}
 
     @cached_property
     def group_rows(self) -> tuple[int, ...]:
@@ -167,21 +156,24 @@ class OpenDataFile:
     def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
         """The live rows of a row group, as ``read_data_file`` gives them."""
         pages = None if positions is None else self._pages
-        return _read_group(_Open(self._parquet, pages, self._projection(tuple(columns))), group, positions)
+        opened = _Open(self._parquet, pages, self._projection(tuple(columns)), self._starts[group : group + 2])
+        return _read_group(opened, group, positions)
 
-    def _projection(self, columns: tuple[str, ...]) -> _Projection:
+    @cached_property
+    def _starts(self) -> Positions:
+        """The first row of each row group, and the end."""
+        return np.cumsum([0, *self.group_rows])
+
+    def _projection(self, columns: tuple[str, ...]) -> Projection:
         if columns not in self._projections:
-            self._projections[columns] = _Projection(self, self._parquet, columns)
+            physical = PhysicalFile(self.file, self._parquet.schema_arrow, self.deletions)
+            self._projections[columns] = Projection(physical, columns)
         return self._projections[columns]
 
     @cached_property
     def deletions(self) -> Deletions | None:
         """The deletes of the file, read when first asked for."""
-        if not self.file.deletes:
-            return None
-        fields = _schemas(self.file.schema_json)[1]
-        types = {number: fields[number].type for delete in self.file.deletes for number in delete.equality_ids}
-        return Deletions(self.file.path, self.file.deletes, types)
+        return deletions_of(self.file)
 
 
 @contextmanager
@@ -191,95 +183,14 @@ def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
         yield OpenDataFile(file, source)
 
 
-@lru_cache(maxsize=16)
-def _schemas(schema_json: str) -> tuple[Schema, dict[int | None, pa.Field]]:
-    """A schema, and its Arrow fields by field id: the same for all files of a task."""
-    schema = Schema.model_validate_json(schema_json)
-    return schema, {field_id(field): field for field in arrow_schema(schema)}
-
-
-class _Projection:
-    """How the columns of one Parquet file become the columns asked for."""
-
-    def __init__(self, opened: OpenDataFile, parquet: pq.ParquetFile, columns: tuple[str, ...]) -> None:
-        file = self.file = opened.file
-        self.schema, self._arrow = _schemas(file.schema_json)
-        fields = {field.name: field for field in self.schema.fields}
-        self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
-        self._physical = parquet.schema_arrow
-        self._names = self._names_by_id()
-        self.starts = np.cumsum([0] + [parquet.metadata.row_group(g).num_rows for g in range(parquet.num_row_groups)])
-        self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
-        self.deletions = opened.deletions
-
-    @property
-    def physical_names(self) -> list[str]:
-        """Columns of the Parquet file to read."""
-        wanted = {column.field_id for column in self.columns if isinstance(column, NestedField)}
-        return [self._names[number] for number in sorted(wanted | set(self.equality_ids)) if number in self._names]
-
-    def physical(self, column: str) -> pa.Field | None:
-        """The field of the file that ``column`` is read from."""
-        name = self._names.get(self.schema.find_field(column).field_id)
-        return None if name is None else self._physical.field(name)
-
-    @property
-    def output(self) -> pa.Schema:
-        """The schema of the batches."""
-        return pa.schema(
-            [self._arrow[column.field_id] if isinstance(column, NestedField) else column for column in self.columns]
-        )
-
-    def column(self, batch: pa.RecordBatch | None, number: int, count: int) -> pa.Array:
-        """Column ``number`` of the schema for ``count`` rows, in its kernel type."""
-        target = self._arrow[number].type
-        if batch is None or number not in self._names:
-            return pa.repeat(self._constant(number, target), count)
-        found = batch.column(batch.schema.get_field_index(self._names[number]))
-        if found.type == target:
-            return found
-        field = self.schema.find_field(number)
-        return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
-
-    def _constant(self, number: int, target: pa.DataType) -> pa.Scalar:
-        """What a column that the file does not hold is in all its rows: its partition value, else its default."""
-        default = self.schema.find_field(number).initial_default
-        value = dict(self.file.constants).get(number, default)
-        return pa.scalar(value.bytes if isinstance(value, UUID) else value, target)
-
-    def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
-        one = batch.select([self._names[field.field_id]])
-        projected = _to_requested_schema(Schema(field), self._file_schema, one, downcast_ns_timestamp_to_us=True)
-        return projected.column(0).cast(target)
-
-    @cached_property
-    def _mapping(self) -> NameMapping | None:
-        text = self.file.name_mapping_json
-        return NameMapping.model_validate_json(text) if text else None
-
-    @cached_property
-    def _file_schema(self) -> Schema:
-        return pyarrow_to_schema(self._physical, self._mapping, downcast_ns_timestamp_to_us=True)
-
-    def _names_by_id(self) -> dict[int, str]:
-        """Physical column names by field id; files without ids go by the table's name mapping."""
-        found = {number: field.name for field in self._physical if (number := field_id(field)) is not None}
-        if found:
-            return found
-        if self._mapping is None:
-            raise BadData(
-                Reason.SOURCE_UNREADABLE, f"{self.file.path} has no field ids and the table has no name mapping."
-            )
-        return {field.field_id: field.name for field in self._file_schema.fields}
-
-
 @dataclass(frozen=True)
 class _Open:
-    """A file being read. ``pages``: for reading a few of its rows."""
+    """A row group being read: its file, and its first row and end. ``pages``: for reading a few of its rows."""
 
     parquet: pq.ParquetFile
     pages: PageReader | None
-    projection: _Projection
+    projection: Projection
+    rows: Positions
 
 
 def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -292,15 +203,15 @@ def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
     projection = file.projection
-    start, end = (int(one) for one in projection.starts[group : group + 2])
+    start, end = (int(one) for one in file.rows)
     wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
         for first in range(0, len(wanted), BATCH_ROWS):
-            yield from _emit(projection, None, wanted[first : first + BATCH_ROWS], group)
+            yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group)
         return
     for found in _by_pages(file.pages, group, names, wanted - start):
-        yield from _emit(projection, found, wanted[: found.num_rows], group)
+        yield from live_rows(projection, found, wanted[: found.num_rows], group)
         wanted = wanted[found.num_rows :]
     if not len(wanted):
         return
@@ -308,7 +219,7 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
-            yield from _emit(projection, chosen, mine, group)
+            yield from live_rows(projection, chosen, mine, group)
         start += batch.num_rows
         if not len(wanted):
             return
@@ -325,38 +236,24 @@ def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: 
         yield found
 
 
-def _emit(
-    projection: _Projection, batch: pa.RecordBatch | None, positions: Positions, group: int
-) -> Iterator[pa.RecordBatch]:
-    count = len(positions)
-    extra = {
-        POSITION_COLUMN: lambda: pa.array(positions, pa.int64()),
-        ROW_GROUP_COLUMN: lambda: pa.array(np.full(count, group, dtype=np.int32)),
-    }
-    arrays = [
-        projection.column(batch, column.field_id, count) if isinstance(column, NestedField) else extra[column.name]()
-        for column in projection.columns
-    ]
-    found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
-    if projection.deletions is not None:
-        keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
-        live = projection.deletions.live_rows(positions, keys)
-        found = found if live is None else found.filter(live)
-    if found.num_rows:
-        yield found
+def _require_format(file: DataFile, formats: Collection[FileFormat]) -> None:
+    if file.file_format in formats:
+        return
+    known = " and ".join(one.value.capitalize() if one is FileFormat.PARQUET else one.value for one in formats)
+    message = f"{file.file_path} is {file.file_format.value}; Skipstone reads data files in {known} only."
+    hint = " Query the table with skipstone.sql: Spark reads the file." if len(formats) > 1 else ""
+    raise BadData(Reason.SOURCE_UNREADABLE, message + hint)
 
 
 def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str | None]) -> DataFileDescription:
     file = files.data_file(ordinal)
-    if file.file_format != FileFormat.PARQUET:
-        message = f"{file.file_path} is {file.file_format.value}; Skipstone reads data files in Parquet only."
-        raise BadData(Reason.SOURCE_UNREADABLE, message)
     return DataFileDescription(
         file_id=ordinal,
         path=file.file_path,
         size=file.file_size_in_bytes,
         records=file.record_count,
         schema_json=shared[0],
+        file_format=file.file_format.value,
         constants=tuple(_constants(table, file)),
         name_mapping_json=shared[1],
         spec_id=file.spec_id,

@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 
 FIELD_ID_KEY = b"PARQUET:field_id"
+_ORC_FIELD_ID_KEY = b"iceberg.id"
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -28,7 +29,8 @@ def arrow_type_of(kind: IcebergType) -> pa.DataType:
 
 def field_id(field: pa.Field) -> int | None:
     """The Iceberg field id that ``field`` carries, or None."""
-    raw = (field.metadata or {}).get(FIELD_ID_KEY)
+    metadata = field.metadata or {}
+    raw = metadata.get(FIELD_ID_KEY, metadata.get(_ORC_FIELD_ID_KEY))
     return int(raw) if raw is not None else None
 
 

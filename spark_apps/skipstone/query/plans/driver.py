@@ -15,6 +15,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -160,10 +161,15 @@ def _is_cheap(choices: Sequence[_Choice], limits: DriverLimits) -> bool:
 
 
 def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
-    """Files of which no index says which rows match."""
+    """Files that the driver can read of which no index says which rows match."""
     answered = set(plan.answer.ordinals.tolist()) if plan.answer is not None and takes_answer else set()
     known = plan.row_groups.keys() | plan.positions.keys() | answered
-    return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known)
+    return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known and _is_parquet(plan, ordinal))
+
+
+def _is_parquet(plan: ReadPlan, ordinal: int) -> bool:
+    """Files of other formats are left to tasks, which read all that Iceberg does."""
+    return plan.files.data_file(ordinal).file_format == FileFormat.PARQUET
 
 
 def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int]) -> _Choice:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from skipstone_core import predicates as core
+from skipstone_core.errors import BadData
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
 from skipstone.query.plans.catalyst import Java, Node, descend, java_class
@@ -166,7 +167,10 @@ class Rewriting:
         """The rows that the driver reads, and the other files as tasks."""
         plan, rows = planned.plan, None
         if planned.driver is not None:
-            found = read_rows(planned.relation.table, plan, planned.driver, self._session.limits)
+            try:
+                found = read_rows(planned.relation.table, plan, planned.driver, self._session.limits)
+            except BadData:  # of a format, or with deletes, that only Spark reads
+                return self._staged(key, planned)
             self._judged[key] = dataclasses.replace(planned, driver=found.read)
             rows = to_spark(self._session.spark, planned.driver.columns, found.rows) if found.read else None
             plan = dataclasses.replace(plan, ordinals=found.rest)

@@ -1,0 +1,182 @@
+"""Columns of a data file as those of the schema to read in: by field id, in its Arrow types, without deleted rows.
+
+Used by the readers of each file format. Must not open files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import NameMapping
+from pyiceberg.types import NestedField, PrimitiveType
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+from skipstone.rewrite.deletions import DeleteDescription, Deletions
+from skipstone.tables.arrow import arrow_schema, field_id
+
+#: Extra column a reader can add: the row's ordinal in the file, before deletes (int64).
+POSITION_COLUMN = "_pos"
+#: Extra column: the Parquet row group that holds the row (int32).
+ROW_GROUP_COLUMN = "_row_group"
+Positions = npt.NDArray[np.int64]
+_EXTRA_FIELDS = {
+    POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
+    ROW_GROUP_COLUMN: pa.field(ROW_GROUP_COLUMN, pa.int32(), nullable=False),
+}
+
+
+@dataclass(frozen=True)
+class DataFileDescription:
+    """A data file as tasks take it: picklable. ``file_id`` is the ordinal in the FileSet it came from.
+
+    ``schema_json``: Iceberg JSON of the schema to read in. ``constants``: values of identity partition fields by
+    source field id, for columns that the file does not hold. ``name_mapping_json``: for files without field ids.
+    ``partition``: Iceberg's internal values, of the partition spec ``spec_id``.
+    """
+
+    file_id: int
+    path: str
+    size: int
+    records: int
+    schema_json: str
+    file_format: str = "PARQUET"
+    deletes: tuple[DeleteDescription, ...] = ()
+    constants: tuple[tuple[int, object], ...] = ()
+    name_mapping_json: str | None = None
+    spec_id: int = 0
+    partition: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True)
+class PhysicalFile:
+    """A data file as its own footer tells it: ``schema`` is that of its columns. ``deletions``: of its rows."""
+
+    file: DataFileDescription
+    schema: pa.Schema
+    deletions: Deletions | None
+
+    @classmethod
+    def of(cls, file: DataFileDescription, schema: pa.Schema) -> PhysicalFile:
+        """With its deletes read."""
+        return cls(file, schema, deletions_of(file))
+
+
+def deletions_of(file: DataFileDescription) -> Deletions | None:
+    """The deletes of a file; None when it has none."""
+    if not file.deletes:
+        return None
+    fields = schemas_of(file.schema_json)[1]
+    types = {number: fields[number].type for delete in file.deletes for number in delete.equality_ids}
+    return Deletions(file.path, file.deletes, types)
+
+
+@lru_cache(maxsize=16)
+def schemas_of(schema_json: str) -> tuple[Schema, dict[int | None, pa.Field]]:
+    """A schema, and its Arrow fields by field id: the same for all files of a task."""
+    schema = Schema.model_validate_json(schema_json)
+    return schema, {field_id(field): field for field in arrow_schema(schema)}
+
+
+class Projection:
+    """How the columns of one data file become the columns asked for."""
+
+    def __init__(self, physical: PhysicalFile, columns: tuple[str, ...]) -> None:
+        file = self.file = physical.file
+        self.schema, self._arrow = schemas_of(file.schema_json)
+        fields = {field.name: field for field in self.schema.fields}
+        self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
+        self._physical = physical.schema
+        self._names = self._names_by_id()
+        self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
+        self.deletions = physical.deletions
+
+    @property
+    def physical_names(self) -> list[str]:
+        """Columns of the file to read."""
+        wanted = {column.field_id for column in self.columns if isinstance(column, NestedField)}
+        return [self._names[number] for number in sorted(wanted | set(self.equality_ids)) if number in self._names]
+
+    def physical(self, column: str) -> pa.Field | None:
+        """The field of the file that ``column`` is read from."""
+        name = self._names.get(self.schema.find_field(column).field_id)
+        return None if name is None else self._physical.field(name)
+
+    @property
+    def output(self) -> pa.Schema:
+        """The schema of the batches."""
+        return pa.schema(
+            [self._arrow[column.field_id] if isinstance(column, NestedField) else column for column in self.columns]
+        )
+
+    def column(self, batch: pa.RecordBatch | None, number: int, count: int) -> pa.Array:
+        """Column ``number`` of the schema for ``count`` rows, in its kernel type."""
+        target = self._arrow[number].type
+        if batch is None or number not in self._names:
+            return pa.repeat(self._constant(number, target), count)
+        found = batch.column(batch.schema.get_field_index(self._names[number]))
+        if found.type == target:
+            return found
+        field = self.schema.find_field(number)
+        return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
+
+    def _constant(self, number: int, target: pa.DataType) -> pa.Scalar:
+        """What a column that the file does not hold is in all its rows: its partition value, else its default."""
+        default = self.schema.find_field(number).initial_default
+        value = dict(self.file.constants).get(number, default)
+        return pa.scalar(value.bytes if isinstance(value, UUID) else value, target)
+
+    def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
+        one = batch.select([self._names[field.field_id]])
+        projected = _to_requested_schema(Schema(field), self._file_schema, one, downcast_ns_timestamp_to_us=True)
+        return projected.column(0).cast(target)
+
+    @cached_property
+    def _mapping(self) -> NameMapping | None:
+        text = self.file.name_mapping_json
+        return NameMapping.model_validate_json(text) if text else None
+
+    @cached_property
+    def _file_schema(self) -> Schema:
+        return pyarrow_to_schema(self._physical, self._mapping, downcast_ns_timestamp_to_us=True)
+
+    def _names_by_id(self) -> dict[int, str]:
+        """Physical column names by field id; files without ids go by the table's name mapping."""
+        found = {number: field.name for field in self._physical if (number := field_id(field)) is not None}
+        if found:
+            return found
+        if self._mapping is None:
+            raise BadData(
+                Reason.SOURCE_UNREADABLE, f"{self.file.path} has no field ids and the table has no name mapping."
+            )
+        return {field.field_id: field.name for field in self._file_schema.fields}
+
+
+def live_rows(
+    projection: Projection, batch: pa.RecordBatch | None, positions: Positions, group: int
+) -> Iterator[pa.RecordBatch]:
+    count = len(positions)
+    extra = {
+        POSITION_COLUMN: lambda: pa.array(positions, pa.int64()),
+        ROW_GROUP_COLUMN: lambda: pa.array(np.full(count, group, dtype=np.int32)),
+    }
+    arrays = [
+        projection.column(batch, column.field_id, count) if isinstance(column, NestedField) else extra[column.name]()
+        for column in projection.columns
+    ]
+    found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
+    if projection.deletions is not None:
+        keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
+        live = projection.deletions.live_rows(positions, keys)
+        found = found if live is None else found.filter(live)
+    if found.num_rows:
+        yield found
