@@ -321,6 +321,23 @@ def test_the_leading_columns_of_an_index_are_enough(lake: Lake) -> None:
     assert said.left_out is LeftOut.NO_INDEX
 
 
+@pytest.mark.parametrize(("by_k", "by_n", "by_both"), [(6, 2, 1), (2, 6, 4), (3, 0, 4), (0, 1, 0)])
+def test_every_index_that_pays_is_asked_and_none_costs_candidates(
+    lake: Lake, by_k: int, by_n: int, by_both: int
+) -> None:
+    """Each index covers so many of the first files; each alone would leave the file of the key and what it misses."""
+    scattered(lake)
+    indexes = (index_on("k", name="a"), index_on("n", name="b"), index_on("k", "n", name="both"))
+    for index, covered in zip(indexes, (by_k, by_n, by_both), strict=True):
+        if covered:
+            lake.reindex(index, max_segments=covered)
+    found = pruned(lake, source(lake, {"k": ["key-00000"], "n": [0]}), PruneStage.KEY_INDEX)
+    assert files_kept(lake, found) == [0, *range(max(by_k, by_n, by_both), 6)]
+    nowhere = pruned(lake, source(lake, {"k": ["key-00000"], "n": [1]}), PruneStage.KEY_INDEX)
+    left = {number for number in range(6) if (number == 0 or number >= by_k) and (number == 1 or number >= by_n)}
+    assert files_kept(lake, nowhere) == sorted(left - set(range(by_both)))
+
+
 def test_an_index_that_covers_no_candidate_is_left_out(lake: Lake) -> None:
     scattered(lake, 2)
     lake.reindex(index_on("k"), max_segments=1)

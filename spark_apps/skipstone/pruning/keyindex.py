@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
 from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.index_use import ReadCost, is_worthwhile
 from skipstone_core.merges import BoundKey
@@ -24,6 +25,7 @@ from skipstone.rewrite.changes import ChangeSlice, read_keys
 from skipstone.tables.filesets import FileSet
 
 _log = logging.getLogger(__name__)
+Mask = npt.NDArray[np.bool_]
 #: Finds the indexes of the table: usable ones, and others with what is wrong.
 FindIndexes = Callable[[], tuple[Sequence[FoundIndex], Sequence[IndexProblem]]]
 
@@ -56,10 +58,11 @@ class Prober:
 
 @dataclass(frozen=True)
 class KeyIndexStage:
-    """Keeps files in which an index finds a source key, and those that it does not cover.
+    """Keeps files in which every index that covers them finds a source key, and those that none covers.
 
-    An index serves when its first column, at least, is a key column. It pays when reading it costs at most half of
-    reading the key columns of the candidate files that it covers; up to 16 files and 1 MiB of it are always read.
+    An index serves when its first column, at least, is a key column. The one that covers most goes first, the others
+    are asked for what it left. An index pays when reading it costs at most half of reading the key columns of the
+    candidate files that it covers; up to 16 files and 1 MiB of it are always read.
     """
 
     files: FileSet
@@ -74,20 +77,31 @@ class KeyIndexStage:
         return PruneStage.KEY_INDEX
 
     def prune(self, candidates: Candidates) -> Candidates | Refusal:
-        """Drop covered files without a hit, by the index that binds the most key columns and can be used."""
+        """Drop covered files without a hit, by every index that pays on what the others left."""
         try:
             indexes, problems = self.find()
         except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a merge
             return Refusal(LeftOut.UNREADABLE, f"the indexes cannot be listed: {error}")
         bound = [(index, keys) for index in indexes if (keys := self._bound(index))]
-        refusal = _none_fits(problems)
-        for index, keys in sorted(bound, key=lambda pair: (-len(pair[1]), pair[0].name)):
-            found = self._asked(index, keys, candidates)
+        refusal, left = _none_fits(problems), candidates
+        for index, keys in sorted(bound, key=lambda pair: self._order(pair[0], pair[1], candidates)):
+            found = self._asked(index, keys, left)
             if isinstance(found, Candidates):
-                return found
+                left = found
+                continue
             refusal = Refusal(found.code, f"index {index.name}: {found.message}")
             _log.info("%s: %s", refusal.code, refusal.message)
-        return refusal
+        return refusal if left is candidates else left
+
+    def _order(self, index: FoundIndex, keys: Sequence[BoundKey], candidates: Candidates) -> tuple[int, int, str]:
+        """Those that cover more of the candidates' bytes first, of equal ones that which binds more key columns."""
+        return -self._savings(self._wanted(index, candidates)).weight, -len(keys), index.name
+
+    def _wanted(self, index: FoundIndex, candidates: Candidates) -> Mask:
+        """The candidates that the index covers."""
+        wanted = np.zeros(len(self.files), dtype=bool)
+        wanted[candidates.files] = True
+        return wanted & index.covered
 
     def _bound(self, index: FoundIndex) -> list[BoundKey]:
         """The keys that are the leading columns of the index, in its order."""
@@ -100,9 +114,7 @@ class KeyIndexStage:
         return bound
 
     def _asked(self, index: FoundIndex, keys: Sequence[BoundKey], candidates: Candidates) -> Candidates | Refusal:
-        wanted = np.zeros(len(self.files), dtype=bool)
-        wanted[candidates.files] = True
-        wanted &= index.covered
+        wanted = self._wanted(index, candidates)
         if not wanted.any():
             return Refusal(LeftOut.NOT_COVERED, f"it covers none of {len(candidates.files)} candidate files")
         try:
@@ -116,7 +128,7 @@ class KeyIndexStage:
         keep[hits] = True
         return candidates.among(np.flatnonzero(keep))
 
-    def _savings(self, wanted: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> ReadCost:
+    def _savings(self, wanted: Mask) -> ReadCost:
         fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
         return ReadCost(int(wanted.sum()), int(self.files.column_bytes(fields)[wanted].sum()))
 
