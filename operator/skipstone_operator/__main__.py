@@ -21,7 +21,7 @@ from skipstone_operator import logs
 from skipstone_operator.adapters.clock import SystemClock
 from skipstone_operator.adapters.connection import ApiFault, Connection, connect
 from skipstone_operator.adapters.events import KubeEvents
-from skipstone_operator.adapters.kube import KubeClient, Unprepared
+from skipstone_operator.adapters.kube import FencedClient, KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
 from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.metrics import Metrics
@@ -30,6 +30,7 @@ from skipstone_operator.reconcilers.entry import reconcile
 from skipstone_operator.resources.kinds import KINDS
 from skipstone_operator.routing import KEY_KINDS, Router, identity_of
 from skipstone_operator.runtime.access import AccessGained, split_by_access, wait_for_access
+from skipstone_operator.runtime.apart import run_apart
 from skipstone_operator.runtime.lease import Lease, LeaseLost
 from skipstone_operator.runtime.loop import ReconcileLoop
 from skipstone_operator.runtime.queue import WorkQueue
@@ -80,8 +81,7 @@ async def run(settings: Settings, resync: ResyncTiming) -> None:
     connection = await connect()
     try:
         kube = KubeClient(connection)
-        await wait_for_cluster(kube)
-        watched, barred = await split_by_access(settings.namespaces, kube.find_objection)
+        watched, barred = await wait_for_cluster(kube, settings.namespaces)
         if not watched:
             raise Unprepared("; ".join(barred.values()))
         for objection in barred.values():
@@ -92,16 +92,18 @@ async def run(settings: Settings, resync: ResyncTiming) -> None:
         await connection.close()
 
 
-async def wait_for_cluster(kube: KubeClient) -> None:
-    """Wait a while for an API server that is down, which costs less than being started anew and anew.
+async def wait_for_cluster(kube: KubeClient, namespaces: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, str]]:
+    """The namespaces that can be watched, and why the others cannot.
 
-    Raises ApiFault when it stays down, Unprepared when it lacks our kinds.
+    Waits a while for an API server that is down or that just learned our kinds, which costs less than starting again
+    and again. Raises ApiFault when it stays down, Unprepared when it lacks our kinds.
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + START_SECONDS
     while True:
         try:
-            return await kube.check_resources()
+            await kube.check_resources()
+            return await split_by_access(namespaces, kube.find_objection)
         except ApiFault as fault:
             if loop.time() >= end:
                 raise
@@ -120,12 +122,18 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
         image_pull_policy=settings.image_pull_policy,
         image_pull_secrets=settings.image_pull_secrets,
     )
+    lease = Lease(
+        store=KubeLeaseStore(kube, settings.operator_namespace, settings.lease_name),
+        identity=identity,
+        now=clock.now,
+        time=loop.time,
+    )
     return Operator(
         settings=settings,
         connection=connection,
         kube=kube,
         ports=Ports(
-            kube=kube,
+            kube=FencedClient(connection, may_write=lambda: lease.is_held),
             clock=clock,
             events=KubeEvents(connection, clock, identity),
             meter=metrics,
@@ -133,12 +141,7 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
             namespaces=settings.namespaces,
         ),
         metrics=metrics,
-        lease=Lease(
-            store=KubeLeaseStore(kube, settings.operator_namespace, settings.lease_name),
-            identity=identity,
-            now=clock.now,
-            time=loop.time,
-        ),
+        lease=lease,
         queue=WorkQueue(timer=loop, lane=lambda key: key.namespace, meter=metrics),
         router=Router(),
         deliveries=Deliveries(loop.time),
@@ -196,7 +199,7 @@ class Operator:
     async def _work_in(self, group: asyncio.TaskGroup, barred: tuple[str, ...]) -> None:
         workers = group.create_task(self._loop.run(), name="loop")
         guards = [
-            group.create_task(self.lease.keep(), name="lease"),
+            group.create_task(run_apart(self._keep_lease, "lease"), name="lease"),
             group.create_task(self._resync.run(), name="resync"),
             group.create_task(wait_for_access(barred, self.kube.find_objection), name="access"),
         ]
@@ -214,6 +217,17 @@ class Operator:
         await asyncio.wait([workers], timeout=DRAIN_SECONDS)
         for task in (workers, *guards):
             task.cancel()
+
+    async def _keep_lease(self) -> None:
+        # On a loop of its own, and so with a connection of its own.
+        before, connection = self.lease.store, await connect()
+        try:
+            namespace, name = self.settings.operator_namespace, self.settings.lease_name
+            self.lease.store = KubeLeaseStore(KubeClient(connection), namespace, name)
+            await self.lease.keep()
+        finally:
+            self.lease.store = before
+            await connection.close()
 
     def _part_ended(self, task: asyncio.Task[None]) -> None:
         """When a vital part fails, no key is given out any more, and what does not end in time is ended hard."""

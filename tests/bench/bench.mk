@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-catchup bench-lookup bench-merge bench-planning bench-pruning
+.PHONY: bench-application bench-catchup bench-lookup bench-merge bench-operator bench-planning bench-pruning
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -14,6 +14,9 @@ bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (A
 bench-merge: setup ## Merges beside Delta and Iceberg (ARGS="--scale 1 --segments 4 --files 40" for smaller ones)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
 	$(PYTHON_ENV)/python -m tests.bench.merge $(ARGS)
+
+bench-operator: setup ## CPU, requests and bytes of the operator's passes beside 5,000 finished jobs and 500 Tables
+	$(PYTHON_ENV)/python -m tests.bench.passes $(ARGS)
 
 bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
 	$(PYTHON_ENV)/python -m tests.bench.planning

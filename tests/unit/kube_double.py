@@ -233,5 +233,11 @@ def _has_labels(obj: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
 
 
 def _has_fields(obj: Mapping[str, Any], wanted: Mapping[str, str]) -> bool:
-    phase = obj.get("status", {}).get("phase", "")
-    return all((phase != value) if name == "status.phase!" else (phase == value) for name, value in wanted.items())
+    return all((_field(obj, name.rstrip("!")) == value) is not name.endswith("!") for name, value in wanted.items())
+
+
+def _field(obj: Mapping[str, Any], path: str) -> object:
+    found: Any = obj
+    for part in path.split("."):
+        found = found.get(part, "") if isinstance(found, Mapping) else ""
+    return found

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from typing import Any, cast
 
 import pytest
-from skipstone_operator.runtime.lease import Lease, LeaseLost, LeaseRecord
+from skipstone_operator.adapters.connection import Connection
+from skipstone_operator.adapters.kube import FencedClient, NotHolder
+from skipstone_operator.runtime.apart import run_apart
+from skipstone_operator.runtime.lease import Lease, LeaseLost, LeaseRecord, LeaseTiming
 
 from tests.unit.runtime_doubles import VirtualTime
 
@@ -242,3 +248,65 @@ def test_a_lease_that_cannot_be_released_is_left_to_expire() -> None:
     bench.store.faults = [ConnectionError("refused")]
     run(lease.release())
     assert (bench.holder, lease.is_held) == ("one", False)
+
+
+class TestApart:
+    """Keeping the Lease on a thread of its own, with real time: nothing waits for a clock."""
+
+    def lease(self, store: Store) -> Lease:
+        timing = LeaseTiming(renew=0.001, retry=0.001)
+        return Lease(store=store, identity="a", now=lambda: datetime.now(UTC), time=time.monotonic, timing=timing)
+
+    def test_a_busy_loop_does_not_lose_the_lease(self) -> None:
+        store = CountingStore(renewals=3)
+
+        async def main() -> None:
+            lease = self.lease(store)
+            await lease.acquire()
+            keeping = asyncio.create_task(run_apart(lease.keep, "lease"))
+            await asyncio.sleep(0)
+            # The loop is blocked here, as it is by a pass that computes.
+            assert store.enough.wait(timeout=30)
+            keeping.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await keeping
+            assert lease.is_held
+
+        asyncio.run(main())
+
+    def test_what_ends_the_lease_is_raised_where_it_is_waited_for(self) -> None:
+        store = CountingStore(renewals=1)
+
+        async def main() -> None:
+            lease = self.lease(store)
+            await lease.acquire()
+            store.taken_by("b")
+            with pytest.raises(LeaseLost, match="held by b"):
+                await run_apart(lease.keep, "lease")
+            assert not lease.is_held
+
+        asyncio.run(main())
+
+
+@dataclass
+class CountingStore(Store):
+    """Sets ``enough`` after so many renewals."""
+
+    renewals: int = 1
+    enough: threading.Event = field(default_factory=threading.Event)
+
+    async def replace(self, record: LeaseRecord) -> LeaseRecord | None:
+        stored = await super().replace(record)
+        if self.writes > self.renewals:
+            self.enough.set()
+        return stored
+
+
+@pytest.mark.parametrize("write", ["create", "replace", "replace_status", "delete"])
+def test_without_the_lease_nothing_is_written(write: str) -> None:
+    client = FencedClient(cast(Connection, None), may_write=lambda: False)
+    obj = {"kind": "Table", "metadata": {"namespace": "lake", "name": "t"}}
+    call: Any = getattr(client, write)
+    answer = call("Table", "lake", "t", uid="u") if write == "delete" else call(obj)
+    with pytest.raises(NotHolder):
+        asyncio.run(answer)

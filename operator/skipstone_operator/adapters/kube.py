@@ -5,7 +5,7 @@ A verdict of the API server (exists, conflict, gone, refused) is a value; everyt
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from skipstone_core.errors import SkipstoneError
@@ -145,7 +145,16 @@ class KubeClient:
     async def find_objection(self, namespace: str) -> str | None:
         """Why the operator cannot watch its own kinds in ``namespace``, in one sentence; None when it can."""
         for kind in KINDS.values():
-            answer = await self.connection.request("GET", path_of(kind.name, namespace), query={"limit": "1"})
+            query = {"limit": "1"}
+            if kind.selectable:
+                query["fieldSelector"] = ",".join(f"{path}=x" for path in kind.selectable)
+            answer = await self.connection.request("GET", path_of(kind.name, namespace), query=query)
+            if answer.status == 400:
+                said = answer.body.get("message", "")
+                raise Unprepared(
+                    f"the API server cannot select {kind.plural} by their fields: apply the CRDs of this release "
+                    f"(kubectl apply --server-side -f crds/) to Kubernetes 1.31 or newer ({said})"
+                )
             if answer.status == 403:
                 return (
                     f"namespace {namespace}: the operator may not list {kind.plural}; add the namespace to the "
@@ -153,6 +162,35 @@ class KubeClient:
                 )
             _read(answer, f"LIST {kind.name} {namespace}")
         return None
+
+
+class NotHolder(ConnectionError):
+    """The Lease is not held, so nothing may be written: another operator may be at work."""
+
+
+@dataclass(frozen=True)
+class FencedClient(KubeClient):
+    """Writes only while ``may_write`` says so: a pass that began with the Lease may end without it."""
+
+    may_write: Callable[[], bool]
+
+    async def create(self, obj: JsonObject) -> CreateAnswer:
+        """As KubeClient. Raises NotHolder."""
+        self._require()
+        return await super().create(obj)
+
+    async def delete(self, kind: str, namespace: str, name: str, *, uid: str) -> DeleteAnswer:
+        """As KubeClient. Raises NotHolder."""
+        self._require()
+        return await super().delete(kind, namespace, name, uid=uid)
+
+    async def _put(self, obj: JsonObject, subresource: str) -> UpdateAnswer:
+        self._require()
+        return await super()._put(obj, subresource)
+
+    def _require(self) -> None:
+        if not self.may_write():
+            raise NotHolder("the lease is not held: nothing is written")
 
 
 def _read(answer: Answer, what: str) -> JsonObject:

@@ -27,11 +27,10 @@ from skipstone_operator.conditions import (
     unknown,
 )
 from skipstone_operator.ports import AccessDenied, EventRecord, EventType, JsonObject, Key, Ports, Refused, Requeue
-from skipstone_operator.reconcilers.gather import table_name
 from skipstone_operator.reconcilers.perform import perform
 from skipstone_operator.reconcilers.statuses import MAX_NOTE
 from skipstone_operator.resources.common import Condition
-from skipstone_operator.resources.kinds import API_VERSION, KINDS, LOAD_JOB, MERGE_JOB, TABLE
+from skipstone_operator.resources.kinds import API_VERSION, KINDS, LOAD_JOB, MERGE_JOB, TABLE, TABLE_FIELD
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Finding
 from skipstone_operator.worlds.worlds import JobWorld
@@ -152,5 +151,5 @@ async def _concerned(key: Key, ports: Ports) -> Iterable[JsonObject]:
     concerned = [] if found is None else [found]
     if key.kind == TABLE.name:
         for kind in JOBS:
-            concerned += [raw for raw in await ports.kube.list(kind, key.namespace) if table_name(raw) == key.name]
+            concerned += await ports.kube.list(kind, key.namespace, fields={TABLE_FIELD: key.name})
     return concerned

@@ -17,13 +17,16 @@ from skipstone_operator.manifests import conf_map_name, driver_pod_name
 from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Ports
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
+    IDENTIFIER_FIELD,
     KINDS,
     LOAD_JOB,
     MERGE_JOB,
     MERGE_SCHEDULE,
     SECONDARY_INDEX,
     TABLE,
+    TABLE_FIELD,
     WAREHOUSE,
+    WAREHOUSE_FIELD,
 )
 from skipstone_operator.worlds.identity import find_older_claimant
 from skipstone_operator.worlds.pods import PodFacts, read_pod
@@ -69,14 +72,13 @@ class Reader:
         except ContractViolation as error:
             raise ContractViolation(f"{kind} {name}: {error}") from error
 
-    async def list_subjects(self, kind: str) -> tuple[Subject[Any, Any], ...]:
-        """All resources of one kind, without those that cannot be read: they are told under their own keys."""
-        return _read_all(kind, await self.kube.list(kind, self.namespace))[0]
+    async def list_subjects(self, kind: str, fields: Mapping[str, str] | None = None) -> tuple[Subject[Any, Any], ...]:
+        """Resources of one kind with these fields, without those that cannot be read: their own keys tell of them."""
+        return _read_all(kind, await self.kube.list(kind, self.namespace, fields=fields))[0]
 
     async def list_of_table(self, kind: str, table: str) -> tuple[tuple[Subject[Any, Any], ...], list[Unreadable]]:
         """All jobs or indexes of one kind that name this Table, and those of them that cannot be read."""
-        found = await self.kube.list(kind, self.namespace)
-        return _read_all(kind, (raw for raw in found if table_name(raw) == table))
+        return _read_all(kind, await self.kube.list(kind, self.namespace, fields={TABLE_FIELD: table}))
 
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
         """The claim of a Warehouse."""
@@ -128,13 +130,6 @@ class Reader:
     async def _list_executors(self, run_id: str) -> tuple[PodFacts, ...]:
         selector = {labels.APP_SELECTOR_LABEL: run_id, labels.ROLE_LABEL: labels.EXECUTOR_ROLE}
         return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels=selector)))
-
-
-def table_name(raw: Mapping[str, Any]) -> str:
-    """The Table that a job or an index names."""
-    spec = raw.get("spec")
-    reference = spec.get("tableRef") if isinstance(spec, Mapping) else None
-    return str(reference.get("name", "")) if isinstance(reference, Mapping) else ""
 
 
 def _read_all(kind: str, found: Iterable[JsonObject]) -> tuple[tuple[Subject[Any, Any], ...], list[Unreadable]]:
@@ -231,17 +226,36 @@ async def _find_older_claimant(
     if warehouse is None:
         return None
     tables: list[TableSubject] = []
-    warehouses: dict[Key, WarehouseSubject] = {}
+    warehouses: dict[Key, WarehouseSubject] = {warehouse.key: warehouse}
     for namespace in sorted({*ports.namespaces, table.meta.namespace}):
         reader = Reader(ports.kube, namespace)
         try:
-            tables.extend(await reader.list_subjects(TABLE.name))
-            warehouses.update({w.key: w for w in await reader.list_subjects(WAREHOUSE.name)})
+            rivals = await reader.list_subjects(TABLE.name, {IDENTIFIER_FIELD: table.spec.identifier.name})
+            tables.extend(rivals)
+            warehouses |= await _read_warehouses(reader, rivals, warehouses)
         except AccessDenied:
             # Nothing there can be launched either; a namespace that goes away keeps nobody from working.
             if namespace == table.meta.namespace:
                 raise
     return find_older_claimant(table, warehouse, tables, warehouses)
+
+
+async def _read_warehouses(
+    reader: Reader, tables: Iterable[TableSubject], known: Mapping[Key, WarehouseSubject]
+) -> dict[Key, WarehouseSubject]:
+    """The Warehouses of ``tables``, as far as they are not known and can be read."""
+    found: dict[Key, WarehouseSubject] = {}
+    for name in sorted({table.spec.warehouse_ref.name for table in tables}):
+        key = Key(WAREHOUSE.name, reader.namespace, name)
+        if key in known:
+            continue
+        try:
+            subject = await reader.get_subject(WAREHOUSE.name, name)
+        except ContractViolation:
+            continue
+        if subject is not None:
+            found[key] = subject
+    return found
 
 
 async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
@@ -276,7 +290,7 @@ async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
     warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE.name, key.name)
     if warehouse is None:
         return None
-    tables = [t for t in await reader.list_subjects(TABLE.name) if t.spec.warehouse_ref.name == key.name]
+    tables = list(await reader.list_subjects(TABLE.name, {WAREHOUSE_FIELD: key.name}))
     indexes = await reader.list_subjects(SECONDARY_INDEX.name)
     names = {table.meta.name for table in tables}
     status = warehouse.status
@@ -309,11 +323,17 @@ async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE.name, key.name)
     if schedule is None:
         return None
-    jobs = await reader.list_subjects(MERGE_JOB.name)
-    own = tuple(job for job in jobs if job.owner is not None and job.owner.uid == schedule.meta.uid)
+    found = await ports.kube.list(MERGE_JOB.name, key.namespace)
+    own, unreadable = _read_all(MERGE_JOB.name, (raw for raw in found if _is_owned(raw, schedule.meta.uid)))
+    names = {job.meta.name for job in own} | {str(each.raw["metadata"]["name"]) for each in unreadable}
     return ScheduleWorld(
         schedule=schedule,
         setting=read_setting(ports),
         jobs=own,
-        taken=frozenset({job.meta.name for job in jobs} - {job.meta.name for job in own}),
+        taken=frozenset({str(raw["metadata"]["name"]) for raw in found} - names),
     )
+
+
+def _is_owned(raw: Mapping[str, Any], uid: str) -> bool:
+    owners = raw["metadata"].get("ownerReferences") or ()
+    return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

@@ -55,11 +55,13 @@ def crd(kind: Kind[Any, Any]) -> Schema:
 
 
 def _version(kind: Kind[Any, Any]) -> Schema:
+    selectable = [{"jsonPath": f".{path}"} for path in kind.selectable]
     return {
         "name": VERSION,
         "served": True,
         "storage": True,
         "subresources": {"status": {}},
+        **({"selectableFields": selectable} if selectable else {}),
         "additionalPrinterColumns": [_column(column) for column in PRINTER_COLUMNS[kind.name]],
         "schema": {"openAPIV3Schema": root_schema(kind)},
     }

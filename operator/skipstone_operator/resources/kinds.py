@@ -25,13 +25,21 @@ VERSION = "v1alpha1"
 API_VERSION = f"{GROUP}/{VERSION}"
 CATEGORY = "skipstone"
 
+#: Fields by which the operator selects: a pass costs what it is about, not what else is in the namespace.
+TABLE_FIELD = "spec.tableRef.name"
+WAREHOUSE_FIELD = "spec.warehouseRef.name"
+IDENTIFIER_FIELD = "spec.identifier.name"
+
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Kind(Generic[S, T]):
-    """One kind: its names and its types. ``max_name`` bounds the names of its objects."""
+    """One kind: its names and its types. ``max_name`` bounds the names of its objects.
+
+    ``selectable``: paths of required fields by which the API server can select objects.
+    """
 
     name: str
     plural: str
@@ -41,6 +49,7 @@ class Kind(Generic[S, T]):
     spec: type[S]
     status: type[T]
     max_name: int = MAX_RESOURCE_NAME
+    selectable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,6 +79,7 @@ TABLE = Kind(
     text="An Iceberg table that Skipstone creates and evolves, or one that it watches.",
     spec=TableSpec,
     status=TableStatus,
+    selectable=(WAREHOUSE_FIELD, IDENTIFIER_FIELD),
 )
 SECONDARY_INDEX = Kind(
     name="SecondaryIndex",
@@ -79,6 +89,7 @@ SECONDARY_INDEX = Kind(
     text="A lookup index on a Table, kept in sync segment by segment.",
     spec=SecondaryIndexSpec,
     status=SecondaryIndexStatus,
+    selectable=(TABLE_FIELD,),
 )
 LOAD_JOB = Kind(
     name="LoadJob",
@@ -88,6 +99,7 @@ LOAD_JOB = Kind(
     text="Appends files to a Table as one segment, at most once.",
     spec=LoadJobSpec,
     status=LoadJobStatus,
+    selectable=(TABLE_FIELD,),
 )
 MERGE_JOB = Kind(
     name="MergeJob",
@@ -97,6 +109,7 @@ MERGE_JOB = Kind(
     text="Applies a feed of changes to a Table, at most once.",
     spec=MergeJobSpec,
     status=MergeJobStatus,
+    selectable=(TABLE_FIELD,),
 )
 MERGE_SCHEDULE = Kind(
     name="MergeSchedule",
