@@ -23,6 +23,8 @@ KEPT_RECORDS = 64
 BATCH_RECORDS = 16
 RADIX = 4
 SECTION_ENTRIES = 32
+#: Larger files merge no more: a commit must not hold a million records in memory.
+MAX_MERGED_RECORDS = 2**18
 MAGIC = b"skipstone-txns-1\n"
 _SLOT = struct.Struct(">QII")
 
@@ -72,8 +74,11 @@ def plan_merge(files: Sequence[ArchiveFile], records: int) -> tuple[ArchiveFile,
     taken: tuple[ArchiveFile, ...] = ()
     level = level_of(records)
     while sum(1 for file in files if file.level == level) >= RADIX - 1:
-        taken = tuple(file for file in files if file.level <= level)
-        level = max(level + 1, level_of(records + sum(file.records for file in taken)))
+        more = tuple(file for file in files if file.level <= level)
+        total = records + sum(file.records for file in more)
+        if total > MAX_MERGED_RECORDS:
+            break
+        taken, level = more, max(level + 1, level_of(total))
     return taken
 
 

@@ -17,7 +17,7 @@ from skipstone_core.reasons import Reason
 MAX_RECORD_BYTES = 512
 UNTOLD = (
     "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
-    "expired; look for its rows in the table."
+    "expired; look for its rows in the table, and delete the job."
 )
 
 

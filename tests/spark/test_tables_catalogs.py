@@ -16,7 +16,9 @@ from skipstone.runs.check import check_catalog
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tables.namespaces import find_mark, mark_namespace
 from skipstone.tables.schemas import Declaration, Ownership, ensure_table
+from skipstone.tables.whereabouts import Lost, find_table
 from skipstone_core.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -99,6 +101,23 @@ def table(opened: Catalog, home: WarehouseRef) -> Table:
 def change(table: Table) -> TableCommit:
     """A load of ROWS under one transaction."""
     return TableCommit(pinned=pin_table(table), added=write_files(table, ROWS), txn="t1")
+
+
+def test_a_table_is_found_by_its_uuid_and_its_end_is_proven(opened: Catalog, table: Table) -> None:
+    mark_namespace(opened, "shop")
+    mark = find_mark(opened, "shop")
+    mark_namespace(opened, "shop")
+    assert mark
+    assert find_mark(opened, "shop") == mark
+    known = replace(REF, table_uuid=str(table.metadata.table_uuid), location=table.location(), namespace_id=mark)
+    opened.rename_table(REF.identifier, ("shop", "renamed"))
+    found = find_table(opened, known)
+    assert isinstance(found, TableRef)
+    assert found.name == "renamed"
+    opened.drop_table(("shop", "renamed"))
+    lost = find_table(opened, known)
+    assert isinstance(lost, Lost)
+    assert lost.is_proven
 
 
 def test_a_table_is_created_loaded_and_read(opened: Catalog, table: Table, home: WarehouseRef) -> None:

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from skipstone_core.archives import (
     BATCH_RECORDS,
     KEPT_RECORDS,
+    MAX_MERGED_RECORDS,
     RADIX,
     ArchivedRecord,
     ArchiveFile,
@@ -77,6 +78,13 @@ def test_files_stay_few_and_each_record_is_written_few_times() -> None:
     assert most <= (RADIX - 1) * 7
     assert written <= 4096 * BATCH_RECORDS * 7
     assert len(encode_files(files)) < 4096
+
+
+def test_the_largest_files_merge_no_more() -> None:
+    large = ArchiveFile(digest="a", records=MAX_MERGED_RECORDS // 3, sections=1, size=0)
+    small = ArchiveFile(digest="b", records=BATCH_RECORDS, sections=1, size=0)
+    assert plan_merge((large,) * 6, MAX_MERGED_RECORDS // 3) == ()
+    assert plan_merge((small,) * 3 + (large,) * 6, BATCH_RECORDS) == (small,) * 3
 
 
 def test_records_move_in_batches_and_the_newest_stay() -> None:
