@@ -219,7 +219,8 @@ def test_an_encrypted_table_is_left_as_it_is(bed: Bed) -> None:
 def test_every_code_is_shown_by_a_test_and_in_the_guide() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guide" / "indexes.md").read_text()
     tests = "".join(
-        (Path(__file__).parent / f"test_plans_{name}.py").read_text() for name in ("refusals", "lists", "connect")
+        (Path(__file__).parent / f"test_plans_{name}.py").read_text()
+        for name in ("refusals", "lists", "connect", "layouts")
     )
     for code in Refusal:
         assert f"Refusal.{code.name}" in tests, code

@@ -43,6 +43,8 @@ class Refusal(StrEnum):
     SAMPLED = "Sampled", "A sample is taken of the relation, and what it picks depends on the files that are read."
     ENCRYPTED = "Encrypted", "The table is encrypted, and staged scans have no keys."
     EMPTY = "Empty", "The snapshot has no rows."
+    RUNTIME_FILTER = "RuntimeFilter", "A join filters the partitions that are read when the query runs."
+    PARTITIONED_JOIN = "PartitionedJoin", "The table is joined by its partitions, which saves a shuffle."
     # its condition
     LIMITED = "Limited", "A limit lies between the relation and its condition."
     OUTER_JOIN = "OuterJoin", "The condition is above an outer join that supplies nulls for the relation."

@@ -18,7 +18,7 @@ from skipstone_core import predicates as core
 from skipstone_core.errors import BadData
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
-from skipstone.query.plans.catalyst import Java, Node, descend, java_class
+from skipstone.query.plans.catalyst import Java, Node, descend, java_class, output_ids
 from skipstone.query.plans.driver import (
     DriverLimits,
     DriverRead,
@@ -30,6 +30,7 @@ from skipstone.query.plans.driver import (
 )
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.layouts import Layout, has_joins, layout_of, leaves_few
 from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.rebuild import Rebuilder
 from skipstone.query.plans.refusals import Refusal
@@ -78,6 +79,25 @@ class _Planned:
         """What is done with it."""
         return RelationExplanation(self.relation.name, plan=self.plan, driver=self.driver)
 
+    def refused(self, refusal: Refusal, detail: str = "") -> RelationExplanation:
+        """Why it is read as Spark reads it after all."""
+        return RelationExplanation(self.relation.name, refusal, detail, self.plan)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether files of the table are, or were, partitioned."""
+        return any(spec.fields for spec in self.relation.table.specs().values())
+
+    @property
+    def task_files(self) -> int:
+        """How many files are left for tasks to read."""
+        here: set[int] = set()
+        if self.driver is not None:
+            here |= {*self.driver.ordinals, *self.driver.scanned}
+            if self.driver.takes_answer and self.plan.answer is not None:
+                here |= set(self.plan.answer.ordinals.tolist())
+        return len(set(self.plan.ordinals) - here)
+
 
 @dataclass(frozen=True, eq=False)
 class _Replaced:
@@ -112,7 +132,43 @@ class Rewriting:
 
     def rewritten(self) -> Java | None:
         """The Dataset that reads the files planned, as Spark will run it; None when no relation was planned."""
+        layout = self._layout()
+        if layout is not None:
+            self._leave_filtered(layout)
         found = self._replaced_all(self._read)
+        rewritten = self._runnable(found)
+        if rewritten is None or layout is None or not (grouped := self._joined_by_partition(layout, rewritten)):
+            return rewritten
+        for key in grouped:
+            self._judged[key] = self._planned()[key].refused(Refusal.PARTITIONED_JOIN)
+        return self._runnable({key: one for key, one in found.items() if key not in grouped})
+
+    def _layout(self) -> Layout | None:
+        """What Spark makes of the layout of the tables when it runs the query as it is; None: nothing of interest."""
+        partitioned = any(one.is_partitioned for one in self._planned().values())
+        if not partitioned or not has_joins(self._query):
+            return None
+        return layout_of(self._dataset_of(self._query.handle()).queryExecution())
+
+    def _leave_filtered(self, layout: Layout) -> None:
+        """Leave relations to Spark that it filters when the query runs, unless their index saves more."""
+        for key, one in self._planned().items():
+            is_filtered = bool(self._columns(key) & layout.filtered)
+            if is_filtered and not leaves_few(one.task_files, one.plan.funnel.min_max):
+                self._judged[key] = one.refused(Refusal.RUNTIME_FILTER)
+
+    def _joined_by_partition(self, layout: Layout, rewritten: Java) -> frozenset[Key]:
+        """The relations that Spark joins by their partitions as long as they are not rewritten."""
+        grouped = frozenset(key for key in self._planned() if self._columns(key) & layout.grouped)
+        if not grouped or layout_of(rewritten.queryExecution()).shuffles <= layout.shuffles:
+            return frozenset()
+        return grouped
+
+    def _columns(self, key: Key) -> frozenset[int]:
+        return frozenset(number for site in self._sites[key] for number in output_ids(site.node))
+
+    def _runnable(self, found: dict[Key, _Replaced]) -> Java | None:
+        """The Dataset with what was ``found`` in place of its relations, or with as much of it as Spark can plan."""
         if not found:
             return None
         try:
@@ -130,7 +186,7 @@ class Rewriting:
             return self._dataset(plain) if plain else None
         except Exception as error:  # noqa: BLE001 - the query runs as Spark runs it
             for key, one in self._planned().items():
-                self._judged[key] = RelationExplanation(one.relation.name, Refusal.CANNOT_PLAN, first_line(error))
+                self._judged[key] = one.refused(Refusal.CANNOT_PLAN, first_line(error))
             logger.warning("%s: the query runs without indexes: %s", Refusal.CANNOT_PLAN.value, first_line(error))
             return None
 
@@ -144,9 +200,13 @@ class Rewriting:
 
         plan = Rebuilder(self._jvm, frozenset(found), replace).plan(self._query)
         plan.setAnalyzed()
-        dataset = java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
+        dataset = self._dataset_of(plan)
         try_plan(dataset)
         return dataset
+
+    def _dataset_of(self, plan: Java) -> Java:
+        """The Dataset that runs an analysed plan."""
+        return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
 
     def _planned(self) -> dict[Key, _Planned]:
         return {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
