@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from skipstone_core.codec import salvage
 from skipstone_core.errors import ContractViolation
-from skipstone_operator.ports import AccessDenied, JsonObject, Key
+from skipstone_operator.ports import AccessDenied, JsonObject, Key, Refused, UpdateAnswer
 from skipstone_operator.reconcilers import reconcile
+from skipstone_operator.reconcilers.failures import WriteRefused
 from skipstone_operator.resources.table import TableStatus
 
 from tests.unit import objects
@@ -207,6 +209,63 @@ class TestStatusesThatLie:
         world.kube.clock.advance(3600)
         world.run_until(lambda: any(kind == "MergeJob" for kind, _, _ in world.kube.objects), ticks=40)
         assert world.kube.status("MergeSchedule", "hourly")["lastScheduleTime"] < FUTURE
+
+
+@dataclass
+class RefusingKube(MemoryKube):
+    """Refuses the statuses of one kind, unless they tell of a failure."""
+
+    refused: str = ""
+
+    async def replace_status(self, obj: JsonObject) -> UpdateAnswer:
+        told = any(c["reason"] == "InternalError" for c in obj["status"]["conditions"])
+        if obj["kind"] == self.refused and not told:
+            return Refused(status=422, reason="Invalid", message="it does not fit")
+        return await super().replace_status(obj)
+
+
+def test_a_status_that_is_refused_is_told_on_its_own_object_and_never_back_and_forth() -> None:
+    kube = RefusingKube()
+    world = everything(kube)
+    kube.refused = "LoadJob"
+    world.kube.add(objects.load("jan"))
+    for _ in range(6):
+        with suppress(WriteRefused):
+            world.reconcile(Key("Table", "lake", "flights"))
+    settled = len(kube.writes)
+    assert conditions(world, "LoadJob", "jan")["Progressing"] == ("Unknown", "InternalError")
+    assert conditions(world, "Table", "flights")["Ready"] == ("True", "Created")
+    for _ in range(6):
+        with pytest.raises(WriteRefused):
+            world.reconcile(Key("Table", "lake", "flights"))
+    assert len(kube.writes) == settled
+
+
+@pytest.mark.parametrize("kind", ["Table", "Warehouse"])
+def test_one_part_that_fails_is_not_told_and_undone_again_and_again(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = everything()
+    world.kube.add(objects.load("jan"))
+    world.run_until(lambda: bool(list(world.kube.find("Pod", operation="Load"))))
+    world.kubelet.tick()
+
+    def fail(*_: object) -> NoReturn:
+        raise RuntimeError("the moon is full")
+
+    part = {"Table": "table.decide_table", "Warehouse": "warehouse.decide_observe"}[kind]
+    monkeypatch.setattr(f"skipstone_operator.reconcilers.{part}", fail)
+
+    def look() -> None:
+        for _ in range(6):
+            with suppress(RuntimeError):
+                world.reconcile(Key(kind, "lake", SUBJECTS[kind][0]))
+
+    look()
+    settled = len(world.kube.writes)
+    look()
+    assert len(world.kube.writes) == settled
+    assert conditions(world, kind, SUBJECTS[kind][0])["Ready"] == ("Unknown", "InternalError")
+    if kind == "Table":
+        assert conditions(world, "LoadJob", "jan")["Progressing"] == ("True", "DriverRunning")
 
 
 def test_crashing_while_a_failure_is_told_loses_nothing() -> None:

@@ -7,22 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from skipstone_core.errors import SkipstoneError
-
 from skipstone_operator import labels
 from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
-from skipstone_operator.reconcilers.failures import tell_failure
+from skipstone_operator.reconcilers.failures import WriteRefused, tell_failure
 from skipstone_operator.reconcilers.farewell import let_go
 from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.perform import owner_uid_of, perform
-from skipstone_operator.worlds.steps import Create, Step
+from skipstone_operator.worlds.steps import Create, PutFinalizers, PutStatus, Step
 
 Answer = Callable[[Create, Refused], Step]
-
-
-class WriteRefused(SkipstoneError):
-    """The API server refused a status, a finalizer or a delete: the Role or the CRD does not fit this operator."""
 
 
 async def reconcile(key: Key, ports: Ports) -> Requeue:
@@ -108,5 +102,6 @@ async def _carry_out(step: Step, ports: Ports, answer: Answer) -> Requeue:
         step = answer(step, outcome)
         outcome = await perform(step, ports)
     if isinstance(outcome, Refused):
-        raise WriteRefused(f"the API server refused {type(step).__name__}: {outcome.status} {outcome.message}")
+        message = f"the API server refused {type(step).__name__}: {outcome.status} {outcome.message}"
+        raise WriteRefused(message, step.object if isinstance(step, PutStatus | PutFinalizers) else None)
     return outcome

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from skipstone_core.codec import encode, salvage
-from skipstone_core.errors import BadSpec, ContractViolation
+from skipstone_core.errors import BadSpec, ContractViolation, SkipstoneError
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
@@ -32,8 +32,7 @@ from skipstone_operator.reconcilers.statuses import MAX_NOTE
 from skipstone_operator.resources.common import Condition
 from skipstone_operator.resources.kinds import API_VERSION, KINDS, LOAD_JOB, MERGE_JOB, TABLE, TABLE_FIELD
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import Finding
-from skipstone_operator.worlds.worlds import JobWorld
+from skipstone_operator.worlds.subjects import Finding, Subject
 
 JOBS = (LOAD_JOB.name, MERGE_JOB.name)
 #: Seconds until a job that could not be judged is looked at again.
@@ -41,17 +40,27 @@ POLL = 30.0
 #: Jobs told of one failed pass; the others are told when these are.
 MAX_TOLD = 50
 logger = logging.getLogger(__name__)
-W = TypeVar("W", bound=JobWorld)
 
 
-def guarded(decide: Callable[[W], Step], world: W, now: datetime) -> Step:
-    """What ``decide`` says of one job; a job that it fails at keeps no other from going on."""
+class WriteRefused(SkipstoneError):
+    """The API server refused a status, a finalizer or a delete: the Role or the CRD does not fit this operator.
+
+    ``object`` is what could not be written; None when it is gone.
+    """
+
+    def __init__(self, message: str, obj: JsonObject | None) -> None:
+        """``message`` quotes the API server."""
+        super().__init__(message)
+        self.object = obj
+
+
+def guarded(decide: Callable[[], Step], subject: Subject[Any, Any], now: datetime) -> Step:
+    """What ``decide`` says of one of several resources of a pass; one that it fails at keeps no other from going on."""
     try:
-        return decide(world)
+        return decide()
     except Exception as error:
-        key = str(world.job.key)
-        logger.warning("the job could not be judged: %s", error, exc_info=True, extra={"key": key})
-        return tell(world.job.raw, find_failure(error), now)
+        logger.warning("could not be judged: %s", error, exc_info=True, extra={"key": str(subject.key)})
+        return tell(subject.raw, find_failure(error), now)
 
 
 def find_failure(error: Exception) -> Finding:
@@ -119,14 +128,17 @@ def _event(raw: Mapping[str, Any], finding: Finding) -> EventRecord:
 async def tell_failure(key: Key, ports: Ports, error: Exception) -> None:
     """Tell a failed pass in the conditions of what is reconciled under ``key``. Never raises."""
     try:
-        await _tell_all(key, ports, find_failure(error))
+        # Whatever else the key stands for is well: telling it there too would be undone and done again.
+        only = error.object if isinstance(error, WriteRefused) else None
+        concerned = await _concerned(key, ports) if only is None else (only,)
+        await _tell_all(concerned, ports, find_failure(error))
     except Exception as fault:  # noqa: BLE001 - the failure itself is about to be raised
         logger.warning("the failure could not be told: %s", fault, extra={"key": str(key)})
 
 
-async def _tell_all(key: Key, ports: Ports, finding: Finding) -> None:
+async def _tell_all(concerned: Iterable[JsonObject], ports: Ports, finding: Finding) -> None:
     told = 0
-    for raw in await _concerned(key, ports):
+    for raw in concerned:
         step = tell(raw, finding, ports.clock.now())
         if isinstance(step, PutStatus) and told < MAX_TOLD:
             told += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import assert_never
 
 from skipstone_core.contract.requests import Management, RunKind
@@ -78,15 +79,15 @@ def _completion(job: JobWorld) -> tuple[str, str]:
 
 
 def _steps(world: TableWorld) -> Iterator[Step]:
-    now = world.setting.now
+    now, table = world.setting.now, world.table
     for job in world.jobs:
         if job.job.status.current_run is not None:
-            yield guarded(jobs.decide_job, job, now)
-    if world.table is not None:
-        yield decide_table(world, world.table)
+            yield guarded(partial(jobs.decide_job, job), job.job, now)
+    if table is not None:
+        yield guarded(partial(decide_table, world, table), table, now)
     for job in world.jobs:
         if job.job.status.current_run is None:
-            yield guarded(jobs.decide_job, job, now)
+            yield guarded(partial(jobs.decide_job, job), job.job, now)
     for broken in world.unreadable:
         yield tell(broken.raw, find_failure(broken.error), now)
 

@@ -55,7 +55,8 @@ def decide(world: WarehouseWorld) -> Step:
         return decide_deletion(world)
     if (step := keep_finalizer(warehouse, wanted=bool(world.dependants))) is not None:
         return step
-    return first_write(decide_part(world) for decide_part in (decide_check, decide_observe))
+    # Both are judged before either is written: one that fails would otherwise be undone by the other, again and again.
+    return first_write([decide_check(world), decide_observe(world)])
 
 
 def decide_deletion(world: WarehouseWorld) -> Step:
