@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 40
 _MOST_INT = (1 << 31) - 1
 _MOST_LONG = (1 << 63) - 1
 #: Least and greatest level of the codecs that have levels.
-_LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
+LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
 DEFAULT_CODEC = "zstd"
 
 
@@ -141,9 +141,9 @@ def _wrong_level(properties: Mapping[str, str]) -> Iterator[Problem]:
     codec, level = properties.get(CODEC, DEFAULT_CODEC).strip().lower(), properties.get(LEVEL)
     if level is None or PROPERTIES[LEVEL](level) or PROPERTIES[CODEC](codec):
         return
-    if codec not in _LEVELS:
-        yield Problem(LEVEL, f"the codec {codec} has no levels: remove it, or choose {', '.join(sorted(_LEVELS))}")
-    elif message := whole(*_LEVELS[codec])(level):
+    if codec not in LEVELS:
+        yield Problem(LEVEL, f"the codec {codec} has no levels: remove it, or choose {', '.join(sorted(LEVELS))}")
+    elif message := whole(*LEVELS[codec])(level):
         yield Problem(LEVEL, f"{message} for the codec {codec}")
 
 

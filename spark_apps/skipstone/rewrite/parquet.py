@@ -6,7 +6,7 @@ Used by the writer and by ``splicing``. Must not know partitions, sort orders or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
@@ -26,6 +26,22 @@ from skipstone.tables.arrow import arrow_schema, field_id
 
 #: Options of all data files.
 FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
+#: Among the options of a file: columns that have a bloom filter, which is made for the rows of a row group.
+BLOOM_COLUMNS = "bloom_columns"
+#: Iceberg's defaults: one false answer in a hundred, and no filter of more than about a megabyte.
+_FALSE_ANSWERS = 0.01
+_MOST_VALUES = 800_000
+
+
+def open_writer(sink: Any, columns: pa.Schema, options: Mapping[str, Any], rows: int) -> pq.ParquetWriter:
+    """A writer of row groups of about so many ``rows``. ``options``: of ParquetWriter, with BLOOM_COLUMNS."""
+    given = {name: value for name, value in options.items() if name != BLOOM_COLUMNS}
+    filters = {
+        name: {"ndv": max(1, min(rows, _MOST_VALUES)), "fpp": _FALSE_ANSWERS}
+        for name in options.get(BLOOM_COLUMNS, ())
+        if name in columns.names
+    }
+    return pq.ParquetWriter(sink, columns, **FORMAT, **given, bloom_filter_options=filters or None)
 
 
 class NanCounter:
@@ -52,17 +68,13 @@ class ParquetFile:
     """An open data file; rows go in as row groups."""
 
     def __init__(self, io: FileIO, path: str, schema: Schema, options: dict[str, Any]) -> None:
-        """Create ``path``, which must not exist. ``options`` are those of ``pyarrow.parquet.ParquetWriter``."""
+        """Create ``path``, which must not exist. ``options``: see ``open_writer``."""
         self.path = path
         self._schema = schema
         self._columns = arrow_schema(schema)
+        self._options = options
         self._sink = io.new_output(path).create(overwrite=False)
-        self._writer = pq.ParquetWriter(
-            self._sink,
-            self._columns,
-            **FORMAT,
-            **options,
-        )
+        self._writer: pq.ParquetWriter | None = None
         self._nans = NanCounter()
 
     @property
@@ -72,14 +84,17 @@ class ParquetFile:
 
     def append(self, rows: pa.Table, group_rows: int) -> None:
         """Write ``rows`` as row groups of at most ``group_rows`` rows."""
+        if self._writer is None:
+            self._writer = open_writer(self._sink, self._columns, self._options, min(rows.num_rows, group_rows))
         self._writer.write_table(rows, row_group_size=group_rows)
         self._nans.count(rows)
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
-        self._writer.close()
+        writer = self._writer or open_writer(self._sink, self._columns, self._options, 0)
+        writer.close()
         self._sink.close()
-        return statistics_of(self._writer.writer.metadata, self._schema, self._nans, properties)
+        return statistics_of(writer.writer.metadata, self._schema, self._nans, properties)
 
 
 def statistics_of(

@@ -15,7 +15,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
-from pyiceberg.table import Table
 from pyiceberg.typedef import Record
 
 from skipstone.rewrite.canonical import Int64s
@@ -26,14 +25,7 @@ from skipstone.rewrite.writer import WriteSpec
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.storage import file_io
 
-MODE_PROPERTY = "write.merge.mode"
-ON_READ = "merge-on-read"
 _GROUP_ROWS = 128 * 1024
-
-
-def merges_on_read(table: Table) -> bool:
-    """Whether the table asks for merges that leave its files and delete their changed rows by position."""
-    return table.properties.get(MODE_PROPERTY, "").strip().lower() == ON_READ
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
 from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
-from skipstone.rewrite.parquet import FORMAT, NanCounter, statistics_of
+from skipstone.rewrite.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
 from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
 
@@ -70,8 +70,9 @@ class SplicedLayout:
     """What files of one schema and one set of options have in common. Made once per task."""
 
     def __init__(self, schema: Schema, options: dict[str, Any]) -> None:
-        """``options`` are those of ``pyarrow.parquet.ParquetWriter``."""
+        """``options``: see ``open_writer``."""
         self.schema = schema
+        self.bloom_columns = frozenset(options.get(BLOOM_COLUMNS, ()))
         self.columns = arrow_schema(schema)
         self._options = options
         self._empty = self.encode(self.columns.empty_table())
@@ -82,7 +83,7 @@ class SplicedLayout:
         Raises ValueError for more than Arrow writes into one (2^26).
         """
         sink = pa.BufferOutputStream()
-        with pq.ParquetWriter(sink, rows.schema, **FORMAT, **self._options) as writer:
+        with open_writer(sink, rows.schema, self._options, rows.num_rows) as writer:
             if rows.num_rows:
                 writer.write_table(rows, row_group_size=rows.num_rows)
         found = sink.getvalue()
@@ -101,6 +102,7 @@ class SplicedLayout:
             for name, elements in self._empty.elements.items()
             if _raw(source.elements.get(name, ())) == _raw(elements)
             and all(_is_plain(chunk) and chunk[3][4] == codec for chunk in chunks[name])
+            and (name not in self.bloom_columns or all(_has_filter(chunk[3]) for chunk in chunks[name]))
         )
 
     def footer(self, groups: list[Any], rows: int) -> bytes:
@@ -182,9 +184,19 @@ class SplicedFile:
             sink.write(piece)
         self._at += metadata[7]
         dictionary = metadata[11] + shift if metadata.get(11) else None
-        # index pages and bloom filters stay behind
-        moved = with_fields(metadata.raw, {9: metadata[9] + shift, 10: None, 11: dictionary, 14: None, 15: None})
+        # index pages stay behind, and so do the bloom filters that the table does not ask for
+        places = {9: metadata[9] + shift, 10: None, 11: dictionary}
+        moved = with_fields(metadata.raw, {**places, **self._move_filter(source, metadata)})
         return _Moved(moved, *_page_index(source, chunk, shift))
+
+    def _move_filter(self, source: Source, metadata: Struct) -> dict[int, int | None]:
+        """The place of a chunk's bloom filter, which is written here."""
+        if metadata[3][0].decode() not in self._layout.bloom_columns or not _has_filter(metadata):
+            return {14: None, 15: None}
+        found = read_at(source, metadata[14], metadata[15])
+        self._sink.write(found)
+        self._at += len(found)
+        return {14: self._at - len(found), 15: Int32(len(found))}
 
     def _indexed(self, one: _Moved) -> Raw:
         """A chunk's entry in the footer; its indexes are written here."""
@@ -217,6 +229,11 @@ def _raw(elements: Sequence[Struct]) -> list[bytes]:
 def _is_plain(chunk: Struct) -> bool:
     """Whether a chunk lies in the file, is not encrypted and says how many nulls it has."""
     return not any(field in chunk for field in _ELSEWHERE) and 3 in chunk[3].get(12, {})
+
+
+def _has_filter(metadata: Struct) -> bool:
+    """Whether a chunk has a bloom filter that says how long it is."""
+    return 14 in metadata and 15 in metadata
 
 
 def _begin(metadata: Struct) -> int:

@@ -28,11 +28,12 @@ from pyiceberg.types import IcebergType, UUIDType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.parquet import ParquetFile
+from skipstone.rewrite.parquet import BLOOM_COLUMNS, ParquetFile
 from skipstone.rewrite.partitions import PartitionTuple, source_column, split_by_partition
 from skipstone.rewrite.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.storage import file_io
+from skipstone.tables.writeproperties import bloom_columns_of, codec_of, dictionary_bytes_of, metrics_of, size_of
 
 #: How tasks return written files through ``mapInArrow``: one binary column, one row per file.
 WRITTEN_SCHEMA = pa.schema([pa.field("written", pa.binary(), nullable=False)])
@@ -44,7 +45,6 @@ MEMORY_BYTES = 256 * 1024 * 1024
 MAX_OPEN_FILES = 64
 #: Longest name of a partition's folder; values are percent-encoded in it, so bytes are characters.
 MAX_FOLDER = 200
-_METRICS_PREFIX = "write.metadata.metrics."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +53,7 @@ class WriteSpec:
 
     ``schema_json``/``spec_json``/``sort_json``: Iceberg JSON. ``location``: directory of data files. Sizes are bytes.
     ``metrics``: the table's properties of metrics modes. ``encodings``: of columns that have one of their own.
+    ``bloom_columns``: those with a bloom filter.
     """
 
     schema_json: str
@@ -69,13 +70,24 @@ class WriteSpec:
     page_rows: int = TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT
     metrics: Mapping[str, str] = field(default_factory=dict)
     encodings: Mapping[str, str] = field(default_factory=dict)
+    dictionary_bytes: int | None = None
+    bloom_columns: tuple[str, ...] = ()
 
     @property
     def parquet_options(self) -> dict[str, Any]:
-        """Options of ``pyarrow.parquet.ParquetWriter``."""
+        """Options of ``pyarrow.parquet.ParquetWriter``, with BLOOM_COLUMNS."""
         codec = "none" if self.codec == "uncompressed" else self.codec
         pages = {"data_page_size": self.page_bytes, "max_rows_per_page": self.page_rows}
-        return {"compression": codec, "compression_level": self.codec_level, **pages, **self._encoding_options()}
+        return {
+            "compression": codec,
+            "compression_level": self.codec_level,
+            **pages,
+            **self._encoding_options(),
+            **self._more(),
+        }
+
+    def _more(self) -> dict[str, Any]:
+        return {"dictionary_pagesize_limit": self.dictionary_bytes, BLOOM_COLUMNS: list(self.bloom_columns)}
 
     def _encoding_options(self) -> dict[str, Any]:
         if not self.encodings:
@@ -116,28 +128,24 @@ class WrittenFile:
 
 def write_spec(table: Table, run_id: str) -> WriteSpec:
     """What tasks of ``run_id`` need to write into ``table`` under its current schema, default spec and sort order."""
-    given = table.properties
-    level = given.get(TableProperties.PARQUET_COMPRESSION_LEVEL)
+    codec, level = codec_of(table)
     return WriteSpec(
         schema_json=table.schema().model_dump_json(),
         spec_json=table.spec().model_dump_json(),
         sort_json=table.sort_order().model_dump_json(),
-        location=given.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/"),
+        location=table.properties.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/"),
         run_id=run_id,
-        target_file_bytes=_size(table, "WRITE_TARGET_FILE_SIZE_BYTES"),
-        row_group_bytes=_size(table, "PARQUET_ROW_GROUP_SIZE_BYTES"),
-        row_group_rows=_size(table, "PARQUET_ROW_GROUP_LIMIT"),
-        codec=given.get(TableProperties.PARQUET_COMPRESSION, TableProperties.PARQUET_COMPRESSION_DEFAULT),
-        codec_level=int(level) if level else None,
-        page_bytes=_size(table, "PARQUET_PAGE_SIZE_BYTES"),
-        page_rows=_size(table, "PARQUET_PAGE_ROW_LIMIT"),
-        metrics={name: value for name, value in given.items() if name.startswith(_METRICS_PREFIX)},
+        target_file_bytes=size_of(table, "WRITE_TARGET_FILE_SIZE_BYTES"),
+        row_group_bytes=size_of(table, "PARQUET_ROW_GROUP_SIZE_BYTES"),
+        row_group_rows=size_of(table, "PARQUET_ROW_GROUP_LIMIT"),
+        codec=codec,
+        codec_level=level,
+        page_bytes=size_of(table, "PARQUET_PAGE_SIZE_BYTES"),
+        page_rows=size_of(table, "PARQUET_PAGE_ROW_LIMIT"),
+        metrics=metrics_of(table),
+        dictionary_bytes=dictionary_bytes_of(table),
+        bloom_columns=bloom_columns_of(table),
     )
-
-
-def _size(table: Table, name: str) -> int:
-    default = getattr(TableProperties, f"{name}_DEFAULT")
-    return max(1, int(table.properties.get(getattr(TableProperties, name), default)))
 
 
 @dataclass

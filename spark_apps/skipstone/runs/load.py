@@ -36,6 +36,7 @@ from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.commits import CommitPorts, TableCommit
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.writeproperties import require_known_values
 from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
 #: How often a load is written anew when the table's schema or partitioning changed under it.
@@ -108,6 +109,7 @@ def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None 
     if outcome := settled(table, request.txn):
         return job.report(outcome, {})
     require_writable(table)
+    require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
     intake = take_source(request, table, job.task.source)
     if intake is NOTHING:

@@ -51,6 +51,7 @@ from skipstone.tables.commits import CommitPorts, TableCommit
 from skipstone.tables.evolution import fits, with_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.writeproperties import merges_on_read, require_known_values
 from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
 #: How often a merge is planned when other writers get in between.
@@ -125,6 +126,8 @@ def _take(job: _Job) -> Intake | Outcome:
     if outcome := settled(table, job.request.txn):
         return outcome
     require_writable(table)
+    require_known_values(table)
+    merges_on_read(table)  # refuses a mode that it does not know before the source is read
     mark_namespace(job.catalog, job.ref.namespace)
     _refuse_evolution(job)
     return take_source(job.request, table, job.task.source)

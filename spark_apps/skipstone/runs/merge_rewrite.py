@@ -32,12 +32,13 @@ from skipstone.rewrite.merging import (
     unmatched_rows,
     write_inserts,
 )
-from skipstone.rewrite.positions import merges_on_read, to_delete_files
+from skipstone.rewrite.positions import to_delete_files
 from skipstone.rewrite.reader import describe_files
 from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
 from skipstone.runs.merge_prune import Pruned
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.writeproperties import merges_on_read
 from skipstone.tables.writing import WrittenFiles
 
 #: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.

@@ -1,0 +1,101 @@
+"""What the properties of a table say of how its files are written, whoever set them.
+
+Used by the writers and by runs before they read a source. A value that no engine could use is refused with a sentence.
+Must not write.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.types import BooleanType, PrimitiveType
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
+from skipstone_core.table_properties import (
+    BLOOM_FILTER_OF,
+    CODEC,
+    DICTIONARY_BYTES,
+    LEVEL,
+    LEVELS,
+    MAX_INFERRED,
+    MERGE_MODE,
+    METRICS_DEFAULT,
+    METRICS_OF,
+    MergeMode,
+    column_names,
+    metrics_mode,
+    value_problem,
+)
+
+#: Properties with sizes and counts, by their name in PyIceberg's TableProperties.
+_SIZES = (
+    "WRITE_TARGET_FILE_SIZE_BYTES",
+    "PARQUET_ROW_GROUP_SIZE_BYTES",
+    "PARQUET_ROW_GROUP_LIMIT",
+    "PARQUET_PAGE_SIZE_BYTES",
+    "PARQUET_PAGE_ROW_LIMIT",
+)
+
+
+def require_known_values(table: Table) -> None:
+    """Raise BadSpec (INVALID_SPEC) when a property says something that writers cannot do."""
+    for name in _SIZES:
+        size_of(table, name)
+    codec_of(table)
+    dictionary_bytes_of(table)
+
+
+def merges_on_read(table: Table) -> bool:
+    """Whether merges leave files as they are and delete changed rows by position. Raises BadSpec (INVALID_SPEC)."""
+    return _checked(table, MERGE_MODE, MergeMode.COPY_ON_WRITE).lower() == MergeMode.MERGE_ON_READ
+
+
+def size_of(table: Table, name: str) -> int:
+    """The size or count that TableProperties calls ``name``. Raises BadSpec (INVALID_SPEC)."""
+    default = getattr(TableProperties, f"{name}_DEFAULT")
+    return int(_checked(table, getattr(TableProperties, name), str(default)))
+
+
+def dictionary_bytes_of(table: Table) -> int | None:
+    """The greatest dictionary of a column in a row group. Raises BadSpec (INVALID_SPEC)."""
+    text = _checked(table, DICTIONARY_BYTES, "")
+    return int(text) if text else None
+
+
+def codec_of(table: Table) -> tuple[str, int | None]:
+    """The compression codec and its level, None for the codec's own. Raises BadSpec (INVALID_SPEC)."""
+    codec = _checked(table, CODEC, TableProperties.PARQUET_COMPRESSION_DEFAULT).lower()
+    if codec not in LEVELS or not table.properties.get(LEVEL):
+        return codec, None  # other engines ignore the level of such a codec too
+    return codec, int(_checked(table, LEVEL, ""))
+
+
+def metrics_of(table: Table) -> dict[str, str]:
+    """The properties of metrics modes; one that cannot be read counts as not set, as for other engines."""
+    given = table.properties
+    found = {name: given[name] for name in given if name == METRICS_DEFAULT or name.startswith(METRICS_OF)}
+    found = {name: mode for name, mode in found.items() if metrics_mode(mode) is None}
+    most = given.get(MAX_INFERRED, "")
+    if METRICS_DEFAULT not in found and most and value_problem(MAX_INFERRED, most) is None:
+        left_out = [field.name for field in table.schema().fields[int(most) :]]
+        found = {**{f"{METRICS_OF}{name}": "none" for name in left_out}, **found}
+    return found
+
+
+def bloom_columns_of(table: Table) -> tuple[str, ...]:
+    """Columns at the top of the schema that get a bloom filter; booleans have none."""
+    return tuple(column_names(table.properties, BLOOM_FILTER_OF, _filterable(table.schema())))
+
+
+def _filterable(schema: Schema) -> list[str]:
+    kinds = [(field.name, field.field_type) for field in schema.fields]
+    return [name for name, kind in kinds if isinstance(kind, PrimitiveType) and not isinstance(kind, BooleanType)]
+
+
+def _checked(table: Table, name: str, default: str) -> str:
+    text = table.properties.get(name, default).strip()
+    if name in table.properties and (problem := value_problem(name, text)):
+        where = ".".join(table.name())
+        message = f"the property {name!r} of {where} cannot be used: {problem}."
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.properties")
+    return text
