@@ -85,10 +85,12 @@ def test_a_driver_changes_the_report_of_its_own_pod_and_nothing_else(
         for change in (
             {"metadata": {"labels": {"skipstone.dev/owner-uid": "other"}}},
             {"metadata": {"annotations": {"example.org/note": "x"}}},
-            {"metadata": {"ownerReferences": [{"apiVersion": "v1", "kind": "Pod", **other}]}},
-            {"spec": {"containers": [{"name": "main", "image": "evil"}]}},
+            {"metadata": {"finalizers": ["example.org/stay"]}},
         ):
             assert "nothing else" in refused(lambda body=change: core.patch_namespaced_pod(name, installed, body))
+        # Two policies refuse this, and either may answer.
+        image = {"spec": {"containers": [{"name": "main", "image": "evil"}]}}
+        assert "change" in refused(lambda: core.patch_namespaced_pod(name, installed, image))
     with acting(control_plane, installed, "skipstone-spark-local") as core:
         assert "its own pod only" in refused(lambda: core.patch_namespaced_pod(name, installed, REPORT))
 
