@@ -7,6 +7,7 @@ hold a secret.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from skipstone_core.contract.requests import CatalogType
@@ -28,6 +29,17 @@ SQL_PARAMETERS = (
     "target_session_attrs",
 )
 _PARAMETER = f"(sslmode=({'|'.join(_MODES)})|({'|'.join(SQL_PARAMETERS)})=[^?&#]*)"
+
+OAUTH_SERVER = "oauth2-server-uri"
+PLAINTEXT = (
+    "would carry credentials without encryption: use https://, also for oauth2-server-uri, or set "
+    "spec.catalog.allowPlaintextCredentials where nobody else is on the network"
+)
+
+
+def sends_plaintext(uri: str, properties: Mapping[str, str]) -> bool:
+    """Whether a Rest catalog gets its credentials over http."""
+    return any(address.lower().startswith("http:") for address in (uri, properties.get(OAUTH_SERVER, "")))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.kube.cases import REST, WAREHOUSE, Case
 
 _DATABASE = "postgresql://db.example:5432/catalog"
@@ -20,13 +22,28 @@ def _rest(name: str, uri: str, says: str = "") -> Case:
     return Case(name, "Warehouse", WAREHOUSE, changes, "spec.catalog.uri" if says else "", says)
 
 
+_KEYS = {"credentialsSecretRef": {"name": "c", "keys": ["SKIPSTONE_CATALOG_TOKEN"]}}
+_OAUTH = {"catalog.uri": "https://catalog", "catalog.properties": {"oauth2-server-uri": "http://login/token"}}
+
+
+def _plaintext(name: str, changes: dict[str, Any], *, refused: bool = False) -> Case:
+    at, says = ("spec.catalog.uri", "catalog.uri would carry credentials without encryption") if refused else ("", "")
+    return Case(name, "Warehouse", WAREHOUSE, {**REST, **changes}, at, says)
+
+
 CATALOGS_ACCEPTED = (
+    _plaintext("credentials-over-https", {**_KEYS, "catalog.uri": "https://catalog"}),
+    _plaintext("no-credentials-over-http", {}),
+    _plaintext("other-keys-over-http", {"credentialsSecretRef": {"name": "c", "keys": ["AWS_REGION"]}}),
+    _plaintext("credentials-over-http-by-wish", {**_KEYS, "catalog.allowPlaintextCredentials": True}),
     _sql("postgresql", _DATABASE),
     _sql("postgresql-with-user", "postgresql://me@db.example/catalog"),
     _sql("postgresql-with-tls", f"{_DATABASE}?{_VERIFIED}"),
     _rest("rest-below-a-path", "https://catalog.example:8181/api/team@catalog/"),
 )
 CATALOGS_REJECTED = (
+    _plaintext("credentials-over-http", _KEYS, refused=True),
+    _plaintext("credentials-over-http-to-the-oauth-server", {**_KEYS, **_OAUTH}, refused=True),
     _sql("password-with-slash", "postgresql://me:se/cret@db/x", _NO_PASSWORD),
     _sql("password-without-user", "postgresql://:secret@db/x", _NO_PASSWORD),
     _sql("password-as-parameter", f"{_DATABASE}?password=secret", _NO_PARAMETER),

@@ -274,12 +274,9 @@ BAD_TEXT: list[tuple[PrimitiveType, str]] = [
 
 
 @pytest.mark.parametrize(("kind", "text"), BAD_TEXT, ids=[f"{k}-{t}" for k, t in BAD_TEXT])
-def test_text_that_does_not_fit_is_told_with_column_value_and_record(
-    reader: Reader, kind: PrimitiveType, text: str
-) -> None:
+def test_text_that_does_not_fit_is_told_with_column_and_record(reader: Reader, kind: PrimitiveType, text: str) -> None:
     (row,) = reader.read({"one.csv": f"v,x\n{text},7\n"}, schema(v=kind))
-    shown = text.strip('"')
-    assert row[ERROR_COLUMN].startswith(f"column 'v': '{shown}' is not ")
+    assert row[ERROR_COLUMN].startswith("column 'v': the value is not ")
     assert (row[RECORD_COLUMN], row[FILE_COLUMN]) == (f"{text},7", "one.csv")
 
 
@@ -289,7 +286,7 @@ def test_text_that_does_not_fit_is_told_with_column_value_and_record(
         ("1", "the row does not have the 2 fields of the header"),
         ("1,x,y", "the row does not have the 2 fields of the header"),
         (",x", "column 'a' is required and holds null"),
-        ("1,caf\xe9", "column 'b': 'caf\ufffd' is not valid UTF-8 text"),
+        ("1,caf\xe9", "column 'b': the value is not valid UTF-8 text"),
     ],
 )
 def test_rows_that_are_no_rows_are_told(reader: Reader, line: str, error: str) -> None:
@@ -341,7 +338,7 @@ def test_timestamps_follow_the_given_format(reader: Reader, pattern: str, text: 
         time_zone="Europe/Berlin",
     )
     assert rows[0]["v"].astimezone(UTC) == instant
-    assert rows[1][ERROR_COLUMN] == f"column 'v': '2013-07-01' is not a timestamp like {pattern}"
+    assert rows[1][ERROR_COLUMN] == f"column 'v': the value is not a timestamp like {pattern}"
 
 
 def test_dates_follow_the_given_format(reader: Reader) -> None:

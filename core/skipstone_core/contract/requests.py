@@ -106,12 +106,14 @@ class CatalogRef:
     """How to open the catalog. Credentials come from the environment, never from here.
 
     ``uri`` of an Sql catalog is an SQLAlchemy URL; an empty uri means SQLite at ``<root>/catalog.db``.
+    ``allow_plaintext_credentials``: a Rest catalog may get them over http.
     """
 
     type: CatalogType
     name: str = "skipstone"
     uri: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+    allow_plaintext_credentials: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -153,7 +153,13 @@ def build_warehouse_ref(warehouse: WarehouseSubject) -> WarehouseRef:
     return WarehouseRef(
         name=warehouse.meta.name,
         root=f"{MOUNT_ROOT}/{warehouse.meta.name}",
-        catalog=CatalogRef(type=catalog.type, name=catalog.name, uri=catalog.uri, properties=dict(catalog.properties)),
+        catalog=CatalogRef(
+            type=catalog.type,
+            name=catalog.name,
+            uri=catalog.uri,
+            properties=dict(catalog.properties),
+            allow_plaintext_credentials=catalog.allow_plaintext_credentials,
+        ),
         index_namespace=warehouse.spec.index_namespace,
     )
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from skipstone_core.catalog_uris import URI_RULES, UriRule
+from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
 from skipstone_core.contract.requests import CatalogType
 
 from skipstone_operator.resources import limits
@@ -27,6 +27,10 @@ ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 def _are_plain(conf: Mapping[str, str]) -> bool:
     return all(re.fullmatch(CONF_VALUE, value) for value in conf.values())
+
+
+def _has_catalog_keys(keys: tuple[str, ...]) -> bool:
+    return any(key.startswith("SKIPSTONE_CATALOG_") for key in keys)
 
 
 def _uri_rule(told: UriRule) -> Rule:
@@ -97,6 +101,13 @@ class Catalog:
             ),
         ),
     ] = field(default_factory=dict)
+    allow_plaintext_credentials: Annotated[
+        bool,
+        Doc(
+            "Whether a Rest catalog may get the keys SKIPSTONE_CATALOG_* of credentialsSecretRef over http://, where "
+            "everybody on the way can read them."
+        ),
+    ] = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,6 +238,22 @@ class WarehouseSpec:
             message="catalog.name cannot be changed after creation, since tables are kept under it: create another "
             "Warehouse instead",
             field_path=".catalog.name",
+        ),
+        Rule(
+            holds=lambda spec: (
+                spec.catalog.type != CatalogType.REST
+                or spec.catalog.allow_plaintext_credentials
+                or not (spec.credentials_secret_ref and _has_catalog_keys(spec.credentials_secret_ref.keys))
+                or not sends_plaintext(spec.catalog.uri, spec.catalog.properties)
+            ),
+            rule="self.catalog.type != 'Rest' || (has(self.catalog.allowPlaintextCredentials) && "
+            "self.catalog.allowPlaintextCredentials) || !has(self.credentialsSecretRef) || "
+            "!self.credentialsSecretRef.keys.exists(k, k.startsWith('SKIPSTONE_CATALOG_')) || "
+            "!((has(self.catalog.uri) && self.catalog.uri.startsWith('http:')) || (has(self.catalog.properties) && "
+            f"'{OAUTH_SERVER}' in self.catalog.properties && "
+            f"self.catalog.properties['{OAUTH_SERVER}'].startsWith('http:')))",
+            message=f"catalog.uri {PLAINTEXT}",
+            field_path=".catalog.uri",
         ),
     )
 

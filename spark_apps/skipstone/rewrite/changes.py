@@ -95,7 +95,7 @@ def last_changes(changes: pa.Table, rule: SortRule) -> tuple[pa.Table, int]:
     superseded = _same_as_next(_canonical_keys(keyed, rule.keys))
     if superseded.any():
         if rule.sequence is None:
-            raise _duplicate(keyed, rule.keys, int(np.flatnonzero(superseded)[0]))
+            raise _duplicate(rule.keys)
         keyed = keyed.filter(pa.array(~superseded))
     return pa.concat_tables([keyed, keyless]), keyed.num_rows
 
@@ -197,9 +197,9 @@ def _same_as_next(keys: Sequence[pa.Array]) -> npt.NDArray[np.bool_]:
     return same
 
 
-def _duplicate(changes: pa.Table, keys: Sequence[BoundKey], row: int) -> BadData:
-    shown = ", ".join(f"{key.source} = {changes.column(key.source)[row].as_py()!r}" for key in keys)
-    message = f"several source rows have the key {shown}: name the column that orders them in spec.sequenceBy"
+def _duplicate(keys: Sequence[BoundKey]) -> BadData:
+    names = ", ".join(key.source for key in keys)
+    message = f"several source rows have the same key in {names}: name the column that orders them in spec.sequenceBy"
     return BadData(Reason.DUPLICATE_SOURCE_KEYS, message, field="spec.source")
 
 

@@ -163,7 +163,7 @@ def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
     try:
         return pc.cast(_widened(array, field.type), field.type)
     except pa.ArrowInvalid as error:
-        message = f"a source value does not fit column {field.name!r} ({field.type}): {error}"
+        message = f"a source value does not fit column {field.name!r} ({field.type})"
         raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
 
 

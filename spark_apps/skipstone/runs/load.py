@@ -195,15 +195,16 @@ def _require_allowed(task: LoadTask, written: _Written) -> None:
         return
     raise BadData(
         Reason.BAD_RECORDS,
-        f"{written.rejected} rows do not fit and {allowed} are allowed; {_first_examples(written.answers)}. Mend the "
-        "rows, or let the policy Redirect or Drop leave them out with a large enough maxCount",
+        f"{written.rejected} rows do not fit and {allowed} are allowed; {_first_examples(written.answers)}. Fix the "
+        "rows, or leave them out: the policy Redirect, with a large enough maxCount, writes them to "
+        ".skipstone/rejected of the Warehouse's volume",
         field="spec.badRecords",
     )
 
 
 def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
     examples = [example for answer in answers for example in answer.examples][:limit]
-    return "; ".join(f"'{one.file}': {one.reason}, in {one.record!r}" for one in examples)
+    return "; ".join(f"'{one.file}': {one.reason}" for one in dict.fromkeys(examples))
 
 
 def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> TableCommit:

@@ -24,7 +24,6 @@ from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN
 
 ANSWER_DDL = "answer binary not null"
 MAX_EXAMPLES = 3
-_EXAMPLE_CHARACTERS = 200
 _ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
 
 
@@ -43,11 +42,10 @@ class LoadSpec:
 
 @dataclass(frozen=True)
 class Example:
-    """One bad row. ``record`` is its text, cut when long."""
+    """One bad row: where it is and what is wrong with it, never what it holds."""
 
     file: str
     reason: str
-    record: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +74,7 @@ class _Rejects:
         for row in bad.select([FILE_COLUMN, ERROR_COLUMN, RECORD_COLUMN]).to_pylist():
             record = row[RECORD_COLUMN] or ""
             if len(self.examples) < MAX_EXAMPLES:
-                self.examples.append(Example(row[FILE_COLUMN] or "", row[ERROR_COLUMN], record[:_EXAMPLE_CHARACTERS]))
+                self.examples.append(Example(row[FILE_COLUMN] or "", row[ERROR_COLUMN]))
             if self.path is not None:
                 self._write({"file": row[FILE_COLUMN], "reason": row[ERROR_COLUMN], "record": record})
 

@@ -37,6 +37,7 @@ from skipstone.causes import find_cause, first_lines
 from skipstone.peek import request_path
 from skipstone.runs.report import Reporter, ReportSink, fit_report
 from skipstone.runs.sinks import choose_sink
+from skipstone.scrubbing import ScrubbingFormatter, scrubbed
 
 Run = Callable[[JobRequest, Reporter], JobReport]
 _log = logging.getLogger(__name__)
@@ -56,7 +57,7 @@ def run_app(
 ) -> int:
     """Read the request named by SKIPSTONE_REQUEST, run, report; returns the process's exit code."""
     known = os.environ if environment is None else environment
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    _start_logging()
     used = sink or choose_sink(known)
     try:
         request = read_request(kind, known)
@@ -66,8 +67,14 @@ def run_app(
     if environment is None:
         _tell_start(reporter)
     report, code = _guarded(run, request, reporter)
-    reporter.finish(report)
+    reporter.finish(replace(report, message=scrubbed(report.message)))
     return code
+
+
+def _start_logging() -> None:
+    handler = logging.StreamHandler()
+    handler.setFormatter(ScrubbingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
 
 
 def _tell_start(reporter: Reporter) -> None:
@@ -99,7 +106,12 @@ def read_request(kind: RunKind, environment: Mapping[str, str]) -> JobRequest:
 def _refuse(kind: RunKind, message: str, sink: ReportSink) -> int:
     """Report a request that cannot be read; whose run it was is not known."""
     report = JobReport(
-        run_id="", attempt=0, kind=kind, outcome=RunOutcome.FAILED, reason=Reason.INVALID_SPEC, message=message
+        run_id="",
+        attempt=0,
+        kind=kind,
+        outcome=RunOutcome.FAILED,
+        reason=Reason.INVALID_SPEC,
+        message=scrubbed(message),
     )
     try:
         sink.finish(*fit_report(report))

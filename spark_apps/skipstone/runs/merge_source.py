@@ -227,6 +227,7 @@ def _require_good(batch: pa.RecordBatch) -> None:
     file = batch.column(FILE_COLUMN)[first].as_py()
     raise BadData(
         Reason.BAD_RECORDS,
-        f"a row of {file} does not fit: {errors[first].as_py()}; mend the file, a merge leaves out no change",
+        f"at least {len(errors) - errors.null_count} rows do not fit, the first in {file}: {errors[first].as_py()}; "
+        "fix the file, a merge leaves out no change",
         field="spec.source",
     )

@@ -21,14 +21,13 @@ from skipstone.sources.filetypes import feed
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.text import Conversion, TextRules, from_text
 
-#: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence
-#: that names column and value. RECORD and FILE: the row as text and the file's path relative to the root, for bad rows
-#: only.
+#: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence that
+#: names the column; messages carry it, so it never holds a value. RECORD and FILE: the row as text and the file's path
+#: relative to the root, for bad rows only.
 ERROR_COLUMN = "_skipstone_error"
 RECORD_COLUMN = "_skipstone_record"
 FILE_COLUMN = "_skipstone_file"
 MAX_RECORD_CHARACTERS = 1 << 20
-_SHOWN_CHARACTERS = 80
 #: Between texts that become one literal.
 _SEPARATOR = "\0"
 _FAULT = "_skipstone_fault"
@@ -123,12 +122,11 @@ def _sentence(group: RawGroup, typed: Sequence[_Typed]) -> Column:
     corrupt = F.when(fault == _CORRUPT_FAULT, F.lit(group.corrupt))
     if not typed:
         return corrupt
-    heads = [f"{one.shown}: '" for one in typed]
-    tails = [f"' is not {one.what}" for one in typed]
-    texts = ", ".join(f"substring(cast({one.ref or 'null'} as string), 1, {_SHOWN_CHARACTERS})" for one in typed)
-    misfit = F.concat(_chosen(heads, fault), F.element_at(F.expr(f"array({texts})"), fault + 1), _chosen(tails, fault))
+    misfits = [f"{one.shown}: the value is not {one.what}" for one in typed]
     nulls = [f"{one.shown} is required and holds null" for one in typed]
-    return corrupt.when(fault < len(typed), misfit).when(fault.isNotNull(), _chosen(nulls, fault - len(typed)))
+    return corrupt.when(fault < len(typed), _chosen(misfits, fault)).when(
+        fault.isNotNull(), _chosen(nulls, fault - len(typed))
+    )
 
 
 def _chosen(texts: Sequence[str], position: Column) -> Column:

@@ -27,9 +27,9 @@ from pyiceberg.io import FileIO
 from pyiceberg.table import StagedTable, Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import Identifier
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 from requests import RequestException
-from skipstone_core.catalog_uris import find_uri_problem
+from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plaintext
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import ROOT_PROPERTY
@@ -38,7 +38,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from skipstone.tables.clocks import in_order
-from skipstone.tables.storage import CATALOG_PROPERTIES
+from skipstone.tables.storage import CATALOG_PROPERTIES, storage_io
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
 PASSWORD_VARIABLE = "SKIPSTONE_CATALOG_PASSWORD"
@@ -86,8 +86,17 @@ class NotSentError(OSError):
 class OwnSqlCatalog(SqlCatalog):
     """PyIceberg's SQL catalog, which tells a commit that was never sent from one that got no answer.
 
-    Times in metadata that it writes do not go back, whatever the clock says.
+    Times in metadata that it writes do not go back, whatever the clock says. It keeps the password to its
+    engine: what it hands out travels to executors.
     """
+
+    def __init__(self, name: str, **properties: str) -> None:
+        """``properties`` as PyIceberg takes them."""
+        super().__init__(name, **properties)
+        self.properties = {**self.properties, "uri": make_url(properties["uri"]).render_as_string()}
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return storage_io({**self.properties, **properties}, location)
 
     def _update_and_stage_table(
         self,
@@ -109,6 +118,13 @@ class OwnSqlCatalog(SqlCatalog):
             with suppress(OSError):
                 io.delete(metadata_path)
             raise NotSentError(*error.args) from error
+
+
+class OwnRestCatalog(RestCatalog):
+    """PyIceberg's REST catalog, which keeps its credentials to itself."""
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return storage_io({**self.properties, **properties}, location)
 
 
 def refuses_for_good(catalog: Catalog) -> bool:
@@ -214,16 +230,24 @@ def _existing(sqlite: URL) -> URL:
 def _open_rest(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catalog:
     reference = warehouse.catalog
     _require_fit(reference)
+    _require_private(reference, environment)
     secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
     given = {key: value for key, value in secrets.items() if value}
     given |= {**CATALOG_PROPERTIES, ROOT_PROPERTY: warehouse.root}
-    return RestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
+    return OwnRestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
 
 
 def _require_fit(reference: CatalogRef) -> None:
     """Raise BadSpec for an address that may hold credentials or parameters nobody looks at."""
     if problem := find_uri_problem(reference.type, reference.uri):
         raise BadSpec(Reason.INVALID_SPEC, f"it {problem}", field=_URI_FIELD)
+
+
+def _require_private(reference: CatalogRef, environment: Mapping[str, str]) -> None:
+    """Raise BadSpec before credentials go over a connection that anybody on the way can read."""
+    given = [name for name in (CREDENTIAL_VARIABLE, TOKEN_VARIABLE) if environment.get(name)]
+    if given and not reference.allow_plaintext_credentials and sends_plaintext(reference.uri, reference.properties):
+        raise BadSpec(Reason.INVALID_SPEC, f"it {PLAINTEXT}", field=_URI_FIELD)
 
 
 def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:

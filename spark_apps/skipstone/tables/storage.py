@@ -14,9 +14,12 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO, PyArrowLocalFileSystem
+from pyiceberg.typedef import Properties
 
 from skipstone.durable import make_folder, sync_file, sync_folder
 
+#: Properties that tell a FileIO how to reach its storage.
+_STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 #: Folders whose own names this process has made durable, so that it does so once. Cleared when there are too many.
 _named: set[Path] = set()
 _MOST_NAMED = 100_000
@@ -62,6 +65,15 @@ def file_io(location: str) -> FileIO:
     """For tasks and drivers that read and write files of tables on their own, at ``location``."""
     is_local = location.startswith("file:") or "://" not in location
     return DurableFileIO() if is_local else load_file_io({}, location)
+
+
+def storage_io(properties: Properties, location: str | None) -> FileIO:
+    """The FileIO of a table at ``location``, of which ``properties`` are its catalog's and its own.
+
+    Executors get it too, so it knows nothing but how to reach the storage.
+    """
+    kept = {name: value for name, value in properties.items() if name.startswith(_STORAGE_PREFIXES)}
+    return load_file_io({**kept, **CATALOG_PROPERTIES}, location)
 
 
 def _make_named(folder: Path) -> None:

@@ -1,0 +1,46 @@
+"""Keeps credentials of the environment out of everything that people read.
+
+Used where reports and log lines leave the process. Values are replaced wherever they occur, whoever wrote them there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from urllib.parse import quote, quote_plus
+
+PREFIXES = ("SKIPSTONE_CATALOG_", "AWS_")
+#: Names of settings that hold no secret, though they come from the Secret of the Warehouse.
+_PUBLIC = frozenset({"SKIPSTONE_CATALOG_USER", "AWS_REGION", "AWS_DEFAULT_REGION"})
+#: Shorter values would replace parts of words.
+_SHORTEST = 4
+MASK = "***"
+
+
+def scrubbed(text: str, environment: Mapping[str, str] | None = None) -> str:
+    """``text`` without the credentials that ``environment`` (the process's own when None) holds."""
+    for value in _values(os.environ if environment is None else environment):
+        text = text.replace(value, MASK)
+    return text
+
+
+def _values(environment: Mapping[str, str]) -> list[str]:
+    """Each credential, and as it is written in addresses; the longest first."""
+    known = {
+        form
+        for name, value in environment.items()
+        if name.startswith(PREFIXES) and name not in _PUBLIC and len(value) >= _SHORTEST
+        for part in (value, *(value.split(":", 1) if name.endswith("_CREDENTIAL") else ()))
+        if len(part) >= _SHORTEST
+        for form in (part, quote(part, safe=""), quote_plus(part))
+    }
+    return sorted(known, key=len, reverse=True)
+
+
+class ScrubbingFormatter(logging.Formatter):
+    """Formats as usual, tracebacks included, without credentials."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line that is logged."""
+        return scrubbed(super().format(record))
