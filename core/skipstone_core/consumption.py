@@ -10,17 +10,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import CONSUMED_PROPERTY_PREFIX
 
-RECORD_VERSION = 1
+RECORD_VERSION = 2
 RADIX = 16
 NAME_BYTES = 16
-STATE_BYTES = 8
+#: Of the state: what stands for size and time, then what stands for the last change of status.
+CONTENT_BYTES = 8
+CHANGE_BYTES = 8
+STATE_BYTES = CONTENT_BYTES + CHANGE_BYTES
+#: Of files whose last change of status is not known, as all in records of version 1, which lack it.
+UNKNOWN_CHANGE = bytes(CHANGE_BYTES)
+#: Bytes of an entry by the version of its record.
+_WIDTHS: Mapping[object, int] = {1: NAME_BYTES + CONTENT_BYTES, RECORD_VERSION: NAME_BYTES + STATE_BYTES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +49,8 @@ class RecordPointer:
 class Record:
     """One record. ``previous`` is the one before it; ``rest`` the one that holds what ``entries`` lack, or None.
 
-    ``entries``: for each file 16 bytes that stand for its path and 8 that stand for its size and time.
+    ``entries``: for each file 16 bytes that stand for its path, 8 for its size and time, 8 for its last change
+    of status.
     """
 
     table_uuid: str
@@ -90,15 +98,31 @@ def decode_record(content: bytes) -> Record:
         raw = json.loads(head)
     except ValueError as error:
         raise ContractViolation(f"a record of consumed files cannot be read: {error}") from error
-    if not isinstance(raw, dict) or raw.get("version") != RECORD_VERSION or len(entries) % (NAME_BYTES + STATE_BYTES):
+    version = raw.get("version") if isinstance(raw, dict) else None
+    width = _WIDTHS.get(version)
+    if width is None or len(entries) % width:
         raise ContractViolation("a record of consumed files is damaged or of another version")
-    return decode(Record, {**raw, "entries": entries})
+    if version == 1:
+        entries = b"".join(entries[at : at + width] + UNKNOWN_CHANGE for at in range(0, len(entries), width))
+    return decode(Record, {**raw, "version": RECORD_VERSION, "entries": entries})
 
 
-def entry(path: str, size: int, mtime_ns: int) -> bytes:
-    """What stands for one file in a record."""
-    state = json.dumps([size, mtime_ns]).encode()
-    return hashlib.sha256(path.encode()).digest()[:NAME_BYTES] + hashlib.sha256(state).digest()[:STATE_BYTES]
+def entry(path: str, size: int, mtime_ns: int, ctime_ns: int = 0) -> bytes:
+    """What stands for one file in a record. ``ctime_ns`` 0: not known."""
+    state = hashlib.sha256(json.dumps([size, mtime_ns]).encode()).digest()[:CONTENT_BYTES]
+    change = hashlib.sha256(str(ctime_ns).encode()).digest()[:CHANGE_BYTES] if ctime_ns else UNKNOWN_CHANGE
+    return hashlib.sha256(path.encode()).digest()[:NAME_BYTES] + state + change
+
+
+def is_same_content(one: bytes, other: bytes) -> bool:
+    """Whether two states are of files with one size and time."""
+    return one[:CONTENT_BYTES] == other[:CONTENT_BYTES]
+
+
+def is_same_change(one: bytes, other: bytes) -> bool:
+    """Whether two states may be of one file that nobody touched in between."""
+    changes = {one[CONTENT_BYTES:], other[CONTENT_BYTES:]} - {UNKNOWN_CHANGE}
+    return len(changes) < 2
 
 
 def split_entries(entries: bytes) -> Iterator[tuple[bytes, bytes]]:

@@ -111,6 +111,10 @@ class Reason(StrEnum):
     SOURCE_NOT_FOUND = "SourceNotFound", "A path in spec.source.paths does not exist or matches no file."
     SOURCE_UNREADABLE = "SourceUnreadable", "A source file cannot be read in the format given."
     SOURCE_CHANGED = "SourceChanged", "A source file changed while it was read."
+    SOURCE_NOT_SETTLED = (
+        "SourceNotSettled",
+        "A source file changed less than source.settleSeconds ago; the job tries again.",
+    )
     SOURCE_COLUMN_MISSING = "SourceColumnMissing", "The source lacks a column that the table or the mapping needs."
     PATH_OUTSIDE_WAREHOUSE = "PathOutsideWarehouse", "A path leads out of the Warehouse's root."
     BAD_RECORDS = "BadRecords", "Rows that do not fit the schema were found and spec.badRecords does not allow them."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 from tests.kube.cases import REST, WAREHOUSE, Case
@@ -17,8 +18,13 @@ def _sql(name: str, uri: str, says: str = "") -> Case:
     return Case(name, "Warehouse", WAREHOUSE, {"catalog.uri": uri}, "spec.catalog.uri" if says else "", says)
 
 
+def _rest_catalog() -> dict[str, Any]:
+    """A copy for each case, which changes it."""
+    return copy.deepcopy(REST)
+
+
 def _rest(name: str, uri: str, says: str = "") -> Case:
-    changes = {**REST, "catalog.uri": uri}
+    changes = {**_rest_catalog(), "catalog.uri": uri}
     return Case(name, "Warehouse", WAREHOUSE, changes, "spec.catalog.uri" if says else "", says)
 
 
@@ -28,7 +34,7 @@ _OAUTH = {"catalog.uri": "https://catalog", "catalog.properties": {"oauth2-serve
 
 def _plaintext(name: str, changes: dict[str, Any], *, refused: bool = False) -> Case:
     at, says = ("spec.catalog.uri", "catalog.uri would carry credentials without encryption") if refused else ("", "")
-    return Case(name, "Warehouse", WAREHOUSE, {**REST, **changes}, at, says)
+    return Case(name, "Warehouse", WAREHOUSE, {**_rest_catalog(), **changes}, at, says)
 
 
 CATALOGS_ACCEPTED = (

@@ -44,6 +44,8 @@ class IntakeBed:
     root: Path
     paths: tuple[str, ...] = ("feed",)
     consumer: str = CONSUMER
+    settle_seconds: int = 0
+    notes: list[str] = field(default_factory=list)
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -86,9 +88,13 @@ class IntakeBed:
             txn=uid,
         )
         source = SourceSpec(
-            format=SourceFormat.CSV, paths=self.paths, consume=ConsumePolicy.NEW, consumer=self.consumer
+            format=SourceFormat.CSV,
+            paths=self.paths,
+            consume=ConsumePolicy.NEW,
+            consumer=self.consumer,
+            settle_seconds=self.settle_seconds,
         )
-        return uid, take_source(request, self.table(), source)
+        return uid, take_source(request, self.table(), source, self.notes.append)
 
     def commit(self, uid: str, intake: Intake, ports: CommitPorts | None = None) -> Outcome:
         """Commit what was taken."""

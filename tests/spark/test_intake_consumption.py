@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -83,6 +85,66 @@ def test_a_consumed_file_may_go_and_come_back_as_it_was(bed: IntakeBed) -> None:
     assert bed.consume() == []
     shutil.move(bed.root / "kept.csv", bed.root / "feed" / "a.csv")
     assert bed.consume() == []
+
+
+def rewrite(path: Path, content: str) -> None:
+    """New content of equal length under the old size and time."""
+    before = path.stat()
+    path.write_text(content)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+
+
+def test_a_consumed_file_that_was_rewritten_with_its_size_and_time_is_told_of(bed: IntakeBed) -> None:
+    bed.drop("a.csv", "b.csv")
+    assert bed.consume() == ["a.csv", "b.csv"]
+    assert (bed.consume(), bed.notes) == ([], [])
+    rewrite(bed.root / "feed" / "b.csv", "y")
+    assert bed.consume() == []
+    (note,) = bed.notes
+    assert "1 files were written, moved or replaced since they were consumed" in note
+    assert "the first is 'feed/b.csv'" in note
+
+
+def test_what_an_older_version_consumed_stays_consumed(bed: IntakeBed) -> None:
+    bed.drop("a.csv", "b.csv")
+    bed.consume()
+    (record,) = bed.records()
+    old = as_version_1(record.read_bytes())
+    digest = hashlib.sha256(old).hexdigest()
+    record.with_name(digest).write_bytes(old)
+    name = consumed_property(CONSUMER)
+    pointer = bed.table().properties[name].replace(record.name, digest)
+    record.unlink()
+    bed.table().transaction().set_properties({name: pointer}).commit_transaction()
+    rewrite(bed.root / "feed" / "b.csv", "y")
+    assert (bed.consume(), bed.notes) == ([], []), "it never knew when a file was touched last"
+    bed.drop("c.csv")
+    assert bed.consume() == ["c.csv"]
+    assert bed.consume() == []
+    bed.drop("a.csv", content="changed")
+    with pytest.raises(BadData, match=r"'feed/a\.csv' changed since"):
+        bed.take()
+
+
+def as_version_1(content: bytes) -> bytes:
+    """A record as it was written before entries told of the last change of status."""
+    head, _, entries = content.partition(b"\n")
+    kept = b"".join(entries[at : at + 24] for at in range(0, len(entries), 32))
+    return head.replace(b'"version":2', b'"version":1') + b"\n" + kept
+
+
+def test_files_that_may_still_be_written_are_left_to_the_next_job(
+    bed: IntakeBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.settle_seconds = 60
+    bed.drop("a.csv", "b.csv")
+    os.utime(bed.root / "feed" / "a.csv", ns=(1, 1))
+    assert bed.consume() == [], "that its time was set does not make a file older"
+    assert bed.notes == ["2 files changed less than 60 seconds ago and are left to the next job."]
+    later = time.time_ns() + 61_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    assert bed.consume() == ["a.csv", "b.csv"]
 
 
 def test_another_consumer_has_a_memory_of_its_own(bed: IntakeBed) -> None:
@@ -225,7 +287,7 @@ def test_many_files_leave_small_metadata(bed: IntakeBed) -> None:
     bed.drop(*names)
     assert len(bed.consume()) == len(names)
     (record,) = bed.records()
-    assert record.stat().st_size < len(names) * 24 + 1000
+    assert record.stat().st_size < len(names) * 32 + 1000
     properties = bed.table().properties
     assert sum(len(name) + len(value) for name, value in properties.items() if "skipstone" in name) < 1024
 

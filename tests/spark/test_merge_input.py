@@ -111,7 +111,7 @@ def test_duplicate_keys_without_a_sequence_are_refused_by_name(bed: MergeBed) ->
     error = refused(bed, task_of(bed.source(feed)))
     assert isinstance(error, BadData)
     assert error.reason is Reason.DUPLICATE_SOURCE_KEYS
-    assert "id = 2" in str(error)
+    assert "the same key in id:" in str(error)
     assert "spec.sequenceBy" in str(error)
 
 

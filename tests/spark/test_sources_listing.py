@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from skipstone.sources.beneath import open_beneath
+from skipstone.sources.headers import read_header
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
@@ -17,6 +21,7 @@ from skipstone.sources.listing import (
     pinned_source,
     require_unchanged,
 )
+from skipstone.sources.options import TextOptions
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason
@@ -190,3 +195,54 @@ def test_a_file_that_is_not_the_pinned_one_is_told_by_name(root: Path, change: o
     with pytest.raises(UserError, match=r"'landing/2013-02\.csv' is not the file") as caught:
         pinned_source(warehouse(root), source("landing"), "uid")
     assert caught.value.reason is Reason.SOURCE_CHANGED
+
+
+def copy_elsewhere(root: Path) -> Path:
+    """A folder outside with files of the same names, sizes and times, and other content."""
+    outside = root.parent / "elsewhere"
+    shutil.copytree(root / "landing", outside)
+    for path in outside.iterdir():
+        kept = path.stat()
+        path.write_text("X" * kept.st_size)
+        os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    return outside
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_a_link_out_that_takes_the_place_of_a_listed_file_is_never_followed(root: Path, what: str) -> None:
+    listing = pinned_source(warehouse(root), source("landing"), "uid")
+    outside, name = copy_elsewhere(root), "landing/2013-01.csv"
+    moved, target = (root / "landing", outside) if what == "folder" else (root / name, outside / "2013-01.csv")
+    moved.rename(root / "moved")
+    moved.symlink_to(target)
+    assert (root / name).read_text().startswith("X"), "a plain open follows it"
+    with pytest.raises(UserError, match="is not the file") as caught:
+        require_unchanged(listing)
+    assert caught.value.reason is Reason.SOURCE_CHANGED
+    with pytest.raises(BadData, match=r"landing/2013-01\.csv"):
+        read_header(root / name, name, TextOptions())
+    with pytest.raises(OSError, match=r"symbolic links|Not a directory"), open_beneath(root / name, name):
+        pass
+
+
+def test_a_file_rewritten_with_its_size_and_time_while_it_is_read_fails_the_attempt(root: Path) -> None:
+    listing = pinned_source(warehouse(root), source("landing"), "uid")
+    path = root / "landing/2013-01.csv"
+    kept = path.stat()
+    path.write_text("X" * kept.st_size)
+    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    with pytest.raises(DependencyUnavailable, match="was written, moved or replaced while it was read") as caught:
+        require_unchanged(listing)
+    assert caught.value.reason is Reason.SOURCE_CHANGED
+    require_unchanged(pinned_source(warehouse(root), source("landing"), "uid"))
+
+
+def test_a_source_that_may_still_be_written_waits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    patient = replace(source("landing"), settle_seconds=60)
+    with pytest.raises(DependencyUnavailable, match="2 of 2 files changed less than 60 seconds ago") as caught:
+        pinned_source(warehouse(root), patient, "uid")
+    assert caught.value.reason is Reason.SOURCE_NOT_SETTLED
+    assert find_pin(warehouse(root), "uid") is None
+    later = time.time_ns() + 61_000_000_000
+    monkeypatch.setattr(time, "time_ns", lambda: later)
+    assert len(pinned_source(warehouse(root), patient, "uid").files) == 2

@@ -50,7 +50,7 @@ def test_a_record_is_read_back_as_it_was_written(
     assert [name + state for name, state in split_entries(entries)] == [entry(*file) for file in files]
 
 
-@pytest.mark.parametrize("content", [b"", b"{}\n", b'{"version":2}\n', b"[]\n", b'{"version":1}\n', b"\xff\n"])
+@pytest.mark.parametrize("content", [b"", b"{}\n", b'{"version":3}\n', b"[]\n", b'{"version":1}\n', b"\xff\n"])
 def test_what_is_no_record_is_refused(content: bytes) -> None:
     with pytest.raises(ContractViolation):
         decode_record(content)

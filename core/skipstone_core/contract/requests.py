@@ -211,7 +211,8 @@ class SourceSpec:
 
     ``options``: header, delimiter, quote, escape, encoding, nullValue, dateFormat, timestampFormat, multiLine.
     ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
-    ``consumer`` says whose memory of consumed files counts with ``consume`` New.
+    ``consumer`` says whose memory of consumed files counts with ``consume`` New. ``settle_seconds``: files that changed
+    more recently are not read yet.
     """
 
     format: SourceFormat
@@ -222,6 +223,7 @@ class SourceSpec:
     duplicates: DuplicatesPolicy = DuplicatesPolicy.REFUSE
     consume: ConsumePolicy = ConsumePolicy.ALL
     consumer: str = ""
+    settle_seconds: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

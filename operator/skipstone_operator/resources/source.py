@@ -141,6 +141,15 @@ class Source:
             "with the same paths and table, without one); duplicates is not asked then."
         ),
     ] = ConsumePolicy.ALL
+    settle_seconds: Annotated[
+        int,
+        Doc(
+            "Files that changed less than so many seconds ago may still be written: New leaves them to the next job, "
+            "All fails the attempt, and the next one looks again. 0 takes every file.",
+            minimum=0,
+            maximum=86_400,
+        ),
+    ] = 0
 
 
 @dataclass(frozen=True, kw_only=True)

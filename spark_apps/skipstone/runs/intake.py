@@ -6,24 +6,26 @@ here it is only decided and pinned.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
 from skipstone_core.commits import Committed, Outcome, TxnRecord
-from skipstone_core.consumption import NAME_BYTES, entry
+from skipstone_core.consumption import NAME_BYTES, entry, is_same_change, is_same_content
 from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already
 from skipstone.sources.listing import (
+    SourceFile,
     SourceListing,
     find_pin,
     list_arrivals,
     pin_source,
     pinned_source,
-    require_unchanged,
+    without_young,
+    witnessed,
 )
 from skipstone.tables.ledger import ConsumedFiles, Consumption
 
@@ -40,8 +42,12 @@ class Intake:
     ledger: Consumption | None = None
 
 
-def take_source(request: JobRequest, table: Table, source: SourceSpec) -> Intake | Outcome:
+def take_source(
+    request: JobRequest, table: Table, source: SourceSpec, note: Callable[[str], None] = lambda _: None
+) -> Intake | Outcome:
     """What the job ``request`` applies to ``table`` (freshly loaded), the same for all its attempts; or its outcome.
+
+    ``note`` is told what people should know of files that are left out.
 
     Raises as ``pinned_source`` does, and BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
     """
@@ -52,11 +58,11 @@ def take_source(request: JobRequest, table: Table, source: SourceSpec) -> Intake
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
     memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
     pinned = find_pin(request.warehouse, request.owner_uid)
-    listing = pinned or _new_files(list_arrivals(request.warehouse, source), table, memory)
+    listing = pinned or _new_files(_arrivals(request, source, note), table, memory, note)
     if not listing.files:
         return NOTHING
     listing = pinned or pin_source(listing, request.warehouse, request.owner_uid)
-    require_unchanged(listing)
+    listing = witnessed(listing)
     taken = _consumption(listing, memory)
     return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
 
@@ -71,21 +77,47 @@ def source_record(intake: Intake, counts: Mapping[str, int]) -> TxnRecord:
     return TxnRecord(time_ms=0, counts=counts, source_digest=intake.listing.digest)
 
 
-def _new_files(listing: SourceListing, table: Table, memory: ConsumedFiles) -> SourceListing:
-    found = {entry(f.path, f.size, f.mtime_ns)[:NAME_BYTES]: f for f in listing.files}
+def _arrivals(request: JobRequest, source: SourceSpec, note: Callable[[str], None]) -> SourceListing:
+    """The files that are there and settled; the others are for the next job."""
+    listing = list_arrivals(request.warehouse, source)
+    arrived = without_young(listing, source.settle_seconds)
+    if waiting := len(listing.files) - len(arrived.files):
+        note(f"{waiting} files changed less than {source.settle_seconds} seconds ago and are left to the next job.")
+    return arrived
+
+
+def _new_files(
+    listing: SourceListing, table: Table, memory: ConsumedFiles, note: Callable[[str], None]
+) -> SourceListing:
+    found = {_entry(file)[:NAME_BYTES]: file for file in listing.files}
+    touched = []
     for name, state in memory.entries(table, memory.find_head(table)):
         file = found.pop(name, None)
-        if file is not None and entry(file.path, file.size, file.mtime_ns)[NAME_BYTES:] != state:
+        if file is None:
+            continue
+        now = _entry(file)[NAME_BYTES:]
+        if not is_same_content(now, state):
             raise BadData(
                 Reason.SOURCE_CHANGED,
                 f"'{file.path}' changed since {memory.consumer} consumed it: put new content under a new name, and "
                 "remove this file or restore it with its size and time",
                 field="source.paths",
             )
+        if not is_same_change(now, state):
+            touched.append(file.path)
+    if touched:
+        note(
+            f"{len(touched)} files were written, moved or replaced since they were consumed and have the same size and "
+            f"time; they are not read again, the first is '{min(touched)}'. Put new content under a new name."
+        )
     return SourceListing(root=listing.root, files=tuple(sorted(found.values())))
 
 
+def _entry(file: SourceFile) -> bytes:
+    return entry(file.path, file.size, file.mtime_ns, file.ctime_ns)
+
+
 def _consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
-    entries = [entry(file.path, file.size, file.mtime_ns) for file in listing.files]
+    entries = [_entry(file) for file in listing.files]
     taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
     return Consumption(memory=memory, taken=taken, entries=b"".join(entries))

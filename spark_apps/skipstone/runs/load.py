@@ -16,7 +16,7 @@ from pyiceberg.table import Table
 from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadTask, TableRef
-from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.reasons import Reason
 
 from skipstone.rewrite.writer import to_data_files, write_spec
@@ -111,7 +111,7 @@ def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None 
     require_writable(table)
     require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
-    intake = take_source(request, table, job.task.source)
+    intake = take_source(request, table, job.task.source, reporter.note)
     if intake is NOTHING:
         return replace(job.report(NOTHING, {}), message=NO_NEW_FILES)
     if not isinstance(intake, Intake):
@@ -161,7 +161,7 @@ def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -
     try:
         require_unchanged(listing)
         _require_allowed(job.task, written)
-    except BadData:
+    except UserError:
         discard_rejects(written.reject_parts)
         raise
     return written

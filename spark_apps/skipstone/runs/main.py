@@ -67,7 +67,7 @@ def run_app(
     if environment is None:
         _tell_start(reporter)
     report, code = _guarded(run, request, reporter)
-    reporter.finish(replace(report, message=scrubbed(report.message)))
+    reporter.finish(report)
     return code
 
 

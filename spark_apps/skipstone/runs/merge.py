@@ -130,7 +130,7 @@ def _take(job: _Job) -> Intake | Outcome:
     merges_on_read(table)  # refuses a mode that it does not know before the source is read
     mark_namespace(job.catalog, job.ref.namespace)
     _refuse_evolution(job)
-    return take_source(job.request, table, job.task.source)
+    return take_source(job.request, table, job.task.source, job.reporter.note)
 
 
 def _refuse_evolution(job: _Job) -> None:

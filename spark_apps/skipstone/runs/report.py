@@ -25,6 +25,8 @@ from skipstone_core.contract.requests import JobRequest
 from skipstone_core.funnel import FunnelStage
 from skipstone_core.reasons import Reason
 
+from skipstone.scrubbing import scrubbed
+
 PROGRESS_SECONDS = 5.0
 #: Conflicts that another attempt may get past; all others end the job.
 PASSING_CONFLICTS = frozenset({Reason.CONFLICTED, Reason.CLOCK_SKEWED})
@@ -63,6 +65,11 @@ class Reporter:
         self._shown: float | None = None
         self._counts: dict[str, int] = {}
         self._funnel: tuple[FunnelStage, ...] = ()
+        self._notes: dict[str, None] = {}
+
+    def note(self, text: str) -> None:
+        """Add a sentence to the message of the last report."""
+        self._notes[text] = None
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -90,7 +97,7 @@ class Reporter:
             return
         self._shown = now
         found = {**self._counts, **(counts or {})}
-        report = replace(self.base(), progress=text, counts=found, funnel=self._funnel)
+        report = replace(self.base(), progress=scrubbed(text), counts=found, funnel=self._funnel)
         self._deliver(lambda: self._sink.show(fit_annotation(report)))
 
     @property
@@ -129,7 +136,8 @@ class Reporter:
 
     def finish(self, report: JobReport) -> None:
         """Deliver the last report: termination message and annotation, or file or stdout."""
-        last = replace(report, stages_ms=self.stages_ms)
+        message = " ".join(text for text in (report.message, *self._notes) if text)
+        last = _without_secrets(replace(report, message=message, stages_ms=self.stages_ms))
         self._deliver(lambda: self._sink.finish(*fit_report(last)))
 
     def _committed(self, outcome: RunOutcome, reason: Reason, record: TxnRecord) -> JobReport:
@@ -153,6 +161,19 @@ def fit_report(report: JobReport) -> tuple[str, str]:
     """``report`` for the annotation and for the termination message, which vouches for the annotation."""
     full = fit_annotation(report)
     return full, fit_termination(replace(report, annotation_sha256=report_digest(full)))
+
+
+def _without_secrets(report: JobReport) -> JobReport:
+    """What catalogs and storages said may quote the credentials that they were given."""
+    states = tuple(
+        replace(
+            state,
+            message=scrubbed(state.message),
+            indexes=tuple(replace(index, message=scrubbed(index.message)) for index in state.indexes),
+        )
+        for state in report.table_states
+    )
+    return replace(report, message=scrubbed(report.message), table_states=states)
 
 
 def fit_termination(report: JobReport) -> str:

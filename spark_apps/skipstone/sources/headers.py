@@ -18,6 +18,7 @@ from typing import BinaryIO, TextIO, cast
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.sources.beneath import open_beneath
 from skipstone.sources.options import TextOptions
 
 #: Endings of packed files that Spark would read as if they were text.
@@ -41,7 +42,7 @@ def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] 
     Raises BadData (SOURCE_UNREADABLE) when it cannot be read, names no column or one twice.
     """
     try:
-        with _open_text(path, options) as text:
+        with _open_text((path, name), options) as text:
             if not options.header:
                 return () if any(line.strip() for line in text) else None
             names = _first_record(text, options)
@@ -64,7 +65,7 @@ def require_one_document(path: Path, name: str) -> None:
     Reads as much as the first object takes. What is no whole object is left to Spark, which tells it as a bad row.
     """
     try:
-        with _open_text(path, TextOptions()) as text:
+        with _open_text((path, name), TextOptions()) as text:
             rest = _after_object(text)
             is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
     except (OSError, EOFError) as error:
@@ -91,21 +92,35 @@ def unreadable(name: str, message: str) -> BadData:
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
 
 
-def _open_text(path: Path, options: TextOptions) -> TextIO:
-    binary = _open_binary(path)
+def _open_text(file: tuple[Path, str], options: TextOptions) -> TextIO:
+    binary = _open_binary(*file)
     encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
     return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)
 
 
-def _open_binary(path: Path) -> BinaryIO:
+def _open_binary(path: Path, name: str) -> BinaryIO:
+    opened = open_beneath(path, name)
     match path.suffix.lower():
         case ".gz":
-            return cast(BinaryIO, gzip.open(path, "rb"))
+            return cast(BinaryIO, _Closing(gzip.GzipFile(fileobj=opened), opened))
         case ".bz2":
-            return cast(BinaryIO, bz2.open(path, "rb"))
+            return cast(BinaryIO, _Closing(bz2.BZ2File(opened), opened))
         case _:
-            return path.open("rb")
+            return opened
+
+
+class _Closing(io.BufferedReader):
+    """Unpacked content that closes the packed file too."""
+
+    def __init__(self, unpacked: io.RawIOBase | gzip.GzipFile | bz2.BZ2File, packed: BinaryIO) -> None:
+        super().__init__(cast(io.RawIOBase, unpacked))
+        self._packed = packed
+
+    def close(self) -> None:
+        """Close both."""
+        super().close()
+        self._packed.close()
 
 
 def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:

@@ -1,16 +1,20 @@
 """Which files a source is, and the proof that they stayed the same.
 
 Called by the runs before and after they read. Paths are relative to the Warehouse's root and never leave it.
-Must not open a file's content: identity is path, size and modification time.
+Must not read a file's content: identity is path, size and modification time, and while a run reads also the time of the
+last change of status (ctime), which nobody can set: what replaces a file, or is written into it, has another one.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import stat
+import time
+from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import takewhile
 from pathlib import Path, PurePosixPath
 
@@ -20,6 +24,7 @@ from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.reasons import Reason
 
 from skipstone.durable import keep_first, read_first
+from skipstone.sources.beneath import Beneath
 
 PIN_VERSION = 1
 OWN_DIRECTORY = ".skipstone"
@@ -29,11 +34,15 @@ _FIELD = "source.paths"
 
 @dataclass(frozen=True, order=True, kw_only=True)
 class SourceFile:
-    """One file: ``path`` relative to the root with ``/``, ``size`` in bytes, ``mtime_ns`` since 1970."""
+    """One file: ``path`` relative to the root with ``/``, ``size`` in bytes, ``mtime_ns`` since 1970.
+
+    ``ctime_ns``: of the last change of status, as this process saw it first; 0: not looked at.
+    """
 
     path: str
     size: int
     mtime_ns: int
+    ctime_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -116,36 +125,90 @@ def find_pin(warehouse: WarehouseRef, uid: str) -> SourceListing | None:
 def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> SourceListing:
     """The pinned listing of the job ``uid``, listed and pinned now when this is its first attempt, and unchanged.
 
-    What a run calls first. Raises as ``list_source``, ``pin_source`` and ``require_unchanged`` do.
+    What a run calls first. Raises as ``list_source``, ``pin_source`` and ``witnessed`` do, and DependencyUnavailable
+    (SOURCE_NOT_SETTLED) for files that changed less than ``settle_seconds`` ago.
     """
-    listing = find_pin(warehouse, uid) or pin_source(list_source(warehouse, source), warehouse, uid)
-    require_unchanged(listing)
-    return listing
+    pinned = find_pin(warehouse, uid)
+    if pinned is None:
+        listing = list_source(warehouse, source)
+        _require_settled(listing, source.settle_seconds)
+        pinned = pin_source(listing, warehouse, uid)
+    return witnessed(pinned)
+
+
+def without_young(listing: SourceListing, seconds: int) -> SourceListing:
+    """``listing`` without the files that changed less than ``seconds`` ago: they may still be written."""
+    return replace(listing, files=tuple(file for file in listing.files if not _is_young(file, seconds)))
+
+
+def _require_settled(listing: SourceListing, seconds: int) -> None:
+    if young := [file.path for file in listing.files if _is_young(file, seconds)]:
+        raise DependencyUnavailable(
+            Reason.SOURCE_NOT_SETTLED,
+            f"{len(young)} of {len(listing.files)} files changed less than {seconds} seconds ago and may still be "
+            f"written, the first is '{young[0]}'; the next attempt looks again",
+            field="source.settleSeconds",
+        )
+
+
+def _is_young(file: SourceFile, seconds: int) -> bool:
+    """A time far in the future was set by somebody and says nothing; that of the last change of status cannot be."""
+    now, least = time.time_ns(), seconds * 1_000_000_000
+    return any(abs(now - moment) < least for moment in (file.mtime_ns, file.ctime_ns))
+
+
+def witnessed(listing: SourceListing) -> SourceListing:
+    """``listing`` with what tells its files from others while this process reads them. Raises as ``require_unchanged``.
+
+    Called when reading begins; ``require_unchanged`` of the result is called after the last read.
+    """
+    return replace(listing, files=tuple(_compared(replace(listing, files=_forgotten(listing.files)))))
 
 
 def require_unchanged(listing: SourceListing) -> None:
     """Raise BadData (SOURCE_CHANGED) naming the first file that differs from ``listing`` or is gone.
 
-    Called when reading begins and again after the last read.
+    One that has its size and time but was changed since ``witnessed`` is DependencyUnavailable (SOURCE_CHANGED):
+    another attempt reads it as it is then.
     """
-    root = Path(listing.root)
-    for file in listing.files:
-        if _seen(root / file.path) != (file.size, file.mtime_ns):
-            raise BadData(
-                Reason.SOURCE_CHANGED,
-                f"'{file.path}' is not the file that this job began with: leave source files alone while they are "
-                "read, and apply a new job for the new content",
-                field=_FIELD,
-            )
+    deque(_compared(listing), maxlen=0)
 
 
-def _seen(path: Path) -> tuple[int, int] | None:
-    """Size and time of a regular file; None when there is none (a link put in its place is none)."""
+def _forgotten(files: tuple[SourceFile, ...]) -> tuple[SourceFile, ...]:
+    return tuple(replace(file, ctime_ns=0) for file in files)
+
+
+def _compared(listing: SourceListing) -> Iterator[SourceFile]:
+    with Beneath(listing.root) as root:
+        for file in listing.files:
+            yield _same(file, _seen(root, file.path))
+
+
+def _same(file: SourceFile, found: os.stat_result | None) -> SourceFile:
+    if found is None or (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
+        raise BadData(
+            Reason.SOURCE_CHANGED,
+            f"'{file.path}' is not the file that this job began with: leave source files alone while they are "
+            "read, and apply a new job for the new content",
+            field=_FIELD,
+        )
+    if file.ctime_ns not in (0, found.st_ctime_ns):
+        raise DependencyUnavailable(
+            Reason.SOURCE_CHANGED,
+            f"'{file.path}' was written, moved or replaced while it was read, with the same size and time: leave "
+            "source files alone while they are read; the next attempt reads it again",
+            field=_FIELD,
+        )
+    return replace(file, ctime_ns=found.st_ctime_ns)
+
+
+def _seen(root: Beneath, name: str) -> os.stat_result | None:
+    """The state of a regular file; None when there is none (a link put in its place, or on its way, is none)."""
     try:
-        found = path.lstat()
+        found = root.status(name)
     except OSError:
         return None
-    return (found.st_size, found.st_mtime_ns) if stat.S_ISREG(found.st_mode) else None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
 def _list_path(root: Path, path: str) -> Iterator[SourceFile]:
@@ -215,15 +278,16 @@ def _resolve(root: Path, path: Path, named: str) -> Path:
 
 
 def _describe(root: Path, path: Path, named: str) -> SourceFile:
-    found = _seen(path)
     name = path.relative_to(root).as_posix()
+    with Beneath(root) as opened:
+        found = _seen(opened, name)
     if found is None:
         raise _not_found(named)
     if _is_hidden(Path(path.name)):
         raise BadSpec(
             Reason.INVALID_SPEC, f"'{name}' is hidden by its first character: rename it to read it", field=_FIELD
         )
-    return SourceFile(path=name, size=found[0], mtime_ns=found[1])
+    return SourceFile(path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, ctime_ns=found.st_ctime_ns)
 
 
 def _outside(path: str) -> BadSpec:

@@ -6,7 +6,7 @@ damaged files included, the answer is None: Spark then reads, and tells what is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 
+from skipstone.sources.beneath import open_beneath
 from skipstone.sources.columns import SourceColumn, source_columns
 from skipstone.sources.filetypes import is_plain
 from skipstone.sources.groups import ColumnGroup
@@ -39,13 +40,13 @@ class PlainLimits:
 class PlainSource:
     """Files whose ``columns`` hold what the frame of ``read_source`` would hold."""
 
-    paths: tuple[Path, ...]
+    paths: Mapping[Path, str]
     columns: tuple[SourceColumn, ...]
 
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
         try:
-            return pa.concat_tables([_read(path, schema) for path in self.paths])
+            return pa.concat_tables([_read(path, name, schema) for path, name in self.paths.items()])
         except (OSError, pa.ArrowException):
             return None
 
@@ -64,13 +65,13 @@ def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema, limit
     columns = source_columns(source, schema, groups)
     if not all(is_plain(group.columns[one.source].file_type, one.type) for group in groups for one in columns):
         return None
-    return PlainSource(paths=tuple(names), columns=columns) if _is_small_and_new(tuple(names), limits) else None
+    return PlainSource(paths=names, columns=columns) if _is_small_and_new(names, limits) else None
 
 
-def _is_small_and_new(paths: Sequence[Path], limits: PlainLimits) -> bool:
+def _is_small_and_new(paths: Mapping[Path, str], limits: PlainLimits) -> bool:
     """Judges footers only; a file that is gone by now is Spark's to tell."""
     try:
-        footers = [pq.read_metadata(path) for path in paths]
+        footers = [_footer(path, name) for path, name in paths.items()]
     except (OSError, pa.ArrowException):
         return False
     rows = sum(footer.num_rows for footer in footers)
@@ -83,6 +84,11 @@ def _follows_old_calendar(footer: pq.FileMetaData) -> bool:
     return any(name in told for name in _OLD_CALENDAR) or told.get(_WRITER_VERSION, b"3") < b"3"
 
 
-def _read(path: Path, schema: pa.Schema) -> pa.Table:
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us") as file:
+def _footer(path: Path, name: str) -> pq.FileMetaData:
+    with open_beneath(path, name) as opened:
+        return pq.read_metadata(opened)
+
+
+def _read(path: Path, name: str, schema: pa.Schema) -> pa.Table:
+    with open_beneath(path, name) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
         return file.read(columns=schema.names).select(schema.names).cast(schema)

@@ -19,6 +19,7 @@ from skipstone_core.contract.requests import SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
+from skipstone.sources.beneath import open_beneath
 from skipstone.sources.filetypes import FileType, file_type, orc_type
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.headers import unreadable
@@ -47,7 +48,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
 def read_parquet_footer(path: Path, name: str) -> Footer:
     """The columns of a Parquet file; INT96 timestamps are instants, as Spark writes them."""
     try:
-        with pq.ParquetFile(path) as file:
+        with open_beneath(path, name) as opened, pq.ParquetFile(opened) as file:
             schema, physical = file.schema_arrow, file.schema
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
@@ -61,7 +62,8 @@ def read_parquet_footer(path: Path, name: str) -> Footer:
 def read_orc_footer(path: Path, name: str) -> Footer:
     """The columns of an ORC file."""
     try:
-        schema = orc.ORCFile(path).schema
+        with open_beneath(path, name) as opened:
+            schema = orc.ORCFile(opened).schema
     except MemoryError:
         raise
     except (OSError, pa.ArrowException) as error:
