@@ -9,7 +9,7 @@ export CLUSTER
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify test test-unit test-kube test-spark test-e2e soak-query soak-merge demo demo-down clean
+.PHONY: help setup fmt lint generate verify sbom test test-unit test-kube test-spark test-e2e soak-query soak-merge demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -36,6 +36,9 @@ generate: setup ## Write CRDs, chart copies and reference pages from the typed m
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
+
+sbom: setup ## Write build/sbom: what the images are made of (CycloneDX)
+	$(PYTHON_ENV)/python scripts/sbom.py build/sbom
 
 test: ## Everything that must pass, the cluster end-to-end tests included
 	@$(STAGE) --begin

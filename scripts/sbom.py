@@ -1,0 +1,64 @@
+"""Writes what the images are made of as CycloneDX: the locked Python distributions, and the jars that PySpark brings.
+
+Called by ``make sbom``. uv writes the distributions; Debian's packages and the Iceberg runtime, which the images add
+when they are built, are not in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyspark
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+UV = REPOSITORY / ".cache" / "uv" / "bin" / "uv"
+#: Package of the workspace by image.
+IMAGES = {"skipstone-operator": "skipstone-operator", "skipstone-spark": "skipstone"}
+JAR = re.compile(r"(?P<name>.+?)-(?P<version>[0-9][^/]*)\.jar")
+
+
+def main(folder: Path) -> None:
+    """Write one file for each image into ``folder``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for image, package in IMAGES.items():
+        bill = export(package)
+        if image == "skipstone-spark":
+            bill["components"] += jars(Path(pyspark.__file__).parent / "jars")
+        (folder / f"{image}.cdx.json").write_text(json.dumps(bill, indent=1) + "\n")
+
+
+def export(package: str) -> dict[str, Any]:
+    """The distributions that the lock gives a package, as uv writes them."""
+    options = ["--frozen", "--no-dev", "--quiet", "--package", package, "--format", "cyclonedx1.5"]
+    said = subprocess.run([UV, "export", *options], cwd=REPOSITORY, capture_output=True, text=True, check=True)
+    found: dict[str, Any] = json.loads(said.stdout)
+    return found
+
+
+def jars(folder: Path) -> list[dict[str, Any]]:
+    """A component for each jar, with the digest by which scanners know it."""
+    return [component(path) for path in sorted(folder.glob("*.jar"))]
+
+
+def component(path: Path) -> dict[str, Any]:
+    """One jar; its name and version as far as the file's name tells."""
+    named = JAR.fullmatch(path.name)
+    name, version = (named["name"], named["version"]) if named else (path.stem, "")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return {
+        "type": "library",
+        "bom-ref": f"jar:{path.name}",
+        "name": name,
+        "version": version,
+        "hashes": [{"alg": "SHA-256", "content": digest}],
+    }
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
