@@ -6,7 +6,7 @@ Used by ``swaps`` only. Must not decide what is deleted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import (
@@ -17,11 +17,21 @@ from pyiceberg.manifest import (
     ManifestFile,
     ManifestWriterV2,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.types import NestedField
 from pyiceberg.utils.properties import property_as_int
+
+
+def _ids(schema: Schema) -> Set[int]:
+    return schema._lazy_id_to_field.keys()
+
+
+def _renamed(field: NestedField) -> NestedField:
+    return NestedField(field.field_id, f"{field.name} {field.field_id}", field.field_type, required=False)
 
 
 class _DeleteManifestWriter(ManifestWriterV2):
@@ -54,6 +64,26 @@ class RowDelta(_OverwriteFiles):
             snapshot_properties=dict(summary),
         )
         self._deletes, self._replaced = deletes, replaced
+
+    def schema(self) -> Schema:
+        """The table's schema with the dropped columns that specs still name: partitions of old files need their types.
+
+        A dropped column has a name of its own here, since another may have taken the old one.
+        """
+        metadata = self._transaction.table_metadata
+        current = metadata.schema()
+        sources = {field.source_id for spec in metadata.specs().values() for field in spec.fields}
+        dropped = sorted(sources - current._lazy_id_to_field.keys())
+        if not dropped:
+            return current
+        known = {one: schema.find_field(one) for schema in metadata.schemas for one in dropped if one in _ids(schema)}
+        lost = [_renamed(known[one]) for one in dropped if one in known]
+        return Schema(
+            *current.fields,
+            *lost,
+            schema_id=current.schema_id,
+            identifier_field_ids=current.identifier_field_ids,
+        )
 
     def _manifests(self) -> list[ManifestFile]:
         found = [one for one in super()._manifests() if self._is_worth_keeping(one)]
