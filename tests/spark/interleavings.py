@@ -19,13 +19,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.rewrite.positions import MODE_PROPERTY
 from skipstone.runs.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import IndexRef, JobRequest, ReindexTask, RunKind
+from skipstone_core.table_properties import MERGE_MODE
 
 from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, task_of
 from tests.spark.rawdeletes import add_equality_delete
@@ -65,7 +65,7 @@ class Scene:
     def __post_init__(self) -> None:
         """Make the table in two commits."""
         self.bed = MergeBed(self.root)
-        modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file", MODE_PROPERTY: self.mode}
+        modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file", MERGE_MODE: self.mode}
         self.bed.create(SCHEMA, **modes)
         self.bed.append(rows(0, 10), rows(10, 10))
         self.bed.append(rows(20, 10))

@@ -21,7 +21,6 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.update import AddSnapshotUpdate
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.rewrite.positions import MODE_PROPERTY
 from skipstone.runs.intake import Intake, source_record, take_source
 from skipstone.runs.load import run_load
 from skipstone.runs.main import Run, run_app
@@ -43,6 +42,7 @@ from skipstone_core.contract.requests import (
     SourceSpec,
     TableTask,
 )
+from skipstone_core.table_properties import MERGE_MODE
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.lake import append, write_files
@@ -129,7 +129,7 @@ def load(root: Path) -> Job:
 def merge(root: Path, mode: str) -> Job:
     """A row is updated, one deleted, one inserted."""
     bed = MergeBed(root)
-    source, _ = seeded(bed, "id,v,op\n2,two,U\n3,three,D\n9,nine,U\n", **{MODE_PROPERTY: mode})
+    source, _ = seeded(bed, "id,v,op\n2,two,U\n3,three,D\n9,nine,U\n", **{MERGE_MODE: mode})
     request = bed.request(task_of("feeds", source=source, when_matched=(DELETE_D, UPDATE)))
     expected = {0: "old", 1: "old", 2: "two", 4: "old", 9: "nine"}
     right = lambda: assert_rows(bed, expected)  # noqa: E731

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.rewrite.positions import ON_READ
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.errors import UserError
 from skipstone_core.reasons import Reason
+from skipstone_core.table_properties import MergeMode
 
 from tests.spark.interleavings import CASES, POINTS, Case, Fate, Scene, T, guide_row, in_order, merged_after
 
@@ -33,7 +33,7 @@ def test_each_interleaving_has_the_outcome_that_the_guide_states(scene: Scene, c
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 def test_merges_on_read_have_the_same_outcomes(tmp_path: Path, spark: SparkSession, case: Case) -> None:
-    assert_outcome(Scene(tmp_path, spark, ON_READ), case, "commit")
+    assert_outcome(Scene(tmp_path, spark, MergeMode.MERGE_ON_READ), case, "commit")
 
 
 def assert_outcome(scene: Scene, case: Case, point: str) -> None:
@@ -51,7 +51,7 @@ def assert_outcome(scene: Scene, case: Case, point: str) -> None:
     else:
         report, said = scene.merge(point, act)
         assert report.outcome is RunOutcome.COMMITTED, report
-        assert (report.counts["filesMarked"] > 0) == (scene.mode == ON_READ)
+        assert (report.counts["filesMarked"] > 0) == (scene.mode == MergeMode.MERGE_ON_READ)
         again = [text for text in said if text.startswith("planning again")]
         assert len(again) == (1 if case.fate is Fate.AGAIN else 0), again
         assert all(map(case.explains, again)), again

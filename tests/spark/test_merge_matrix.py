@@ -28,11 +28,11 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
-from skipstone.rewrite.positions import MODE_PROPERTY
 from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, PruningStrategy
+from skipstone_core.table_properties import MERGE_MODE
 
 from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, MergeBed, duckdb_merge, rows_of, task_of
 from tests.spark.secondengine import spark_rows
@@ -241,7 +241,7 @@ def test_merge_equals_duckdb_and_other_engines_read_it(
 ) -> None:
     limits, mode = WAYS[way]
     case, bed = CASES[name], MergeBed(tmp_path, limits)
-    fill(bed, case, **{MODE_PROPERTY: mode})
+    fill(bed, case, **{MERGE_MODE: mode})
     before = bed.table().scan().to_arrow()
     expected = duckdb_merge(before, case.feed, case.sql)
     report = bed.merge(merge_task(bed, case))

@@ -16,13 +16,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from pyspark.sql import SparkSession
-from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
 from skipstone.tables.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
+from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, AtSwap, MergeBed, rows_of, task_of
@@ -38,7 +38,7 @@ SCHEMA = Schema(
 @pytest.fixture
 def bed(tmp_path: Path) -> Iterator[MergeBed]:
     made = MergeBed(tmp_path)
-    made.create(SCHEMA, **{MODE_PROPERTY: ON_READ})
+    made.create(SCHEMA, **{MERGE_MODE: MergeMode.MERGE_ON_READ})
     yield made
     made.catalog.close()
 
@@ -209,7 +209,7 @@ def test_a_table_replaced_under_the_merge_keeps_none_of_its_files(bed: MergeBed)
 @pytest.mark.parametrize("mode", ["copy-on-write", "something else"])
 def test_other_modes_copy_on_write(bed: MergeBed, mode: str) -> None:
     with bed.table().transaction() as properties:
-        properties.set_properties({MODE_PROPERTY: mode})
+        properties.set_properties({MERGE_MODE: mode})
     bed.append(people(0, 10))
     report = change(bed, feed((3, "", "D")), when_matched=(DELETE,))
     assert (report.counts["filesMarked"], report.counts["filesRewritten"]) == (0, 1)
@@ -230,7 +230,7 @@ def test_other_engines_compact_what_a_merge_marked(bed: MergeBed, spark: SparkSe
 def test_an_index_stays_right_over_marked_files(tmp_path: Path) -> None:
     lake, index = Lake(tmp_path), index_on("k")
     table = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
-    lake.create(table, properties={"format-version": "2", MODE_PROPERTY: ON_READ})
+    lake.create(table, properties={"format-version": "2", MERGE_MODE: MergeMode.MERGE_ON_READ})
     bed = MergeBed(tmp_path)
     for start in (0, 100):
         bed.append([{"k": k, "name": f"n{k % 5}"} for k in range(start, start + 100)])
@@ -264,11 +264,11 @@ def test_a_uuid_partition_takes_rewritten_and_new_rows(tmp_path: Path) -> None:
     )
     spec = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "u"))
     given = [{"id": i, "u": UUID(int=7 + i % 2).bytes, "v": "old"} for i in range(20)]
-    for mode in ("copy-on-write", ON_READ):
+    for mode in ("copy-on-write", MergeMode.MERGE_ON_READ):
         root = tmp_path / mode
         root.mkdir()
         bed = MergeBed(root)
-        bed.create(schema, spec, **{MODE_PROPERTY: mode})
+        bed.create(schema, spec, **{MERGE_MODE: mode})
         bed.append(given)
         for number, keys in enumerate(((3,), (3, 4), (5, 6, 3, 100))):
             changes = pa.table({"id": pa.array(keys), "v": [f"new {number}"] * len(keys)})

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
 from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, MergeTask, RunKind, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData
+from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.spark.lake import read_all
 from tests.unit.merge_feeds import POOL, Feed, random_feed, random_merge, random_table
@@ -28,7 +28,7 @@ from tests.unit.test_merges_random import counted
 
 TABLES = 12
 MERGES_PER_TABLE = 9
-MODES = ("copy-on-write", ON_READ)
+MODES = ("copy-on-write", MergeMode.MERGE_ON_READ)
 #: Spark reads fixed[n] as binary, which feeds no fixed[n] column.
 KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
 
@@ -47,7 +47,7 @@ def merge_a_chain(tmp_path: Path, seed: int, limits: DriverLimits) -> None:
     """MERGES_PER_TABLE merges into a random table, each compared; every other table is merged on read."""
     lake, random = random_table(tmp_path, seed, KINDS), Random(seed)
     with lake.table.transaction() as change:
-        change.set_properties({MODE_PROPERTY: MODES[seed % 2]})
+        change.set_properties({MERGE_MODE: MODES[seed % 2]})
     committed = 0
     for number in range(MERGES_PER_TABLE):
         feed = random_feed(lake, random)

@@ -14,7 +14,6 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.rewrite.positions import MODE_PROPERTY
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.tables.commits import CommitPorts, TableCommit, commit_table
@@ -22,6 +21,7 @@ from skipstone.tables.filesets import pin_table
 from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 from skipstone_core.commits import AlreadyCommitted, Committed, Unknown
 from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.table_properties import MERGE_MODE
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.lake import append, ref_of, write_files
@@ -135,7 +135,7 @@ def test_a_merge_that_fails_after_its_rewrite_leaves_nothing(
     tmp_path: Path, mode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bed = MergeBed(tmp_path)
-    bed.create(SCHEMA, **{MODE_PROPERTY: mode})
+    bed.create(SCHEMA, **{MERGE_MODE: mode})
     bed.append([{"id": number, "v": "old"} for number in range(5)])
     before = bed.on_disk()
 

@@ -24,7 +24,6 @@ from pyiceberg.table import Table
 from skipstone.indexes.distribute import InProcess
 from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
 from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription
-from skipstone.rewrite.positions import MODE_PROPERTY, ON_READ
 from skipstone.rewrite.reader import DataFileDescription, describe_files, read_data_file
 from skipstone.runs.merge_prune import PruneSite, prune_files
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
@@ -37,6 +36,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import key_type
 from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
+from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.unit.merge_feeds import Feed, feed_columns, key_function, random_feed, random_merge, random_table
 from tests.unit.merge_reference import Refused, Row
@@ -73,7 +73,7 @@ def open_bench(root: Path, seed: int) -> Bench:
     described = describe_files(table, files, range(len(files)))
     live = {one.path: rows_of(one, names) for one in described}
     with table.transaction() as change:
-        change.set_properties({MODE_PROPERTY: ON_READ})
+        change.set_properties({MERGE_MODE: MergeMode.MERGE_ON_READ})
     return Bench(lake, table, lake.table, files, live, lake.rows().to_pylist())
 
 
