@@ -8,6 +8,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from skipstone.runs.observe import run_observe
 from skipstone.runs.report import Reporter
+from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     IndexRef,
@@ -21,6 +22,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append
+from tests.spark.rawdeletes import add_position_delete
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 
@@ -80,6 +82,15 @@ def test_one_broken_table_does_not_hide_the_others(catalog: Catalog, warehouse: 
     ]
     assert all(state.message for state in report.table_states[:3])
     assert report.table_states[3].snapshot_id == str(good.metadata.current_snapshot_id)
+
+
+def test_rows_that_two_deletes_name_are_counted_once(catalog: Catalog, warehouse: WarehouseRef) -> None:
+    table = append(catalog.create_table(("ns", "t"), ROWS.schema, properties={"format-version": "2"}), ROWS)
+    for positions in ([0], [0]):
+        file = read_file_set(table).data_file(0)
+        add_position_delete(table, file, positions)
+        table = catalog.load_table(("ns", "t"))
+    assert observe(warehouse, observed("t")).table_states[0].rows == len(ROWS) - 1
 
 
 def test_observing_changes_nothing(catalog: Catalog, warehouse: WarehouseRef) -> None:

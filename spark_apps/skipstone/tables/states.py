@@ -6,10 +6,12 @@ Called through ``runs.states`` at the end of every run. Must not change anything
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone_core.contract.reports import MetadataMark, SegmentCounts, TableState
@@ -20,11 +22,14 @@ from skipstone_core.reasons import Reason
 from skipstone_core.segments import SegmentFacts, count_segments, segment_statuses
 
 from skipstone.tables.catalogs import load_table, require_writable
+from skipstone.tables.deletes import Delete
 from skipstone.tables.evolution import evolved_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.txns import partial_segments
 
 _ADDED_FILES = "added-data-files"
+#: Positions of one data file that are read to count them.
+_COUNTED_DELETES = 1_000_000
 #: 00012-<uuid>.metadata.json, or v12.metadata.json.
 _VERSIONED = re.compile(r"v?([0-9]{1,12})[-.]")
 
@@ -111,7 +116,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         format_version=table.metadata.format_version,
         snapshot_id=str(files.snapshot_id) if files.snapshot_id is not None else "",
         sequence_number=files.sequence_number,
-        rows=_rows(files),
+        rows=_rows(table, files),
         files=len(files),
         bytes=pc.sum(files.files["size"]).as_py() or 0,
         segments=segment_counts(table, files),
@@ -123,14 +128,32 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
     )
 
 
-def _rows(files: FileSet) -> int:
+def _rows(table: Table, files: FileSet) -> int:
     """Rows of live files without those that deletes of one data file name; others cannot be told apart."""
-    held = pc.sum(files.files["records"]).as_py() or 0
-    known = [(path, delete.file.record_count) for delete in files.delete_files if (path := delete.only_path)]
-    if not known:
-        return int(held)
+    held = int(pc.sum(files.files["records"]).as_py() or 0)
+    named: dict[str, list[Delete]] = defaultdict(list)
+    for delete in files.delete_files:
+        if delete.only_path:
+            named[delete.only_path].append(delete)
+    if not named:
+        return held
     live = set(files.files["path"].to_pylist())
-    return max(0, int(held) - sum(rows for path, rows in known if path in live))
+    return max(0, held - sum(_deleted(table, deletes) for path, deletes in named.items() if path in live))
+
+
+def _deleted(table: Table, deletes: Sequence[Delete]) -> int:
+    """How many rows of a data file its deletes name: several of them may name the same row.
+
+    When there are too many to read, at least as many as the greatest of them names.
+    """
+    counts = [delete.file.record_count for delete in deletes]
+    if len(deletes) == 1 or not all(delete.is_own for delete in deletes) or sum(counts) > _COUNTED_DELETES:
+        return max(counts)
+    found: set[int] = set()
+    for delete in deletes:
+        with table.io.new_input(delete.file.file_path).open() as source:
+            found.update(pq.read_table(source, columns=["pos"]).column(0).to_pylist())
+    return len(found)
 
 
 def _with_problem(state: TableState, error: BadSpec) -> TableState:
