@@ -230,8 +230,13 @@ def test_changes_that_lose_something_are_refused(
             "spec.partitioning[0].width",
         ),
         ((ID,), {"sort_order": (SortFieldSpec(column="x"),)}, Reason.COLUMN_NOT_FOUND, "spec.sortOrder[0].column"),
-        ((ID,), {"properties": {"commit.retry.num-retries": "9"}}, Reason.INVALID_SPEC, "spec.properties"),
-        ((ID,), {"properties": {"skipstone.owner": "me"}}, Reason.INVALID_SPEC, "spec.properties"),
+        (
+            (ID,),
+            {"properties": {"commit.retry.num-retries": "9"}},
+            Reason.INVALID_SPEC,
+            "spec.properties[commit.retry.num-retries]",
+        ),
+        ((ID,), {"properties": {"skipstone.owner": "me"}}, Reason.INVALID_SPEC, "spec.properties[skipstone.owner]"),
     ],
 )
 def test_what_cannot_be_declared_is_refused_and_creates_nothing(
