@@ -30,6 +30,7 @@ class Past:
         self.catalog = catalog
         catalog.create_table(("ns", "t"), pa.schema([("id", pa.string())]))
         self.snapshots: dict[str, int] = {}
+        self.picked: dict[str, str] = {}
         self.jobs: list[str] = []
 
     @property
@@ -60,7 +61,8 @@ class Past:
 
     def pick(self, letter: str, picked: str) -> None:
         """A cherry-pick: the rows of a snapshot in a new one that names it."""
-        rows = pa.table({"id": [picked]})
+        self.picked[letter] = self.picked.get(picked, picked)
+        rows = pa.table({"id": [self.picked[letter]]})
         self.table.append(rows, snapshot_properties={"source-snapshot-id": str(self.snapshots[picked])})
         self._note(letter)
 
@@ -127,6 +129,19 @@ HISTORIES = {
     "cherry-picked, and the picking snapshot expired": (
         "other a, job B, set_main a, pick c B, job D, compact e, expire a B c",
         "B:U D:P",
+    ),
+    "cherry-picked from a cherry-pick": ("other a, job B, set_main a, pick c B, set_main a, pick d c", "B:P"),
+    "cherry-picked from a cherry-pick that expired": (
+        "other a, job B, set_main a, pick c B, set_main a, pick d c, expire c",
+        "B:U",
+    ),
+    "cherry-picked from a cherry-pick that expired, and all older snapshots after a later job": (
+        "other a, job B, set_main a, pick c B, set_main a, pick d c, expire B c, job E, other f, expire a d",
+        "B:U E:P",
+    ),
+    "rolled back after a cherry-pick of something that expired": (
+        "other a, other b, set_main a, pick c b, expire b, job D, set_main c",
+        "D:R",
     ),
     "main set to a snapshot that others made beside ours": (
         "other a, other b, set_main a, job C, set_main b, job D, expire a",

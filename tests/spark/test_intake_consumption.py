@@ -226,6 +226,44 @@ def test_a_rollback_gives_files_back(bed: IntakeBed) -> None:
     assert bed.consume() == ["a.csv", "b.csv"]
 
 
+def pick(bed: IntakeBed, picked: int) -> int:
+    """What a cherry-pick does: the rows of a snapshot in a new one that names it. Its id."""
+    table = bed.table()
+    rows = table.scan(snapshot_id=picked).to_arrow().slice(0, 1)
+    table.append(rows, snapshot_properties={"source-snapshot-id": str(picked)})
+    return bed.head()
+
+
+def test_files_of_a_commit_that_was_cherry_picked_after_a_rollback_stay_consumed(bed: IntakeBed) -> None:
+    bed.drop("a.csv")
+    bed.consume()
+    before = bed.head()
+    bed.drop("b.csv")
+    bed.consume()
+    taken = bed.head()
+    bed.table().manage_snapshots().rollback_to_snapshot(before).commit()
+    again = pick(bed, taken)
+    bed.table().manage_snapshots().rollback_to_snapshot(before).commit()
+    pick(bed, again)
+    bed.drop("c.csv")
+    assert bed.consume() == ["c.csv"]
+    assert bed.consume() == []
+
+
+def test_a_cherry_pick_without_the_commit_before_it_takes_no_file_twice_and_loses_none(bed: IntakeBed) -> None:
+    bed.drop("a.csv")
+    bed.consume()
+    before = bed.head()
+    for name in ("b.csv", "c.csv"):
+        bed.drop(name)
+        bed.consume()
+    taken = bed.head()
+    bed.table().manage_snapshots().rollback_to_snapshot(before).commit()
+    pick(bed, taken)
+    with pytest.raises(DependencyUnavailable, match=r"was cherry-picked without snapshot \d+, whose files"):
+        bed.take()
+
+
 def test_a_consumption_whose_snapshot_expired_is_remembered(bed: IntakeBed) -> None:
     bed.drop("a.csv")
     bed.consume()

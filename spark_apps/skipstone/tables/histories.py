@@ -44,15 +44,20 @@ def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> boo
 
     Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
     retained is newer. Then the chain was cut, for which not every engine leaves a sign, and what lies behind the cut
-    counts as an ancestor.
+    counts as an ancestor. What a cherry-pick applied again is not rolled back.
     """
     snapshot: Snapshot | None = None
     for snapshot in ancestors(table):
         if snapshot.snapshot_id == snapshot_id:
             return False
         if (snapshot.sequence_number or 0) < sequence_number:
-            return True
+            return not was_picked(table, snapshot_id)
     return snapshot is None
+
+
+def was_picked(table: Table, snapshot_id: int) -> bool:
+    """Whether retained ancestors of the head tell that they applied a snapshot again, itself or a pick of it."""
+    return any(snapshot_id in _sources(table, snapshot) for snapshot in ancestors(table))
 
 
 class History:
@@ -64,7 +69,7 @@ class History:
         self._records = records
         self._chain = tuple(ancestors(table))
         self._ids = frozenset(snapshot.snapshot_id for snapshot in self._chain)
-        self._picked = frozenset(_picked_ids(self._chain))
+        self._picked = frozenset(source for snapshot in self._chain for source in _sources(table, snapshot))
 
     def standing(self, record: TxnRecord) -> Standing:
         """How the commit of ``record`` stands. Raises OSError when manifests have to be read and cannot be."""
@@ -92,7 +97,7 @@ class History:
             return Standing.APPLIED
         number = self.sequence_number(record)
         if not self._chain or (number and number >= (self._chain[-1].sequence_number or 0)):
-            return Standing.ROLLED_BACK
+            return Standing.UNTOLD if number < self._lost_pick else Standing.ROLLED_BACK
         return self._lineage.standing(number)
 
     @cached_property
@@ -109,6 +114,7 @@ class History:
         }
         picked = {self.sequence_number(r): Standing.UNTOLD for r in judged if r.snapshot_id in self._picked}
         picked |= dict.fromkeys(self._picked_numbers(), Standing.UNTOLD)
+        picked |= {self.sequence_number(r): Standing.UNTOLD for r in judged if self._told(r) is Standing.UNTOLD}
         return plan_corrections(self._lineage, told | picked)
 
     def _picked_numbers(self) -> Iterator[int]:
@@ -116,6 +122,16 @@ class History:
             snapshot = self._table.snapshot_by_id(snapshot_id)
             if snapshot is not None and snapshot.sequence_number:
                 yield snapshot.sequence_number
+
+    @cached_property
+    def _lost_pick(self) -> int:
+        """The sequence number of the newest cherry-pick of which nothing tells what it applied again, 0 without one."""
+        ours = {record.snapshot_id for record in self._records.values()}
+        for snapshot in self._chain:
+            *_, last = (0, *_sources(self._table, snapshot))
+            if last and last not in ours and self._table.snapshot_by_id(last) is None:
+                return snapshot.sequence_number or 0
+        return 0
 
     @cached_property
     def _lineage(self) -> Lineage:
@@ -167,8 +183,14 @@ def _is_ours(snapshot: Snapshot) -> bool:
     return snapshot.summary is not None and TXN_SUMMARY in snapshot.summary.additional_properties
 
 
-def _picked_ids(chain: tuple[Snapshot, ...]) -> Iterator[int]:
-    for snapshot in chain:
-        said = snapshot.summary.additional_properties.get(_PICKED_FROM) if snapshot.summary else None
-        if said is not None and said.isdecimal():
-            yield int(said)
+def _sources(table: Table, snapshot: Snapshot) -> tuple[int, ...]:
+    """What ``snapshot`` was picked from, what that was picked from, and so on as far as they are retained."""
+    found: list[int] = []
+    picking: Snapshot | None = snapshot
+    while picking is not None:
+        said = picking.summary.additional_properties.get(_PICKED_FROM) if picking.summary else None
+        if said is None or not said.isdecimal() or int(said) in found:
+            break
+        found.append(int(said))
+        picking = table.snapshot_by_id(found[-1])
+    return tuple(found)

@@ -33,7 +33,7 @@ from skipstone_core.ids import CONSUMED_DIRECTORY
 from skipstone_core.reasons import Reason
 
 from skipstone.durable import keep_content
-from skipstone.tables.histories import was_rolled_back
+from skipstone.tables.histories import was_picked, was_rolled_back
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,8 @@ class ConsumedFiles:
     def find_head(self, table: Table) -> RecordPointer | None:
         """The newest record whose commit is still in the history of main; what was rolled back is not consumed.
 
-        Raises DependencyUnavailable when a record is gone or damaged.
+        What a cherry-pick applied again is consumed. Raises DependencyUnavailable when a record is gone or damaged, or
+        when a commit was applied again without those before it.
         """
         text = table.properties.get(consumed_property(self.consumer))
         try:
@@ -55,7 +56,22 @@ class ConsumedFiles:
             raise self._unavailable(consumed_property(self.consumer), error) from error
         while pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number):
             pointer = self.read(table, pointer).previous
+        if pointer and was_picked(table, int(pointer.snapshot_id)):
+            self._require_whole(table, pointer)
         return pointer
+
+    def _require_whole(self, table: Table, picked: RecordPointer) -> None:
+        """Raise DependencyUnavailable when a record before ``picked`` was rolled back and not applied again."""
+        pointer: RecordPointer | None = picked
+        while pointer and was_picked(table, int(pointer.snapshot_id)):
+            pointer = self.read(table, pointer).previous
+        if pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number):
+            raise DependencyUnavailable(
+                Reason.STORAGE_UNAVAILABLE,
+                f"which files {self.consumer} consumed cannot be told: snapshot {picked.snapshot_id} was cherry-picked "
+                f"without snapshot {pointer.snapshot_id}, whose files it took for consumed; cherry-pick that one too, "
+                "or roll both back",
+            )
 
     def entries(self, table: Table, head: RecordPointer | None) -> Iterator[tuple[bytes, bytes]]:
         """Name and state of each file that the chain up to ``head`` holds. Raises DependencyUnavailable."""
