@@ -242,6 +242,17 @@ class TestFollowing:
         assert isinstance(step, PutStatus)
         assert step.status["currentRun"]["progress"] == "7 of 9 files"
 
+    def test_a_funnel_that_no_status_holds_is_cut(self) -> None:
+        world, current = merging()
+        stages = tuple(
+            FunnelStage(name=name, files_in=9, files_out=9) for name in ("x" * 70, "x" * 80, *map(str, range(30)), "3")
+        )
+        told = underway(current, counts={"filesTotal": 9}, funnel=stages)
+        step = decide_job(seen(world, current, pod(current, world.job.meta.uid, underway=told)))
+        assert isinstance(step, PutStatus)
+        names = [stage["name"] for stage in step.status["funnel"]]
+        assert names == ["x" * 63 + "…", *map(str, range(15))]
+
     def test_the_first_sight_of_a_pod_starts_the_clock(self) -> None:
         world, current = with_run(status={"startTime": None, "launched": False}, launch_time=None)
         step = decide_job(seen(world, current, pending(current, OWNER, Reason.DRIVER_PENDING)))

@@ -122,13 +122,47 @@ class TestReadingPods:
 
     @pytest.mark.parametrize(
         "text",
-        ["", "x" * 200_000, "{", "{}", '{"version": 99}', json.dumps([1]), SAID.to_json().replace(RUN.id, "another")],
-        ids=["empty", "garbage", "half", "no version", "other version", "list", "another run"],
+        [
+            "",
+            "x" * 200_000,
+            "{",
+            "{}",
+            '{"version": 99}',
+            json.dumps([1]),
+            SAID.to_json().replace(RUN.id, "another"),
+            '{"a":' * 40_000,
+            '{"a":' + "[" * 200_000,
+            '{"a": "\\ud800", "b":' + "[" * 200_000,
+            '{"version": ' + "9" * 5000 + "}",
+        ],
+        ids=[
+            "empty",
+            "garbage",
+            "half",
+            "no version",
+            "other version",
+            "list",
+            "another run",
+            "deep",
+            "deep list",
+            "deep and torn",
+            "long number",
+        ],
     )
     def test_what_cannot_be_read_or_is_another_run_is_no_report(self, text: str) -> None:
         facts = read_pod(raw_pod(terminated(text), {"skipstone.dev/report": text}))
         assert facts.report is None
         assert facts.states is None
+        running = read_pod(raw_pod({"phase": "Running"}, {"skipstone.dev/report": text}))
+        assert (running.underway, running.live) == (None, True)
+
+    def test_what_no_status_holds_is_brought_into_bounds(self) -> None:
+        counts = {"filesTotal": -1, "filesCandidate": 10**30, "filesTouched": 7}
+        torn = report(RUN, RunOutcome.RUNNING, Reason.DRIVER_RUNNING, progress="\ud800 ✓ \U0001f9ca", counts=counts)
+        facts = read_pod(raw_pod({"phase": "Running"}, {"skipstone.dev/report": torn.to_json()}))
+        assert facts.progress == "? ✓ \U0001f9ca"
+        assert facts.underway is not None
+        assert facts.underway.counts == {"filesTotal": 0, "filesCandidate": 2**63 - 1, "filesTouched": 7}
 
     def test_progress_of_a_running_driver_is_no_report(self) -> None:
         told = report(RUN, RunOutcome.RUNNING, Reason.DRIVER_RUNNING, progress="3 of 9")

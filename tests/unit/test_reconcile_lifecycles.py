@@ -569,6 +569,19 @@ class TestIndex:
         assert "DataDeleted" in world.events.reasons("SecondaryIndex")
 
 
+@pytest.mark.parametrize("text", ['{"a":' * 40_000, '{"a":' + "[" * 200_000], ids=["objects", "lists"])
+def test_an_annotation_that_anybody_wrote_stops_no_job(text: str) -> None:
+    world = started(load("jan"), load("feb"))
+    hold_pods(world, "Load")
+    world.run_until(lambda: any(world.kube.find("Pod", operation="Load")))
+    annotations = {"skipstone.dev/report": text}
+    world.kube.edit("Pod", driver(world)["metadata"]["name"], lambda p: p["metadata"].update(annotations=annotations))
+    world.tick()
+    world.kubelet.holds = lambda _pod: False
+    world.run_until(lambda: all(world.holds("LoadJob", name, "Complete") for name in ("jan", "feb")))
+    assert "InternalError" not in world.events.reasons()
+
+
 class TestTable:
     def test_an_evolved_spec_is_applied_once(self) -> None:
         world = started()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -23,6 +24,10 @@ from skipstone_core.reasons import Reason
 MAX_TERMINATION_BYTES = 2048
 MAX_ANNOTATION_BYTES = 64 * 1024
 MAX_LISTED_SEGMENTS = 20
+#: No number of a report is negative or greater.
+MAX_NUMBER = (1 << 63) - 1
+#: The escape of one half of a character; two that fit make a whole one.
+_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 
 EXIT_COMMITTED = 0
 EXIT_BAD_SPEC = 64
@@ -160,15 +165,29 @@ class JobReport:
 
     @staticmethod
     def from_json(text: str) -> JobReport:
-        """Read a report leniently: fields that a newer driver adds are ignored. Raises ContractViolation."""
+        """Read a report leniently: fields that a newer driver adds are ignored. Raises ContractViolation.
+
+        Numbers are brought into the bounds that a status has, and halves of characters are replaced: anybody may have
+        written the text, and the API server would not keep them as they are.
+        """
         try:
-            raw = json.loads(text)
-        except ValueError as error:
-            raise ContractViolation(f"report is not JSON: {error}") from error
+            raw = json.loads(_with_whole_characters(text), parse_int=_bounded)
+        except (ValueError, RecursionError) as error:
+            raise ContractViolation(f"report is not JSON that can be read: {error}") from error
         version = raw.get("version") if isinstance(raw, dict) else None
         if version != CONTRACT_VERSION:
             raise ContractViolation(f"report has version {version}, this operator reads version {CONTRACT_VERSION}")
         return decode(JobReport, raw, strict=False)
+
+
+def _with_whole_characters(text: str) -> str:
+    if _SURROGATE.search(text) is None:
+        return text
+    return json.dumps(json.loads(text), ensure_ascii=False).encode(errors="replace").decode()
+
+
+def _bounded(digits: str) -> int:
+    return min(max(int(digits), 0), MAX_NUMBER)
 
 
 def report_digest(text: str) -> str:

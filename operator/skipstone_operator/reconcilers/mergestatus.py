@@ -13,6 +13,8 @@ from skipstone_core.funnel import FunnelStage
 from skipstone_operator.conditions import shorten
 from skipstone_operator.resources.mergejob import (
     MAX_INDEXES_BEHIND,
+    MAX_STAGE_NAME,
+    MAX_STAGES,
     FileFunnel,
     FunnelStageStatus,
     IndexBehind,
@@ -33,7 +35,7 @@ def with_funnel(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
         status,
         files=_files(report),
         pruned=_pruned(report),
-        funnel=tuple(replace(_funnel_stage(stage), false_positive_rate="") for stage in report.funnel),
+        funnel=tuple(replace(stage, false_positive_rate="") for stage in _funnel(report)),
     )
 
 
@@ -74,7 +76,7 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
             deletes=counts.get("bytesDeletes", 0),
         ),
         pruned=_pruned(report),
-        funnel=tuple(_funnel_stage(stage) for stage in report.funnel),
+        funnel=_funnel(report),
     )
 
 
@@ -92,6 +94,12 @@ def _files(report: JobReport) -> FileFunnel:
 def _pruned(report: JobReport) -> str:
     files = _files(report)
     return f"{files.total - files.candidate}/{files.total}"
+
+
+def _funnel(report: JobReport) -> tuple[FunnelStageStatus, ...]:
+    # A list with more stages, or with one of them twice, would make the API server refuse the whole status.
+    stages = {shorten(stage.name, MAX_STAGE_NAME): stage for stage in report.funnel}
+    return tuple(_funnel_stage(replace(stage, name=name)) for name, stage in list(stages.items())[:MAX_STAGES])
 
 
 def _funnel_stage(stage: FunnelStage) -> FunnelStageStatus:

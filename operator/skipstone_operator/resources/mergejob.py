@@ -21,6 +21,9 @@ from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
 
 #: How many indexes a status lists.
 MAX_INDEXES_BEHIND = 32
+#: Stages of a prune funnel that a status shows, and characters in the name of one.
+MAX_STAGES = 16
+MAX_STAGE_NAME = 64
 
 
 class MatchedAction(StrEnum):
@@ -293,7 +296,7 @@ class MergeBytes:
 class FunnelStageStatus:
     """What one stage of the funnel did."""
 
-    name: Annotated[str, Doc("The stage.", max_length=64)]
+    name: Annotated[str, Doc("The stage.", max_length=MAX_STAGE_NAME)]
     files_in: Annotated[int, Doc("Files that it was given.", minimum=0)] = 0
     files_out: Annotated[int, Doc("Files that it let through.", minimum=0)] = 0
     false_positives: Annotated[int, Doc("Files let through in which no row had a source key.", minimum=0)] = 0
@@ -325,7 +328,12 @@ class MergeJobStatus(JobStatus):
     bytes: Annotated[MergeBytes | None, Doc("Bytes of data files by what happened to them.")] = None
     funnel: Annotated[
         tuple[FunnelStageStatus, ...],
-        Doc("The stages of the prune funnel in their order.", max_items=16, list_key="name", item=Doc("One stage.")),
+        Doc(
+            "The stages of the prune funnel in their order.",
+            max_items=MAX_STAGES,
+            list_key="name",
+            item=Doc("One stage."),
+        ),
     ] = ()
     pruned: Annotated[str, Doc("Files that are not read, of all, such as 388/400.", max_length=64)] = ""
     indexes_behind: Annotated[
