@@ -468,6 +468,15 @@ class TestConfirming:
         step = decide_job(job_world(status=TRIED, children=Children(pods=(live,))))
         assert isinstance(step, Delete)
 
+    def test_a_driver_that_does_not_go_is_what_is_waited_for(self) -> None:
+        going = pod(current_run(), OWNER, deleting=True)
+        step = decide_job(job_world(status=TRIED, children=Children(pods=(going,))))
+        assert written_condition(step, "Progressing") == ("True", Reason.CONFIRMING)
+        assert isinstance(step, PutStatus)
+        assert f"when driver pod {going.name} is gone" in str(step.status["conditions"])
+        again = job_world(status=dict(step.status), children=Children(pods=(going,)))
+        assert isinstance(decide_job(again), Rest)
+
     def test_a_warehouse_that_no_pod_can_be_built_from(self) -> None:
         world, current = self.with_confirm()
         current = replace(current, launch_time=None)
@@ -521,6 +530,16 @@ class TestConfirming:
         step = decide_job(job_world(status=status))
         assert isinstance(step, Rest)
         assert step.requeue.after == 30
+
+    def test_a_failed_pass_is_forgotten_while_it_waits(self) -> None:
+        waiting = {**TRIED, "confirm": {**CONFIRM, "nextTime": "2026-01-01T12:00:30Z"}}
+        broken = {**waiting, "conditions": [condition("Progressing", "Unknown", "InternalError")]}
+        step = decide_job(job_world(status=broken))
+        assert written_condition(step, "Progressing") == ("True", Reason.OUTCOME_UNKNOWN)
+        assert isinstance(step, PutStatus)
+        again = decide_job(job_world(status=dict(step.status)))
+        assert isinstance(again, Rest)
+        assert again.requeue.after == 30
 
     def test_a_confirm_run_at_work(self) -> None:
         world, current = self.with_confirm()

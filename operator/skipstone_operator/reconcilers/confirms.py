@@ -11,8 +11,7 @@ from typing import assert_never
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import format_time, read_reason
-from skipstone_operator.ports import Requeue
+from skipstone_operator.conditions import PROGRESSING, find, format_time, read_reason
 from skipstone_operator.reconcilers.jobfacts import MAIN_KINDS, WAIT_POLL
 from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed, waiting
 from skipstone_operator.reconcilers.launch import (
@@ -27,9 +26,9 @@ from skipstone_operator.reconcilers.launch import (
 )
 from skipstone_operator.reconcilers.requests import RunPlan, find_misfit, plan_confirm_run
 from skipstone_operator.reconcilers.statuses import followed, or_rest
-from skipstone_operator.resources.common import ConfirmState
+from skipstone_operator.resources.common import ConditionStatus, ConfirmState
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
-from skipstone_operator.worlds.steps import Rest, Step
+from skipstone_operator.worlds.steps import PutStatus, Step
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld
 
@@ -40,9 +39,11 @@ def intend_confirm(world: JobWorld) -> Step:
     confirm = status.confirm or ConfirmState()
     live = find_live(world.children, MAIN_KINDS)
     if live is not None:
-        return Rest(requeue=Requeue(FOREIGN_POLL)) if live.deleting else delete_pod(live)
+        message = f"the confirm run follows when driver pod {live.name} is gone"
+        waits = or_rest(at_work(world, status, Reason.CONFIRMING, message), FOREIGN_POLL)
+        return waits if live.deleting else delete_pod(live)
     if (delay := seconds_until(confirm.next_time, now)) > 0:
-        return Rest(requeue=Requeue(delay))
+        return or_rest(_still_unknown(world, confirm), delay)
     plan = plan_confirm(world)
     if isinstance(plan, str):
         return or_rest(at_work(world, status, Reason.OUTCOME_UNKNOWN, plan), WAIT_POLL)
@@ -51,6 +52,15 @@ def intend_confirm(world: JobWorld) -> Step:
         status, current_run=plan.intent(attempt, format_time(now)), confirm=replace(confirm, attempts=attempt)
     )
     return or_rest(at_work(world, intended, Reason.CONFIRMING, f"confirm run {attempt} is about to be launched"), 0.0)
+
+
+def _still_unknown(world: JobWorld, confirm: ConfirmState) -> PutStatus | None:
+    """What is said while the next confirm run waits, in place of a pass that failed."""
+    said = find(world.job.status.conditions, PROGRESSING)
+    if said is None or said.status is not ConditionStatus.UNKNOWN:
+        return None
+    message = f"confirm run {confirm.attempts} did not answer; another follows"
+    return at_work(world, world.job.status, Reason.OUTCOME_UNKNOWN, message)
 
 
 def plan_confirm(world: JobWorld) -> RunPlan | str:
