@@ -130,6 +130,22 @@ def test_a_table_that_went_back_is_believed_to_a_run_that_began_well_after() -> 
     assert status_after(before, hasty, later, table=healed, now=now) == healed.raw["status"]
 
 
+def test_a_table_that_went_back_does_not_return_when_the_pod_that_told_is_gone() -> None:
+    before = told(RunKind.REINDEX, rows=50, metadata=mark(50))
+    later = told(RunKind.OBSERVE, HOUR, begun=HOUR, rows=45, metadata=mark(45))
+    now = START + 2 * HOUR
+    known = subject(objects.observed_table(), status_after(before, now=now))
+    back = subject(objects.observed_table(), status_after(before, later, table=known, now=now))
+    assert (back.status.rows, back.status.observed_time) == (45, "2026-01-01T13:00:00Z")
+    assert status_after(before, table=back, now=now) == back.raw["status"]
+
+
+def test_the_last_look_never_goes_back() -> None:
+    known = subject(objects.observed_table(), status_after(told(RunKind.OBSERVE, 9 * SECOND, metadata=mark(5))))
+    status = status_after(told(RunKind.LOAD, SECOND, rows=7, metadata=mark(6)), table=known)
+    assert (status["rows"], status["observedTime"]) == (7, "2026-01-01T12:00:09Z")
+
+
 @pytest.mark.parametrize(
     "lie",
     [

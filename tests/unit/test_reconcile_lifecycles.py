@@ -602,6 +602,17 @@ class TestTable:
         world.kube.edit("Table", "flights", lambda o: o["spec"]["columns"][0].update(type="long"))
         world.run_until(lambda: world.holds("Table", "flights", "Ready"))
 
+    def test_what_was_wrong_with_a_spec_is_forgotten_with_that_spec(self) -> None:
+        world = started()
+        world.kube.edit("Table", "flights", lambda o: o["spec"].update(properties={"commit.retry.num-retries": "4"}))
+        world.run_until(lambda: world.kube.condition("Table", "flights", "Ready") == ("False", "InvalidSpec"))
+        hold_pods(world, "Table")
+        world.kube.edit("Table", "flights", lambda o: o["spec"].update(properties={"comment": "good"}))
+        world.tick()
+        assert world.kube.condition("Table", "flights", "Ready") == ("Unknown", "RunIntended")
+        world.kubelet.holds = lambda _pod: False
+        world.run_until(lambda: world.holds("Table", "flights", "Ready"))
+
     def test_the_older_of_two_claimants_wins(self) -> None:
         world = started()
         world.kube.clock.advance(10)

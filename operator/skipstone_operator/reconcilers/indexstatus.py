@@ -18,7 +18,6 @@ from skipstone_operator.conditions import (
     Judgement,
     fails,
     find,
-    format_time,
     holds,
     read_reason,
     shorten,
@@ -27,9 +26,8 @@ from skipstone_operator.conditions import (
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus
 from skipstone_operator.resources.secondaryindex import Coverage, IndexSegments, SecondaryIndexStatus
-from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, remembered
+from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, last_look, remembered
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_table_finding
-from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.worlds import IndexWorld
 
 SHOWN_WHOLE = 5
@@ -45,12 +43,10 @@ def seen(world: IndexWorld) -> SecondaryIndexStatus:
     if observation is None:
         return with_empty_table(world, status)
     known = remembered(status.observed_time, status.metadata, status.index_metadata)
+    looked = replace(status, observed_time=last_look(status.observed_time, observation, now))
     if is_newer(observation, known, now, uid):
-        return apply_state(status, observation, uid)
-    seen_before = past_time(status.observed_time, now)
-    if seen_before is None or seen_before < observation.looked:
-        status = replace(status, observed_time=format_time(observation.looked))
-    return with_empty_table(world, status)
+        return apply_state(looked, observation, uid)
+    return with_empty_table(world, looked)
 
 
 def with_identity(world: IndexWorld, status: SecondaryIndexStatus) -> SecondaryIndexStatus:
@@ -86,7 +82,6 @@ def apply_state(status: SecondaryIndexStatus, observation: Observation, uid: str
         status,
         table_sequence_number=observation.state.sequence_number,
         synced_sequence_number=state.synced_sequence_number,
-        observed_time=format_time(observation.looked),
         metadata=observation.mark(observation.state.metadata),
         index_metadata=observation.mark(state.metadata),
         segments=IndexSegments(

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.reports import JobReport, TableState
@@ -30,12 +29,11 @@ from skipstone_operator.conditions import (
 from skipstone_operator.reconcilers.jobfacts import find_block, find_stranger
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.resources.checks import validate_spec
-from skipstone_operator.resources.common import RunResult
+from skipstone_operator.resources.common import ConditionStatus, RunResult
 from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
-from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, remembered
+from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, last_look, remembered
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
-from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
@@ -53,10 +51,13 @@ def with_observation(
     observation = find_observation(table.meta.uid, world.pods)
     if observation is None or (managed and status.applied_generation == 0):
         return status
-    if not is_newer(observation, remembered(status.observed_time, status.metadata), world.setting.now):
-        return looked(status, observation, world.setting.now)
+    now, known = world.setting.now, remembered(status.observed_time, status.metadata)
+    # A later run that read older metadata has looked all the same.
+    looked = replace(status, observed_time=last_look(status.observed_time, observation, now))
+    if not is_newer(observation, known, now):
+        return looked
     watched = managed and not schema_changed and status.current_run is None
-    return apply_state(status, observation, _find_drift(status, observation.state) if watched else "")
+    return apply_state(looked, observation, _find_drift(status, observation.state) if watched else "")
 
 
 def _find_drift(status: TableStatus, state: TableState) -> str:
@@ -82,21 +83,12 @@ def with_owner(status: TableStatus, report: JobReport | None) -> TableStatus:
     return status if told is None else replace(status, owned=told)
 
 
-def looked(status: TableStatus, observation: Observation, now: datetime) -> TableStatus:
-    """``status`` whose numbers stay as they are, though a later run looked and read older metadata."""
-    known = past_time(status.observed_time, now)
-    if known is not None and known >= observation.looked:
-        return status
-    return replace(status, observed_time=format_time(observation.looked))
-
-
 def apply_state(status: TableStatus, observation: Observation, drift: str = "") -> TableStatus:
     """``status`` with what ``observation`` says; ``drift`` is the sentence on a schema changed by others."""
     state = observation.state
     problem = state.problem or (Reason.SCHEMA_DRIFT if drift else None)
     seen = replace(
         status,
-        observed_time=format_time(observation.looked),
         problem=problem.value if problem else "",
         problem_message=shorten(state.message if state.problem else drift),
     )
@@ -213,8 +205,9 @@ def _judge_unapplied(world: TableWorld, table: TableSubject, status: TableStatus
 
 def _judge_late(status: TableStatus) -> Judgement | None:
     ready = find(status.conditions, READY)
-    if ready is None or ready.reason != Reason.INTERNAL_ERROR:
+    if ready is None or ready.status is ConditionStatus.TRUE:
         return None
+    # What stood in the way is gone, or was said of another spec.
     return unknown(READY, Reason.RUN_INTENDED, "the change of the table has not been applied yet")
 
 

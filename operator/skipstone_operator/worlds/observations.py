@@ -17,7 +17,7 @@ from skipstone_core.contract.reports import IndexState, MetadataMark, TableState
 from skipstone_operator.conditions import format_time
 from skipstone_operator.resources.common import SeenMetadata
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.times import CLOCKS, parse_time
+from skipstone_operator.worlds.times import CLOCKS, parse_time, past_time
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,6 +87,12 @@ def is_newer(observation: Observation, known: Sighting, now: datetime, index_uid
     return _supersedes(observation, known, index_uid)
 
 
+def last_look(known: str | None, observation: Observation, now: datetime) -> str:
+    """When any run last looked: ``known`` as a status has it, unless the observation is later."""
+    before = past_time(known, now)
+    return known if known and before is not None and before >= observation.looked else format_time(observation.looked)
+
+
 def _order(observation: Observation) -> tuple[datetime, datetime, int, int]:
     metadata = observation.state.metadata
     return (observation.time, observation.begun or observation.time, metadata.version, metadata.updated_ms)
@@ -100,7 +106,10 @@ def _supersedes(new: Observation, known: Sighting, index_uid: str | None) -> boo
         # A table may go back (a restored catalog), and a status may lie: a run that began well after the other ended
         # has seen what is there now.
         return new.begun is not None and new.begun > known.read + CLOCKS
-    return order > 0 or new.time >= known.looked
+    if order > 0:
+        # A run that ended well before the other saw what the table was before it went back.
+        return new.time >= known.read - CLOCKS
+    return new.time >= known.looked
 
 
 def _compare(new: tuple[MetadataMark, ...], known: tuple[MetadataMark, ...]) -> int:
