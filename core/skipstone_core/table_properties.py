@@ -48,15 +48,14 @@ class Problem:
 def one_of(*values: str) -> Check:
     """Exactly one of ``values``, in any case, as Iceberg reads them."""
     known = ", ".join(values[:-1]) + f" or {values[-1]}"
-    return lambda text: None if text.strip().lower() in values else f"{shown(text)} is not known: write {known}"
+    return lambda text: None if text.lower() in values else f"{shown(text)} is not known: write {known}"
 
 
 def whole(low: int, high: int) -> Check:
     """A whole number from ``low`` to ``high``."""
 
     def check(text: str) -> str | None:
-        digits = text.strip()
-        fits = len(digits) <= 20 and digits.isascii() and digits.isdigit() and low <= int(digits) <= high
+        fits = len(text) <= 20 and text.isascii() and text.isdigit() and low <= int(text) <= high
         return None if fits else f"{shown(text)} is no whole number from {low} to {high}: write one"
 
     return check
@@ -64,7 +63,7 @@ def whole(low: int, high: int) -> Check:
 
 def metrics_mode(text: str) -> str | None:
     """``none``, ``counts``, ``full`` or ``truncate(n)``."""
-    mode = text.strip().lower()
+    mode = text.lower()
     inner = mode.removeprefix("truncate(").removesuffix(")")
     truncates = mode == f"truncate({inner})" and whole(1, 10_000)(inner) is None
     if truncates or mode in ("none", "counts", "full"):

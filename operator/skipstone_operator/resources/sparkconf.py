@@ -111,7 +111,7 @@ SETTINGS: Mapping[str, Check] = {
     "spark.excludeOnFailure.enabled": _BOOLEAN,
     HEARTBEAT: span("ms"),
     "spark.executor.memoryOverhead": memory,
-    "spark.executor.memoryOverheadFactor": number(0, 100),
+    "spark.executor.memoryOverheadFactor": number(0.01, 100),
     "spark.executor.pyspark.memory": size(MIB, unit="m"),
     "spark.io.compression.codec": one_of("lz4", "lzf", "snappy", "zstd"),
     "spark.kubernetes.allocation.batch.delay": span("ms"),
@@ -163,8 +163,16 @@ def find_conf_problems(conf: Mapping[str, str], executor_cores: int) -> Iterator
 
 
 def _at_odds(name: str, conf: Mapping[str, str], executor_cores: int) -> Iterator[Problem]:
-    if name == HEARTBEAT and (seconds(conf[name], "ms") or 0) >= (seconds(conf.get(NETWORK_TIMEOUT, "120s"), "s") or 0):
+    if name == HEARTBEAT and _outlasts_timeout(conf):
         yield Problem(name, f"it must be shorter than {NETWORK_TIMEOUT}, which is 120s when it is not set: shorten it")
+    if name == NETWORK_TIMEOUT and HEARTBEAT not in conf and _outlasts_timeout(conf):
+        yield Problem(name, f"it must be longer than {HEARTBEAT}, which is 10s when it is not set: write 30s or more")
     request = conf.get(EXECUTOR_REQUEST, str(executor_cores))
     if name == EXECUTOR_LIMIT and (parse_cores(conf[name]) or 0) < (parse_cores(request) or 0):
         yield Problem(name, f"it is less than the {shown(request)} cores that an executor asks for: raise it")
+
+
+def _outlasts_timeout(conf: Mapping[str, str]) -> bool:
+    """Whether a heartbeat comes too late, as Spark counts: the timeout in whole seconds, the heartbeat in whole ms."""
+    heartbeat, timeout = seconds(conf.get(HEARTBEAT, "10s"), "ms"), seconds(conf.get(NETWORK_TIMEOUT, "120s"), "s")
+    return round((heartbeat or 0) * 1e6) // 1000 >= round((timeout or 0) * 1e6) // 1_000_000 * 1000
