@@ -623,6 +623,37 @@ class TestTable:
         world.run_until(lambda: world.holds("Table", "twin", "Ready"))
         assert world.kube.condition("Table", "twin", "Ready")[1] == "Adopted"
 
+    def test_the_data_of_the_older_claimant_does_not_go_with_the_younger_that_created_it(self) -> None:
+        world = World()
+        for obj in (claim(), warehouse(), table("older", warehouseRef={"name": "late"})):
+            world.kube.add(obj)
+        world.kube.clock.advance(10)
+        world.kube.add(table("younger", reclaimPolicy="Delete"))
+        world.run_until(lambda: world.holds("Table", "younger", "Ready"))
+        for obj in (warehouse("late"), load("jan", tableRef={"name": "older"})):
+            world.kube.add(obj)
+        world.run_until(lambda: world.holds("LoadJob", "jan", "Complete"))
+        world.kube.remove("Table", "lake", "younger")
+        world.run_until(lambda: ("Table", "lake", "younger") not in world.kube.objects)
+        assert world.lake.tables["air", "flights"].segments == [1]
+        (note,) = [record.note for record in world.events.records if record.reason is Reason.DATA_RETAINED]
+        assert note.endswith("was kept: Table lake/older is older and claims the same table")
+
+    def test_a_claimant_that_goes_as_well_keeps_no_data(self) -> None:
+        world = World()
+        older = table("older", warehouseRef={"name": "late"}, reclaimPolicy="Delete")
+        for obj in (claim(), warehouse(), older):
+            world.kube.add(obj)
+        world.kube.clock.advance(10)
+        world.kube.add(table("younger", reclaimPolicy="Delete"))
+        world.run_until(lambda: world.holds("Table", "younger", "Ready"))
+        world.kube.add(warehouse("late"))
+        world.run_until(lambda: world.holds("Table", "older", "Ready"))
+        for name in ("older", "younger"):
+            world.kube.remove("Table", "lake", name)
+        world.run_until(lambda: not any(kind == "Table" for kind, _, _ in world.kube.objects))
+        assert not world.lake.tables
+
     def test_observed_tables_are_looked_at_again_and_again(self) -> None:
         world = World(seconds=20)
         world.lake.tables["air", "flights"] = LakeTable("somebody", {"tailnum": "string"}, segments=[1], sequence=1)

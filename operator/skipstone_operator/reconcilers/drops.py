@@ -40,7 +40,8 @@ POLL = 5.0
 class DropWorld:
     """A resource that is being deleted. ``location`` is where its data is, for the Event when it is kept.
 
-    ``has_data``: something may have been written; ``writers``: live pods that still write what is to be dropped.
+    ``has_data``: something may have been written; ``writers``: live pods that still write what is to be dropped;
+    ``claimant``: the other resource that the data belongs to now, in words.
     """
 
     subject: Subject[Any, Any]
@@ -54,6 +55,7 @@ class DropWorld:
     run: RunWorld | None = None
     children: Children = field(default_factory=Children)
     writers: tuple[PodFacts, ...] = ()
+    claimant: str = ""
 
 
 def keep_finalizer(subject: Subject[Any, Any], *, wanted: bool) -> Step | None:
@@ -108,6 +110,8 @@ def find_escape(world: DropWorld) -> str | None:
     """Why the drop cannot be done, whatever is tried."""
     if not world.wants_drop:
         return "spec.reclaimPolicy is Retain"
+    if world.claimant:
+        return f"{world.claimant} is older and claims the same table"
     if world.warehouse is None:
         return "the Warehouse is gone"
     if world.claim is None:

@@ -111,7 +111,7 @@ def decide_table(world: TableWorld, table: TableSubject) -> Step:
 
 def drop_world(world: TableWorld, table: TableSubject) -> drops.DropWorld:
     """What the deletion of the table has to know."""
-    status, identifier = table.status, table.spec.identifier
+    status, identifier, rival = table.status, table.spec.identifier, world.older_claimant
     return drops.DropWorld(
         subject=table,
         setting=world.setting,
@@ -124,6 +124,7 @@ def drop_world(world: TableWorld, table: TableSubject) -> drops.DropWorld:
         run=world.run,
         children=world.children,
         writers=tuple(pod for pod in live_writers(world.pods) if pod.operation != RunKind.DROP),
+        claimant=f"Table {rival.meta.namespace}/{rival.meta.name}" if rival is not None and not rival.deleting else "",
     )
 
 
