@@ -378,6 +378,23 @@ class TestObserveRun:
         step = refused(world, "Observe", Refused(status=403, reason="Forbidden", message="exceeded quota"))
         assert isinstance(step, Rest)
 
+    @pytest.mark.parametrize("refusal", [True, False], ids=["refused pod", "pod of somebody else"])
+    def test_what_is_in_its_way_is_told_and_another_run_follows(self, refusal: bool) -> None:
+        world, current = self.observing(launch_time=None)
+        world = replace(world, observe=RunWorld(current=current, owner_uid=OWNER))
+        if refusal:
+            step = refused(world, "Observe", Refused(status=403, reason="Forbidden", message="no privileged pods"))
+        else:
+            step = decide(replace(world, observe=RunWorld(current=current, owner_uid=OWNER, pod=pod(current, "x"))))
+        assert isinstance(step, PutStatus)
+        assert "observeRun" not in step.status
+        assert step.status["failedObserves"] == 1
+        last = step.status["lastObserveRun"]
+        assert last["reason"] == ("PodRejected" if refusal else "ResourceConflict")
+        again = replace(world, warehouse=subject(objects.warehouse(), dict(step.status)), observe=None)
+        later = replace(again, setting=replace(SETTING, now=START + timedelta(seconds=30)))
+        assert written(later).status["observeRun"]["attempt"] == 2
+
     def test_only_its_newest_pod_is_kept(self) -> None:
         _, current = self.observing()
         older = replace(current, id="uidmain-12345678-7")

@@ -796,3 +796,19 @@ def test_a_namespace_that_goes_away_with_a_merge_and_two_indexes_ends_clean() ->
         if (kind, namespace, name) in world.kube.objects:
             world.kube.remove(kind, namespace, name)
     world.run_until(lambda: not world.kube.objects, ticks=24)
+
+
+def test_observe_pods_that_are_rejected_are_told_by_the_table() -> None:
+    world = World()
+    world.lake.tables["air", "flights"] = LakeTable("somebody", {"tailnum": "string"}, segments=[1], sequence=1)
+    said = Refused(status=403, reason="Forbidden", message="violates PodSecurity")
+    world.kube.refuse = lambda o: said if o["kind"] == "Pod" and is_operation(o, "Observe") else None
+    for obj in (claim(), warehouse(), observed_table()):
+        world.kube.add(obj)
+    world.run_until(lambda: world.kube.condition("Table", "flights", "Ready") == ("Unknown", "PodRejected"), ticks=40)
+    world.kube.refuse = lambda _obj: None
+    world.run_until(lambda: world.holds("Table", "flights", "Ready"))
+
+
+def is_operation(obj: dict[str, Any], operation: str) -> bool:
+    return bool(obj["metadata"]["labels"]["skipstone.dev/operation"] == operation)

@@ -12,7 +12,7 @@ from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import READY, find, format_time
-from skipstone_operator.ports import Requeue
+from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
 from skipstone_operator.reconcilers.launch import (
     FOREIGN_POLL,
@@ -22,6 +22,7 @@ from skipstone_operator.reconcilers.launch import (
     is_stale,
     launch,
     next_attempt,
+    refusal_finding,
     trim,
 )
 from skipstone_operator.reconcilers.requests import plan_observe_run
@@ -137,8 +138,12 @@ def _decide_run(world: WarehouseWorld, run: RunWorld) -> Step:
     match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
         case NotLaunched():
             return _launch(world, run)
-        case Foreign():
-            return Rest(requeue=Requeue(FOREIGN_POLL))
+        case Foreign(what):
+            # The next run has another name; this one would wait for as long as the other object stays.
+            message = f"{what} bears the name of the observe run and belongs to something else; delete it"
+            return _conclude(
+                world, run, Verdict(ending=Ending.UNKNOWN, reason=Reason.RESOURCE_CONFLICT, message=message)
+            )
         case Live() as live:
             return _follow(world, run, live)
         case Ended(verdict, _):
@@ -151,6 +156,15 @@ def _launch(world: WarehouseWorld, run: RunWorld) -> Step:
     if not due or not warehouse_ready(world.warehouse) or is_stale(run.current, plan):
         return discard(run) or or_rest(put_status(world.warehouse, replace(status, observe_run=None)), 0.0)
     return launch(run, plan)
+
+
+def refused(world: WarehouseWorld, refusal: Refused) -> Step:
+    """The API server refused a child of the observe run: a quota is waited for, anything else is a failure."""
+    finding = refusal_finding(refusal)
+    if finding.reason is Reason.WAITING_FOR_QUOTA or world.observe is None:
+        return Rest(requeue=Requeue(world.setting.timing.quota_poll))
+    verdict = Verdict(ending=Ending.UNKNOWN, reason=finding.reason, message=finding.message)
+    return _conclude(world, world.observe, verdict)
 
 
 def _follow(world: WarehouseWorld, run: RunWorld, live: Live) -> Step:
