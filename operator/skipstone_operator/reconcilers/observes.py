@@ -158,7 +158,7 @@ def _launch(world: WarehouseWorld, run: RunWorld) -> Step:
     return launch(run, plan)
 
 
-def refused(world: WarehouseWorld, refusal: Refused) -> Step:
+def refused_observe(world: WarehouseWorld, refusal: Refused) -> Step:
     """The API server refused a child of the observe run: a quota is waited for, anything else is a failure."""
     finding = refusal_finding(refusal)
     if finding.reason is Reason.WAITING_FOR_QUOTA or world.observe is None:

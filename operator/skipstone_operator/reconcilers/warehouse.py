@@ -14,7 +14,6 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
-from skipstone_operator.reconcilers import observes
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
 from skipstone_operator.reconcilers.launch import (
     FOREIGN_POLL,
@@ -27,6 +26,7 @@ from skipstone_operator.reconcilers.launch import (
     refusal_finding,
     trim,
 )
+from skipstone_operator.reconcilers.observes import decide_observe, refused_observe
 from skipstone_operator.reconcilers.requests import effective_image, find_misfit, plan_check_run
 from skipstone_operator.reconcilers.statuses import (
     first_write,
@@ -56,7 +56,7 @@ def decide(world: WarehouseWorld) -> Step:
     if (step := keep_finalizer(warehouse, wanted=bool(world.dependants))) is not None:
         return step
     # Both are judged before either is written: one that fails would otherwise be undone by the other, again and again.
-    return first_write([decide_check(world), observes.decide_observe(world)])
+    return first_write([decide_check(world), decide_observe(world)])
 
 
 def decide_deletion(world: WarehouseWorld) -> Step:
@@ -257,7 +257,7 @@ def refused(world: WarehouseWorld, operation: str, refusal: Refused) -> Step:
     """The API server refused a child of a run of the Warehouse."""
     poll = world.setting.timing.quota_poll
     if operation != RunKind.CHECK:
-        return observes.refused(world, refusal)
+        return refused_observe(world, refusal)
     finding = refusal_finding(refusal)
     progress: Any = holds(PROGRESSING, finding.reason, finding.message)
     return later(written(world, seen(world), progress, finding), poll)
