@@ -22,6 +22,7 @@ from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.runs import ConfFacts, RunWorld
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest
 from skipstone_operator.worlds.subjects import Children, Finding
+from skipstone_operator.worlds.times import parse_time
 from skipstone_operator.worlds.worlds import JobWorld
 
 from tests.unit import objects
@@ -189,13 +190,16 @@ class TestLaunching:
         assert isinstance(step, Delete)
         assert step.kind == "ConfigMap"
 
-    def test_a_changed_warehouse_makes_a_new_intent_of_the_same_attempt(self) -> None:
-        world = replace(self.intended(), place=place(warehouse=good_warehouse(spark={"image": "other:1"})))
+    @pytest.mark.parametrize(("age", "attempt"), [(5, 1), (300, 2)], ids=["at once", "after a while unseen"])
+    def test_a_changed_warehouse_makes_a_new_intent(self, age: int, attempt: int) -> None:
+        setting = replace(SETTING, now=START - timedelta(hours=1) + timedelta(seconds=age))
+        changed = place(warehouse=good_warehouse(spark={"image": "other:1"}))
+        world = replace(self.intended(), place=changed, setting=setting)
         step = decide_job(world)
         assert isinstance(step, PutStatus)
         assert world.run is not None
         assert step.status["currentRun"]["id"] != world.run.current.id
-        assert step.status["currentRun"]["attempt"] == 1
+        assert (step.status["currentRun"]["attempt"], step.status["attempts"]) == (attempt, attempt)
 
     def test_a_foreign_child_is_never_touched(self) -> None:
         world, current = with_run(launch_time=None)
@@ -306,7 +310,8 @@ def conclude(
     """What is written when the driver ended so."""
     made, current = with_run(**changes)
     said = report(current, outcome, reason, counts=COUNTS, rejected_path="rejects/jan") if outcome else None
-    step = decide_job(seen(world or made, current, ended(current, OWNER, code, said)))
+    pod_ = ended(current, OWNER, code, said, created=parse_time(EARLIER))
+    step = decide_job(seen(world or made, current, pod_))
     assert isinstance(step, PutStatus)
     return step
 

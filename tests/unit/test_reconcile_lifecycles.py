@@ -8,9 +8,10 @@ import pytest
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.reasons import Reason
-from skipstone_operator.ports import Refused
+from skipstone_operator.ports import Key, Refused
 
-from tests.unit.lake_double import Ends, LakeTable, end_pod
+from tests.unit.kube_double import Crash
+from tests.unit.lake_double import Ends, LakeTable, end_pod, request_of
 from tests.unit.objects import claim, index, load, merge, observed_table, table, warehouse
 from tests.unit.operator_double import World
 
@@ -115,6 +116,24 @@ def test_a_refused_job_fails_at_once(code: int, reason: Reason) -> None:
     assert world.kube.status("LoadJob", "jan")["attempts"] == 1
     assert ("Load", reason.value) in world.meter.finished
     assert reason.value in world.events.reasons("LoadJob")
+
+
+def test_a_driver_that_nobody_saw_does_not_commit_after_the_job_failed() -> None:
+    world = started(load("jan"))
+    world.kube.crash = lambda number, moment: moment == "landed" and world.kube.writes[number] == "create Pod"
+    with pytest.raises(Crash):
+        while True:
+            world.reconcile(Key("Table", "lake", "flights"))
+    # Operator and driver were cut off together; the pod was forgotten with its node, and the driver works on.
+    name = driver(world)["metadata"]["name"]
+    unseen = request_of(world.kube, name.removesuffix("-driver"))
+    world.kube.crash = lambda _number, _moment: False
+    world.kube.drop("Pod", "lake", name)
+    world.kube.clock.advance(300)
+    world.lake.script = lambda r: Ends(65, Reason.BAD_RECORDS) if r.kind is RunKind.LOAD else None
+    world.run_until(lambda: world.holds("LoadJob", "jan", "Failed"))
+    assert world.lake.work(unseen).reason is Reason.ABORTED
+    assert world.lake.tables["air", "flights"].segments == []
 
 
 def test_a_driver_that_dies_after_its_commit_is_complete_and_not_repeated() -> None:

@@ -11,7 +11,7 @@ from typing import Any, assert_never
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import format_time, shorten
-from skipstone_operator.reconcilers.jobfacts import deadline_left, deadline_message, retry_time
+from skipstone_operator.reconcilers.jobfacts import deadline_left, deadline_message, is_prompt, retry_time
 from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed
 from skipstone_operator.reconcilers.statuses import or_rest, record_end
 from skipstone_operator.resources.common import ConfirmState
@@ -27,15 +27,21 @@ def conclude(world: JobWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
     match verdict.ending:
         case Ending.SUCCEEDED:
             return or_rest(completed(world, status, verdict), 0.0)
-        case Ending.REFUSED if status.attempts <= 1:
+        case Ending.REFUSED if status.attempts <= 1 and _is_only_pod(world, pod):
             return or_rest(failed(world, status, verdict.reason, verdict.message), 0.0)
         case Ending.REFUSED:
-            # An earlier attempt ended unseen and may yet commit: only a confirm run can tell, and fence it off.
+            # An earlier driver ended unseen and may yet commit: only a confirm run can tell, and fence it off.
             return give_up(world, status, verdict.reason, verdict.message)
         case Ending.LOST | Ending.UNKNOWN | Ending.ABSENT:
             return _try_again(world, status, verdict)
         case _:
             assert_never(verdict.ending)
+
+
+def _is_only_pod(world: JobWorld, pod: PodFacts | None) -> bool:
+    """Whether this pod followed its intent at once, so that no other one can have come and gone unseen before it."""
+    current = world.job.status.current_run
+    return current is not None and pod is not None and pod.created is not None and is_prompt(current, pod.created)
 
 
 def _try_again(world: JobWorld, status: Any, verdict: Verdict) -> Step:

@@ -22,6 +22,7 @@ from skipstone_operator.reconcilers.jobfacts import (
     deadline_message,
     find_block,
     find_stranger,
+    is_prompt,
     plan_run,
     retry_message,
     table_uid,
@@ -151,9 +152,12 @@ def decide_launch(world: JobWorld, run: RunWorld) -> Step:
     if world.job.spec.suspend or plan is None or find_block(world) is not None:
         return discard(run) or withdraw(world)
     if is_stale(run.current, plan):
-        intent = plan.intent(run.current.attempt, format_time(world.setting.now))
-        renewed = replace(status, current_run=intent, table_uid=table_uid(world))
-        message = f"Table or Warehouse changed; attempt {run.current.attempt} is launched anew"
+        prompt = is_prompt(run.current, world.setting.now)
+        # A pod that came and went unseen has taken the number.
+        number = run.current.attempt if prompt else max(run.current.attempt, status.attempts) + 1
+        intent = plan.intent(number, format_time(world.setting.now))
+        renewed = replace(status, current_run=intent, attempts=max(number, status.attempts), table_uid=table_uid(world))
+        message = f"Table or Warehouse changed; attempt {number} is launched anew"
         return discard(run) or or_rest(at_work(world, renewed, Reason.RUN_INTENDED, message), 0.0)
     return launch(run, plan)
 
