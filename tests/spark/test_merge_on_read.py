@@ -206,7 +206,7 @@ def test_a_table_replaced_under_the_merge_keeps_none_of_its_files(bed: MergeBed)
     assert bed.on_disk() == before
 
 
-@pytest.mark.parametrize("mode", ["copy-on-write", "something else"])
+@pytest.mark.parametrize("mode", ["copy-on-write", "Copy-On-Write"])
 def test_other_modes_copy_on_write(bed: MergeBed, mode: str) -> None:
     with bed.table().transaction() as properties:
         properties.set_properties({MERGE_MODE: mode})

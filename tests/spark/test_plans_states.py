@@ -245,7 +245,8 @@ def test_what_planning_asks_of_the_jvm_does_not_grow_with_the_files(bed: Bed) ->
         bed.lake.table("many").append(more.slice(start, 20))
     for name in ("few", "many"):
         bed.reindex(BY_K, name=name, max_segments=3)
-    few, many = _planned(bed, "few"), _planned(bed, "many")
+    # What the JVM keeps between rewritings it may drop when memory is short, and then makes again: the least counts.
+    few, many = (min(_planned(bed, name) for _ in range(3)) for name in ("few", "many"))
     assert few[0] < many[0]
     assert few[1] == many[1]
 

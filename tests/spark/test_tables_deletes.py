@@ -130,7 +130,7 @@ def test_equality_deletes_that_cannot_be_applied_are_refused(catalog: Catalog, c
 
 def test_segments_with_deletes_are_shown_as_updated(catalog: Catalog) -> None:
     table = append(catalog.create_table(("ns", "t"), SCHEMA), rows(1))
-    table = append(table, rows(2), is_partial=True)
+    table = append(table, rows(2), txn="half", is_partial=True)
     table = append(table, rows(3))
     files = read_file_set(table)
     add_position_delete(table, files.data_file(files.files["segment"].to_pylist().index(3)), [0])
