@@ -165,7 +165,7 @@ class KubeClient:
 
 
 class NotHolder(ConnectionError):
-    """The Lease is not held, so nothing may be written: another operator may be at work."""
+    """The Lease is not held, so nothing may be written: another operator may be running."""
 
 
 @dataclass(frozen=True)
