@@ -65,7 +65,7 @@ CASES = {
             "spec": {k: v for k, v in merge("", "feeds/b.csv")["spec"].items() if k != "sequenceBy"},
         },
         "DuplicateSourceKeys",
-        "1",
+        "the same key in id",
         ("feeds/b.csv", FEED + "U,1,1,a,b,2000-01-01\nU,2,1,c,d,2000-01-01\n"),
     ),
 }

@@ -70,7 +70,7 @@ def sort_rule(plan: MergePlan, types: Mapping[str, KeyType]) -> SortRule:
 
 
 def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
-    """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming a key."""
+    """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming the key's columns."""
     table, keyed = last_changes(changes, rule)
     pq.write_table(table, path, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
     size = Path(path).stat().st_size
