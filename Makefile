@@ -61,10 +61,10 @@ test-kube: setup cluster-tools ## Tests against a real kube-apiserver
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
 
 test-spark: setup ## Tests with real Spark, Parquet and Iceberg
-	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile --timeout 900 tests/spark
+	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/spark
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
-	$(PYTHON_ENV)/pytest -q -x --timeout 900 tests/e2e
+	$(PYTHON_ENV)/pytest -q -x tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py
