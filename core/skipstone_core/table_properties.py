@@ -81,6 +81,36 @@ def shown(text: str) -> str:
     return repr(text if len(text) <= 60 else f"{text[:60]}…")
 
 
+#: Properties outside the list that our writers follow when they say one of these; an empty set: whatever they say.
+_FOLLOWED: Mapping[str, frozenset[str]] = {
+    "write.avro.compression-codec": frozenset(),
+    "write.data.path": frozenset(),
+    "write.delete.format.default": frozenset({"parquet"}),
+    "write.delete.granularity": frozenset({"file"}),
+    "write.distribution-mode": frozenset({"none"}),
+    "write.format.default": frozenset({"parquet"}),
+    "write.merge.distribution-mode": frozenset({"none"}),
+    "write.merge.isolation-level": frozenset({"serializable", "snapshot"}),
+    "write.metadata.compression-codec": frozenset({"none"}),
+    "write.metadata.path": frozenset(),
+    "write.object-storage.enabled": frozenset({"false"}),
+    "write.parquet.page-version": frozenset({"v1"}),
+    "write.summary.partition-limit": frozenset(),
+    "write.wap.enabled": frozenset({"false"}),
+}
+#: Beginnings of properties of how data is written, and of those that are for other statements, formats and engines.
+_OF_WRITING = ("write.", "commit.")
+_OF_OTHERS = (
+    "write.avro.",
+    "write.delete.distribution-mode",
+    "write.delete.isolation-level",
+    "write.delete.mode",
+    "write.orc.",
+    "write.spark.",
+    "write.update.",
+    "write.upsert.",
+)
+_OF_DELETE_FILES = "write.delete."
 _BOOLEAN = one_of("true", "false")
 _BYTES = whole(1, _MOST_BYTES)
 _COUNT = whole(1, _MOST_INT)
@@ -120,6 +150,24 @@ def find_problems(properties: Mapping[str, str], columns: Mapping[str, str]) -> 
         elif message := check(value) or (_wrong_column(name, prefix, columns) if prefix else None):
             yield Problem(name, message)
     yield from _wrong_level(properties)
+
+
+def find_ignored(properties: Mapping[str, str], columns: Mapping[str, str], *, deletes: bool) -> list[str]:
+    """The properties of a table, set by anybody, that our writers do not follow, by name.
+
+    ``columns``: types by name. ``deletes``: whether merges write delete files.
+    """
+    listed = {name for name in properties if name in PROPERTIES or name.startswith(tuple(COLUMN_PROPERTIES))}
+    wrong = {problem.name for problem in find_problems({name: properties[name] for name in listed}, columns)}
+    others = {name for name, value in properties.items() if name not in listed and _is_ignored(name, value)}
+    unused = () if deletes else _OF_DELETE_FILES
+    return sorted(name for name in wrong | others if name.startswith(_OF_WRITING) and not name.startswith(unused))
+
+
+def _is_ignored(name: str, value: str) -> bool:
+    if name in _FOLLOWED:
+        return bool(_FOLLOWED[name]) and value.strip().lower() not in _FOLLOWED[name]
+    return not name.startswith(_OF_OTHERS)
 
 
 def value_problem(name: str, value: str) -> str | None:

@@ -98,3 +98,27 @@ def test_observing_changes_nothing(catalog: Catalog, warehouse: WarehouseRef) ->
     before = catalog.load_table(("ns", "a")).metadata_location
     observe(warehouse, observed("a"))
     assert catalog.load_table(("ns", "a")).metadata_location == before
+
+
+FOREIGN = {
+    "write.parquet.bloom-filter-fpp.column.id": "0.1",
+    "write.parquet.compression-codec": "snappy",
+    "write.parquet.compression-level": "3",
+    "write.distribution-mode": "hash",
+    "write.update.mode": "merge-on-read",
+    **{f"write.{'long-' * 40}{number}": "1" for number in range(20)},
+}
+
+
+def test_properties_of_another_engine_that_writers_do_not_follow_are_told(
+    catalog: Catalog, warehouse: WarehouseRef
+) -> None:
+    catalog.create_table(("ns", "a"), ROWS.schema, properties=FOREIGN)
+    catalog.create_table(("ns", "b"), ROWS.schema, properties={"write.merge.mode": "merge_on_read"})
+    catalog.create_table(("ns", "c"), ROWS.schema, properties={"write.parquet.row-group-limit": "banana"})
+    ignored, mode, rows = (state.properties for state in observe(warehouse, *map(observed, "abc")).table_states)
+    assert (ignored.refused, ignored.ignored_total, len(ignored.ignored)) == ("", 23, 10)
+    assert ignored.ignored[0] == "write.distribution-mode" and max(map(len, ignored.ignored)) <= 121
+    assert (mode.ignored, rows.ignored) == ((), ())
+    assert "'write.merge.mode' of ns.b cannot be used: 'merge_on_read' is not known" in mode.refused
+    assert "'write.parquet.row-group-limit' of ns.c cannot be used: 'banana' is no whole number" in rows.refused

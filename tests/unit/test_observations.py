@@ -9,7 +9,7 @@ from itertools import permutations
 from typing import Any
 
 import pytest
-from skipstone_core.contract.reports import MetadataMark, RunOutcome
+from skipstone_core.contract.reports import MetadataMark, PropertyFindings, RunOutcome
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import JsonObject
@@ -214,3 +214,20 @@ def test_a_created_table_is_never_called_adopted() -> None:
     world.tick()
     assert kube.condition("Table", "flights", "Ready") == ("True", "Created")
     assert {"Created", "Adopted", "Applied"} & set(world.events.reasons("Table")) == {"Created"}
+
+
+@pytest.mark.parametrize("owned", [True, False], ids=["created", "adopted"])
+def test_properties_that_nobody_follows_are_named_with_the_way_out(owned: bool) -> None:
+    names = tuple(f"write.p{number}" for number in range(10))
+    found = PropertyFindings(ignored=names, ignored_total=12, refused="'x' is not known: write copy-on-write.")
+    owner = "uid-flights" if owned else ""
+    pod = told(RunKind.OBSERVE, metadata=mark(5), owner=owner, properties=found)
+    status = status_after(pod, table=good_table(observedTime=EARLIER))
+    (ready,) = [one for one in status["conditions"] if one["type"] == "Ready"]
+    assert (ready["status"], ready["reason"]) == ("True", Reason.CREATED if owned else Reason.ADOPTED)
+    assert "; loads or merges are refused: 'x' is not known: write copy-on-write; loads" in ready["message"]
+    assert "ignore the properties write.p0, write.p1, write.p2, write.p3, write.p4 and 7 more of" in ready["message"]
+    assert "remove them there" in ready["message"]
+    cleared = told(RunKind.OBSERVE, SECOND, metadata=mark(6), owner=owner)
+    after = status_after(cleared, table=subject(objects.table(), status))
+    assert [one["message"] for one in after["conditions"] if "ignore" in one["message"]] == []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, find_problems
+from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, find_ignored, find_problems
 
 COLUMNS = {"id": "long", "ok": "boolean", "a.b": "string"}
 GOOD = [
@@ -66,3 +66,40 @@ def test_a_level_needs_a_codec_that_has_levels() -> None:
 def test_every_property_but_the_comment_has_a_check_that_refuses_something() -> None:
     checks = {**PROPERTIES, **COLUMN_PROPERTIES}
     assert [name for name, check in checks.items() if check("\x00") is None] == ["comment"]
+
+
+FOLLOWED = {
+    "comment": "mine",
+    "owner": "spark",
+    "write.data.path": "/elsewhere",
+    "write.format.default": "PARQUET",
+    "write.merge.isolation-level": "snapshot",
+    "write.metadata.metrics.default": "full",
+    "write.object-storage.enabled": "false",
+    "write.update.mode": "merge-on-read",
+    "write.spark.fanout.enabled": "true",
+    "write.delete.granularity": "partition",
+}
+IGNORED = {
+    "commit.retry.num-retries": "9",
+    "write.distribution-mode": "hash",
+    "write.format.default": "orc",
+    "write.merge.mod": "merge-on-read",
+    "write.metadata.metrics.column.nope": "full",
+    "write.metadata.metrics.default": "some",
+    "write.parquet.bloom-filter-enabled.column.ok": "true",
+    "write.parquet.bloom-filter-fpp.column.id": "0.1",
+    "write.parquet.compression-level": "25",
+    "write.wap.enabled": "TRUE",
+}
+
+
+def test_properties_of_a_foreign_table_are_followed_or_named() -> None:
+    assert find_ignored(FOLLOWED, COLUMNS, deletes=False) == []
+    assert find_ignored(IGNORED, COLUMNS, deletes=False) == sorted(IGNORED)
+    assert find_ignored(FOLLOWED, COLUMNS, deletes=True) == ["write.delete.granularity"]
+
+
+@pytest.mark.parametrize(("name", "value"), GOOD)
+def test_what_a_table_may_declare_is_never_named_as_ignored(name: str, value: str) -> None:
+    assert find_ignored({name: value}, COLUMNS, deletes=True) == []

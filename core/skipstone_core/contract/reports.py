@@ -24,6 +24,7 @@ from skipstone_core.reasons import Reason
 MAX_TERMINATION_BYTES = 2048
 MAX_ANNOTATION_BYTES = 64 * 1024
 MAX_LISTED_SEGMENTS = 20
+MAX_LISTED_PROPERTIES = 10
 #: No number of a report is negative or greater.
 MAX_NUMBER = (1 << 63) - 1
 #: The escape of one half of a character; two that fit make a whole one.
@@ -100,6 +101,19 @@ class IndexState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PropertyFindings:
+    """Table properties, set by anybody, that loads and merges do not follow.
+
+    ``ignored``: the first 10 names of ``ignored_total``. ``refused``: the sentence with which loads or merges refuse a
+    value, empty when they refuse none.
+    """
+
+    ignored: tuple[str, ...] = ()
+    ignored_total: int = 0
+    refused: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class TableState:
     """The head of a table as a run saw it at its end. ``snapshot_id`` is a string: JSON numbers lose 64-bit ids.
 
@@ -128,6 +142,7 @@ class TableState:
     location: str = ""
     namespace_id: str = ""
     metadata: MetadataMark = MetadataMark()
+    properties: PropertyFindings = PropertyFindings()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,11 @@ Called by the table's decider only. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from skipstone_core.codec import decode, encode
-from skipstone_core.contract.reports import JobReport, TableState
+from skipstone_core.contract.reports import MAX_LISTED_PROPERTIES, JobReport, PropertyFindings, TableState
 from skipstone_core.contract.requests import Management
 from skipstone_core.reasons import Reason
 
@@ -30,12 +30,21 @@ from skipstone_operator.reconcilers.jobfacts import find_block, find_stranger
 from skipstone_operator.reconcilers.jobstatus import is_finished
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus, RunResult
-from skipstone_operator.resources.table import IndexTally, Segments, TableStatus, Writer
+from skipstone_operator.resources.table import (
+    MAX_PROPERTY_NAME,
+    IndexTally,
+    PropertiesSeen,
+    Segments,
+    TableStatus,
+    Writer,
+)
 from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, last_look, remembered
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
+#: Ignored properties that a condition names.
+NAMED_PROPERTIES = 5
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
 WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop"})
 
@@ -120,7 +129,13 @@ def _with_counters(status: TableStatus, observation: Observation, *, drifted: bo
         files=state.files,
         bytes=state.bytes,
         segments=decode(Segments, encode(state.segments)),
+        properties=_properties_seen(state.properties),
     )
+
+
+def _properties_seen(found: PropertyFindings) -> PropertiesSeen:
+    names = tuple(shorten(name, MAX_PROPERTY_NAME) for name in found.ignored[:MAX_LISTED_PROPERTIES])
+    return PropertiesSeen(ignored=names, ignored_total=found.ignored_total, refused=shorten(found.refused))
 
 
 def with_tally(world: TableWorld, status: TableStatus) -> TableStatus:
@@ -181,15 +196,31 @@ def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus)
     message = "the table is read as it is"
     if status.format_version > 2:
         message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
-    return holds(READY, Reason.OBSERVED, message)
+        return holds(READY, Reason.OBSERVED, message)
+    return holds(READY, Reason.OBSERVED, "; ".join((message, *_say_properties(status.properties))))
 
 
 def _judge_applied(status: TableStatus) -> Judgement:
-    if status.owned is None:
-        return holds(READY, Reason.APPLIED, "the table is as spec asks")
+    reason, message = Reason.APPLIED, "the table is as spec asks"
     if status.owned:
-        return holds(READY, Reason.CREATED, "the table is as spec asks")
-    return holds(READY, Reason.ADOPTED, "the table existed and is as spec asks; its data is never purged")
+        reason = Reason.CREATED
+    elif status.owned is not None:
+        reason, message = Reason.ADOPTED, "the table existed and is as spec asks; its data is never purged"
+    return holds(READY, reason, "; ".join((message, *_say_properties(status.properties))))
+
+
+def _say_properties(seen: PropertiesSeen) -> Iterator[str]:
+    if seen.refused:
+        yield f"loads or merges are refused: {seen.refused.removesuffix('.')}"
+    if not seen.ignored:
+        return
+    names = ", ".join(seen.ignored[:NAMED_PROPERTIES])
+    more = max(seen.ignored_total, len(seen.ignored)) - NAMED_PROPERTIES
+    others = f" and {more} more" if more > 0 else ""
+    yield (
+        f"loads and merges ignore the properties {names}{others} of the Iceberg table: remove them there, or accept "
+        "files that are written without them"
+    )
 
 
 def _judge_unapplied(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar
 
+from skipstone_core.contract.reports import MAX_LISTED_PROPERTIES
 from skipstone_core.contract.requests import Management
 
 from skipstone_operator.resources import limits
@@ -32,6 +33,7 @@ from skipstone_operator.resources.markers import (
     time_text,
 )
 
+MAX_PROPERTY_NAME = 256
 IDENTIFIER_PART = "^[A-Za-z0-9_-]+$"
 PART_HELP = "identifier.{} may hold letters, digits, '_' and '-' only: write one level, without dots"
 
@@ -299,6 +301,24 @@ class Segments:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PropertiesSeen:
+    """Table properties, set by anybody, that loads and merges do not follow."""
+
+    ignored: Annotated[
+        tuple[str, ...],
+        Doc(
+            "The first of those that are ignored, by name.",
+            max_items=MAX_LISTED_PROPERTIES,
+            item=Doc("Name of a table property.", max_length=MAX_PROPERTY_NAME),
+        ),
+    ] = ()
+    ignored_total: Annotated[int, Doc("How many are ignored.", minimum=0)] = 0
+    refused: Annotated[
+        str, Doc("Why loads or merges refuse the value of one; empty when they refuse none.", max_length=1024)
+    ] = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class IndexTally:
     """How many indexes the table has."""
 
@@ -358,6 +378,9 @@ class TableStatus:
     files: Annotated[int, Doc("Live data files.", minimum=0)] = 0
     bytes: Annotated[int, Doc("Bytes of live data files.", minimum=0)] = 0
     segments: Annotated[Segments, Doc("Segments by status.")] = Segments()
+    properties: Annotated[
+        PropertiesSeen, Doc("Properties of the Iceberg table that loads and merges do not follow.")
+    ] = PropertiesSeen()
     indexes: Annotated[IndexTally, Doc("Indexes of the table.")] = IndexTally()
     indexes_in_sync: Annotated[str, Doc("Indexes in sync of all, such as 2/3.", max_length=32)] = ""
     writer: Annotated[Writer | None, Doc("Who may write the table now; nobody when absent.")] = None

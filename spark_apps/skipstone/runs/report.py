@@ -169,6 +169,7 @@ def _without_secrets(report: JobReport) -> JobReport:
         replace(
             state,
             message=scrubbed(state.message),
+            properties=replace(state.properties, refused=scrubbed(state.properties.refused)),
             indexes=tuple(replace(index, message=scrubbed(index.message)) for index in state.indexes),
         )
         for state in report.table_states

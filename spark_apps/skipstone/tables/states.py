@@ -26,6 +26,7 @@ from skipstone.tables.deletes import Delete
 from skipstone.tables.evolution import evolved_columns
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.txns import partial_segments
+from skipstone.tables.writeproperties import property_findings
 
 _ADDED_FILES = "added-data-files"
 #: Positions of one data file that are read to count them.
@@ -125,6 +126,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         evolved_columns=evolved_columns(table),
         location=table.location(),
         metadata=metadata_mark(table),
+        properties=property_findings(table),
     )
 
 

@@ -6,9 +6,12 @@ Must not write.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.types import BooleanType, PrimitiveType
+from skipstone_core.contract.reports import MAX_LISTED_PROPERTIES, PropertyFindings
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import (
@@ -23,6 +26,7 @@ from skipstone_core.table_properties import (
     METRICS_OF,
     MergeMode,
     column_names,
+    find_ignored,
     metrics_mode,
     value_problem,
 )
@@ -35,6 +39,9 @@ _SIZES = (
     "PARQUET_PAGE_SIZE_BYTES",
     "PARQUET_PAGE_ROW_LIMIT",
 )
+#: A value of these that cannot be used stops a run; other properties are then as if they were not set.
+_STOPPING = {CODEC, DICTIONARY_BYTES, MERGE_MODE, *(getattr(TableProperties, name) for name in _SIZES)}
+_NAME_LENGTH = 120
 
 
 def require_known_values(table: Table) -> None:
@@ -48,6 +55,32 @@ def require_known_values(table: Table) -> None:
 def merges_on_read(table: Table) -> bool:
     """Whether merges leave files as they are and delete changed rows by position. Raises BadSpec (INVALID_SPEC)."""
     return _checked(table, MERGE_MODE, MergeMode.COPY_ON_WRITE).lower() == MergeMode.MERGE_ON_READ
+
+
+def property_findings(table: Table) -> PropertyFindings:
+    """The properties that loads and merges do not follow, as their own readers judge them."""
+    mode = _refusal(merges_on_read, table)
+    refused = _refusal(require_known_values, table) or mode
+    types = {field.name: str(field.field_type) for field in table.schema().fields}
+    found = find_ignored(table.properties, types, deletes=not mode and merges_on_read(table))
+    ignored = [name for name in found if not _is_refused(table, name)]
+    names = tuple(name if len(name) <= _NAME_LENGTH else f"{name[:_NAME_LENGTH]}…" for name in ignored)
+    return PropertyFindings(ignored=names[:MAX_LISTED_PROPERTIES], ignored_total=len(names), refused=refused)
+
+
+def _refusal(read: Callable[[Table], object], table: Table) -> str:
+    try:
+        read(table)
+    except BadSpec as error:
+        return str(error)
+    return ""
+
+
+def _is_refused(table: Table, name: str) -> bool:
+    """Whether a run stops at the property, which cannot be used, rather than ignore it."""
+    if name == LEVEL:
+        return bool(_refusal(codec_of, table))
+    return name in _STOPPING
 
 
 def size_of(table: Table, name: str) -> int:
