@@ -241,9 +241,17 @@ GOOD_TEXT: list[tuple[PrimitiveType, str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text", "value"), GOOD_TEXT, ids=[f"{k}-{t[:20]}" for k, t, _ in GOOD_TEXT])
-def test_text_that_fits_is_kept_exactly(reader: Reader, kind: PrimitiveType, text: str, value: Any) -> None:
-    assert reader.good({"one.csv": f"v,x\n{text},\n"}, schema(v=kind)) == [(value,)]
+def numbered(count: int) -> list[str]:
+    """Names of columns, one for each case of a file."""
+    return [f"v{number}" for number in range(count)]
+
+
+def test_text_that_fits_is_kept_exactly(reader: Reader) -> None:
+    """All cases are columns of one row."""
+    names = numbered(len(GOOD_TEXT))
+    content = f"{','.join([*names, 'x'])}\n{','.join([*(text for _, text, _ in GOOD_TEXT), ''])}\n"
+    kinds = {name: kind for name, (kind, _, _) in zip(names, GOOD_TEXT, strict=True)}
+    assert reader.good({"one.csv": content}, schema(**kinds)) == [tuple(value for _, _, value in GOOD_TEXT)]
 
 
 BAD_TEXT: list[tuple[PrimitiveType, str]] = [
@@ -273,11 +281,15 @@ BAD_TEXT: list[tuple[PrimitiveType, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "text"), BAD_TEXT, ids=[f"{k}-{t}" for k, t in BAD_TEXT])
-def test_text_that_does_not_fit_is_told_with_column_and_record(reader: Reader, kind: PrimitiveType, text: str) -> None:
-    (row,) = reader.read({"one.csv": f"v,x\n{text},7\n"}, schema(v=kind))
-    assert row[ERROR_COLUMN].startswith("column 'v': the value is not ")
-    assert (row[RECORD_COLUMN], row[FILE_COLUMN]) == (f"{text},7", "one.csv")
+def test_text_that_does_not_fit_is_told_with_column_and_record(reader: Reader) -> None:
+    """Each case is a row of its own, with text in a column of its own."""
+    names = numbered(len(BAD_TEXT))
+    lines = ["," * at + text + "," * (len(names) - at) + "7" for at, (_, text) in enumerate(BAD_TEXT)]
+    kinds = {name: kind for name, (kind, _) in zip(names, BAD_TEXT, strict=True)}
+    rows = reader.read({"one.csv": "\n".join([",".join([*names, "x"]), *lines])}, schema(**kinds))
+    said = [row[ERROR_COLUMN].partition(": the value is not ")[:2] for row in rows]
+    assert said == [(f"column '{name}'", ": the value is not ") for name in names]
+    assert [(row[RECORD_COLUMN], row[FILE_COLUMN]) for row in rows] == [(line, "one.csv") for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -304,22 +316,34 @@ def test_types_that_text_cannot_carry_are_told(reader: Reader, kind: PrimitiveTy
 
 
 @pytest.mark.parametrize(
-    ("text", "time_zone", "instant"),
+    ("time_zone", "instants"),
     [
-        ("2013-07-01 10:00:00", "UTC", datetime(2013, 7, 1, 10, tzinfo=UTC)),
-        ("2013-07-01 10:00:00", "Europe/Berlin", datetime(2013, 7, 1, 8, tzinfo=UTC)),
-        ("2013-01-01T10:00", "America/New_York", datetime(2013, 1, 1, 15, tzinfo=UTC)),
-        ("1880-01-01 00:00:00", "America/New_York", datetime(1880, 1, 1, 4, 56, 2, tzinfo=UTC)),
-        ("2013-07-01T10:00:00Z", "Europe/Berlin", datetime(2013, 7, 1, 10, tzinfo=UTC)),
-        ("2013-07-01 10:00:00.5+02:00", "America/New_York", datetime(2013, 7, 1, 8, 0, 0, 500_000, tzinfo=UTC)),
-        ("2013-07-01", "Europe/Berlin", datetime(2013, 6, 30, 22, tzinfo=UTC)),
+        ("UTC", {"2013-07-01 10:00:00": datetime(2013, 7, 1, 10, tzinfo=UTC)}),
+        (
+            "Europe/Berlin",
+            {
+                "2013-07-01 10:00:00": datetime(2013, 7, 1, 8, tzinfo=UTC),
+                "2013-07-01T10:00:00Z": datetime(2013, 7, 1, 10, tzinfo=UTC),
+                "2013-07-01": datetime(2013, 6, 30, 22, tzinfo=UTC),
+            },
+        ),
+        (
+            "America/New_York",
+            {
+                "2013-01-01T10:00": datetime(2013, 1, 1, 15, tzinfo=UTC),
+                "1880-01-01 00:00:00": datetime(1880, 1, 1, 4, 56, 2, tzinfo=UTC),
+                "2013-07-01 10:00:00.5+02:00": datetime(2013, 7, 1, 8, 0, 0, 500_000, tzinfo=UTC),
+            },
+        ),
     ],
 )
 def test_timestamps_without_offset_are_of_the_jobs_time_zone(
-    reader: Reader, text: str, time_zone: str, instant: datetime
+    reader: Reader, time_zone: str, instants: Mapping[str, datetime]
 ) -> None:
-    rows = reader.read({"one.csv": f"v,x\n{text},\n"}, schema(v=TimestamptzType()), time_zone=time_zone)
-    assert [(row["v"].astimezone(UTC) if row["v"] else None, row[ERROR_COLUMN]) for row in rows] == [(instant, None)]
+    content = "v,x\n" + "".join(f"{text},\n" for text in instants)
+    rows = reader.read({"one.csv": content}, schema(v=TimestamptzType()), time_zone=time_zone)
+    found = [(row["v"].astimezone(UTC) if row["v"] else None, row[ERROR_COLUMN]) for row in rows]
+    assert found == [(instant, None) for instant in instants.values()]
 
 
 @pytest.mark.parametrize(

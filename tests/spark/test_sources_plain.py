@@ -76,13 +76,18 @@ NOT_PLAIN: list[tuple[PrimitiveType, pa.DataType, list[Any]]] = [
 ]
 
 
-def found(root: Path, table: pa.Table, kind: PrimitiveType, **options: Any) -> tuple[PlainSource | None, SourceListing]:
-    """``table`` written to a file, as a source for a table with the column ``v``."""
+def only(kind: PrimitiveType) -> Schema:
+    """A table with the column ``v``."""
+    return Schema(NestedField(1, "v", kind))
+
+
+def found(root: Path, table: pa.Table, schema: Schema, **options: Any) -> tuple[PlainSource | None, SourceListing]:
+    """``table`` written to a file, as a source for a table of ``schema``."""
     limits = options.pop("limits", LIMITS)
     pq.write_table(table, root / "a.parquet", **options)
     source = source_of("a.parquet")
     listing = list_source(warehouse(root), source)
-    return find_plain(listing, source, Schema(NestedField(1, "v", kind)), limits), listing
+    return find_plain(listing, source, schema, limits), listing
 
 
 def source_of(*paths: str, **fields: Any) -> SourceSpec:
@@ -93,41 +98,51 @@ def warehouse(root: Path) -> WarehouseRef:
     return WarehouseRef(name="wh", root=str(root), catalog=CatalogRef(type=CatalogType.SQL))
 
 
-def by_spark(spark: SparkSession, listing: SourceListing, kind: PrimitiveType) -> pa.Table:
+def arrow_schema_of(schema: Schema) -> pa.Schema:
+    """The columns as they reach a writer."""
+    return pa.schema([(field.name, arrow_type_of(field.field_type)) for field in schema.fields])
+
+
+def by_spark(spark: SparkSession, listing: SourceListing, schema: Schema) -> pa.Table:
     """What a merge's tasks get."""
-    schema = pa.schema([("v", arrow_type_of(kind))])
-    read = read_source(spark, listing, source_of("a.parquet"), Schema(NestedField(1, "v", kind)), "UTC")
-    batches = read.frame.select("v").toArrow().to_batches()
-    return pa.Table.from_batches([table_batch(batch, schema) for batch in batches], schema=schema)
+    arrow = arrow_schema_of(schema)
+    read = read_source(spark, listing, source_of("a.parquet"), schema, "UTC")
+    batches = read.frame.select(*arrow.names).toArrow().to_batches()
+    return pa.Table.from_batches([table_batch(batch, arrow) for batch in batches], schema=arrow)
 
 
-@pytest.mark.parametrize(("kind", "arrow", "values"), PLAIN, ids=lambda value: str(value)[:40])
-def test_plain_columns_are_read_as_spark_reads_them(
-    tmp_path: Path, spark: SparkSession, kind: PrimitiveType, arrow: pa.DataType, values: list[Any]
-) -> None:
-    plain, listing = found(
-        tmp_path, pa.table({"v": pa.array([*values, None], arrow), "more.v": [1] * (len(values) + 1)}), kind
+def test_plain_columns_are_read_as_spark_reads_them(tmp_path: Path, spark: SparkSession) -> None:
+    """All cases are columns of one file; shorter ones end in nulls."""
+    names, count = [f"v{at}" for at in range(len(PLAIN))], 1 + max(len(values) for _, _, values in PLAIN)
+    padded = [pa.array([*values, *[None] * (count - len(values))], arrow) for _, arrow, values in PLAIN]
+    table = pa.table([*padded, [1] * count], names=[*names, "more.v"])
+    schema = Schema(
+        *(NestedField(at + 1, name, kind) for at, (name, (kind, *_)) in enumerate(zip(names, PLAIN, strict=True)))
     )
+    plain, listing = found(tmp_path, table, schema)
     assert plain is not None
-    rows = plain.rows(pa.schema([("v", arrow_type_of(kind))]))
+    rows = plain.rows(arrow_schema_of(schema))
     assert rows is not None
-    assert repr(rows.to_pylist()) == repr(by_spark(spark, listing, kind).to_pylist())
+    read = by_spark(spark, listing, schema)
+    assert {name: repr(rows[name].to_pylist()) for name in names} == {
+        name: repr(read[name].to_pylist()) for name in names
+    }
 
 
 def test_old_timestamps_of_spark_are_read_to_their_full_range(tmp_path: Path, spark: SparkSession) -> None:
     table = pa.table({"v": pa.array([ANCIENT, LATE], pa.timestamp("us"))})
-    plain, listing = found(tmp_path, table, TimestamptzType(), use_deprecated_int96_timestamps=True)
+    plain, listing = found(tmp_path, table, only(TimestamptzType()), use_deprecated_int96_timestamps=True)
     assert plain is not None
     rows = plain.rows(pa.schema([("v", pa.timestamp("us", tz="UTC"))]))
     assert rows is not None
-    assert rows.to_pylist() == by_spark(spark, listing, TimestamptzType()).to_pylist()
+    assert rows.to_pylist() == by_spark(spark, listing, only(TimestamptzType())).to_pylist()
 
 
 @pytest.mark.parametrize(("kind", "arrow", "values"), NOT_PLAIN, ids=lambda value: str(value)[:40])
 def test_columns_that_need_a_conversion_are_left_to_spark(
     tmp_path: Path, kind: PrimitiveType, arrow: pa.DataType, values: list[Any]
 ) -> None:
-    assert found(tmp_path, pa.table({"v": pa.array(values, arrow)}), kind)[0] is None
+    assert found(tmp_path, pa.table({"v": pa.array(values, arrow)}), only(kind))[0] is None
 
 
 @pytest.mark.parametrize(
@@ -140,19 +155,19 @@ def test_columns_that_need_a_conversion_are_left_to_spark(
 )
 def test_dates_of_the_old_calendar_are_left_to_spark(tmp_path: Path, told: dict[str, str]) -> None:
     table = pa.table({"v": pa.array([date(1500, 1, 1)])})
-    assert found(tmp_path, table.replace_schema_metadata({"org.apache.spark.version": "3.5.1"}), DateType())[0]
-    assert found(tmp_path, table.replace_schema_metadata(told), DateType())[0] is None
+    assert found(tmp_path, table.replace_schema_metadata({"org.apache.spark.version": "3.5.1"}), only(DateType()))[0]
+    assert found(tmp_path, table.replace_schema_metadata(told), only(DateType()))[0] is None
 
 
 @pytest.mark.parametrize("limits", [PlainLimits(2, 2**20), PlainLimits(1000, 3)])
 def test_large_sources_are_left_to_spark(tmp_path: Path, limits: PlainLimits) -> None:
     table = pa.table({"v": pa.array([1, 2, 3])})
-    assert found(tmp_path, table, LongType())[0]
-    assert found(tmp_path, table, LongType(), limits=limits)[0] is None
+    assert found(tmp_path, table, only(LongType()))[0]
+    assert found(tmp_path, table, only(LongType()), limits=limits)[0] is None
 
 
 def test_a_damaged_page_is_left_to_spark(tmp_path: Path) -> None:
-    plain, _ = found(tmp_path, pa.table({"v": pa.array(range(500))}), LongType(), compression="zstd")
+    plain, _ = found(tmp_path, pa.table({"v": pa.array(range(500))}), only(LongType()), compression="zstd")
     assert plain is not None
     path = tmp_path / "a.parquet"
     content = bytearray(path.read_bytes())

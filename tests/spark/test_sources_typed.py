@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
@@ -72,48 +72,68 @@ def rows(read: SourceRead) -> list[dict[str, Any]]:
     return [row.asDict() for row in read.frame.collect()]
 
 
-def values(read: SourceRead) -> list[Any]:
-    """The values of the column ``v``; no row may be bad."""
+def good_rows(read: SourceRead) -> list[dict[str, Any]]:
+    """Rows, none of which may be bad."""
     found = rows(read)
     assert [row[ERROR_COLUMN] for row in found if row[ERROR_COLUMN]] == []
-    return [row["v"] for row in found]
+    return found
+
+
+def values(read: SourceRead) -> list[Any]:
+    """The values of the column ``v``; no row may be bad."""
+    return [row["v"] for row in good_rows(read)]
 
 
 def only(kind: PrimitiveType, *, required: bool = False) -> Schema:
     return Schema(NestedField(1, "v", kind, required=required))
 
 
+def numbered(cases: Sequence[Any]) -> list[str]:
+    """Names of columns, one for each case of a file."""
+    return [f"v{number}" for number in range(len(cases))]
+
+
+def wide(kinds: Iterable[PrimitiveType], *, required: bool = False) -> Schema:
+    """A table with a column for each case."""
+    return Schema(*(NestedField(at + 1, f"v{at}", kind, required=required) for at, kind in enumerate(kinds)))
+
+
 # Json
 
 
-@pytest.mark.parametrize(
-    ("kind", "written", "value"),
-    [
-        (IntegerType(), "7", 7),
-        (IntegerType(), '"7"', 7),
-        (LongType(), "9223372036854775807", 2**63 - 1),
-        (DecimalType(38, 3), "12345678901234567890.123", Decimal("12345678901234567890.123")),
-        (DecimalType(9, 2), "1.50", Decimal("1.50")),
-        (DoubleType(), "1e300", 1e300),
-        (DoubleType(), '"NaN"', "nan"),
-        (BooleanType(), "true", True),
-        (StringType(), '"caf\\u00e9 \\ud834\\udd1e"', "café 𝄞"),
-        (StringType(), "1.50", "1.50"),
-        (StringType(), '{"x": [1, null]}', '{"x": [1, null]}'),
-        (StringType(), '""', ""),
-        (DateType(), '"2013-01-31"', date(2013, 1, 31)),
-        (IntegerType(), "null", None),
-    ],
-)
-def test_json_values_are_kept_exactly(
-    read: Read, tmp_path: Path, kind: PrimitiveType, written: str, value: Any
-) -> None:
-    (tmp_path / "a.json").write_text(f'{{"v": {written}, "V": 1}}\n')
-    found = values(read(["a.json"], only(kind)))
-    if isinstance(value, str) and isinstance(kind, StringType) and value.startswith("{"):
-        assert json.loads(found[0]) == json.loads(value)
-    else:
-        assert found == [value] or str(found[0]) == value
+JSON: list[tuple[PrimitiveType, str, Any]] = [
+    (IntegerType(), "7", 7),
+    (IntegerType(), '"7"', 7),
+    (LongType(), "9223372036854775807", 2**63 - 1),
+    (DecimalType(38, 3), "12345678901234567890.123", Decimal("12345678901234567890.123")),
+    (DecimalType(9, 2), "1.50", Decimal("1.50")),
+    (DoubleType(), "1e300", 1e300),
+    (DoubleType(), '"NaN"', "nan"),
+    (BooleanType(), "true", True),
+    (StringType(), '"caf\\u00e9 \\ud834\\udd1e"', "café 𝄞"),
+    (StringType(), "1.50", "1.50"),
+    (StringType(), '{"x": [1, null]}', '{"x": [1, null]}'),
+    (StringType(), '""', ""),
+    (DateType(), '"2013-01-31"', date(2013, 1, 31)),
+    (IntegerType(), "null", None),
+]
+
+
+def test_json_values_are_kept_exactly(read: Read, tmp_path: Path) -> None:
+    """All cases are columns of one row; names that differ in case only are other columns."""
+    names = numbered(JSON)
+    members = [f'"{name}": {written}, "{name.upper()}": 1' for name, (_, written, _) in zip(names, JSON, strict=True)]
+    (tmp_path / "a.json").write_text(f"{{{', '.join(members)}}}\n")
+    (row,) = good_rows(read(["a.json"], wide(kind for kind, _, _ in JSON)))
+    found = [(row[name], value) for name, (_, _, value) in zip(names, JSON, strict=True)]
+    assert [pair for pair in found if not is_same(*pair)] == []
+
+
+def is_same(found: Any, value: Any) -> bool:
+    """Whether both are equal, as text or as JSON if not as they are."""
+    if isinstance(value, str) and value.startswith("{"):
+        return bool(json.loads(found) == json.loads(value))
+    return bool(found == value) or str(found) == value
 
 
 def test_json_rows_that_do_not_fit_are_told(read: Read, tmp_path: Path) -> None:
@@ -235,19 +255,27 @@ PARQUET: list[tuple[pa.DataType, Any, PrimitiveType, Any]] = [
 ]
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any, kind: PrimitiveType) -> Any:
     """PySpark gives instants as naive datetimes of this process's zone and binary as bytearray."""
+    if isinstance(kind, TimestamptzType):
+        return value.astimezone(UTC)
     return bytes(value) if isinstance(value, bytearray) else value
 
 
-@pytest.mark.parametrize(("found", "value", "kind", "expected"), PARQUET, ids=[f"{f}-{k}" for f, _, k, _ in PARQUET])
-def test_parquet_columns_feed_equal_and_wider_types(  # noqa: PLR0917
-    read: Read, tmp_path: Path, found: pa.DataType, value: Any, kind: PrimitiveType, expected: Any
-) -> None:
-    pq.write_table(pa.table({"v": pa.array([value, None], found)}), tmp_path / "a.parquet")
-    first, second = values(read(["a.parquet"], only(kind)))
-    assert (first.astimezone(UTC) if isinstance(kind, TimestamptzType) else plain(first)) == expected
-    assert second is None
+def fed(read: Read, tmp_path: Path, cases: Sequence[tuple[pa.DataType, Any, PrimitiveType, Any]], name: str) -> None:
+    """Assert that a file with a column for each case, of a value and a null, gives what the cases expect."""
+    columns = {
+        case: pa.array([value, None], kind) for case, (kind, value, _, _) in zip(numbered(cases), cases, strict=True)
+    }
+    (pq if name.endswith(".parquet") else orc).write_table(pa.table(columns), tmp_path / name)
+    first, second = good_rows(read([name], wide(kind for _, _, kind, _ in cases)))
+    found = [plain(first[case], kind) for case, (_, _, kind, _) in zip(columns, cases, strict=True)]
+    assert found == [expected for _, _, _, expected in cases]
+    assert [second[case] for case in columns] == [None] * len(cases)
+
+
+def test_parquet_columns_feed_equal_and_wider_types(read: Read, tmp_path: Path) -> None:
+    fed(read, tmp_path, PARQUET, "a.parquet")
 
 
 @pytest.mark.parametrize(
@@ -277,22 +305,25 @@ def test_parquet_columns_that_could_lose_something_are_told(
     assert caught.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
 
 
-@pytest.mark.parametrize(
-    ("array", "kind", "error"),
-    [
-        (pa.array([1_001], pa.timestamp("ns")), TimestampType(), "column 'v': the value is not timestamp without loss"),
-        (pa.array([b"abc"]), FixedType(4), "column 'v': the value is not fixed[4] without loss"),
-        (pa.array(["x"]), UUIDType(), "column 'v': the value is not uuid without loss"),
-        (pa.array([None], pa.int32()), IntegerType(), "column 'v' is required and holds null"),
-    ],
-)
-def test_parquet_rows_that_do_not_fit_are_told(
-    read: Read, tmp_path: Path, array: pa.Array, kind: PrimitiveType, error: str
-) -> None:
-    pq.write_table(pa.table({"v": array, "w": pa.array([5])}), tmp_path / "a.parquet")
-    (row,) = rows(read(["a.parquet"], only(kind, required=True)))
-    assert (row[ERROR_COLUMN], row[FILE_COLUMN]) == (error, "a.parquet")
-    assert json.loads(row[RECORD_COLUMN])["w"] == 5
+#: A value that fits and one that does not, by their type in the file and in the table.
+UNFIT: list[tuple[pa.DataType, PrimitiveType, tuple[Any, Any], str]] = [
+    (pa.timestamp("ns"), TimestampType(), (1_000, 1_001), "column 'v0': the value is not timestamp without loss"),
+    (pa.binary(), FixedType(4), (b"abcd", b"abc"), "column 'v1': the value is not fixed[4] without loss"),
+    (pa.string(), UUIDType(), (str(ID), "x"), "column 'v2': the value is not uuid without loss"),
+    (pa.int32(), IntegerType(), (1, None), "column 'v3' is required and holds null"),
+]
+
+
+def test_parquet_rows_that_do_not_fit_are_told(read: Read, tmp_path: Path) -> None:
+    """Each case is a row of its own, with the value in a column of its own."""
+    columns = {
+        name: pa.array([values[row == at] for row in range(len(UNFIT))], kind)
+        for at, (name, (kind, _, values, _)) in enumerate(zip(numbered(UNFIT), UNFIT, strict=True))
+    }
+    pq.write_table(pa.table({**columns, "w": pa.array([5] * len(UNFIT))}), tmp_path / "a.parquet")
+    found = rows(read(["a.parquet"], wide((kind for _, kind, _, _ in UNFIT), required=True)))
+    assert [(row[ERROR_COLUMN], row[FILE_COLUMN]) for row in found] == [(said, "a.parquet") for *_, said in UNFIT]
+    assert [json.loads(row[RECORD_COLUMN])["w"] for row in found] == [5] * len(UNFIT)
 
 
 def test_wall_clocks_of_a_file_are_of_the_jobs_time_zone(read: Read, tmp_path: Path) -> None:
@@ -350,12 +381,8 @@ ORC: list[tuple[pa.DataType, Any, PrimitiveType, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("found", "value", "kind", "expected"), ORC, ids=[f"{f}-{k}" for f, _, k, _ in ORC])
-def test_orc_columns(  # noqa: PLR0917
-    read: Read, tmp_path: Path, found: pa.DataType, value: Any, kind: PrimitiveType, expected: Any
-) -> None:
-    orc.write_table(pa.table({"v": pa.array([value, None], found)}), tmp_path / "a.orc")
-    assert [plain(one) for one in values(read(["a.orc"], only(kind)))] == [expected, None]
+def test_orc_columns(read: Read, tmp_path: Path) -> None:
+    fed(read, tmp_path, ORC, "a.orc")
 
 
 def test_orc_dates_before_the_gregorian_calendar_are_told(read: Read, tmp_path: Path) -> None:
