@@ -37,7 +37,7 @@ verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
 
-sbom: setup ## Write build/sbom: what the images are made of (CycloneDX)
+sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 	$(PYTHON_ENV)/python scripts/sbom.py build/sbom
 
 test: ## Everything that must pass, the cluster end-to-end tests included

@@ -1,7 +1,7 @@
-"""Writes what the images are made of as CycloneDX: the locked Python distributions, and the jars that PySpark brings.
+"""Writes what is pinned for the images as CycloneDX: Python distributions, PySpark's jars and the Iceberg runtime.
 
-Called by ``make sbom``. uv writes the distributions; Debian's packages and the Iceberg runtime, which the images add
-when they are built, are not in it.
+Called by ``make sbom``, which needs no image. What a built image holds, Debian's packages included, is written when it
+is built (``tests/cluster/bills.py``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ REPOSITORY = Path(__file__).resolve().parents[1]
 UV = REPOSITORY / ".cache" / "uv" / "bin" / "uv"
 #: Package of the workspace by image.
 IMAGES = {"skipstone-operator": "skipstone-operator", "skipstone-spark": "skipstone"}
-JAR = re.compile(r"(?P<name>.+?)-(?P<version>[0-9][^/]*)\.jar")
+DOCKERFILE = REPOSITORY / "spark_apps" / "Dockerfile"
+ICEBERG = re.compile(r"^ARG ICEBERG_VERSION=(.+)$", re.MULTILINE)
+RUNTIME = re.compile(r"org\.apache\.iceberg (iceberg-spark-runtime-\S+)")
+JAR = re.compile(r"(?P<name>.+)-(?P<version>[0-9][^/]*)\.jar")
 
 
 def main(folder: Path) -> None:
@@ -29,7 +32,7 @@ def main(folder: Path) -> None:
     for image, package in IMAGES.items():
         bill = export(package)
         if image == "skipstone-spark":
-            bill["components"] += jars(Path(pyspark.__file__).parent / "jars")
+            bill["components"] += [*jars(Path(pyspark.__file__).parent / "jars"), iceberg(DOCKERFILE.read_text())]
         (folder / f"{image}.cdx.json").write_text(json.dumps(bill, indent=1) + "\n")
 
 
@@ -58,6 +61,15 @@ def component(path: Path) -> dict[str, Any]:
         "version": version,
         "hashes": [{"alg": "SHA-256", "content": digest}],
     }
+
+
+def iceberg(dockerfile: str) -> dict[str, Any]:
+    """The Iceberg runtime as the Dockerfile names it."""
+    named, version = RUNTIME.search(dockerfile), ICEBERG.search(dockerfile)
+    if named is None or version is None:
+        raise SystemExit(f"{DOCKERFILE} does not say which Iceberg runtime it fetches: correct scripts/sbom.py")
+    purl = f"pkg:maven/org.apache.iceberg/{named[1]}@{version[1]}"
+    return {"type": "library", "bom-ref": purl, "name": named[1], "version": version[1], "purl": purl}
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from tests.cluster import residue
+from tests.cluster.bills import write_bills
 from tests.cluster.context import find_context
 from tests.cluster.controlplane import (
     ControlPlane,
@@ -90,6 +91,7 @@ def build_every_tool(_: argparse.Namespace) -> None:
 
 def refresh_images(_: argparse.Namespace) -> None:
     tags = build_images()
+    write_bills(tags)
     if residue.is_runtime_up(NODE):
         import_images(NODE, tags)
 
@@ -108,7 +110,9 @@ def kube_down(_: argparse.Namespace) -> None:
 
 def up(_: argparse.Namespace) -> None:
     start_runtime(NODE)
-    import_images(NODE, build_images())
+    tags = build_images()
+    write_bills(tags)
+    import_images(NODE, tags)
     _say_ready(start_node(NODE))
 
 

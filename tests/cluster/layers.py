@@ -44,17 +44,30 @@ def load_manifest(tag: str) -> Manifest:
 
 def open_layer(digest: str) -> io.BufferedReader:
     """Return the uncompressed tar of the layer with this digest, to be read once."""
+    return io.BufferedReader(_Reader(_read_layer(_find_layer(digest))), CHUNK)
+
+
+def layer_folders(tag: str) -> list[Path]:
+    """Return where the unpacked layers of the image `tag` lie, the lowest first."""
+    return [_folder(_find_layer(layer["digest"])) for layer in load_manifest(tag).document["layers"]]
+
+
+def _find_layer(digest: str) -> str:
     listed = json.loads((STORAGE / "overlay-layers" / "layers.json").read_text())
     found = next((layer["id"] for layer in listed if layer.get("diff-digest") == digest), None)
     if found is None:
         raise ClusterError(
             f"{STORAGE} does not hold the layer {digest}: remove the folder and run 'make cluster' again"
         )
-    return io.BufferedReader(_Reader(_read_layer(found)), CHUNK)
+    return str(found)
+
+
+def _folder(layer: str) -> Path:
+    return STORAGE / "overlay" / layer / "diff"
 
 
 def _read_layer(layer: str) -> Iterator[bytes]:
-    files = STORAGE / "overlay" / layer / "diff"
+    files = _folder(layer)
     with gzip.open(STORAGE / "overlay-layers" / f"{layer}.tar-split.gz", "rt") as entries:
         for entry in map(json.loads, entries):
             if entry["type"] == SEGMENT:
