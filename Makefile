@@ -9,7 +9,7 @@ export CLUSTER
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify sbom test test-unit test-kube test-spark test-e2e soak-query soak-merge demo demo-down clean
+.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e soak-query soak-merge demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -39,6 +39,9 @@ verify: setup ## Fail when a generated file differs from its models
 
 sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 	$(PYTHON_ENV)/python scripts/sbom.py build/sbom
+
+early-warning: ## Try the newest releases and pre-releases of what Skipstone uses the internals of
+	@scripts/early-warning
 
 test: ## Everything that must pass, the cluster end-to-end tests included
 	@$(STAGE) --begin

@@ -97,7 +97,7 @@ def test_a_job_deleted_and_applied_again_does_not_load_twice(main: Lake) -> None
 def test_a_deleted_driver_pod_is_replaced_and_rows_come_once(main: Lake) -> None:
     main.write("in/3.csv", people(401, 450))
     main.apply(load("three", "in/3.csv"))
-    main.kube.wait_for("a driver of three", lambda: bool(driver_of(main, "lj", "three")), seconds=120, every=0.2)
+    main.kube.wait_for("a driver of three", lambda: bool(driver_of(main, "lj", "three")), seconds=400, every=0.2)
     main.kube.run("delete", "pod", driver_of(main, "lj", "three"), "--now")
     main.until_complete("lj", "three", seconds=300)
     ids = [row["id"] for row in main.rows()]
@@ -115,10 +115,10 @@ def driver_of(lake: Lake, kind: str, name: str) -> str:
 def test_suspend_stops_a_running_load_and_resume_finishes_it(main: Lake) -> None:
     main.write("in/4.csv", people(501, 550))
     main.apply(load("four", "in/4.csv"))
-    main.kube.wait_for("a driver of four", lambda: bool(driver_of(main, "lj", "four")), seconds=120, every=0.2)
+    main.kube.wait_for("a driver of four", lambda: bool(driver_of(main, "lj", "four")), seconds=400, every=0.2)
     main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     main.until_condition("lj", "four", "Progressing", status="False", reason="Suspended")
-    main.kube.wait_for("no driver of four", lambda: not driver_of(main, "lj", "four"), seconds=120)
+    main.kube.wait_for("no driver of four", lambda: not driver_of(main, "lj", "four"), seconds=400)
     main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":false}}')
     assert main.until_complete("lj", "four", seconds=300)["status"]["rowsLoaded"] == 50
 
@@ -135,7 +135,7 @@ def test_an_edited_status_heals(main: Lake) -> None:
 def test_an_added_column_is_applied(main: Lake) -> None:
     add = '[{"op":"add","path":"/spec/columns/-","value":{"name":"note","type":"string"}}]'
     main.kube.run("patch", "tbl", "people", "--type=json", "-p", add)
-    found = main.until("tbl", "people", lambda t: "note" in t.get("status", {}).get("fieldIds", {}), seconds=180)
+    found = main.until("tbl", "people", lambda t: "note" in t.get("status", {}).get("fieldIds", {}), seconds=400)
     assert condition(found, "Ready")["status"] == "True"
 
 

@@ -25,12 +25,12 @@ def test_apply_and_delete_end_clean_in_both_orders(lakes: dict[str, Lake], order
     manifests = objects(lake)
     lake.apply(*(manifests if order == "forward" else manifests[::-1]))
     lake.until_complete("lj", "one", seconds=300)
-    lake.until_condition("si", "by-city", "Synced", seconds=240)
+    lake.until_condition("si", "by-city", "Synced", seconds=400)
     for item in manifests if order == "backward" else manifests[::-1]:
         metadata: dict[str, str] = item["metadata"]  # type: ignore[assignment]
         lake.kube.run("delete", str(item["kind"]), metadata["name"], "--wait=false")
-    lake.kube.wait_for("all resources are gone", lambda: not lake.kube.items("wh,tbl,si,lj,mj"), seconds=180)
-    lake.kube.wait_for("no driver is left", lambda: not lake.kube.items("pods", "spark-role=driver"), seconds=120)
+    lake.kube.wait_for("all resources are gone", lambda: not lake.kube.items("wh,tbl,si,lj,mj"), seconds=400)
+    lake.kube.wait_for("no driver is left", lambda: not lake.kube.items("pods", "spark-role=driver"), seconds=400)
 
 
 def test_a_load_runs_on_executor_pods(lakes: dict[str, Lake]) -> None:
@@ -49,7 +49,7 @@ def test_a_load_runs_on_executor_pods(lakes: dict[str, Lake]) -> None:
     job = lake.until("lj", "one", done, seconds=400)
     assert condition(job, "Complete").get("status") == "True", job["status"]
     assert seen != set()
-    lake.kube.wait_for("executors are gone", lambda: not lake.kube.items("pods", "spark-role=executor"), seconds=120)
+    lake.kube.wait_for("executors are gone", lambda: not lake.kube.items("pods", "spark-role=executor"), seconds=400)
     assert len(lake.rows()) == 500
 
 
@@ -62,7 +62,7 @@ def test_deleting_the_namespace_with_a_running_merge_ends_within_two_minutes(lak
     lake.until_complete("lj", "one", seconds=300)
     lake.apply(merge("running", "feeds/1.csv"))
     lake.kube.wait_for(
-        "the merge has a driver", lambda: bool(lake.kube.items("pods", "skipstone.dev/operation=Merge")), seconds=120
+        "the merge has a driver", lambda: bool(lake.kube.items("pods", "skipstone.dev/operation=Merge")), seconds=400
     )
     lake.kube.run("delete", "namespace", lake.kube.namespace, "--timeout=120s")  # raises when it takes longer
 

@@ -60,7 +60,7 @@ def fed(lakes: dict[str, Lake], kube: Kube) -> Iterator[Lake]:
             lake.kube.wait_for(
                 "the next MergeJob",
                 lambda before=before: {job["metadata"]["name"] for job in lake.kube.items("mj", SELECTOR)} > before,
-                seconds=180,
+                seconds=400,
                 every=0.2,
             )
             kill_operator(kube)
@@ -69,7 +69,7 @@ def fed(lakes: dict[str, Lake], kube: Kube) -> Iterator[Lake]:
         )
     lake.kube.run("patch", "ms", "feed", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     lake.kube.wait_for(
-        "all merges ended", lambda: all(has_ended(job) for job in lake.kube.items("mj", SELECTOR)), seconds=240
+        "all merges ended", lambda: all(has_ended(job) for job in lake.kube.items("mj", SELECTOR)), seconds=400
     )
     yield lake
     lake.kube.run("delete", "ms", "feed", "--wait=true")

@@ -125,7 +125,7 @@ def test_a_warehouse_that_names_what_is_not_there(
         conditions = found.get("status", {}).get("conditions", [])
         return any(c["reason"] == reason and names in c["message"] for c in conditions)
 
-    wrong.until("wh", name, explained, seconds=120)
+    wrong.until("wh", name, explained, seconds=400)
     wrong.kube.run("delete", "wh", name, "--wait=true", "--timeout=60s")
 
 
@@ -144,7 +144,7 @@ def test_a_table_changed_behind_our_back_is_noticed(wrong: Lake, name: str, code
     wrong.apply(table(name, refreshIntervalSeconds=30))
     wrong.until_condition("tbl", name, "Ready")
     wrong.run_pod("meddle", "python", "-c", code, wrong.mount, f"db.{name}")
-    wrong.until_condition("tbl", name, "Ready", status="False", reason=reason, seconds=180)
+    wrong.until_condition("tbl", name, "Ready", status="False", reason=reason, seconds=400)
 
 
 def test_garbage_in_an_annotation_disturbs_nothing(wrong: Lake) -> None:
@@ -167,4 +167,4 @@ def test_deleting_resources_in_any_state_ends_clean(wrong: Lake) -> None:
     wrong.write("in/running.csv", people(900, 950))
     wrong.apply(load("running", "in/running.csv"))
     wrong.kube.run("delete", "lj,mj,si,tbl,wh", "--all", "--timeout=180s")
-    wrong.kube.wait_for("no driver pod is left", lambda: not wrong.kube.items("pods", "spark-role=driver"), seconds=120)
+    wrong.kube.wait_for("no driver pod is left", lambda: not wrong.kube.items("pods", "spark-role=driver"), seconds=400)

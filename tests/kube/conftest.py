@@ -29,7 +29,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]
         for name in names:
             plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
-        wait_until(lambda: _discovers(plane, len(names)), seconds=30, failure="kubectl does not discover our kinds")
+        wait_until(lambda: _discovers(plane, len(names)), seconds=300, failure="kubectl does not discover our kinds")
         yield plane
 
 
@@ -68,7 +68,7 @@ def _make_namespace(api_client: client.ApiClient) -> Iterator[str]:
     core = client.CoreV1Api(api_client)
     name = f"t-{uuid.uuid4().hex[:8]}"
     core.create_namespace({"metadata": {"name": name}})
-    wait_until(lambda: _has_account(core, name), seconds=30, failure=f"namespace {name} got no service account")
+    wait_until(lambda: _has_account(core, name), seconds=300, failure=f"namespace {name} got no service account")
     yield name
     core.delete_namespace(name)
 

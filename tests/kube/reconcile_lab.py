@@ -30,7 +30,7 @@ from tests.unit.operator_double import RecordingEvents, RecordingRuns
 Obj = dict[str, Any]
 KEY_KINDS = ("Warehouse", "Table", "SecondaryIndex", "MergeSchedule")
 JOB_KINDS = ("LoadJob", "MergeJob")
-DEADLINE = 60.0
+DEADLINE = 300.0
 ACCOUNT = "skipstone-spark"
 
 

@@ -26,7 +26,7 @@ def installed(control_plane: ControlPlane, namespace: str) -> Iterator[str]:
     admin = control_plane.kubeconfig_admin
     done = run_helm(admin, namespace, "install", "skipstone", str(CHART), *values)
     assert done.returncode == 0, done.stderr
-    wait_until(lambda: is_enforced(control_plane, namespace), seconds=60, failure="the policies are not in force")
+    wait_until(lambda: is_enforced(control_plane, namespace), seconds=300, failure="the policies are not in force")
     yield namespace
     assert run_helm(admin, namespace, "uninstall", "skipstone").returncode == 0
 

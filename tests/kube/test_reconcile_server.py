@@ -198,7 +198,7 @@ def test_a_quota_makes_runs_wait(play: Play, api_client: client.ApiClient, names
         await asyncio.to_thread(
             wait_until,
             lambda: is_counted(core, namespace),
-            seconds=30,
+            seconds=300,
             failure="the quota was never counted",
         )
         await site.apply(load("jan"))

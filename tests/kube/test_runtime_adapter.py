@@ -154,7 +154,7 @@ def test_a_namespace_that_terminates_refuses_and_says_so(api_client: client.ApiC
         core.patch_namespaced_config_map("held", namespace, {"metadata": {"finalizers": None}})
         wait_until(
             lambda: namespace not in {n.metadata.name for n in core.list_namespace().items},
-            seconds=60,
+            seconds=300,
             failure="the namespace stayed",
         )
         core.create_namespace({"metadata": {"name": namespace}})
@@ -176,7 +176,7 @@ def test_a_used_up_quota_refuses_and_says_so(api_client: client.ApiClient, names
 
     wait_until(
         lambda: (refused := with_kube(work)) is not None and refused.by_quota,
-        seconds=30,
+        seconds=300,
         failure="the quota did not refuse",
     )
 

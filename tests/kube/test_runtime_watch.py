@@ -28,7 +28,7 @@ from skipstone_operator.__main__ import main
 from skipstone_operator.runtime.resync import ResyncTiming
 sys.exit(main(os.environ, ResyncTiming(interval=4.0, patience=2.0)))
 """
-DEADLINE = 60.0
+DEADLINE = 300.0
 
 
 @dataclass

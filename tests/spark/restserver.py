@@ -29,7 +29,7 @@ SERVER_JARS = (
     "org.junit.jupiter:junit-jupiter-api:5.13.4",
     "org.slf4j:slf4j-simple:2.0.17",
 )
-START_SECONDS = 90
+START_SECONDS = 300
 
 
 @contextmanager

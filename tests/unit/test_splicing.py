@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import itertools
+import os
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.io import load_file_io
-from pyiceberg.io.pyarrow import pyarrow_to_schema
+from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema
 from pyiceberg.schema import Schema
 from skipstone.rewrite import pages
 from skipstone.rewrite.pages import PageReader
@@ -273,3 +274,23 @@ def test_a_page_index_that_makes_no_sense_is_left_behind(tmp_path: Path, damage:
     file.close({})
     assert same(pq.ParquetFile(tmp_path / "f").read(), made.rows)
     assert not pq.read_metadata(tmp_path / "f").row_group(0).column(0).has_offset_index
+
+
+class _LosingIO(PyArrowFileIO):
+    """A storage that loses the last bytes of a file once it is closed."""
+
+    lost = 0
+
+    def new_input(self, location: str) -> Any:
+        os.truncate(location, Path(location).stat().st_size - self.lost)
+        return super().new_input(location)
+
+
+@pytest.mark.parametrize("lost", [1, 100])
+def test_a_file_that_the_storage_did_not_keep_is_not_handed_on(tmp_path: Path, lost: int) -> None:
+    made, io_ = given_of(pa.table({"k": pa.array(range(1000))})), _LosingIO()
+    io_.lost = lost
+    file = SplicedFile(io_, str(tmp_path / "f"), SplicedLayout(made.schema, {"compression": "zstd"}))
+    file.append(made.rows)
+    with pytest.raises(OSError, match=r"bytes in the storage, \d+ were written"):
+        file.close({})

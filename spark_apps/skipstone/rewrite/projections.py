@@ -14,13 +14,14 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.io.pyarrow import _to_requested_schema, pyarrow_to_schema
+from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import NameMapping
 from pyiceberg.types import NestedField, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.rewrite.deletions import DeleteDescription, Deletions
 from skipstone.tables.arrow import arrow_schema, field_id
 
@@ -137,7 +138,7 @@ class Projection:
 
     def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
         one = batch.select([self._names[field.field_id]])
-        projected = _to_requested_schema(Schema(field), self._file_schema, one, downcast_ns_timestamp_to_us=True)
+        projected = to_requested_schema(Schema(field), self._file_schema, one)
         return projected.column(0).cast(target)
 
     @cached_property

@@ -163,15 +163,30 @@ class SplicedFile:
         self._append([pair for pairs in origins.values() for pair in pairs], int(source.groups[group][3]))
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
-        """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
+        """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes.
+
+        The footer is of our making, so Arrow reads it from the storage before anybody relies on the file. Raises
+        OSError when the storage does not hold what was written.
+        """
         indexed = [[self._indexed(one) for one in moved] for _, moved in self._groups]
         groups = [_row_group(rows, moved, chunks) for (rows, moved), chunks in zip(self._groups, indexed, strict=True)]
         footer = self._layout.footer(groups, sum(rows for rows, _ in self._groups))
         end = footer + TAIL.pack(len(footer), MAGIC)
         self._sink.write(end)
         self._sink.close()
-        metadata = pq.read_metadata(pa.BufferReader(MAGIC + end))
-        return statistics_of(metadata, self._layout.schema, self._nans, properties)
+        return statistics_of(self._read_back(len(end)), self._layout.schema, self._nans, properties)
+
+    def _read_back(self, tail: int) -> pq.FileMetaData:
+        """The footer as it lies in the storage; ``tail``: bytes after the last index."""
+        written = self._io.new_input(self.path)
+        if len(written) != self._at + tail:
+            raise OSError(f"{self.path} has {len(written)} bytes in the storage, {self._at + tail} were written")
+        with written.open() as stream:
+            found = pq.read_metadata(stream)
+        rows = sum(rows for rows, _ in self._groups)
+        if (found.num_rows, found.num_row_groups) != (rows, len(self._groups)):
+            raise OSError(f"{self.path} says {found.num_rows} rows in the storage, {rows} were written")
+        return found
 
     def _append(self, origins: Sequence[tuple[ChunkSource, Struct]], rows: int) -> None:
         self._groups.append((rows, [self._move(source.source, chunk) for source, chunk in origins]))

@@ -13,8 +13,6 @@ from pathlib import Path
 from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
@@ -24,10 +22,9 @@ from pyiceberg.exceptions import (
     UnauthorizedError,
 )
 from pyiceberg.io import FileIO
-from pyiceberg.table import StagedTable, Table
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from pyiceberg.table.update import TableRequirement, TableUpdate
-from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.typedef import Properties
 from requests import RequestException
 from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plaintext
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
@@ -37,6 +34,7 @@ from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
+from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog
 from skipstone.tables.clocks import in_order
 from skipstone.tables.storage import CATALOG_PROPERTIES, storage_io
 
@@ -83,7 +81,7 @@ class NotSentError(OSError):
     """A commit ended before the catalog was asked to swap: nothing landed and nothing will."""
 
 
-class OwnSqlCatalog(SqlCatalog):
+class OwnSqlCatalog(HookedSqlCatalog):
     """PyIceberg's SQL catalog, which tells a commit that was never sent from one that got no answer.
 
     Times in metadata that it writes do not go back, whatever the clock says. It keeps the password to its
@@ -95,35 +93,31 @@ class OwnSqlCatalog(SqlCatalog):
         super().__init__(name, **properties)
         self.properties = {**self.properties, "uri": make_url(properties["uri"]).render_as_string()}
 
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+    def file_io(self, properties: Properties, location: str | None) -> FileIO:
+        """A FileIO that knows nothing but how to reach the storage."""
         return storage_io({**self.properties, **properties}, location)
 
-    def _update_and_stage_table(
-        self,
-        current_table: Table | None,
-        table_identifier: Identifier,
-        requirements: tuple[TableRequirement, ...],
-        updates: tuple[TableUpdate, ...],
-    ) -> StagedTable:
-        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
-        if current_table is not None:
-            staged.metadata = in_order(current_table.metadata, staged.metadata)
-        return staged
+    def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
+        """``after`` with times that do not go back."""
+        return in_order(before, after)
 
     @staticmethod
-    def _write_metadata(metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:
+    @contextmanager
+    def writing(io: FileIO, path: str) -> Iterator[None]:
+        """Raises NotSentError when the file cannot be written: the swap would come after it."""
         try:
-            SqlCatalog._write_metadata(metadata, io, metadata_path)
+            yield
         except OSError as error:
             with suppress(OSError):
-                io.delete(metadata_path)
+                io.delete(path)
             raise NotSentError(*error.args) from error
 
 
-class OwnRestCatalog(RestCatalog):
+class OwnRestCatalog(HookedRestCatalog):
     """PyIceberg's REST catalog, which keeps its credentials to itself."""
 
-    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+    def file_io(self, properties: Properties, location: str | None) -> FileIO:
+        """A FileIO that knows nothing but how to reach the storage."""
         return storage_io({**self.properties, **properties}, location)
 
 

@@ -25,6 +25,7 @@ from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus, ManifestFile
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from skipstone.compat.doubles import exact_doubles
 from skipstone.tables.avro import (
     AvroType,
     Container,
@@ -183,7 +184,8 @@ def _partition_reader(schema: Any) -> Callable[[bytes], Partition]:
 
     def read(value: bytes) -> Partition:
         decoder = new_decoder(value)
-        found = reader.read(decoder)
+        with exact_doubles():
+            found = reader.read(decoder)
         _require(decoder.tell() == len(value))
         return canonical_partition(found[position] for position in range(len(found)))
 

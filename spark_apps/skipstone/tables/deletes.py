@@ -16,6 +16,7 @@ from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
 from skipstone_core.snapshots import DeleteKind, is_delete_newer
 
+from skipstone.compat.pyiceberg import optional_value
 from skipstone.tables.manifests import partition_tuple
 
 #: Iceberg's reserved field id of the data file path in position deletes.
@@ -105,15 +106,11 @@ class DeleteIndex:
 
 def referenced_path(file: DataFile) -> str | None:
     """The one data file that all deletes of ``file`` are for, when the manifest says so."""
-    path: str | None = _optional(file, 17)
+    path: str | None = optional_value(file, 17)
     return path
 
 
 def vector_range(file: DataFile) -> tuple[int, int] | None:
     """Offset and length in bytes of a deletion vector within its Puffin file."""
-    offset, length = _optional(file, 18), _optional(file, 19)
+    offset, length = optional_value(file, 18), optional_value(file, 19)
     return (offset, length) if offset is not None and length is not None else None
-
-
-def _optional(file: DataFile, position: int) -> Any:
-    return file._data[position] if len(file._data) > position else None

@@ -16,6 +16,8 @@ from pyiceberg.table import Table, Transaction
 from pyiceberg.types import IcebergType, NestedField
 from skipstone_core.ids import EVOLVED_PROPERTY
 
+from skipstone.compat.pyiceberg import transaction_table
+
 
 def plan_columns(table: Table, columns: Sequence[tuple[str, IcebergType]]) -> tuple[NestedField, ...]:
     """The optional fields that adding ``columns`` (name and primitive type) to ``table`` would make."""
@@ -36,7 +38,7 @@ def add_columns(transaction: Transaction, columns: Sequence[NestedField]) -> Non
     with transaction.update_schema() as update:
         for column in columns:
             update.add_column((column.name,), column.field_type)
-    known = evolved_columns(transaction._table)
+    known = evolved_columns(transaction_table(transaction))
     names = json.dumps([*known, *(column.name for column in columns)], ensure_ascii=False)
     transaction.set_properties({EVOLVED_PROPERTY: names})
 

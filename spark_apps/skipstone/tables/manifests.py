@@ -24,11 +24,12 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
-    _inherit_from_manifest,
 )
 from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
+from skipstone.compat.doubles import exact_doubles
+from skipstone.compat.pyiceberg import with_inherited
 from skipstone.tables.avro import Container, NotDecodable, read_container
 from skipstone.tables.decoder import decode_manifests
 from skipstone.tables.decodes import DecodeFolder, ManifestKey, compacted, open_folder
@@ -178,15 +179,16 @@ def _container(manifest: ManifestFile, io: FileIO) -> Container | None:
 
 def live_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
     """Entries that are not deleted, with inherited sequence numbers, snapshot and spec."""
-    with AvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return [
-            _inherit_from_manifest(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED
-        ]
+    with (
+        exact_doubles(),
+        AvroFile[ManifestEntry](
+            io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+            read_types={-1: ManifestEntry, 2: DataFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as reader,
+    ):
+        return [with_inherited(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED]
 
 
 def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:

@@ -13,9 +13,10 @@ from typing import Any
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
-from pyiceberg.io.pyarrow import PyArrowFileIO, PyArrowLocalFileSystem
+from pyiceberg.io.pyarrow import PyArrowLocalFileSystem
 from pyiceberg.typedef import Properties
 
+from skipstone.compat.pyiceberg import HookedFileIO
 from skipstone.durable import make_folder, sync_file, sync_folder
 
 #: Properties that tell a FileIO how to reach its storage.
@@ -50,10 +51,11 @@ class _Volume(PyArrowLocalFileSystem):
         return _SyncedFile(path, "wb")
 
 
-class DurableFileIO(PyArrowFileIO):
+class DurableFileIO(HookedFileIO):
     """PyIceberg's FileIO, with files on volumes that are durable once they are closed."""
 
-    def _initialize_local_fs(self) -> FileSystem:
+    def local_file_system(self) -> FileSystem:
+        """One whose files are durable once they are closed."""
         return _Volume()
 
 

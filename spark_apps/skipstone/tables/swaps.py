@@ -10,9 +10,10 @@ import logging
 import random
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from threading import Barrier
 from typing import Protocol
 
@@ -29,19 +30,28 @@ from pyiceberg.table.update import (
     AssertTableUUID,
     TableUpdate,
 )
-from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.types import NestedField
-from pyiceberg.utils.concurrent import ExecutorFactory
 from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.doubles import read_doubles_exactly
+from skipstone.compat.pyiceberg import (
+    CachingTransaction,
+    SnapshotProducer,
+    change_updates,
+    delete_old_metadata,
+    discard_manifests,
+    manifest_workers,
+    staged_requirements,
+    staged_updates,
+)
+from skipstone.compat.rowdelta import RowDelta
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
 from skipstone.tables.clocks import commit_time_ms
 from skipstone.tables.evolution import add_columns
 from skipstone.tables.fates import Fate, SentSwap, judge
-from skipstone.tables.rowdeltas import RowDelta
 
 ROUNDS = 12
 READ_BACKS = 4
@@ -107,7 +117,7 @@ class Staged:
 
     table: Table
     transaction: Transaction
-    producer: _SnapshotProducer  # type: ignore[type-arg]
+    producer: SnapshotProducer  # type: ignore[type-arg]
     record: TxnRecord
 
     @property
@@ -133,8 +143,8 @@ class Staged:
             AssertLastAssignedFieldId(last_assigned_field_id=metadata.last_column_id),  # type: ignore[call-arg]
         )
         kinds = {type(requirement) for requirement in shape}
-        staged = tuple(r for r in self.transaction._requirements if type(r) not in kinds)
-        return catalog.commit_table(self.table, staged + shape, self.transaction._updates).metadata
+        staged = tuple(r for r in staged_requirements(self.transaction) if type(r) not in kinds)
+        return catalog.commit_table(self.table, staged + shape, staged_updates(self.transaction)).metadata
 
     def sent(self) -> SentSwap:
         """How it is known again."""
@@ -157,22 +167,7 @@ class Staged:
 
     def discard(self) -> None:
         """Delete the manifests of a swap that is proven not to have happened."""
-        self.producer._clean_all_uncommitted()
-
-
-class _Transaction(Transaction):
-    """PyIceberg's copies all metadata, a snapshot at a time, whenever it is asked for; this one when it changed."""
-
-    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
-
-    @property
-    def table_metadata(self) -> TableMetadata:
-        """The metadata with the updates so far; nobody may change it."""
-        if not self._updates:
-            return self._table.metadata
-        if self._known is None or self._known[0] is not self._updates:
-            self._known = self._updates, super().table_metadata
-        return self._known[1]
+        discard_manifests(self.producer)
 
 
 def stage(table: Table, parts: Parts, now_ms: int) -> Staged:
@@ -181,7 +176,8 @@ def stage(table: Table, parts: Parts, now_ms: int) -> Staged:
     ``now_ms``: what the clock says. Raises ValidationException when a removed file is not in the head, OSError when the
     storage fails.
     """
-    transaction = _Transaction(table)
+    read_doubles_exactly()
+    transaction = CachingTransaction(table)
     add_columns(transaction, parts.columns)
     producer = _producer(transaction, parts)
     for file in parts.added:
@@ -192,10 +188,10 @@ def stage(table: Table, parts: Parts, now_ms: int) -> Staged:
         producer.commit()
     except Exception:
         _await_manifest_writers()
-        producer._clean_all_uncommitted()
+        discard_manifests(producer)
         raise
     time_ms = commit_time_ms(table.metadata, now_ms)
-    transaction._updates = tuple(_timed(update, time_ms) for update in transaction._updates)
+    change_updates(transaction, partial(_timed, time_ms=time_ms))
     return Staged(table, transaction, producer, TxnRecord(time_ms=time_ms, snapshot_id=producer.snapshot_id))
 
 
@@ -205,7 +201,7 @@ def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
     return AddSnapshotUpdate(snapshot=update.snapshot.model_copy(update={"timestamp_ms": time_ms}))
 
 
-def _producer(transaction: Transaction, parts: Parts) -> _SnapshotProducer:  # type: ignore[type-arg]
+def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # type: ignore[type-arg]
     if parts.removed or parts.deletes or parts.replaced:
         return RowDelta(transaction, parts.deletes, parts.replaced, parts.summary)
     return transaction.update_snapshot(snapshot_properties=dict(parts.summary)).fast_append()
@@ -216,8 +212,7 @@ def _await_manifest_writers() -> None:
 
     Its pool takes tasks in order, so when all workers have met, whatever was begun before has ended.
     """
-    pool = ExecutorFactory.get_or_create()
-    workers = pool._max_workers if isinstance(pool, ThreadPoolExecutor) else 1
+    pool, workers = manifest_workers()
     meeting = Barrier(workers, timeout=_WRITERS_SECONDS)
     wait([pool.submit(meeting.wait) for _ in range(workers)])
 
@@ -344,6 +339,6 @@ class _Rounds:
 def _delete_old_metadata(catalog: Catalog, base: Table, metadata: TableMetadata) -> None:
     """As the table's properties ask; what stays behind harms nobody."""
     try:
-        catalog._delete_old_metadata(base.io, base.metadata, metadata)
+        delete_old_metadata(catalog, base, metadata)
     except Exception as error:  # noqa: BLE001 - the commit is in, whatever clean-up says
         _log.warning("old metadata of %s stays behind: %s", ".".join(base.name()), error)

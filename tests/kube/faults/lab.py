@@ -28,7 +28,7 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 #: No more than a bound: a machine with much to do takes as long as it takes.
-RECOVERY_SECONDS = 300.0
+RECOVERY_SECONDS = 600.0
 QUIET_SECONDS = 1.5
 #: A few in one run are those of a machine with more to do than it can; more are a defect.
 MOST_ENDINGS = 5

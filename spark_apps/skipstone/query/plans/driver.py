@@ -38,6 +38,7 @@ from pyspark.sql.types import (
 )
 from skipstone_core.index_use import PAGE_ROWS, ReadCost, is_driver_faster
 
+from skipstone.compat.pyspark import java_frame
 from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.catalyst import Java, scala_object
 from skipstone.query.reading import answered_rows, driver_cores, rows_of_files
@@ -234,7 +235,7 @@ def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Jav
     found = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
     # in one piece: Spark takes an empty batch for the end of all rows
     table = pa.Table.from_arrays(found, schema=kinds).combine_chunks()
-    local = spark.createDataFrame(table, nullable)._jdf.queryExecution().analyzed()
+    local = java_frame(spark.createDataFrame(table, nullable)).queryExecution().analyzed()
     if local.getClass().getName() != _LOCAL or local.data().size() != table.num_rows:
         raise ValueError(f"Spark did not take {table.num_rows} rows into its plan")
     return local

@@ -15,9 +15,9 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from skipstone_core import index_use
 
+from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm
 from skipstone.query.plans.catalyst import Java, java_class
 from skipstone.query.plans.driver import DriverLimits
 from skipstone.query.plans.explanation import Explanation
@@ -35,7 +35,7 @@ DRIVER_ROWS = "skipstone.driverRows"
 _SESSIONS = "org.apache.spark.sql.classic.SparkSession"
 
 
-class _RewrittenFrame(ClassicDataFrame):
+class _RewrittenFrame(JvmFrame):
     """A DataFrame that Spark has planned already. To be read from Spark's cache it must be planned after caching."""
 
     def cache(self) -> DataFrame:
@@ -49,8 +49,9 @@ class _RewrittenFrame(ClassicDataFrame):
         return super().persist(storageLevel)
 
     def _plan_again(self) -> None:
-        datasets = java_class(self.sparkSession._jvm, "org.apache.spark.sql.classic.Dataset")
-        self._jdf = datasets.ofRows(self.sparkSession._jsparkSession, self._jdf.queryExecution().logical())
+        datasets = java_class(jvm(self.sparkSession), "org.apache.spark.sql.classic.Dataset")
+        plan = java_frame(self).queryExecution().logical()
+        self.replace_java(datasets.ofRows(java_session(self.sparkSession), plan))
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def no_index(df: DataFrame) -> DataFrame:
     if not isinstance(df, ClassicDataFrame):
         return df
     known = _rewritten.get(df)
-    plain = known.original if known else DataFrame(df._jdf, df.sparkSession)
+    plain = known.original if known else DataFrame(java_frame(df), df.sparkSession)
     _without_index.add(plain)
     return plain
 
@@ -109,7 +110,7 @@ def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
     try:
         session = _session(df)
         with _active(session):
-            rewriting = Rewriting(session, df._jdf.queryExecution().commandExecuted())
+            rewriting = Rewriting(session, java_frame(df).queryExecution().commandExecuted())
             return rewriting.rewritten(), rewriting.explanation
     except Refused as refused:
         return None, Explanation(refusal=refused.refusal, detail=refused.detail)
@@ -127,9 +128,9 @@ def _session(df: DataFrame) -> Session:
     if enabled == "false" or df in _without_index:
         raise Refused(Refusal.SWITCHED_OFF)
     return Session(
-        jvm=spark._jvm,
+        jvm=jvm(spark),
         spark=spark,
-        java=spark._jsparkSession,
+        java=java_session(spark),
         wap_branch=spark.conf.get("spark.wap.branch", None),
         index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
         limits=DriverLimits(_driver_rows(spark), spark.sparkContext.defaultParallelism),

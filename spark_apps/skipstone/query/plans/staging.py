@@ -21,6 +21,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
+from skipstone.compat.pyiceberg import field_ids, optional_value
 from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.catalyst import ICEBERG, Java, java_class, json_mapper, scala_object
 from skipstone.query.plans.relations import IcebergRelation
@@ -130,7 +131,7 @@ class _Described:
         }
 
     def _reference(self, delete: DataFile) -> int:
-        key = f"{delete.file_path}#{_optional(delete, _OFFSET)}"
+        key = f"{delete.file_path}#{optional_value(delete, _OFFSET)}"
         if key not in self._references:
             self._references[key] = len(self.deletes)
             self.deletes.append(self._content_file(delete))
@@ -148,9 +149,9 @@ class _Described:
             "split-offsets": file.split_offsets,
             "equality-ids": file.equality_ids,
             "sort-order-id": file.sort_order_id,
-            "referenced-data-file": _optional(file, _REFERENCED),
-            "content-offset": _optional(file, _OFFSET),
-            "content-size-in-bytes": _optional(file, _LENGTH),
+            "referenced-data-file": optional_value(file, _REFERENCED),
+            "content-offset": optional_value(file, _OFFSET),
+            "content-size-in-bytes": optional_value(file, _LENGTH),
         }
         return {name: value for name, value in described.items() if value is not None}
 
@@ -162,16 +163,12 @@ class _Described:
         return [None if value is None else to_json(kind, value) for kind, value in zip(kinds, values, strict=True)]
 
 
-def _optional(file: DataFile, position: int) -> Any:
-    return file._data[position] if len(file._data) > position else None
-
-
 def _partition_types(table: Table, spec: PartitionSpec) -> list[PrimitiveType]:
     """The types of a spec's fields; the source column may be in an older schema only."""
     schemas: list[Schema] = [table.schema(), *table.schemas().values()]
     found: list[PrimitiveType] = []
     for field in spec.fields:
-        sources = [schema for schema in schemas if field.source_id in schema._lazy_id_to_field]
+        sources = [schema for schema in schemas if field.source_id in field_ids(schema)]
         kind = field.transform.result_type(sources[0].find_type(field.source_id))
         if not isinstance(kind, PrimitiveType):
             raise TypeError(f"partition field {field.name} is a {kind}")

@@ -25,9 +25,11 @@ from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.types import NestedField
 from pyiceberg.utils.properties import property_as_int
 
+from skipstone.compat.pyiceberg import field_ids
+
 
 def _ids(schema: Schema) -> Set[int]:
-    return schema._lazy_id_to_field.keys()
+    return field_ids(schema).keys()
 
 
 def _renamed(field: NestedField) -> NestedField:
@@ -73,7 +75,7 @@ class RowDelta(_OverwriteFiles):
         metadata = self._transaction.table_metadata
         current = metadata.schema()
         sources = {field.source_id for spec in metadata.specs().values() for field in spec.fields}
-        dropped = sorted(sources - current._lazy_id_to_field.keys())
+        dropped = sorted(sources - _ids(current))
         if not dropped:
             return current
         known = {one: schema.find_field(one) for schema in metadata.schemas for one in dropped if one in _ids(schema)}

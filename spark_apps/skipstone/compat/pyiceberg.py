@@ -1,0 +1,158 @@
+"""PyIceberg's internals that commits, catalogs and readers use.
+
+A new version of PyIceberg breaks here and in the tests of this module, not in the middle of a commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from typing import Any
+
+import pyarrow as pa
+from pyarrow.fs import FileSystem
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
+from pyiceberg.io.pyarrow import PyArrowFileIO, _to_requested_schema
+from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, _inherit_from_manifest
+from pyiceberg.schema import Schema
+from pyiceberg.table import StagedTable, Table, Transaction
+from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update.snapshot import _SnapshotProducer
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+SnapshotProducer = _SnapshotProducer
+
+
+class CachingTransaction(Transaction):
+    """PyIceberg's copies all metadata, a snapshot at a time, whenever it is asked for; this one when it changed."""
+
+    _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
+
+    @property
+    def table_metadata(self) -> TableMetadata:
+        """The metadata with the updates so far; nobody may change it."""
+        if not self._updates:
+            return self._table.metadata
+        if self._known is None or self._known[0] is not self._updates:
+            self._known = self._updates, super().table_metadata
+        return self._known[1]
+
+
+def transaction_table(transaction: Transaction) -> Table:
+    """The table that ``transaction`` changes, as it was before."""
+    return transaction._table
+
+
+def staged_requirements(transaction: Transaction) -> tuple[TableRequirement, ...]:
+    """What the catalog has to check before it takes the updates."""
+    return transaction._requirements
+
+
+def staged_updates(transaction: Transaction) -> tuple[TableUpdate, ...]:
+    """What the catalog is asked to change."""
+    return transaction._updates
+
+
+def change_updates(transaction: Transaction, change: Callable[[TableUpdate], TableUpdate]) -> None:
+    """Replace each staged update by what ``change`` makes of it."""
+    transaction._updates = tuple(change(update) for update in transaction._updates)
+
+
+def discard_manifests(producer: SnapshotProducer) -> None:  # type: ignore[type-arg]
+    """Delete the manifests and manifest lists that ``producer`` wrote."""
+    producer._clean_all_uncommitted()
+
+
+def manifest_workers() -> tuple[Any, int]:
+    """The pool that writes manifests, and how many of its tasks run at once."""
+    pool = ExecutorFactory.get_or_create()
+    return pool, pool._max_workers if isinstance(pool, ThreadPoolExecutor) else 1
+
+
+def delete_old_metadata(catalog: Catalog, base: Table, metadata: TableMetadata) -> None:
+    """Delete the metadata files that ``metadata`` no longer lists, as the table's properties ask. Raises OSError."""
+    catalog._delete_old_metadata(base.io, base.metadata, metadata)
+
+
+def with_inherited(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntry:
+    """``entry`` with the sequence numbers, snapshot and spec that it leaves to its manifest."""
+    return _inherit_from_manifest(entry, manifest)
+
+
+def optional_value(file: DataFile, position: int) -> Any:
+    """The value of a field of ``file`` that PyIceberg has no name for; None when the manifest does not have it."""
+    return file._data[position] if len(file._data) > position else None
+
+
+def field_ids(schema: Schema) -> Mapping[int, Any]:
+    """The ids of all fields of ``schema``, nested ones included, as keys."""
+    return schema._lazy_id_to_field
+
+
+def to_requested_schema(requested: Schema, file_schema: Schema, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """``batch``, which has ``file_schema``, in the columns and types of ``requested``; ns timestamps become us."""
+    return _to_requested_schema(requested, file_schema, batch, downcast_ns_timestamp_to_us=True)
+
+
+class HookedSqlCatalog(SqlCatalog):
+    """PyIceberg's SQL catalog with the steps of a commit as public methods."""
+
+    def file_io(self, properties: Properties, location: str | None) -> FileIO:
+        """The FileIO of a table with ``properties`` at ``location``."""
+        return super()._load_file_io(properties, location)
+
+    def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
+        """What is written in place of ``after``, the metadata that a commit makes of ``before``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def writing(io: FileIO, path: str) -> AbstractContextManager[None]:
+        """What surrounds the writing of the metadata file ``path``, which comes before the swap."""
+        raise NotImplementedError
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return self.file_io(properties, location)
+
+    def _update_and_stage_table(
+        self,
+        current_table: Table | None,
+        table_identifier: Identifier,
+        requirements: tuple[TableRequirement, ...],
+        updates: tuple[TableUpdate, ...],
+    ) -> StagedTable:
+        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        if current_table is not None:
+            staged.metadata = self.adjusted(current_table.metadata, staged.metadata)
+        return staged
+
+    def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
+        with self.writing(io, metadata_path):
+            SqlCatalog._write_metadata(metadata, io, metadata_path)
+
+
+class HookedRestCatalog(RestCatalog):
+    """PyIceberg's REST catalog with a FileIO of ours."""
+
+    def file_io(self, properties: Properties, location: str | None) -> FileIO:
+        """The FileIO of a table with ``properties`` at ``location``."""
+        return super()._load_file_io(properties, location)
+
+    def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
+        return self.file_io(properties, location)
+
+
+class HookedFileIO(PyArrowFileIO):
+    """PyIceberg's FileIO with a choice of the file system for volumes."""
+
+    def local_file_system(self) -> FileSystem:
+        """The file system of paths without a scheme and of ``file:``."""
+        raise NotImplementedError
+
+    def _initialize_local_fs(self) -> FileSystem:
+        return self.local_file_system()

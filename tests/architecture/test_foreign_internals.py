@@ -1,0 +1,115 @@
+"""Private names of other people's packages are used in ``skipstone.compat`` only.
+
+A rule of two parts: nobody reaches into an object from outside, and no subclass of a foreign class uses a private name
+that the foreign class has.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = {
+    "skipstone_core": ROOT / "core",
+    "skipstone_operator": ROOT / "operator",
+    "skipstone": ROOT / "spark_apps",
+}
+OURS = tuple(SOURCES)
+#: Private, but documented for users: os._exit, and what enum, namedtuple and abc give.
+DOCUMENTED = {"_exit", "_value_", "_replace", "_abc_impl"}
+
+
+def modules() -> list[str]:
+    found = [
+        ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
+        for package, folder in SOURCES.items()
+        for path in sorted((folder / package).rglob("*.py"))
+    ]
+    assert len(found) > 100
+    return [name for name in found if not name.startswith("skipstone.compat")]
+
+
+def source_of(module: str) -> ast.Module:
+    folder = SOURCES[module.split(".")[0]]
+    path = folder / Path(*module.split("."))
+    return ast.parse((path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text())
+
+
+def is_private(name: str) -> bool:
+    return name.startswith("_") and not name.startswith("__") and name not in DOCUMENTED
+
+
+def reached_into(tree: ast.Module) -> Iterator[str]:
+    """Private names that the module takes from objects other than its own."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and is_private(node.attr):
+            if ast.unparse(node.value) not in ("self", "cls", "super()"):
+                yield f"{ast.unparse(node)} in line {node.lineno}"
+        elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith(OURS):
+            yield from (f"{node.module}.{one.name}" for one in node.names if is_private(one.name))
+
+
+def inherited(kind: type) -> set[str]:
+    """The private names that ``kind`` uses or defines and that its foreign base classes have."""
+    foreign = [base for base in kind.__mro__ if base.__module__.split(".")[0] in ("pyiceberg", "pyspark", "kubernetes")]
+    known = {name for base in foreign for name in (*vars(base), *getattr(base, "__annotations__", {}))}
+    for base in foreign:
+        known |= attributes(base.__module__, base.__name__)
+    return {name for name in known if is_private(name)} & ({*vars(kind)} | attributes(kind.__module__, kind.__name__))
+
+
+@cache
+def classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module by name."""
+    path = Path(str(importlib.import_module(module).__file__))
+    tree = ast.parse(path.read_text()) if path.suffix == ".py" else ast.Module([], [])
+    return {node.name: node for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+
+
+def attributes(module: str, name: str) -> set[str]:
+    """The names of ``self`` that the source of a class uses."""
+    return {
+        node.attr
+        for node in (ast.walk(classes(module)[name]) if name in classes(module) else ())
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
+    }
+
+
+def own_names(tree: ast.Module) -> set[str]:
+    """What the module defines or sets itself."""
+    return {
+        node.name if isinstance(node, ast.FunctionDef | ast.ClassDef) else node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store))
+    }
+
+
+def test_no_module_reaches_into_objects() -> None:
+    trees = {module: source_of(module) for module in modules()}
+    found = {
+        module: [one for one in reached_into(tree) if one.split(" in ")[0].split(".")[-1] not in own_names(tree)]
+        for module, tree in trees.items()
+    }
+    assert {module: names for module, names in found.items() if names} == {}
+
+
+def test_no_subclass_uses_private_names_of_a_foreign_class() -> None:
+    kinds = {
+        kind
+        for name in modules()
+        if not name.endswith("__main__")
+        for kind in vars(importlib.import_module(name)).values()
+        if isinstance(kind, type) and kind.__module__ == name
+    }
+    assert len(kinds) > 300
+    assert {kind.__qualname__: inherited(kind) for kind in kinds if inherited(kind)} == {}
+
+
+def test_the_rule_sees_what_it_forbids() -> None:
+    tree = ast.parse("from pyiceberg.manifest import _inherit_from_manifest\nspark._jvm\nself._own\n")
+    assert sorted(reached_into(tree)) == ["pyiceberg.manifest._inherit_from_manifest", "spark._jvm in line 2"]

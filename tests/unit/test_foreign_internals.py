@@ -1,0 +1,161 @@
+"""Every private name of PyIceberg and PySpark that Skipstone uses, one case each.
+
+`make early-warning` runs this module against the newest releases and pre-releases.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyspark.sql.classic.dataframe
+import pyspark.sql.session
+import pytest
+from pyiceberg import manifest as manifests
+from pyiceberg.avro import STRUCT_DOUBLE
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.reader import DoubleReader
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import pyarrow as arrow_io
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table, Transaction
+from pyiceberg.table.update import snapshot
+from pyiceberg.types import LongType, NestedField, StructType, TimestamptzType
+from skipstone.compat import doubles
+from skipstone.compat import pyiceberg as ours
+from skipstone.compat.rowdelta import RowDelta
+
+#: Where each method of ours that PyIceberg calls, or that we call of PyIceberg's, is, with the arguments we count on.
+METHODS = {
+    (SqlCatalog, "_load_file_io"): ["self", "properties", "location"],
+    (RestCatalog, "_load_file_io"): ["self", "properties", "location"],
+    (SqlCatalog, "_update_and_stage_table"): [
+        "self",
+        "current_table",
+        "table_identifier",
+        "requirements",
+        "updates",
+    ],
+    (SqlCatalog, "_write_metadata"): ["metadata", "io", "metadata_path"],
+    (Catalog, "_delete_old_metadata"): ["io", "base", "metadata"],
+    (arrow_io.PyArrowFileIO, "_initialize_local_fs"): ["self"],
+    (snapshot._OverwriteFiles, "_deleted_entries"): ["self"],
+    (snapshot._OverwriteFiles, "_existing_manifests"): ["self"],
+    (snapshot._SnapshotProducer, "_manifests"): ["self"],
+    (snapshot._SnapshotProducer, "_summary"): ["self", "snapshot_properties"],
+    (snapshot._SnapshotProducer, "_clean_all_uncommitted"): ["self"],
+}
+FUNCTIONS = {
+    manifests._inherit_from_manifest: ["entry", "manifest"],
+    arrow_io._to_requested_schema: ["requested_schema", "file_schema", "batch", "downcast_ns_timestamp_to_us"],
+}
+ATTRIBUTES = {
+    "_transaction",
+    "_io",
+    "_snapshot_id",
+    "_parent_snapshot_id",
+    "_target_branch",
+    "_compression",
+    "_operation",
+    "_added_data_files",
+    "_deleted_data_files",
+}
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Table:
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    catalog.create_namespace("sales")
+    made = catalog.create_table("sales.orders", Schema(NestedField(1, "id", LongType(), required=False)))
+    made.append(pa.table({"id": [1, 2]}))
+    return made
+
+
+def arguments(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+@pytest.mark.parametrize(("kind", "name"), METHODS)
+def test_methods_take_what_we_give_them(kind: type, name: str) -> None:
+    found = arguments(getattr(kind, name))
+    assert found[: len(METHODS[kind, name])] == METHODS[kind, name]
+
+
+@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
+def test_functions_take_what_we_give_them(function: Any) -> None:
+    assert set(FUNCTIONS[function]) <= set(arguments(function))
+
+
+def test_a_transaction_tells_its_table_updates_and_requirements(table: Table) -> None:
+    transaction = Transaction(table)
+    transaction.set_properties({"a": "1"})
+    assert ours.transaction_table(transaction) is table
+    assert [update.action for update in ours.staged_updates(transaction)] == ["set-properties"]
+    assert isinstance(ours.staged_requirements(transaction), tuple)
+    ours.change_updates(transaction, lambda update: update.model_copy(update={"updates": {"a": "2"}}))
+    assert transaction.table_metadata.properties["a"] == "2"
+
+
+def test_a_producer_has_what_a_row_delta_uses_and_takes_its_manifests_back(table: Table) -> None:
+    producer = RowDelta(ours.CachingTransaction(table), (), (), {})
+    assert ATTRIBUTES - set(vars(producer)) == set()
+    assert {"_meta"} <= set(dir(manifests.ManifestWriterV2))
+    before = set(Path(table.location().removeprefix("file://")).rglob("*.avro"))
+    producer.delete_data_file(next(iter(table.scan().plan_files())).file)
+    producer.commit()
+    assert set(Path(table.location().removeprefix("file://")).rglob("*.avro")) - before
+    ours.discard_manifests(producer)
+    assert set(Path(table.location().removeprefix("file://")).rglob("*.avro")) == before
+
+
+def test_manifests_are_written_by_a_pool_that_tells_its_size() -> None:
+    pool, workers = ours.manifest_workers()
+    assert isinstance(pool, ThreadPoolExecutor)
+    assert workers > 1
+
+
+def test_data_files_hold_the_fields_that_have_no_name(table: Table) -> None:
+    file = next(iter(table.scan().plan_files())).file
+    assert ours.optional_value(file, 1) == file.file_path
+    assert ours.optional_value(file, 99) is None
+
+
+def test_schemas_know_the_ids_of_nested_fields() -> None:
+    nested = StructType(NestedField(2, "b", LongType(), required=False))
+    assert set(ours.field_ids(Schema(NestedField(1, "a", nested, required=False)))) == {1, 2}
+
+
+def test_batches_are_read_in_a_requested_schema() -> None:
+    schema = Schema(NestedField(1, "at", TimestamptzType(), required=False))
+    batch = pa.record_batch({"at": pa.array([1_000], pa.timestamp("ns", "UTC"))})
+    assert ours.to_requested_schema(schema, schema, batch).column(0).type == pa.timestamp("us", "UTC")
+
+
+def test_only_who_asks_for_it_reads_doubles_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    def inexact(_: DoubleReader, decoder: Any) -> float:
+        return float(decoder.read_double())
+
+    def read() -> float:
+        return DoubleReader().read(new_decoder(STRUCT_DOUBLE.pack(0.1)))
+
+    monkeypatch.setattr(DoubleReader, "read", inexact)
+    as_shipped = read()
+    with doubles.exact_doubles():
+        assert read() == 0.1
+    assert read() == as_shipped
+    doubles.read_doubles_exactly()
+    assert read() == 0.1
+
+
+def test_pyspark_hands_out_its_java_objects() -> None:
+    session: Mapping[str, Any] = vars(pyspark.sql.session.SparkSession)
+    source = inspect.getsource(pyspark.sql.session.SparkSession.__init__)
+    assert "_jvm" in session or "self._jvm" in source
+    assert "self._jsparkSession" in source
+    assert "self._jdf" in inspect.getsource(pyspark.sql.classic.dataframe.DataFrame.__init__)
