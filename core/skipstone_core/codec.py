@@ -9,9 +9,10 @@ from __future__ import annotations
 import dataclasses
 import types
 import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import cache, partial
 from typing import Any, TypeVar, Union, cast
 
 from skipstone_core.errors import ContractViolation
@@ -28,6 +29,7 @@ class _Mode(Enum):
     SALVAGE = "both are ignored"
 
 
+@cache
 def camel(name: str) -> str:
     """Turn ``snake_case`` into ``camelCase``; a trailing underscore (``from_``) is dropped."""
     head, *rest = name.rstrip("_").split("_")
@@ -53,7 +55,7 @@ def decode(kind: type[T], value: object, *, path: str = "", strict: bool = True)
 
     Raises ContractViolation naming the path for a missing field, a wrong type or (when ``strict``) an unknown field.
     """
-    return cast(T, _decode_any(kind, value, path or kind.__name__, mode=_Mode.STRICT if strict else _Mode.LENIENT))
+    return cast(T, _build_reader(kind)(value, path or kind.__name__, _Mode.STRICT if strict else _Mode.LENIENT))
 
 
 def salvage(kind: type[T], value: object) -> T:
@@ -62,78 +64,108 @@ def salvage(kind: type[T], value: object) -> T:
     A field takes its default, an item of a list or map is left out. Raises ContractViolation when nothing can be made
     of ``value``.
     """
-    return cast(T, _decode_any(kind, value, kind.__name__, mode=_Mode.SALVAGE))
+    return cast(T, _build_reader(kind)(value, kind.__name__, _Mode.SALVAGE))
 
 
-def _decode_any(kind: Any, value: object, path: str, *, mode: _Mode) -> object:
+#: Builds a value from JSON at this path.
+Reader = Callable[[object, str, _Mode], object]
+
+
+@dataclass(frozen=True)
+class _Field:
+    """One field of a dataclass: its JSON key, its name, whether it may be missing, and how its value is read."""
+
+    key: str
+    name: str
+    optional: bool
+    read: Reader
+
+
+def _build_reader(kind: Any) -> Reader:
+    """How values of ``kind`` are read. Types are looked into once, values are read millions of times."""
     origin = typing.get_origin(kind)
     if origin is typing.Annotated:
-        return _decode_any(typing.get_args(kind)[0], value, path, mode=mode)
+        return _build_reader(typing.get_args(kind)[0])
     if origin in (Union, types.UnionType):
-        return _decode_optional(kind, value, path, mode=mode)
+        (inner,) = [arm for arm in typing.get_args(kind) if arm is not type(None)]
+        return partial(_read_optional, _build_reader(inner))
     if origin is not None:
-        return _decode_container(kind, value, path, mode=mode)
+        return _build_container_reader(kind)
     if dataclasses.is_dataclass(kind):
-        return _decode_dataclass(cast(type, kind), value, path, mode=mode)
+        return partial(_read_dataclass, cast(type, kind))
     if isinstance(kind, type) and issubclass(kind, Enum):
-        return _decode_enum(kind, value, path)
-    return _decode_scalar(kind, value, path)
+        return partial(_read_enum, kind)
+    return partial(_read_scalar, kind)
 
 
-def _decode_optional(kind: Any, value: object, path: str, *, mode: _Mode) -> object:
-    if value is None:
-        return None
-    (inner,) = [arm for arm in typing.get_args(kind) if arm is not type(None)]
-    return _decode_any(inner, value, path, mode=mode)
-
-
-def _decode_container(kind: Any, value: object, path: str, *, mode: _Mode) -> object:
+def _build_container_reader(kind: Any) -> Reader:
     arguments = typing.get_args(kind)
     if typing.get_origin(kind) in (dict, Mapping, typing.get_origin(Mapping[str, str])):
-        if not isinstance(value, Mapping):
-            raise ContractViolation(f"{path}: expected an object, got {type(value).__name__}")
-        return dict(_readable(arguments[1], ((str(k), f"{path}.{k}", v) for k, v in value.items()), mode))
+        return partial(_read_map, _build_reader(arguments[1]))
+    return partial(_read_list, _build_reader(arguments[0]))
+
+
+def _read_optional(read: Reader, value: object, path: str, mode: _Mode) -> object:
+    return None if value is None else read(value, path, mode)
+
+
+def _read_map(read: Reader, value: object, path: str, mode: _Mode) -> object:
+    if not isinstance(value, Mapping):
+        raise ContractViolation(f"{path}: expected an object, got {type(value).__name__}")
+    return dict(_readable(read, ((str(k), f"{path}.{k}", v) for k, v in value.items()), mode))
+
+
+def _read_list(read: Reader, value: object, path: str, mode: _Mode) -> object:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise ContractViolation(f"{path}: expected a list, got {type(value).__name__}")
     items = ((str(i), f"{path}[{i}]", v) for i, v in enumerate(value))
-    return tuple(item for _, item in _readable(arguments[0], items, mode))
+    return tuple(item for _, item in _readable(read, items, mode))
 
 
-def _readable(kind: Any, items: Iterable[tuple[str, str, object]], mode: _Mode) -> Iterator[tuple[str, object]]:
+def _readable(read: Reader, items: Iterable[tuple[str, str, object]], mode: _Mode) -> Iterator[tuple[str, object]]:
     for key, path, value in items:
         try:
-            yield key, _decode_any(kind, value, path, mode=mode)
+            yield key, read(value, path, mode)
         except ContractViolation:
             if mode is not _Mode.SALVAGE:
                 raise
 
 
-@lru_cache(maxsize=256)
-def _hints(kind: type) -> dict[str, Any]:
-    return typing.get_type_hints(kind, include_extras=True)
+@cache
+def _fields_of(kind: type) -> dict[str, _Field]:
+    hints = typing.get_type_hints(kind, include_extras=True)
+    fields = [
+        _Field(
+            key=camel(one.name),
+            name=one.name,
+            optional=one.default is not dataclasses.MISSING or one.default_factory is not dataclasses.MISSING,
+            read=_build_reader(hints[one.name]),
+        )
+        for one in dataclasses.fields(kind)
+    ]
+    return {one.key: one for one in fields}
 
 
-def _decode_dataclass(kind: type, value: object, path: str, *, mode: _Mode) -> object:
+def _read_dataclass(kind: type, value: object, path: str, mode: _Mode) -> object:
     if not isinstance(value, Mapping):
         raise ContractViolation(f"{path}: expected an object, got {type(value).__name__}")
-    fields = {camel(f.name): f for f in dataclasses.fields(kind)}
+    fields = _fields_of(kind)
     if mode is _Mode.STRICT and (unknown := sorted(set(value) - set(fields))):
         raise ContractViolation(f"{path}: unknown field {unknown[0]!r}")
     found: dict[str, Any] = {}
     for key, field in fields.items():
-        optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
-        if key in value and not (optional and value[key] is None and mode is not _Mode.STRICT):
+        if key in value and not (field.optional and value[key] is None and mode is not _Mode.STRICT):
             try:
-                found[field.name] = _decode_any(_hints(kind)[field.name], value[key], f"{path}.{key}", mode=mode)
+                found[field.name] = field.read(value[key], f"{path}.{key}", mode)
             except ContractViolation:
-                if not (optional and mode is _Mode.SALVAGE):
+                if not (field.optional and mode is _Mode.SALVAGE):
                     raise
-        elif not optional:
+        elif not field.optional:
             raise ContractViolation(f"{path}.{key}: required field is missing")
     return kind(**found)
 
 
-def _decode_enum(kind: type[Enum], value: object, path: str) -> Enum:
+def _read_enum(kind: type[Enum], value: object, path: str, _mode: _Mode) -> Enum:
     try:
         return kind(value)
     except ValueError:
@@ -141,7 +173,7 @@ def _decode_enum(kind: type[Enum], value: object, path: str) -> Enum:
         raise ContractViolation(f"{path}: {value!r} is none of {allowed}") from None
 
 
-def _decode_scalar(kind: Any, value: object, path: str) -> object:
+def _read_scalar(kind: Any, value: object, path: str, _mode: _Mode) -> object:
     if kind is Any or kind is object:
         return value
     if kind is float and isinstance(value, int) and not isinstance(value, bool):

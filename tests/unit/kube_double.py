@@ -5,7 +5,6 @@ Stands in for ``ports.KubeApi`` in unit tests of reconcilers; the same reconcile
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -74,7 +73,7 @@ class MemoryKube:
 
     async def get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
         self._require_readable(kind)
-        return copy.deepcopy(self.objects.get((kind, namespace, name)))
+        return copied(self.objects.get((kind, namespace, name)))
 
     async def list(
         self,
@@ -86,7 +85,7 @@ class MemoryKube:
     ) -> tuple[JsonObject, ...]:
         self._require_readable(kind)
         found = (o for (k, ns, _), o in sorted(self.objects.items()) if (k, ns) == (kind, namespace))
-        return tuple(copy.deepcopy(o) for o in found if _has_labels(o, labels or {}) and _has_fields(o, fields or {}))
+        return tuple(copied(o) for o in found if _has_labels(o, labels or {}) and _has_fields(o, fields or {}))
 
     def _require_readable(self, kind: str) -> None:
         if kind in self.unreadable:
@@ -100,7 +99,7 @@ class MemoryKube:
         if place in self.objects:
             answer: CreateAnswer = Exists()
         else:
-            answer = Created(copy.deepcopy(self.add(obj)))
+            answer = Created(copied(self.add(obj)))
             self.created(obj)
         self._landed(number)
         return answer
@@ -126,7 +125,7 @@ class MemoryKube:
 
     def add(self, obj: Mapping[str, Any]) -> JsonObject:
         """Store ``obj`` as a user's or a controller's create would; the status of Pods and claims is kept."""
-        stored = copy.deepcopy(dict(obj))
+        stored = copied(dict(obj))
         self._uids += 1
         metadata = stored.setdefault("metadata", {})
         metadata.setdefault("namespace", "lake")
@@ -141,7 +140,7 @@ class MemoryKube:
     def edit(self, kind: str, name: str, change: Callable[[JsonObject], None], namespace: str = "lake") -> None:
         """Change an object as a user would; a changed spec moves the generation."""
         found = self.objects[kind, namespace, name]
-        spec = copy.deepcopy(found.get("spec"))
+        spec = copied(found.get("spec"))
         change(found)
         if found.get("spec") != spec:
             found["metadata"]["generation"] += 1
@@ -189,9 +188,9 @@ class MemoryKube:
         elif found["metadata"]["resourceVersion"] != obj["metadata"]["resourceVersion"]:
             answer = Conflict()
         else:
-            found[part] = copy.deepcopy(obj[part])
+            found[part] = copied(obj[part])
             self._store(found)
-            answer = Updated(copy.deepcopy(found))
+            answer = Updated(copied(found))
             if found["metadata"].get("deletionTimestamp") and not found["metadata"].get("finalizers"):
                 self.drop(*_place(obj))
         self._landed(number)
@@ -212,6 +211,16 @@ class MemoryKube:
     def _landed(self, number: int) -> None:
         if self.crash(number, "landed"):
             raise Crash(self.writes[number])
+
+
+def copied(value: Any) -> Any:
+    """A copy of JSON values that shares nothing with them; ``copy.deepcopy`` takes several times as long."""
+    match value:
+        case dict():
+            return {key: copied(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(copied(item) for item in value)
+    return value
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
