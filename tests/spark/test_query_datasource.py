@@ -104,11 +104,20 @@ CONDITIONS = [
 ]
 
 
+@pytest.fixture(scope="module")
+def judged(spark: SparkSession, lake: Lake) -> pa.Table:
+    """All rows, and a column for each condition by its place in CONDITIONS: whether Spark takes the row."""
+    everything = spark.createDataFrame(lake.table().scan().to_arrow())
+    return everything.selectExpr("*", *(f"({one}) as `{at}`" for at, one in enumerate(CONDITIONS))).toArrow()
+
+
 @pytest.mark.parametrize("condition", CONDITIONS)
-def test_answers_are_those_of_iceberg_without_us(session: SparkSession, lake: Lake, condition: str) -> None:
-    everything = lake.table().scan().to_arrow()
-    plain = session.createDataFrame(everything).where(condition).toArrow()
-    assert_same(reader(session, lake).load("ns.t").where(condition), plain.cast(everything.schema))
+def test_answers_are_those_of_iceberg_without_us(
+    session: SparkSession, lake: Lake, judged: pa.Table, condition: str
+) -> None:
+    schema = lake.table().scan().to_arrow().schema
+    plain = judged.filter(judged[str(CONDITIONS.index(condition))]).select(schema.names)
+    assert_same(reader(session, lake).load("ns.t").where(condition), plain.cast(schema))
 
 
 def test_pushed_filters_reach_the_plan(session: SparkSession, lake: Lake) -> None:

@@ -90,7 +90,7 @@ def bed(spark: SparkSession, warehouse: WarehouseRef, catalog: Catalog) -> Bed:
 @pytest.mark.parametrize("partitioning", SPECS.values(), ids=SPECS.keys())
 def test_partitions_of_every_kind(bed: Bed, partitioning: str) -> None:
     bed.create(partitioning)
-    bed.insert(0, 100)
+    bed.insert(0, 40)
     assert_decoded_exactly(bed.manifests(), bed.table.io)
 
 
@@ -134,7 +134,7 @@ def test_manifests_of_several_specs_and_schemas(bed: Bed) -> None:
 @pytest.mark.parametrize("mode", ["none", "counts", "truncate(1)", "full"])
 def test_statistics_of_every_mode(bed: Bed, mode: str) -> None:
     bed.create(SPECS["bucket"], **{"write.metadata.metrics.default": mode})
-    bed.insert(0, 100)
+    bed.insert(0, 40)
     assert_decoded_exactly(bed.manifests(), bed.table.io)
 
 
@@ -145,7 +145,7 @@ def test_statistics_of_every_mode(bed: Bed, mode: str) -> None:
 def test_codecs_that_iceberg_writes(bed: Bed, codec: str, spelled: bytes) -> None:
     """PyIceberg reads Snappy only with a package that we do not have; Spark tells what is in there."""
     bed.create(SPECS["bucket"], **{"write.manifest.compression-codec": codec})
-    bed.insert(0, 100)
+    bed.insert(0, 40)
     (manifest,) = bed.manifests()
     assert b"avro.codec" + bytes([2 * len(spelled)]) + spelled in local(manifest).read_bytes()
     if codec == "snappy":
