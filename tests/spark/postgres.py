@@ -16,7 +16,7 @@ from tests.ports import free_port
 
 PASSWORD = "correct horse"
 USER = "skipstone"
-SECONDS = 300
+SECONDS = 800
 
 
 @dataclass(frozen=True)

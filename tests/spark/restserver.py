@@ -53,7 +53,7 @@ def rest_catalog(root: Path) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         server.terminate()
-        server.wait(30)
+        server.wait(300)
         log.close()
 
 
@@ -63,7 +63,7 @@ def _wait_until_ready(address: str, server: subprocess.Popen[bytes], log: Path) 
         if server.poll() is not None:
             break
         try:
-            if requests.get(f"{address}/v1/config", timeout=2).ok:
+            if requests.get(f"{address}/v1/config", timeout=30).ok:
                 return
         except requests.RequestException:
             time.sleep(0.2)

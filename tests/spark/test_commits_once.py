@@ -138,7 +138,7 @@ def test_a_commit_that_changes_nothing_is_remembered_too(table: Table) -> None:
 
 
 def test_two_drivers_of_one_job_at_a_barrier_before_the_swap_commit_once(table: Table, warehouse: WarehouseRef) -> None:
-    barrier = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=800)
     outcomes: list[Outcome] = []
 
     def drive(change: TableCommit) -> None:
@@ -150,7 +150,7 @@ def test_two_drivers_of_one_job_at_a_barrier_before_the_swap_commit_once(table: 
     for driver in drivers:
         driver.start()
     for driver in drivers:
-        driver.join(60)
+        driver.join(800)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyCommitted", "Committed"]
     assert rows(table) == 3
 
@@ -165,14 +165,14 @@ def _drive_process(warehouse: WarehouseRef, change: tuple[Any, ...], barrier: An
 
 def test_two_processes_of_one_job_commit_once(table: Table, warehouse: WarehouseRef) -> None:
     context = multiprocessing.get_context("spawn")
-    barrier, results = context.Barrier(2, timeout=120), context.Queue()
+    barrier, results = context.Barrier(2, timeout=800), context.Queue()
     arguments = (warehouse, (TXN,), barrier, results)
     drivers = [context.Process(target=_drive_process, args=arguments) for _ in range(2)]
     for driver in drivers:
         driver.start()
-    found = sorted(results.get(timeout=120) for _ in drivers)
+    found = sorted(results.get(timeout=800) for _ in drivers)
     for driver in drivers:
-        driver.join(60)
+        driver.join(800)
     assert found == ["AlreadyCommitted", "Committed"]
     assert rows(table) == 3
 

@@ -51,7 +51,7 @@ def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     """In a process of its own, as a notebook is; the conftest's arguments name the jars that the page would fetch."""
     script = f'print("{NEXT}")\n'.join(blocks()).replace("/skipstone/flights", str(lake.root))
     script = re.sub(r"^PACKAGES = .*$", 'PACKAGES = ""', script, flags=re.MULTILINE)
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=250, check=False)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
     _, by_sql, by_frame, explained, by_source = ended.stdout.split(NEXT)
     assert by_sql.count("IAH") == 1

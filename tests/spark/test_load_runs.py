@@ -66,7 +66,7 @@ def before_swap(action: Callable[[], object]) -> CommitPorts:
 def run_at_once(requests: list[JobRequest]) -> list[JobReport]:
     """Run all, each held before its first swap until every one is there."""
     barrier = threading.Barrier(len(requests))
-    ports = [before_swap(lambda: barrier.wait(timeout=120)) for _ in requests]
+    ports = [before_swap(lambda: barrier.wait(timeout=800)) for _ in requests]
     with ThreadPoolExecutor(len(requests)) as pool:
         return list(pool.map(run, requests, ports))
 
@@ -157,7 +157,7 @@ def drive(bed: Bed, request: JobRequest, app: str, **environment: str) -> tuple[
     known = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     ours = {"SKIPSTONE_REQUEST": str(bed.root / "request.json"), "SKIPSTONE_REPORT": str(report)}
     done = subprocess.run(
-        [sys.executable, app], cwd=ROOT, env={**known, **ours, **environment}, capture_output=True, timeout=240,
+        [sys.executable, app], cwd=ROOT, env={**known, **ours, **environment}, capture_output=True, timeout=800,
         check=False,
     )  # fmt: skip
     return done.returncode, json.loads(report.read_text()) if report.exists() else {}

@@ -29,7 +29,7 @@ def server(spark: SparkSession) -> Iterator[str]:
 
 def test_a_query_of_spark_connect_is_left_as_it_is(server: str) -> None:
     command = [sys.executable, str(ROOT / "tests" / "spark" / "connect_client.py"), server, "select id from range(3)"]
-    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=800)
     assert json.loads(done.stdout) == {
         "kind": "pyspark.sql.connect.dataframe",
         "rows": [[0], [1], [2]],

@@ -53,7 +53,7 @@ def run_until(lake: Lake, step: int) -> tuple[int, list[str]]:
     paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
     environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
     command = [sys.executable, str(APP), "reindex", str(step), str(ONE_SEGMENT)]
-    ended = subprocess.run(command, env=environment, check=False, timeout=250, capture_output=True, text=True)
+    ended = subprocess.run(command, env=environment, check=False, timeout=800, capture_output=True, text=True)
     assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
     return ended.returncode, [line for line in ended.stdout.splitlines() if line.startswith(("before ", "after "))]
 

@@ -62,7 +62,7 @@ def peak_of_a_run(root: Path, segments: int, rows: int) -> int:
     (root / "request.json").write_text(lake.request(K).to_json())
     command = [sys.executable, "-c", CHILD, str(root / "request.json")]
     environment = {**os.environ, **ALLOCATORS}
-    ended = subprocess.run(command, check=True, timeout=280, capture_output=True, text=True, env=environment)
+    ended = subprocess.run(command, check=True, timeout=800, capture_output=True, text=True, env=environment)
     found = json.loads(ended.stdout.splitlines()[-1])
     assert found["entries"] == segments * rows
     assert lake.state(K).segments_missing == 0

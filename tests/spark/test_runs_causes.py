@@ -80,7 +80,7 @@ def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobReport]:
                 [sys.executable, "-c", DRIVER, fate], env=environment, stdout=log, stderr=subprocess.STDOUT
             )
         begun[fate] = (folder, child)
-    return {fate: told_by(folder, child.wait(300)) for fate, (folder, child) in begun.items()}
+    return {fate: told_by(folder, child.wait(800)) for fate, (folder, child) in begun.items()}
 
 
 def test_a_jvm_whose_memory_was_too_small_for_a_task_is_out_of_memory(drivers: dict[str, JobReport]) -> None:

@@ -52,7 +52,7 @@ def drive(program: str, *arguments: str, submit: str) -> subprocess.CompletedPro
     """Run a program as the driver of a pod; returns when it and its JVM, which has the same output, have ended."""
     environment = {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_SUBMIT_ARGS": submit}
     command = [sys.executable, "-c", program, *arguments]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, check=False)
 
 
 def pod_arguments() -> str:
@@ -102,7 +102,7 @@ def test_an_application_tells_how_long_it_took_to_begin(tmp_path: Path) -> None:
         env=os.environ | files,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=800,
         check=False,
     )
     spent = time.monotonic() - begun

@@ -150,14 +150,14 @@ def test_of_two_drivers_that_pin_at_once_both_get_the_same_source(
     barrier, found = threading.Barrier(len(offers)), []
 
     def pin(offer: SourceListing) -> None:
-        barrier.wait(timeout=30)
+        barrier.wait(timeout=800)
         found.append(pin_source(offer, warehouse(root), "uid"))
 
     threads = [threading.Thread(target=pin, args=(offer,)) for offer in offers]
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(timeout=30)
+        thread.join(timeout=800)
     assert len(found) == len(offers) and set(found) == {find_pin(warehouse(root), "uid")}
     assert [path.name for path in (root / ".skipstone/runs/uid").iterdir()] == ["source.json"]
 

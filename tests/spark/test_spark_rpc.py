@@ -68,7 +68,7 @@ def ask_for_work(driver: dict[str, str], settings: dict[str, str], secret: str |
     ]
     command = ["java", "-Xmx256m", *opens, *options, "-cp", f"{SPARK}/jars/*", FETCHER, *arguments]
     more = ["--cores", "1", "--app-id", "one", "--resourceProfileId", "0"]
-    done = subprocess.run([*command, *more], env=environment, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run([*command, *more], env=environment, capture_output=True, text=True, timeout=800, check=False)
     return done.stdout + done.stderr
 
 

@@ -131,7 +131,7 @@ def test_a_table_is_created_loaded_and_read(opened: Catalog, table: Table, home:
 
 
 def test_two_drivers_at_a_barrier_commit_once(opened: Catalog, table: Table, home: WarehouseRef) -> None:
-    barrier = threading.Barrier(2, timeout=60)
+    barrier = threading.Barrier(2, timeout=800)
     first_round = threading.local()
     outcomes: list[Outcome] = []
 
@@ -150,7 +150,7 @@ def test_two_drivers_at_a_barrier_commit_once(opened: Catalog, table: Table, hom
     for driver in drivers:
         driver.start()
     for driver in drivers:
-        driver.join(90)
+        driver.join(800)
     assert sorted(type(outcome).__name__ for outcome in outcomes) == ["AlreadyCommitted", "Committed"]
     assert read_file_set(opened.load_table(REF.identifier)).files["records"].to_pylist() != []
     assert read_all(opened.load_table(REF.identifier), ["id"]).num_rows == 10
