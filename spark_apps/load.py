@@ -7,7 +7,7 @@ import sys
 from skipstone.jvm import start_jvm
 
 if __name__ == "__main__":
-    start_jvm()  # while the imports below are at work
+    start_jvm()  # while the imports below are running
 
     from skipstone.runs.load import run_load
     from skipstone.runs.main import run_app

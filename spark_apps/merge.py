@@ -10,7 +10,7 @@ from skipstone.peek import merge_may_do_without_spark
 
 if __name__ == "__main__":
     if not merge_may_do_without_spark(os.environ):
-        start_jvm()  # while the imports below are at work
+        start_jvm()  # while the imports below are running
 
     from skipstone.runs.main import run_app
     from skipstone.runs.merge import run_merge

@@ -14,7 +14,7 @@ class SkipstoneError(Exception):
 
 
 class UserError(SkipstoneError):
-    """Something a user can mend: carries the reason shown in conditions and the field or object concerned."""
+    """Something a user can fix: carries the reason shown in conditions and the field or object concerned."""
 
     def __init__(self, reason: Reason, message: str, *, field: str = "") -> None:
         super().__init__(f"{field}: {message}" if field else message)

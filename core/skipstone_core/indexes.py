@@ -149,7 +149,7 @@ def plan_builds(
 ) -> tuple[BuildUnit, ...]:
     """The units that bring an index in sync, oldest first; ``max_segments`` bounds them (None: all).
 
-    Each missing file is in exactly one unit, so a run that stops between two commits loses only the unit at work.
+    Each missing file is in exactly one unit, so a run that stops between two commits loses only the unit in progress.
     """
     held = frozenset(covered)
     units: defaultdict[tuple[int, int], list[FileIdentity]] = defaultdict(list)

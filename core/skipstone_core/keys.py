@@ -94,7 +94,7 @@ def key_type(iceberg_type: str) -> KeyType | None:
     return KeyType(family) if family else None
 
 
-def normalise(value: KeyValue, kind: KeyType) -> Canonical:
+def normalize(value: KeyValue, kind: KeyType) -> Canonical:
     """Turn a value into an int or bytes with the order and equality of its family.
 
     Integers and booleans: themselves. Dates: days, timestamps: microseconds since 1970. Decimals: unscaled at

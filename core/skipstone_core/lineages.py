@@ -144,7 +144,7 @@ def _without(span: Span, number: int) -> list[Span]:
 
 
 def _bounded(spans: list[Span]) -> tuple[Span, ...]:
-    """Neighbours of one standing joined; the oldest given up when there are more than may be kept."""
+    """Neighbors of one standing joined; the oldest given up when there are more than may be kept."""
     joined: list[Span] = []
     for span in spans:
         if joined and joined[-1].standing is span.standing and joined[-1].last + 1 == span.first:

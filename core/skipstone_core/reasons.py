@@ -57,7 +57,7 @@ class Reason(StrEnum):
     NOT_CREATED_HERE = "NotCreatedHere", "The table was not created by this resource, so its data is kept."
     SCHEMA_MISMATCH = "SchemaMismatch", "The existing table or the asked change does not fit; the message says how."
     SCHEMA_DRIFT = "SchemaDrift", "Somebody else changed the schema of a managed table."
-    TABLE_MISSING = "TableMissing", "The table is gone from the catalog; it is never created anew by itself."
+    TABLE_MISSING = "TableMissing", "The table is gone from the catalog; it is never created again by itself."
     TABLE_REPLACED = "TableReplaced", "The catalog holds another table under this identifier."
     FORMAT_VERSION_UNSUPPORTED = "FormatVersionUnsupported", "Loads and merges write Iceberg format version 2 only."
     DELETES_UNSUPPORTED = "DeletesUnsupported", "The table holds deletes that this run cannot apply."
@@ -91,7 +91,7 @@ class Reason(StrEnum):
     # Progress
     RUN_INTENDED = "RunIntended", "The next run is recorded and about to be launched."
     DRIVER_PENDING = "DriverPending", "The driver pod exists and has not started."
-    DRIVER_RUNNING = "DriverRunning", "The driver is at work; the message shows how far."
+    DRIVER_RUNNING = "DriverRunning", "The driver is running; the message shows how far."
     RETRYING = "Retrying", "An attempt failed and the next one waits for its back-off."
     CONFIRMING = "Confirming", "A confirm run looks whether the last attempt committed."
     IDLE = "Idle", "There is nothing to do."

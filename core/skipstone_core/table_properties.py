@@ -1,7 +1,7 @@
 """The Iceberg table properties that a Table may set: which there are, and which values each of them takes.
 
 Read by the operator's schemas and checks, and by the data plane before it creates or writes a table. What is listed is
-honoured: by our writers, or by engines that read or maintain the table. Must not know tables.
+honored: by our writers, or by engines that read or maintain the table. Must not know tables.
 """
 
 from __future__ import annotations

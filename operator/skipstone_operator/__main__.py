@@ -1,6 +1,6 @@
 """``python -m skipstone_operator``: builds the parts, takes the Lease, runs until told to stop.
 
-The only module that knows every room. Exit codes: 0 told to stop, 1 anything else; the cluster then starts us anew.
+The only module that knows every room. Exit codes: 0 told to stop, 1 anything else; the cluster then starts us again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ EXIT_FAILED = 1
 #: How long an API server that does not answer is waited for at start, less than the liveness probe's patience.
 START_SECONDS = 45.0
 START_PAUSE_SECONDS = 3.0
-#: How long reconciles at work get to end after SIGTERM; less than the grace period of the pod.
+#: How long reconciles in progress get to end after SIGTERM; less than the grace period of the pod.
 DRAIN_SECONDS = 10.0
 #: How long a failed operator gets to close its connections before it ends hard.
 END_SECONDS = 10.0
@@ -212,7 +212,7 @@ class Operator:
         for task in (workers, *guards, watching):
             task.add_done_callback(self._part_ended)
         await watching
-        logger.info("stopping: reconciles at work get %g s to end", DRAIN_SECONDS)
+        logger.info("stopping: reconciles in progress get %g s to end", DRAIN_SECONDS)
         self.queue.close()
         await asyncio.wait([workers], timeout=DRAIN_SECONDS)
         for task in (workers, *guards):

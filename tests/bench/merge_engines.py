@@ -131,7 +131,7 @@ class Ours:
         self.report: JobReport | None = None
 
     def prepare(self, case: Case) -> None:
-        """Make the table, or mend what a killed benchmark left, and index it where the case wants that."""
+        """Make the table, or fix what a killed benchmark left, and index it where the case wants that."""
         self._bed.copy(case.target, self.table_name(case), self._mode)
         self.restore(case)
         if case.target is UUIDS:
@@ -218,7 +218,7 @@ class Iceberg:
         self._bed, self._spark, self._mode = bed, spark, mode
 
     def prepare(self, case: Case) -> None:
-        """Make the table, or mend what a killed benchmark left."""
+        """Make the table, or fix what a killed benchmark left."""
         self._bed.copy(case.target, self._name(case), self._mode)
         self.restore(case)
 

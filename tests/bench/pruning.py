@@ -1,6 +1,6 @@
 """How long the key-range stage takes, by number of files and of source keys: `make bench-pruning`.
 
-Bounds are in memory, as a FileSet gives them; source keys are in slices on disk, as a merge materialises them. Each
+Bounds are in memory, as a FileSet gives them; source keys are in slices on disk, as a merge materializes them. Each
 case runs the whole stage in a process of its own, on one core; CPU seconds and the peak of memory are its own.
 Prints a table and writes build/bench/pruning.jsonl, one line for each case. Fails when a limit is broken.
 """

@@ -71,7 +71,7 @@ class UtcClock:
 
 @dataclass
 class Site:
-    """One namespace with reconcilers at work."""
+    """One namespace with reconcilers in progress."""
 
     namespace: str
     kube: CheckedKube

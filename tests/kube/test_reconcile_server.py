@@ -121,7 +121,7 @@ def test_a_merge_at_work_shows_what_it_prunes_and_then_the_index_that_it_leaves_
 
 
 def running_report(run: str, **told: Any) -> str:
-    """What a driver at work puts into its pod's annotation."""
+    """What a running driver puts into its pod's annotation."""
     base = JobReport(
         run_id=run, attempt=1, kind=RunKind.MERGE, outcome=RunOutcome.RUNNING, reason=Reason.DRIVER_RUNNING
     )

@@ -184,11 +184,11 @@ def test_a_used_up_quota_refuses_and_says_so(api_client: client.ApiClient, names
 def test_an_old_version_of_an_object_conflicts(namespace: str) -> None:
     async def work(kube: KubeClient) -> None:
         old = created(await kube.create(warehouse(namespace)))
-        labelled = old | {"metadata": old["metadata"] | {"labels": {"a": "1"}}}
-        updated = await kube.replace(labelled)
+        labeled = old | {"metadata": old["metadata"] | {"labels": {"a": "1"}}}
+        updated = await kube.replace(labeled)
         assert isinstance(updated, Updated)
         assert updated.object["metadata"]["resourceVersion"] != old["metadata"]["resourceVersion"]
-        assert await kube.replace(labelled) == Conflict()
+        assert await kube.replace(labeled) == Conflict()
         assert await kube.replace_status(old | {"status": {"tables": 1}}) == Conflict()
 
     with_kube(work)

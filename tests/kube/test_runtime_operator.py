@@ -199,7 +199,7 @@ def test_a_new_object_is_seen_at_once_and_an_edited_status_is_mended(
     api.patch_namespaced_custom_object_status(
         "skipstone.dev", "v1alpha1", namespace, "warehouses", "late", {"status": {"conditions": []}}
     )
-    wait_until(lambda: ready_reason(api, namespace, "late") == "ClaimNotFound", seconds=300, failure="not mended")
+    wait_until(lambda: ready_reason(api, namespace, "late") == "ClaimNotFound", seconds=300, failure="not fixed")
 
 
 def test_a_status_of_another_release_keeps_nothing_from_going_on(
@@ -287,7 +287,7 @@ def test_a_namespace_without_rights_keeps_nobody_from_the_others_and_is_taken_in
     )  # fmt: skip
     try:
         assert operator.wait_end() == 1
-        assert operator.messages()[-1] == "ending: namespace default can be watched now: starting anew"
+        assert operator.messages()[-1] == "ending: namespace default can be watched now: starting again"
     finally:
         control_plane.kubectl("delete", "rolebinding", namespace, "--namespace", "default")
 

@@ -220,7 +220,7 @@ class Stage:
         while self.held:
             self.held.pop()()
 
-    def mend(self) -> None:
+    def fix(self) -> None:
         """Everything is where it belongs again."""
         while self.undo:
             self.undo.pop()()
@@ -341,7 +341,7 @@ def test_no_false_answer_and_no_lost_file(
     report = runner.run_on(stage)
     assert stage.met
     assert report.outcome in (RunOutcome.COMMITTED, RunOutcome.UNKNOWN), report
-    stage.mend()
+    stage.fix()
     soundness.check_folder(tmp_path)
     if report.outcome is RunOutcome.COMMITTED:
         stage.job.assert_right()

@@ -118,7 +118,7 @@ def test_a_driver_killed_in_any_phase_is_followed_by_one_that_ends_right(bed: Me
 
 
 def test_a_disk_that_is_full_during_the_rewrite_is_told_and_leaves_nothing(bed: MergeBed) -> None:
-    """A limit of the size of files stands for the disk: the large file of the table does not fit when written anew."""
+    """A limit of the size of files stands for the disk: the large file of the table does not fit when written again."""
     bed.append([{"id": 1000 + i, "v": os.urandom(1024).hex()} for i in range(ROOM // 1024)])
     feed = pa.table({"id": [5, 1000, 2_000_000], "v": ["five", "large", "new"]})
     request = bed.request(task_of(bed.source(feed)))

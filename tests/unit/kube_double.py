@@ -224,7 +224,7 @@ def copied(value: Any) -> Any:
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
-    """Whether a container of the pod is at work."""
+    """Whether a container of the pod is running."""
     return bool(pod.get("status", {}).get("phase") == "Running")
 
 

@@ -55,7 +55,7 @@ Script = Callable[[JobRequest], Ends | None]
 
 @dataclass
 class Lake:
-    """All tables, and the drivers' behaviour."""
+    """All tables, and the drivers' behavior."""
 
     tables: dict[tuple[str, str], LakeTable] = field(default_factory=dict)
     script: Script = lambda _request: None

@@ -24,7 +24,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
 )
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
-from skipstone_core.keys import KeyType, key_type, normalise
+from skipstone_core.keys import KeyType, key_type, normalize
 from skipstone_core.merges import Column
 from skipstone_core.predicate_parser import parse_predicate
 from skipstone_core.predicates import check_types, evaluate
@@ -157,7 +157,7 @@ def _key_of(row: Row, keys: tuple[tuple[str, str], ...], kinds: Mapping[str, str
 def _told_apart(rows: list[Row], feed: Feed, lake: RandomLake, random: Random) -> list[Row]:
     """Rows of one key get sequences of their own: ties are told by content, which is tested elsewhere."""
     key, sequences = key_function(feed, lake, "source"), POOL[feed.kinds["seq"]].values
-    values = list({repr(normalise(v, key_type_of(feed.kinds["seq"]))): v for v in (*sequences, *range(-9, 9))
+    values = list({repr(normalize(v, key_type_of(feed.kinds["seq"]))): v for v in (*sequences, *range(-9, 9))
                    if not isinstance(v, int) or feed.kinds["seq"] in ("int", "long")}.values())  # fmt: skip
     used: dict[Any, list[object]] = {}
     kept = []
@@ -182,7 +182,7 @@ def key_function(feed: Feed, lake: RandomLake, side: str) -> Any:
 
     def key(row: Row) -> Any:
         values = [(row.get(name if side == "target" else key), kind) for name, key, kind in types]
-        return None if any(v is None for v, _ in values) else tuple(normalise(v, kind) for v, kind in values)
+        return None if any(v is None for v, _ in values) else tuple(normalize(v, kind) for v, kind in values)
 
     return key
 
@@ -306,7 +306,7 @@ def random_merge(lake: RandomLake, feed: Feed, random: Random) -> tuple[MergeTas
         target_key=key_function(feed, lake, "target"),
         source_key=key_function(feed, lake, "source"),
         fit=lambda column, value: fit(lake, column, value),
-        order=lambda value: (value is not None, 0 if value is None else normalise(value, order)),
+        order=lambda value: (value is not None, 0 if value is None else normalize(value, order)),
         sequence=feed.sequence,
         stored=feed.stored,
         where=clauses.meaning(where),

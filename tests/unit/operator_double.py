@@ -1,6 +1,6 @@
 """An operator on an API server in memory: reconciles every key until nothing is left to do, tick by tick.
 
-Crashes are answered by starting anew: nothing is remembered between passes but what the API server holds.
+Crashes are answered by starting again: nothing is remembered between passes but what the API server holds.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class World:
         run_now(reconcile(key, self._ports()))
 
     def reconcile_all(self) -> None:
-        """Every key until it rests; a crash starts the operator anew at once."""
+        """Every key until it rests; a crash starts the operator again at once."""
         for key in self.keys():
             for _ in range(200):
                 try:

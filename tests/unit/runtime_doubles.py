@@ -14,10 +14,10 @@ class VirtualHandle:
     """A call to come, which can be taken back."""
 
     callback: Callable[[], None]
-    cancelled: bool = False
+    canceled: bool = False
 
     def cancel(self) -> None:
-        self.cancelled = True
+        self.canceled = True
 
 
 @dataclass
@@ -42,7 +42,7 @@ class VirtualTime:
         while self._calls and self._calls[0][0] <= end:
             due, _, handle = heapq.heappop(self._calls)
             self.now = max(self.now, due)
-            if not handle.cancelled:
+            if not handle.canceled:
                 handle.callback()
         self.now = end
 

@@ -1,6 +1,6 @@
 """The chart: lint, rendered manifests against golden files, refused values, and what each Role may do.
 
-Golden files are written anew with ``SKIPSTONE_WRITE_GOLDEN=1 pytest tests/unit/test_chart_rendered.py``.
+Golden files are written again with ``SKIPSTONE_WRITE_GOLDEN=1 pytest tests/unit/test_chart_rendered.py``.
 """
 
 from __future__ import annotations

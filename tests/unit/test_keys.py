@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone_core.keys import KeyFamily, KeyType, float_order, float_value, key_type, normalise
+from skipstone_core.keys import KeyFamily, KeyType, float_order, float_value, key_type, normalize
 
 FLOAT = KeyType(KeyFamily.FLOAT)
 STRING = KeyType(KeyFamily.STRING)
@@ -17,13 +17,13 @@ STRING = KeyType(KeyFamily.STRING)
 
 def test_floats_order_as_spark_orders_them() -> None:
     ascending = [-math.inf, -1e300, -1.5, -5e-324, 0.0, 5e-324, 1.5, 1e300, math.inf, math.nan]
-    assert [normalise(x, FLOAT) for x in ascending] == sorted(normalise(x, FLOAT) for x in ascending)
-    assert len({normalise(x, FLOAT) for x in ascending}) == len(ascending)
+    assert [normalize(x, FLOAT) for x in ascending] == sorted(normalize(x, FLOAT) for x in ascending)
+    assert len({normalize(x, FLOAT) for x in ascending}) == len(ascending)
 
 
 def test_zeros_are_one_key_and_nans_are_one_key() -> None:
-    assert normalise(-0.0, FLOAT) == normalise(0.0, FLOAT)
-    assert normalise(math.nan, FLOAT) == normalise(-math.nan, FLOAT)
+    assert normalize(-0.0, FLOAT) == normalize(0.0, FLOAT)
+    assert normalize(math.nan, FLOAT) == normalize(-math.nan, FLOAT)
 
 
 @settings(deadline=None)
@@ -36,7 +36,7 @@ def test_float_order_agrees_with_comparison(a: float, b: float) -> None:
 @settings(deadline=None)
 @given(st.text(), st.text())
 def test_strings_order_by_code_point(a: str, b: str) -> None:
-    assert (normalise(a, STRING) < normalise(b, STRING)) == (a < b)  # type: ignore[operator]
+    assert (normalize(a, STRING) < normalize(b, STRING)) == (a < b)  # type: ignore[operator]
 
 
 def test_decimals_compare_by_value_at_the_common_scale() -> None:
@@ -45,8 +45,8 @@ def test_decimals_compare_by_value_at_the_common_scale() -> None:
     assert right is not None
     common = left.common(right)
     assert common == KeyType(KeyFamily.DECIMAL, 4, 8)
-    assert normalise(Decimal("1.50"), common) == normalise(Decimal("1.5000"), common) == 15000
-    assert normalise(Decimal("-0.00"), common) == 0
+    assert normalize(Decimal("1.50"), common) == normalize(Decimal("1.5000"), common) == 15000
+    assert normalize(Decimal("-0.00"), common) == 0
 
 
 def test_decimals_that_no_common_type_holds_do_not_compare() -> None:
@@ -58,18 +58,18 @@ def test_decimals_that_no_common_type_holds_do_not_compare() -> None:
 
 def test_decimal_beyond_the_scale_is_an_error() -> None:
     with pytest.raises(ValueError, match="more than 1 decimal places"):
-        normalise(Decimal("1.25"), KeyType(KeyFamily.DECIMAL, 1, 5))
+        normalize(Decimal("1.25"), KeyType(KeyFamily.DECIMAL, 1, 5))
 
 
 def test_instants_compare_across_zones() -> None:
     kind = KeyType(KeyFamily.TIMESTAMPTZ)
     east = datetime(1899, 12, 31, 23, 0, 0, 1, tzinfo=timezone(timedelta(hours=2)))
-    assert normalise(east, kind) == normalise(east.astimezone(UTC), kind)
-    assert normalise(datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), kind) == -1
+    assert normalize(east, kind) == normalize(east.astimezone(UTC), kind)
+    assert normalize(datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), kind) == -1
 
 
 def test_dates_are_days() -> None:
-    assert normalise(date(1969, 12, 31), KeyType(KeyFamily.DATE)) == -1
+    assert normalize(date(1969, 12, 31), KeyType(KeyFamily.DATE)) == -1
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_dates_are_days() -> None:
 )
 def test_value_of_another_family_is_an_error(value: object, family: KeyFamily) -> None:
     with pytest.raises(TypeError, match="is no"):
-        normalise(value, KeyType(family))  # type: ignore[arg-type]
+        normalize(value, KeyType(family))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

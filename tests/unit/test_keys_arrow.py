@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from skipstone.rewrite.canonical import canonical
 from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
 from skipstone.rewrite.sortedkeys import fixed_bytes, words_of
-from skipstone_core.keys import KeyFamily, KeyType, KeyValue, normalise
+from skipstone_core.keys import KeyFamily, KeyType, KeyValue, normalize
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 5e-324, 1.5, math.inf, math.nan]
 SUPPLEMENTARY = ["", "a", "a\x00", "é", "\uffff", "\U0001f600", "z" * 100]
@@ -47,7 +47,7 @@ def test_arrays_agree_with_the_scalar_rule(name: str, data: st.DataObject) -> No
     kind, arrow, values = CASES[name]
     rows = data.draw(st.lists(st.none() | values, max_size=8))
     found = canonical(pa.array(rows, arrow), kind).to_pylist()
-    expected = [None if row is None else normalise(row, kind) for row in rows]
+    expected = [None if row is None else normalize(row, kind) for row in rows]
     if kind is WIDE:
         found = [None if key is None else int.from_bytes(key) - (1 << 127) for key in found]
     assert found == expected
@@ -101,7 +101,7 @@ def test_match_is_a_dictionary_look_up(columns: list[int], data: st.DataObject) 
     def key(values: tuple[KeyValue | None, ...]) -> tuple[object, ...] | None:
         if any(value is None for value in values):
             return None
-        return tuple(normalise(value, kind) for value, (kind, _, _) in zip(values, kinds, strict=True))  # type: ignore[arg-type]
+        return tuple(normalize(value, kind) for value, (kind, _, _) in zip(values, kinds, strict=True))  # type: ignore[arg-type]
 
     source = data.draw(st.lists(row, max_size=8, unique_by=key))
     target = data.draw(st.lists(nullable, min_size=1, max_size=12))

@@ -1,4 +1,4 @@
-"""The materialised source: sorted, one row per key, the same whatever order its rows came in."""
+"""The materialized source: sorted, one row per key, the same whatever order its rows came in."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from skipstone.pruning.keyranges import FileRanges, find_candidates, order_keys
 from skipstone.rewrite.canonical import canonical
 from skipstone.rewrite.sortedkeys import MAX_WIDTH
 from skipstone_core.intervals import Bounds, is_candidate, known_bounds
-from skipstone_core.keys import KeyFamily, KeyType, normalise
+from skipstone_core.keys import KeyFamily, KeyType, normalize
 
 Key = int | bytes
 numbers = st.integers(-12, 12)
@@ -138,5 +138,5 @@ def test_float_range_holds_what_the_rule_says(low: float, high: float, key: floa
     kind = KeyType(KeyFamily.FLOAT)
     one = FileRanges(canonical(pa.array([low]), kind), canonical(pa.array([high]), kind), np.zeros(1, dtype=bool))
     found = find_candidates([one], [canonical(pa.array([key]), kind)]).files.tolist()
-    bounds = known_bounds(normalise(low, kind), normalise(high, kind))
-    assert bool(found) == is_candidate([bounds], [(normalise(key, kind),)])
+    bounds = known_bounds(normalize(low, kind), normalize(high, kind))
+    assert bool(found) == is_candidate([bounds], [(normalize(key, kind),)])

@@ -106,7 +106,7 @@ class Connection:
         return prepared[1], prepared[2]
 
     async def credentials(self) -> Credentials:
-        """The configuration as it is now; reads a rotated token anew."""
+        """The configuration as it is now; reads a rotated token again."""
         configuration = self.client.configuration
         key = await configuration.get_api_key_with_prefix("BearerToken")
         return Credentials(

@@ -1,6 +1,6 @@
 """Events about resources, aggregated and rate limited: implements ``ports.Events``.
 
-An Event that repeats is counted on the first one instead of posted anew; an object that changes its mind too often
+An Event that repeats is counted on the first one instead of posted again; an object that changes its mind too often
 falls silent for a while. Losing an Event is allowed, so nothing here raises.
 """
 

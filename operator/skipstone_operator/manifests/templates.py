@@ -129,7 +129,7 @@ def _check_volumes(value: Any, path: str) -> None:
     for volume in _objects(value, path):
         name = str(volume.get("name"))
         if name not in SCRATCH_VOLUMES:
-            raise _refused(f"{path}[{name}]", f"only these volumes may be given anew: {', '.join(SCRATCH_VOLUMES)}")
+            raise _refused(f"{path}[{name}]", f"only these volumes may be given again: {', '.join(SCRATCH_VOLUMES)}")
         _object(volume, f"{path}[{name}]", SCRATCH_KINDS)
 
 

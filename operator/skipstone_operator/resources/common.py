@@ -1,6 +1,6 @@
 """Parts that several kinds share: references, conditions, runs, metadata.
 
-Imported by every kind of this room and by reconcilers. Must not hold behaviour.
+Imported by every kind of this room and by reconcilers. Must not hold behavior.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Condition:
 
 @dataclass(frozen=True, kw_only=True)
 class CurrentRun:
-    """The run that is intended or at work; written before its pod exists."""
+    """The run that is intended or running; written before its pod exists."""
 
     id: Annotated[str, name_text("Name of the run; its pod is <id>-driver.", max_length=63)]
     kind: Annotated[RunKind, Doc("What the run does.")]

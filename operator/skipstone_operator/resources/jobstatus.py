@@ -30,7 +30,7 @@ class JobStatus:
     completion_time: Annotated[str | None, time_text("When the job became Complete or Failed.")] = None
     duration: Annotated[str, Doc("Time from the first attempt to the end, such as 1m12s.", max_length=32)] = ""
     snapshot_id: Annotated[str, Doc("Snapshot that the job committed; 0 when nothing changed.", max_length=32)] = ""
-    current_run: Annotated[CurrentRun | None, Doc("The attempt that is intended or at work.")] = None
+    current_run: Annotated[CurrentRun | None, Doc("The attempt that is intended or running.")] = None
     last_run: Annotated[LastRun | None, Doc("The attempt that ended last.")] = None
     attempts: Annotated[int, Doc("Number of the newest attempt.", minimum=0)] = 0
     failed_attempts: Annotated[int, Doc("Attempts that failed and count against backoffLimit.", minimum=0)] = 0

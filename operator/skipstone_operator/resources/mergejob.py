@@ -264,7 +264,7 @@ class FileFunnel:
     total: Annotated[int, Doc("Live data files.", minimum=0)] = 0
     candidate: Annotated[int, Doc("Files that may hold a source key.", minimum=0)] = 0
     touched: Annotated[int, Doc("Files that hold one.", minimum=0)] = 0
-    rewritten: Annotated[int, Doc("Files that were written anew.", minimum=0)] = 0
+    rewritten: Annotated[int, Doc("Files that were written again.", minimum=0)] = 0
     marked: Annotated[int, Doc("Files that stay, with changed rows deleted by position.", minimum=0)] = 0
 
 

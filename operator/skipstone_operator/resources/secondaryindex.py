@@ -123,7 +123,7 @@ class SecondaryIndexStatus:
     observed_reindex: Annotated[
         str, Doc("Value of the annotation skipstone.dev/reindex last acted upon, shortened.", max_length=256)
     ] = ""
-    current_run: Annotated[CurrentRun | None, Doc("The reindex or drop at work.")] = None
+    current_run: Annotated[CurrentRun | None, Doc("The reindex or drop in progress.")] = None
     last_run: Annotated[LastRun | None, Doc("The reindex that ended last.")] = None
     failed_attempts: Annotated[int, Doc("Failed attempts in a row.", minimum=0)] = 0
     failed_inputs_hash: Annotated[

@@ -157,7 +157,8 @@ class RunFields:
     """The fields of a job that may change after its creation."""
 
     suspend: Annotated[
-        bool, Doc("Start no run while true; a run at work is stopped and started again later without a lost attempt.")
+        bool,
+        Doc("Start no run while true; a run in progress is stopped and started again later without a lost attempt."),
     ] = False
     backoff_limit: Annotated[int, Doc("How many failed attempts are followed by another.", minimum=0, maximum=100)] = 3
     active_deadline_seconds: Annotated[

@@ -384,7 +384,7 @@ class TableStatus:
     indexes: Annotated[IndexTally, Doc("Indexes of the table.")] = IndexTally()
     indexes_in_sync: Annotated[str, Doc("Indexes in sync of all, such as 2/3.", max_length=32)] = ""
     writer: Annotated[Writer | None, Doc("Who may write the table now; nobody when absent.")] = None
-    current_run: Annotated[CurrentRun | None, Doc("The table change or drop at work.")] = None
+    current_run: Annotated[CurrentRun | None, Doc("The table change or drop in progress.")] = None
     last_run: Annotated[LastRun | None, Doc("The table change that ended last.")] = None
     applied_generation: Annotated[int, Doc("The generation whose spec is in the table.", minimum=0)] = 0
     applied_hash: Annotated[str, Doc("Hash over the inputs of the last applied change.", max_length=64)] = ""

@@ -265,7 +265,7 @@ class WarehouseSpec:
     ] = None
     spark: Annotated[SparkSettings, Doc("How Spark runs.")] = SparkSettings()
     max_concurrent_runs: Annotated[
-        int, Doc("How many runs of this Warehouse may be at work at once.", minimum=1, maximum=1000)
+        int, Doc("How many runs of this Warehouse may run at once.", minimum=1, maximum=1000)
     ] = 2
     index_namespace: Annotated[
         str | None,
@@ -296,9 +296,9 @@ class WarehouseStatus:
     check_time: Annotated[str | None, time_text("When the last check run ended.")] = None
     checked_generation: Annotated[int, Doc("The generation that the last check run judged.", minimum=0)] = 0
     checked_hash: Annotated[str, Doc("Hash over the inputs of the last check run.", max_length=64)] = ""
-    current_run: Annotated[CurrentRun | None, Doc("The check run at work.")] = None
+    current_run: Annotated[CurrentRun | None, Doc("The check run in progress.")] = None
     last_run: Annotated[LastRun | None, Doc("The check run that ended last.")] = None
-    observe_run: Annotated[CurrentRun | None, Doc("The observe run at work.")] = None
+    observe_run: Annotated[CurrentRun | None, Doc("The observe run in progress.")] = None
     last_observe_run: Annotated[LastRun | None, Doc("The observe run that ended last.")] = None
     failed_attempts: Annotated[int, Doc("Failed check runs in a row.", minimum=0)] = 0
     failed_observes: Annotated[int, Doc("Failed observe runs in a row.", minimum=0)] = 0

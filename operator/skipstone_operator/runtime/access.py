@@ -1,7 +1,7 @@
 """Namespaces that may not be watched yet.
 
 A namespace that is deleted, or whose Role is not bound yet, must not keep the operator from the others: it is left
-out at start, and when access is given the process ends to start anew with it. Called by ``__main__``; knows no API.
+out at start, and when access is given the process ends to start again with it. Called by ``__main__``; knows no API.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Check = Callable[[str], Awaitable[str | None]]
 
 
 class AccessGained(Exception):
-    """A namespace can be watched that could not before: start anew."""
+    """A namespace can be watched that could not before: start again."""
 
 
 async def split_by_access(namespaces: Sequence[str], check: Check) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -43,4 +43,4 @@ async def wait_for_access(
                 logger.debug("access to namespace %s could not be checked: %s", namespace, error)
                 continue
             if objection is None:
-                raise AccessGained(f"namespace {namespace} can be watched now: starting anew")
+                raise AccessGained(f"namespace {namespace} can be watched now: starting again")

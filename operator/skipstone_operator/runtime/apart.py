@@ -32,7 +32,7 @@ class _Inside:
 
 
 async def run_apart(work: Work, name: str) -> None:
-    """Run ``work`` on a thread of this name until it ends; raises what it raises. Cancelling ends it first."""
+    """Run ``work`` on a thread of this name until it ends; raises what it raises. Canceling ends it first."""
     outside = asyncio.get_running_loop()
     ended: asyncio.Future[None] = outside.create_future()
     inside = _Inside()

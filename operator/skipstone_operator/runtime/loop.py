@@ -48,7 +48,7 @@ class ReconcileLoop(Generic[K]):
     workers: int = 8
 
     async def run(self) -> None:
-        """Work until the queue is closed (returns) or the task is cancelled."""
+        """Work until the queue is closed (returns) or the task is canceled."""
         async with asyncio.TaskGroup() as group:
             for number in range(self.workers):
                 group.create_task(self._work(), name=f"worker-{number}")

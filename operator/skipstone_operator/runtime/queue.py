@@ -1,7 +1,7 @@
 """The work queue: de-duplicating, one worker per key, fair between lanes, with back-off per key.
 
 The watch and the resync put keys in, the loop takes them out. Never blocks a producer, knows no kind.
-Time comes from the outside (an event loop, or a test's virtual one), so behaviour does not depend on real time.
+Time comes from the outside (an event loop, or a test's virtual one), so behavior does not depend on real time.
 """
 
 from __future__ import annotations

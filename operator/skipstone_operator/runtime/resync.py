@@ -1,7 +1,7 @@
 """The safety net under the watch: list everything now and then, and notice a watch that went deaf.
 
 Started by ``__main__``. A watch stream can stall without an error; when changes that a LIST shows are not delivered
-in time for several rounds, the process ends and is started anew. Knows no kind.
+in time for several rounds, the process ends and is started again. Knows no kind.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ class PodFacts:
 
     @property
     def live(self) -> bool:
-        """Whether the run may still be at work."""
+        """Whether the run may still be running."""
         return not self.terminal
 
     @property

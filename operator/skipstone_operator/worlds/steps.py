@@ -52,7 +52,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Slots:
-    """At most ``limit`` live driver pods of these ``operations`` labelled with ``warehouse_uid``."""
+    """At most ``limit`` live driver pods of these ``operations`` labeled with ``warehouse_uid``."""
 
     warehouse_uid: str
     limit: int

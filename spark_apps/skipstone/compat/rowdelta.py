@@ -113,7 +113,7 @@ class RowDelta(_OverwriteFiles):
             yield self._delete_manifest(spec_id, entries)
 
     def _without_replaced(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
-        """The manifests, those that name a replaced delete file written anew. Raises ValidationException."""
+        """The manifests, those that name a replaced delete file written again. Raises ValidationException."""
         wanted, kept = {file.file_path for file in self._replaced}, []
         for manifest in manifests:
             if not wanted or manifest.content != ManifestContent.DELETES:

@@ -111,7 +111,7 @@ class Withdrawal:
 def plan_withdrawal(index: IndexTable, covers: pa.Table, damage: Sequence[DamagedFile]) -> Withdrawal:
     """Whose entries are lost with ``damage``; ``covers`` are the cover rows of ``index``.
 
-    File ids are given in ascending order and commits merge neighbours, so the entries of one commit are those of a
+    File ids are given in ascending order and commits merge neighbors, so the entries of one commit are those of a
     range of file ids. Where the range is not known, everything goes.
     """
     paths = {one.path for one in damage}

@@ -81,7 +81,7 @@ class TaskResult:
 
 
 def entry_encodings(storages: Sequence[str]) -> dict[str, str]:
-    """Parquet encodings of the integers in entries: sorted keys and positions are near their neighbours, and nothing
+    """Parquet encodings of the integers in entries: sorted keys and positions are near their neighbors, and nothing
     that a dictionary would find again.
     """
     kinds = {key_name(number): arrow_type(storage) for number, storage in enumerate(storages)}
@@ -106,7 +106,7 @@ def build_entries(task: BuildTask, task_id: str) -> TaskResult:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Neighbouring rows of a file: their stored keys, a column each, and where they stand."""
+    """Neighboring rows of a file: their stored keys, a column each, and where they stand."""
 
     keys: tuple[pa.Array, ...]
     origin: Origin

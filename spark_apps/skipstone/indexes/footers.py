@@ -27,7 +27,7 @@ from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import ColumnBounds
 
 FOOTER_CACHE_BYTES = 64 * 1024 * 1024
-#: A decoded footer takes about so many times its serialised size.
+#: A decoded footer takes about so many times its serialized size.
 _DECODED = 8
 
 

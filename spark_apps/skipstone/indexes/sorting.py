@@ -101,7 +101,7 @@ class EntrySorter:
 
 @dataclass(frozen=True)
 class Origin:
-    """Where ``rows`` neighbouring rows stand: their file, row group and first position."""
+    """Where ``rows`` neighboring rows stand: their file, row group and first position."""
 
     file_id: int
     row_group: int

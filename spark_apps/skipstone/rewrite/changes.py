@@ -1,4 +1,4 @@
-"""The source of a merge, materialised once: sorted by key, one row per key, in immutable Parquet slices.
+"""The source of a merge, materialized once: sorted by key, one row per key, in immutable Parquet slices.
 
 Called inside Spark tasks when the source is read and again by every task that merges files.
 A slice holds its rows with keys first, in key order, then the rows with a null in some key. Must not know the target.
@@ -32,7 +32,7 @@ _CHUNK = 4 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSlice:
-    """One materialised file. ``rows`` in all, the first ``keyed`` of them have a key; ``read`` came from the source.
+    """One materialized file. ``rows`` in all, the first ``keyed`` of them have a key; ``read`` came from the source.
 
     ``base``: number of the slice's first row among the rows of all slices. ``checksum``: sha256 of the file.
     """
@@ -110,11 +110,11 @@ def checksum(path: str) -> str:
 
 
 def verify_slices(slices: Iterable[ChangeSlice]) -> None:
-    """Raise BadData (SOURCE_CHANGED) when a materialised file is not the one that was written."""
+    """Raise BadData (SOURCE_CHANGED) when a materialized file is not the one that was written."""
     for one in slices:
         path = Path(one.path)
         if not path.exists() or path.stat().st_size != one.size or checksum(one.path) != one.checksum:
-            raise BadData(Reason.SOURCE_CHANGED, f"the materialised source {one.path} changed while it was merged")
+            raise BadData(Reason.SOURCE_CHANGED, f"the materialized source {one.path} changed while it was merged")
 
 
 class ChangeReader:

@@ -32,7 +32,7 @@ def caught(work: Callable[[], T], storage: str) -> bytes:
 
 
 def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | None:
-    """A full ``storage`` or a file that is gone as a user's error; None for what trying again at once may mend."""
+    """A full ``storage`` or a file that is gone as a user's error; None for what trying again at once may fix."""
     if error.errno in NO_ROOM:
         return no_room(error, storage)
     if isinstance(error, FileNotFoundError):

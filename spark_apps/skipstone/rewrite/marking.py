@@ -1,4 +1,4 @@
-"""Second half of the merge of a file that stays: its changed rows are deleted by position, updated ones written anew.
+"""Second half of the merge of a file that stays: its changed rows are deleted by position, updated ones written again.
 
 Called by the merge kernel for files of tables that are merged on read, in which few rows change. Reads no more than
 those rows, and of them only the columns that some update leaves alone. Must not choose what becomes of a row.

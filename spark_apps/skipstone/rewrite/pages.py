@@ -187,7 +187,7 @@ class _Pages:
 
 
 def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[bytes]:
-    """The pages (offset and length, ascending), neighbours by one read."""
+    """The pages (offset and length, ascending), neighbors by one read."""
     begin, end = pages[0][0], pages[0][0]
     for offset, length in pages:
         if offset != end:

@@ -93,7 +93,7 @@ def _values(columns: Sequence[pa.Array], row: int, spec: PartitionSpec) -> Parti
         if isinstance(value, Decimal) and len(value.as_tuple().digits) > column.type.precision:
             message = (
                 f"a row has no partition: its '{field.name}' ({field.transform}) is {value}, which is beyond "
-                f"decimal({column.type.precision}, {column.type.scale}): mend the row, or partition by something else"
+                f"decimal({column.type.precision}, {column.type.scale}): fix the row, or partition by something else"
             )
             raise BadData(Reason.BAD_RECORDS, message, field="spec.source")
     return values

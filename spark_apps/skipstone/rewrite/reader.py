@@ -64,7 +64,7 @@ BATCH_ROWS = 128 * 1024
 BUFFER_BYTES = 1024 * 1024
 #: Memory for footers of data files, in bytes: workers live as long as their executor and meet the same files again.
 FOOTER_CACHE_BYTES = 64 * 1024 * 1024
-#: A decoded footer takes about so many times its serialised size.
+#: A decoded footer takes about so many times its serialized size.
 _DECODED = 8
 _footers: ByteCache[tuple[str, int], pq.FileMetaData] = ByteCache(
     "data footers", FOOTER_CACHE_BYTES, lambda footer: _DECODED * int(footer.serialized_size)

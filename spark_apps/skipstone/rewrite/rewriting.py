@@ -54,7 +54,7 @@ class FileRewriter:
             self._write_all(group, merge)
 
     def _spliced(self) -> SplicedFile | None:
-        """A file that takes the row groups; none when rows are to be partitioned anew or chunks cannot be copied."""
+        """A file that takes the row groups; none when rows are to be partitioned again or chunks cannot be copied."""
         file = self._opened.file
         if self._chunks is None or not self._chunks.is_known or file.spec_id != self._writer.partitioning.spec_id:
             return None

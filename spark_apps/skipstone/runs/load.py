@@ -39,7 +39,7 @@ from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.writeproperties import require_known_values
 from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
 
-#: How often a load is written anew when the table's schema or partitioning changed under it.
+#: How often a load is written again when the table's schema or partitioning changed under it.
 MAX_PLANS = 3
 #: Source bytes that one task takes on when there are more than cores.
 TASK_BYTES = 512 * 1024 * 1024

@@ -1,7 +1,7 @@
 """The merge run: a change feed applied to a table in one commit, reading only files that a source key can touch.
 
 Called by ``spark_apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
-JVM, and starts none for a small merge of plain files. A conflict that planning again can mend is planned again,
+JVM, and starts none for a small merge of plain files. A conflict that planning again can fix is planned again,
 bounded; the source is not read again for it.
 """
 

@@ -51,7 +51,7 @@ _ANSWER_DDL = "answer binary not null"
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """The materialised source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by.
+    """The materialized source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by.
 
     ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it.
     """

@@ -134,6 +134,6 @@ def _missing(group: ColumnGroup, name: str, who: str) -> BadData:
     hint = f" (it has '{alike[0]}': names are exact)" if alike else ""
     return BadData(
         Reason.SOURCE_COLUMN_MISSING,
-        f"'{group.example}' has no column '{name}', which {who}{hint}: mend the file or the mapping",
+        f"'{group.example}' has no column '{name}', which {who}{hint}: fix the file or the mapping",
         field="source",
     )

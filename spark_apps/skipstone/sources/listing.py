@@ -301,7 +301,7 @@ def _outside(path: str) -> BadSpec:
 def _not_found(path: str) -> BadData:
     return BadData(
         Reason.SOURCE_NOT_FOUND,
-        f"'{path}' names no file below the root of the Warehouse: put the file there or mend the path",
+        f"'{path}' names no file below the root of the Warehouse: put the file there or fix the path",
         field=_FIELD,
     )
 

@@ -96,7 +96,7 @@ def _probe(spark: SparkSession, column: Column, what: tuple[str, str, str]) -> N
         spark.sql("values 1").select(column).collect()  # one literal row: Spark folds it and runs no job
     except PySparkException as error:
         raise BadSpec(
-            Reason.INVALID_SPEC, f"'{text}' is no {noun} that Spark understands: mend it", field=field
+            Reason.INVALID_SPEC, f"'{text}' is no {noun} that Spark understands: fix it", field=field
         ) from error
 
 

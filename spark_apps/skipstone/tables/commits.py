@@ -59,7 +59,7 @@ __all__ = [
 def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: CommitPorts | None = None) -> Outcome:
     """Commit ``change`` to the table ``ref``; races come back as values.
 
-    Conflicted carries CONFLICTED (plan again), or what planning again cannot mend: ROLLED_BACK, ABORTED,
+    Conflicted carries CONFLICTED (plan again), or what planning again cannot fix: ROLLED_BACK, ABORTED,
     SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, CLOCK_SKEWED.
     Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer, OSError when the
     storage cannot be read or cannot take manifests.

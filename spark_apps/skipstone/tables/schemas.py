@@ -82,7 +82,7 @@ def ensure_table(catalog: Catalog, wish: Declaration) -> tuple[Table, Ownership]
 
 
 def _find(catalog: Catalog, ref: TableRef) -> Table | None:
-    """The table, or None when it may be created: a table that was seen once is never created anew."""
+    """The table, or None when it may be created: a table that was seen once is never created again."""
     try:
         return load_table(catalog, ref)
     except BadSpec as error:

@@ -208,7 +208,7 @@ def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # ty
 
 
 def _await_manifest_writers() -> None:
-    """Wait until PyIceberg's threads are done: when one of them fails, it leaves the others at work.
+    """Wait until PyIceberg's threads are done: when one of them fails, it leaves the others running.
 
     Its pool takes tasks in order, so when all workers have met, whatever was begun before has ended.
     """

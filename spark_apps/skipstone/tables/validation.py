@@ -40,7 +40,7 @@ def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
     """Table, schema or default partition spec are not those that the change was planned on."""
     name = ".".join(table.name())
     if str(table.metadata.table_uuid) != pinned.table_uuid:
-        return Conflicted(Reason.TABLE_REPLACED, f"{name} was replaced by another table while the run was at work.")
+        return Conflicted(Reason.TABLE_REPLACED, f"{name} was replaced by another table during the run.")
     if table.schema().schema_id != pinned.schema_id:
         return _again(f"the schema of {name} changed")
     if table.spec().spec_id != pinned.spec_id:

@@ -53,7 +53,7 @@ class SimulatedKubelet:
     _stopping: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Look for new pods five times a second until ``stop``, then let drivers that are at work finish."""
+        """Look for new pods five times a second until ``stop``, then let drivers that are running finish."""
         async with aiohttp.ClientSession(self.upstream) as self._session:
             while not self._stopping.is_set():
                 await self._look()

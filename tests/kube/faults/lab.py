@@ -132,7 +132,7 @@ class Lab:
             self.start_operator()
 
     def stand_in_for_deployment(self) -> None:
-        """Start an operator anew that ended by itself, and keep its reason."""
+        """Start an operator again that ended by itself, and keep its reason."""
         if self.operator is None or self.operator.poll() in (None, -signal.SIGKILL):
             return
         self.endings.append(f"exit code {self.operator.returncode}: {reasons(self.log, self._own_log)}")

@@ -139,7 +139,7 @@ class _Pinned:
 
 
 def _pin(jvm: Java, java: Java, metadata: TableMetadata) -> _Pinned:
-    """The snapshot that Spark pinned when it analysed the query, and the schema it reads it in."""
+    """The snapshot that Spark pinned when it analyzed the query, and the schema it reads it in."""
     spark_table = java.table()
     snapshot_id = spark_table.snapshotId()
     if snapshot_id is None:

@@ -31,7 +31,7 @@ from skipstone.query.plans.driver import (
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
 from skipstone.query.plans.layouts import Layout, has_joins, layout_of, leaves_few
-from skipstone.query.plans.normalise import with_fixed_time, with_inlined_ctes
+from skipstone.query.plans.normalize import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.rebuild import Rebuilder
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation, reads_row_lineage
@@ -108,16 +108,16 @@ class _Replaced:
 
 
 class Rewriting:
-    """The rewriting of one analysed plan, of which Spark has run the commands: a plan that still holds them would run
+    """The rewriting of one analyzed plan, of which Spark has run the commands: a plan that still holds them would run
     them again. Raises Refused when queries like it are never rewritten.
     """
 
-    def __init__(self, session: Session, analysed: Java) -> None:
+    def __init__(self, session: Session, analyzed: Java) -> None:
         self._session = session
         self._jvm = session.jvm
-        self._query = _opened(session.jvm, analysed)
+        self._query = _opened(session.jvm, analyzed)
         self._sites = self._found_sites()
-        self._cached = self._cached_keys(analysed) if self._sites else frozenset()
+        self._cached = self._cached_keys(analyzed) if self._sites else frozenset()
         self._judged: dict[Key, _Planned | RelationExplanation] = {}
         if self._sites:
             uses = uses_of(session.jvm, self._query)
@@ -205,7 +205,7 @@ class Rewriting:
         return dataset
 
     def _dataset_of(self, plan: Java) -> Java:
-        """The Dataset that runs an analysed plan."""
+        """The Dataset that runs an analyzed plan."""
         return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
 
     def _planned(self) -> dict[Key, _Planned]:
@@ -261,14 +261,14 @@ class Rewriting:
                     found.setdefault(key_of(node), []).append(_Site(scope, node, java))
         return found
 
-    def _cached_keys(self, analysed: Java) -> frozenset[Key]:
+    def _cached_keys(self, analyzed: Java) -> frozenset[Key]:
         """Relations of which some use is answered from Spark's cache."""
         cache = self._session.java.sharedState().cacheManager()
         if cache.isEmpty():
             return frozenset()
         before, after = (
-            _counts(open_scope(self._jvm, analysed)),
-            _counts(open_scope(self._jvm, cache.useCachedData(analysed.clone()))),
+            _counts(open_scope(self._jvm, analyzed)),
+            _counts(open_scope(self._jvm, cache.useCachedData(analyzed.clone()))),
         )
         lost = frozenset(key for key, count in before.items() if after[key] < count)
         return frozenset(self._sites) if lost and not lost <= self._sites.keys() else lost
@@ -317,11 +317,11 @@ class _NotUsed(Refused):
         self.plan = plan
 
 
-def _opened(jvm: Java, analysed: Java) -> Scope:
+def _opened(jvm: Java, analyzed: Java) -> Scope:
     """The query as it will run: common table expressions inlined, the current time fixed."""
-    if analysed.isStreaming():
+    if analyzed.isStreaming():
         raise Refused(Refusal.STREAMING)
-    query = open_scope(jvm, analysed)
+    query = open_scope(jvm, analyzed)
     names = {node.name for scope in query.all() for node in scope.tree.walk()}
     if "CommandResult" in names:
         raise Refused(Refusal.COMMAND)
@@ -329,8 +329,8 @@ def _opened(jvm: Java, analysed: Java) -> Scope:
         raise Refused(Refusal.RECURSIVE)
     if not any(scope.relations for scope in query.all()):
         return query
-    final = with_fixed_time(jvm, with_inlined_ctes(jvm, analysed) if "WithCTE" in names else analysed)
-    return query if final.fastEquals(analysed) else open_scope(jvm, final)
+    final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)
+    return query if final.fastEquals(analyzed) else open_scope(jvm, final)
 
 
 def _counts(query: Scope) -> Counter[Key]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from skipstone.query.plans.catalyst import Java, Node, descend, expression_id, is_tree, output_ids, plan_tree, read_tree
 from skipstone.query.plans.expressions import NOTHING_HIDDEN, Hidden
 from skipstone.query.plans.longlists import members, with_sets
-from skipstone.query.plans.normalise import normalised
+from skipstone.query.plans.normalize import normalized
 from skipstone.query.plans.refusals import Refusal
 
 RELATION = "DataSourceV2Relation"
@@ -114,7 +114,7 @@ def uses_of(jvm: Java, query: Scope) -> dict[Key, list[Use]]:
 
 
 def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
-    plan = with_sets(jvm, normalised(jvm, scope.handle()))
+    plan = with_sets(jvm, normalized(jvm, scope.handle()))
     tree = plan_tree(jvm, plan)
     found: dict[Key, list[Use]] = {key_of(relation): [] for relation in scope.relations}
     counts = {key: sum(key_of(relation) == key for relation in scope.relations) for key in found}
@@ -128,7 +128,7 @@ def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
 
 
 def _use(jvm: Java, normal: tuple[Java, Node], relation: Node) -> Use:
-    """The use of ``relation``, which is in the normalised plan ``normal`` with that tree."""
+    """The use of ``relation``, which is in the normalized plan ``normal`` with that tree."""
     plan, tree = normal
     above = ancestors(tree, relation)
     if not above or above[-1].name != "Filter":

@@ -1,4 +1,4 @@
-"""Brings a copy of an analysed plan into a form that shows what must hold for every row of each relation.
+"""Brings a copy of an analyzed plan into a form that shows what must hold for every row of each relation.
 
 Used by ``uses``. Spark's own optimizer rules do the work, so that what they do not push we do not push either.
 The copy is only looked at, never run. Must not touch the plan that is run.
@@ -35,7 +35,7 @@ _PASSES = 2
 _AS_SPARK_DOES = (False, False)
 
 
-def normalised(jvm: Java, plan: Java) -> Java:
+def normalized(jvm: Java, plan: Java) -> Java:
     """An equivalent of ``plan`` with conditions and projections next to its relations.
 
     Plans inside expressions stay as they are.
