@@ -7,6 +7,7 @@ from datetime import UTC, date, datetime
 from decimal import Decimal
 
 import pyarrow as pa
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.rewrite.predicates import evaluate_predicate
@@ -85,7 +86,7 @@ def leaves(draw: st.DrawFn) -> Node:
         case 0:
             return IsNull(left)
         case 1:
-            return InList(left, tuple(draw(st.lists(constants, min_size=1, max_size=3))))
+            return InList(left, tuple(draw(st.lists(constants, max_size=3))))
         case 2 if names[0] == "source.s":
             return StartsWith(left, draw(st.sampled_from(TEXTS)))
         case _:
@@ -122,3 +123,14 @@ def test_arrays_mean_what_rows_mean(root: Node, data: list[dict[str, Value | Non
 def test_a_predicate_without_columns_holds_for_every_row() -> None:
     predicate = Predicate(Comparison("=", Constant(1), Constant(1)), "1 = 1")
     assert evaluate_predicate(predicate, {}, 3).to_pylist() == [True, True, True]
+
+
+@pytest.mark.parametrize("operand", [ColumnRef("source", "b"), Constant(value=False)], ids=["column", "constant"])
+def test_a_list_of_no_values_holds_for_no_row(operand: ColumnRef | Constant) -> None:
+    """A condition that can never hold is such a list; a row need not be null to fail it."""
+    columns = {"source.b": pa.array([True, None])}
+    never = InList(operand, ())
+    for root, expected in ((never, False), (Not(never), True), (Or((never, IsNull(Constant(1)))), False)):
+        predicate = Predicate(root, "")
+        assert evaluate_predicate(predicate, columns, 2).to_pylist() == [expected] * 2, root
+        assert [evaluate(predicate, {"source.b": value}) for value in (True, None)] == [expected] * 2, root

@@ -72,7 +72,9 @@ def _evaluate(node: Node, columns: Columns) -> Comparable:
 
 
 def _in_list(node: InList, columns: Columns) -> Comparable:
-    """Literals of one type are looked for together: lists are long."""
+    """Literals of one type are looked for together: lists are long. One of no values holds for no row."""
+    if not node.values:
+        return pa.scalar(value=False)
     operand = _operand(node.operand, columns)
     if isinstance(operand, pa.Scalar):
         return reduce(pc.or_kleene, [_compare("=", node.operand, value, columns) for value in node.values])
