@@ -19,6 +19,7 @@ from skipstone.query.plans.refusals import Refusal
 from skipstone_core.contract.requests import IndexRef
 
 from tests.spark.index_bed import Lake, index_on
+from tests.spark.kept import Kept
 from tests.spark.secondengine import second_spark
 
 TABLE = "skipstone.ns.t"
@@ -37,9 +38,7 @@ class Bed:
 
     def fill(self, name: str = "t", **options: object) -> None:
         """The table of SEGMENTS files."""
-        table = self.lake.create(SCHEMA, name, **options)
-        for segment in range(SEGMENTS):
-            table.append(rows_of_segment(segment))
+        fill(self.lake, name, **options)
 
     def reindex(self, *indexes: IndexRef, max_segments: int | None = None, name: str = "t") -> None:
         """Run reindex."""
@@ -103,6 +102,13 @@ def staged(relation: RelationExplanation) -> int:
     return len(set(relation.plan.ordinals) - here)
 
 
+def fill(lake: Lake, name: str = "t", **options: object) -> None:
+    """The table of SEGMENTS files."""
+    table = lake.create(SCHEMA, name, **options)
+    for segment in range(SEGMENTS):
+        table.append(rows_of_segment(segment))
+
+
 def rows_of_segment(segment: int) -> pa.Table:
     """The rows of one file."""
     numbers = range(segment * ROWS, segment * ROWS + ROWS)
@@ -133,6 +139,25 @@ def module_bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
     bed.reindex(BY_G)
     yield bed
     bed.lake.catalog.close()
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
+    """The table with full indexes on k and g."""
+    lake = Lake(tmp_path_factory.mktemp("lake"))
+    fill(lake)
+    for index in (BY_K, BY_G):
+        lake.reindex(index)
+    lake.catalog.close()
+    return Kept(lake.root, tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture
+def filled(spark: SparkSession, kept: Kept) -> Iterator[Bed]:
+    """The table with full indexes on k and g, to be changed."""
+    made = open_bed(spark, kept.restored())
+    yield made
+    made.lake.catalog.close()
 
 
 @pytest.fixture

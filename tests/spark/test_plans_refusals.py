@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from skipstone.query.plans.refusals import Refusal
 
-from tests.spark.plans_bed import BY_G, BY_K, TABLE, Bed, answer, bed, module_bed
+from tests.spark.plans_bed import BY_K, TABLE, Bed, answer, bed, filled, kept, module_bed
 
-__all__ = ["bed", "module_bed"]
+__all__ = ["bed", "filled", "kept", "module_bed"]
 
 #: Code, and the query that meets it; t stands for the table.
 RELATIONS: dict[str, tuple[Refusal, str]] = {
@@ -138,52 +138,42 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("text", COMMANDS.values(), ids=COMMANDS.keys())
-def test_a_command_runs_once(bed: Bed, text: str) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    before = len(bed.lake.table().snapshots())
-    done = skipstone.sql(bed.spark, text.format(t=TABLE))
+def test_a_command_runs_once(filled: Bed, text: str) -> None:
+    before = len(filled.lake.table().snapshots())
+    done = skipstone.sql(filled.spark, text.format(t=TABLE))
     assert skipstone.explain(done).refusal is Refusal.COMMAND
-    assert len(bed.lake.table().snapshots()) == before + 1
-    assert bed.spark.table(TABLE).count() in (399, 400, 401)
+    assert len(filled.lake.table().snapshots()) == before + 1
+    assert filled.spark.table(TABLE).count() in (399, 400, 401)
 
 
-def test_a_cached_relation_stays_cached(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    cached = bed.spark.table(TABLE).cache()
+def test_a_cached_relation_stays_cached(filled: Bed) -> None:
+    cached = filled.spark.table(TABLE).cache()
     try:
-        found = bed.check(cached.where("k = 7"))
+        found = filled.check(cached.where("k = 7"))
         assert found.refusals == [Refusal.CACHED]
         assert "InMemory" in found.plan
     finally:
         cached.unpersist()
-    assert bed.check(bed.spark.table(TABLE).where("k = 7")).files_read == [1]
+    assert filled.check(filled.spark.table(TABLE).where("k = 7")).files_read == [1]
 
 
-def test_a_table_read_by_its_path_has_no_catalog(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    df = bed.spark.read.format("iceberg").load(bed.lake.table().metadata_location).where("k = 7")
-    assert bed.check(df).refusals == [Refusal.NO_CATALOG]
+def test_a_table_read_by_its_path_has_no_catalog(filled: Bed) -> None:
+    df = filled.spark.read.format("iceberg").load(filled.lake.table().metadata_location).where("k = 7")
+    assert filled.check(df).refusals == [Refusal.NO_CATALOG]
 
 
-def test_an_incremental_read_is_left_as_it_is(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    first, *_, last = (str(snapshot.snapshot_id) for snapshot in bed.lake.table().snapshots())
-    reader = bed.spark.read.option("start-snapshot-id", first).option("end-snapshot-id", last)
-    found = bed.check(reader.table(TABLE).where("k = 7"))
+def test_an_incremental_read_is_left_as_it_is(filled: Bed) -> None:
+    first, *_, last = (str(snapshot.snapshot_id) for snapshot in filled.lake.table().snapshots())
+    reader = filled.spark.read.option("start-snapshot-id", first).option("end-snapshot-id", last)
+    found = filled.check(reader.table(TABLE).where("k = 7"))
     assert found.refusals == [Refusal.READ_OPTION]
     assert "end-snapshot-id" in found.only.detail
 
 
-def test_a_branch_to_be_published_is_left_as_it_is(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    bed.spark.sql(f"alter table {TABLE} set tblproperties ('write.wap.enabled' = 'true')")
-    bed.spark.conf.set("spark.wap.branch", "audit")
-    assert bed.check(keyed(bed)).refusals == [Refusal.READ_OPTION]
+def test_a_branch_to_be_published_is_left_as_it_is(filled: Bed) -> None:
+    filled.spark.sql(f"alter table {TABLE} set tblproperties ('write.wap.enabled' = 'true')")
+    filled.spark.conf.set("spark.wap.branch", "audit")
+    assert filled.check(keyed(filled)).refusals == [Refusal.READ_OPTION]
 
 
 def test_row_lineage_is_left_as_it_is(bed: Bed) -> None:
@@ -209,11 +199,9 @@ def test_hits_in_every_file_are_left_to_spark_however_few_they_are(bed: Bed) -> 
     assert len(found.answer) == 4
 
 
-def test_an_encrypted_table_is_left_as_it_is(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    bed.spark.sql(f"alter table {TABLE} set tblproperties ('encryption.key-id' = 'key')")
-    assert skipstone.explain(keyed(bed)).relations[0].refusal is Refusal.ENCRYPTED
+def test_an_encrypted_table_is_left_as_it_is(filled: Bed) -> None:
+    filled.spark.sql(f"alter table {TABLE} set tblproperties ('encryption.key-id' = 'key')")
+    assert skipstone.explain(keyed(filled)).relations[0].refusal is Refusal.ENCRYPTED
 
 
 def test_every_code_is_shown_by_a_test_and_in_the_guide() -> None:
@@ -227,19 +215,19 @@ def test_every_code_is_shown_by_a_test_and_in_the_guide() -> None:
         assert f"| `{code.value}` | {code.sentence} |" in guide, code
 
 
-def test_columns_of_a_branch_that_are_others_now(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K, BY_G)
-    bed.lake.table().manage_snapshots().create_branch(bed.lake.table().current_snapshot().snapshot_id, "old").commit()
-    assert bed.query(f"select n from {TABLE}.branch_old where k = 7").files_read == [1]
+def test_columns_of_a_branch_that_are_others_now(filled: Bed) -> None:
+    filled.lake.table().manage_snapshots().create_branch(
+        filled.lake.table().current_snapshot().snapshot_id, "old"
+    ).commit()
+    assert filled.query(f"select n from {TABLE}.branch_old where k = 7").files_read == [1]
     for statement in ("drop column k", "add column k bigint"):
-        bed.spark.sql(f"alter table {TABLE} {statement}")
-    found = bed.query(f"select n from {TABLE}.branch_old where k = 7")
+        filled.spark.sql(f"alter table {TABLE} {statement}")
+    found = filled.query(f"select n from {TABLE}.branch_old where k = 7")
     assert found.refusals == [Refusal.SCHEMA_DIFFERS]
 
 
 def test_metadata_that_is_gone_leaves_the_query_to_spark(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
-    bed.fill()
+    bed.fill()  # metadata that was never read before
     bed.reindex(BY_K)
     df = keyed(bed)
     expected = answer(df)

@@ -23,10 +23,10 @@ from pyspark.sql import SparkSession
 from skipstone.query.plans import staging
 from skipstone.query.plans.refusals import Refusal
 
-from tests.spark.plans_bed import BY_G, BY_K, TABLE, Bed, bed, scans
+from tests.spark.plans_bed import BY_G, BY_K, TABLE, Bed, bed, filled, kept, scans
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete
 
-__all__ = ["bed"]
+__all__ = ["bed", "filled", "kept"]
 
 ASKED = f"select * from {TABLE} where k in (7, 14, 21) or g = 'g13'"
 
@@ -47,30 +47,26 @@ def test_rows_that_spark_deleted_stay_away(bed: Bed, version: str) -> None:
     assert found.files_read
 
 
-def test_deletes_of_other_writers_stay_applied(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K, BY_G)
-    target = next(iter(bed.lake.table().scan(row_filter="n = 1").plan_files())).file
-    add_position_delete(bed.lake.table(), target, [1])
-    assert bed.query(f"select n from {TABLE} where k = 7").answer == []
-    add_equality_delete(bed.lake.table(), {"k": [14]})
-    found = bed.query(f"select n from {TABLE} where k in (7, 14, 21)")
+def test_deletes_of_other_writers_stay_applied(filled: Bed) -> None:
+    target = next(iter(filled.lake.table().scan(row_filter="n = 1").plan_files())).file
+    add_position_delete(filled.lake.table(), target, [1])
+    assert filled.query(f"select n from {TABLE} where k = 7").answer == []
+    add_equality_delete(filled.lake.table(), {"k": [14]})
+    found = filled.query(f"select n from {TABLE} where k in (7, 14, 21)")
     assert found.answer == ["Row(n=3)"]
     assert found.files_read == [1]
 
 
-def test_what_was_written_since_is_read_by_min_and_max(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K, BY_G)
-    assert bed.query(f"select n from {TABLE} where k = 7").files_read == [1]
-    bed.spark.sql(f"insert into {TABLE} values (7, 'g1', 1001)")
-    assert bed.query(f"select n from {TABLE} where k = 7").files_read == [2]
-    bed.spark.sql(f"update {TABLE} set n = n + 1 where k = 14")
-    bed.query(ASKED)
-    bed.spark.sql(f"delete from {TABLE} where n < 100")
-    bed.query(ASKED)
-    bed.reindex(BY_K)
-    bed.query(ASKED)
+def test_what_was_written_since_is_read_by_min_and_max(filled: Bed) -> None:
+    assert filled.query(f"select n from {TABLE} where k = 7").files_read == [1]
+    filled.spark.sql(f"insert into {TABLE} values (7, 'g1', 1001)")
+    assert filled.query(f"select n from {TABLE} where k = 7").files_read == [2]
+    filled.spark.sql(f"update {TABLE} set n = n + 1 where k = 14")
+    filled.query(ASKED)
+    filled.spark.sql(f"delete from {TABLE} where n < 100")
+    filled.query(ASKED)
+    filled.reindex(BY_K)
+    filled.query(ASKED)
 
 
 def test_an_older_snapshot_is_read_with_its_own_coverage(bed: Bed) -> None:
@@ -88,42 +84,36 @@ def test_an_older_snapshot_is_read_with_its_own_coverage(bed: Bed) -> None:
     assert bed.query(f"select n from {TABLE} version as of 'early' where k = 7").files_read == [1]
 
 
-def test_an_older_snapshot_is_read_in_its_own_columns(bed: Bed) -> None:
+def test_an_older_snapshot_is_read_in_its_own_columns(filled: Bed) -> None:
     """Scans of tasks read by the names of the table's schema: of a column that was replaced they read nothing."""
-    bed.fill()
-    bed.reindex(BY_K)
-    old = bed.lake.table().current_snapshot().snapshot_id  # type: ignore[union-attr]
+    old = filled.lake.table().current_snapshot().snapshot_id  # type: ignore[union-attr]
     for change in ("rename column g to was_g", "add column g string", "alter column n type bigint"):
-        bed.spark.sql(f"alter table {TABLE} {change}")
-    bed.spark.sql(f"insert into {TABLE} (k, g, n) values (7, 'new', 1000)")
-    found = bed.query(f"select * from {TABLE} version as of {old} where k = 7")
+        filled.spark.sql(f"alter table {TABLE} {change}")
+    filled.spark.sql(f"insert into {TABLE} (k, g, n) values (7, 'new', 1000)")
+    found = filled.query(f"select * from {TABLE} version as of {old} where k = 7")
     assert found.answer == ["Row(k=7, g='g13', n=1)"]
     assert found.files_read == [1]
-    assert any("g='new'" in row for row in bed.query(f"select * from {TABLE} where k = 7").answer)
+    assert any("g='new'" in row for row in filled.query(f"select * from {TABLE} where k = 7").answer)
 
 
-def test_a_rewritten_query_keeps_its_snapshot_and_its_columns(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    df = skipstone.sql(bed.spark, f"select * from {TABLE} where k = 7")
+def test_a_rewritten_query_keeps_its_snapshot_and_its_columns(filled: Bed) -> None:
+    df = skipstone.sql(filled.spark, f"select * from {TABLE} where k = 7")
     for change in ("rename column g to was_g", "add column g string"):
-        bed.spark.sql(f"alter table {TABLE} {change}")
-    bed.spark.sql(f"insert into {TABLE} (k, g, n) values (7, 'new', 1000)")
+        filled.spark.sql(f"alter table {TABLE} {change}")
+    filled.spark.sql(f"insert into {TABLE} (k, g, n) values (7, 'new', 1000)")
     assert [tuple(row) for row in df.collect()] == [(7, "g13", 1)]
     assert [tuple(row) for row in df.where("n > 0").collect()] == [(7, "g13", 1)]
 
 
-def test_columns_change_and_the_index_follows(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K, BY_G)
-    bed.spark.sql(f"alter table {TABLE} rename column k to key")
-    bed.spark.sql(f"alter table {TABLE} alter column n type bigint")
-    assert bed.query(f"select * from {TABLE} where key = 7").files_read == [1]
-    bed.spark.sql(f"alter table {TABLE} drop column g")
-    bed.spark.sql(f"alter table {TABLE} add column g string")
-    assert bed.query(f"select * from {TABLE} where g = 'g13'").refusals == [Refusal.INDEX_NOT_USED]
-    bed.spark.sql(f"insert into {TABLE} (key, g, n) values (7, 'g13', 5000)")
-    assert bed.query(f"select * from {TABLE} where key = 7 and g = 'g13'").files_read == [2]
+def test_columns_change_and_the_index_follows(filled: Bed) -> None:
+    filled.spark.sql(f"alter table {TABLE} rename column k to key")
+    filled.spark.sql(f"alter table {TABLE} alter column n type bigint")
+    assert filled.query(f"select * from {TABLE} where key = 7").files_read == [1]
+    filled.spark.sql(f"alter table {TABLE} drop column g")
+    filled.spark.sql(f"alter table {TABLE} add column g string")
+    assert filled.query(f"select * from {TABLE} where g = 'g13'").refusals == [Refusal.INDEX_NOT_USED]
+    filled.spark.sql(f"insert into {TABLE} (key, g, n) values (7, 'g13', 5000)")
+    assert filled.query(f"select * from {TABLE} where key = 7 and g = 'g13'").files_read == [2]
 
 
 PARTITIONS: dict[str, tuple[Transform, ...]] = {
@@ -168,20 +158,18 @@ def test_a_file_that_cannot_be_handed_over_leaves_its_relation_to_spark(bed: Bed
     assert found.files_read == [1]
 
 
-def test_an_index_that_is_gone_or_broken_costs_time_only(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
-    bed.fill()
-    bed.reindex(BY_K, BY_G)
-    root = Path(bed.lake.index_table(BY_G).table.location().removeprefix("file://"))
+def test_an_index_that_is_gone_or_broken_costs_time_only(filled: Bed, caplog: pytest.LogCaptureFixture) -> None:
+    root = Path(filled.lake.index_table(BY_G).table.location().removeprefix("file://"))
     for file in (root / "data").rglob("*.parquet"):
         file.write_bytes(b"PAR1 nothing PAR1")
-    found = bed.query(f"select n from {TABLE} where k = 7 or g = 'g13'")
+    found = filled.query(f"select n from {TABLE} where k = 7 or g = 'g13'")
     assert found.refusals
     assert "cannot be read" in caplog.text
-    assert bed.query(f"select n from {TABLE} where k = 7 and g = 'g13'").files_read == [1]
-    bed.lake.catalog.drop_table(bed.lake.index_table(BY_K).identifier)
-    assert bed.query(f"select n from {TABLE} where k = 7").refusals
+    assert filled.query(f"select n from {TABLE} where k = 7 and g = 'g13'").files_read == [1]
+    filled.lake.catalog.drop_table(filled.lake.index_table(BY_K).identifier)
+    assert filled.query(f"select n from {TABLE} where k = 7").refusals
     shutil.rmtree(root)
-    assert bed.query(f"select n from {TABLE} where g = 'g13'").refusals
+    assert filled.query(f"select n from {TABLE} where g = 'g13'").refusals
 
 
 def test_readers_skip_row_groups_of_files_that_are_read(bed: Bed) -> None:
@@ -201,18 +189,16 @@ def test_readers_skip_row_groups_of_files_that_are_read(bed: Bed) -> None:
     assert len(bed.query(f"select n, _pos from {TABLE} where k in (7, 14)").answer) == 1
 
 
-def test_task_sets_live_as_long_as_a_plan_that_reads_them(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K)
-    derived = skipstone.sql(bed.spark, f"select n, k from {TABLE} where k = 7").where("n >= 0")
+def test_task_sets_live_as_long_as_a_plan_that_reads_them(filled: Bed) -> None:
+    derived = skipstone.sql(filled.spark, f"select n, k from {TABLE} where k = 7").where("n >= 0")
     gc.collect()
-    bed.spark._jvm.System.gc()  # type: ignore[union-attr]
+    filled.spark._jvm.System.gc()  # type: ignore[union-attr]
     assert [row.n for row in derived.collect()] == [1]
-    sets = staging.staged_sets(bed.spark._jvm)
+    sets = staging.staged_sets(filled.spark._jvm)
     sets.free()
     before = len(sets)
     del derived
-    assert _left(bed.spark, sets, before) < before
+    assert _left(filled.spark, sets, before) < before
 
 
 def _left(spark: SparkSession, sets: staging.StagedSets, before: int) -> int:
@@ -226,13 +212,11 @@ def _left(spark: SparkSession, sets: staging.StagedSets, before: int) -> int:
     return len(sets)
 
 
-def test_each_use_of_a_dataframe_is_read_by_its_own_condition(bed: Bed) -> None:
-    bed.fill()
-    bed.reindex(BY_K, BY_G)
-    table = bed.spark.table(TABLE)
-    found = bed.check(table.where("k = 7").select("n").union(table.where("g = 'g26'").select("n")))
+def test_each_use_of_a_dataframe_is_read_by_its_own_condition(filled: Bed) -> None:
+    table = filled.spark.table(TABLE)
+    found = filled.check(table.where("k = 7").select("n").union(table.where("g = 'g26'").select("n")))
     assert scans(found.plan) == 2
-    half = bed.check(table.where("k = 7").select("n").union(table.select("n")))
+    half = filled.check(table.where("k = 7").select("n").union(table.select("n")))
     assert half.refusals == [Refusal.NO_CONDITION]
     assert half.files_read == [1]
 

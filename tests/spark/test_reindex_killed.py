@@ -15,6 +15,7 @@ from skipstone.runs import reindex as reindex_run
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local, query
+from tests.spark.kept import Kept
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
 K = index_on("k")
@@ -30,10 +31,10 @@ def rows(start: int, count: int = 40) -> pa.Table:
     return pa.table({"k": keys, "name": [f"n{key % 7}" for key in keys]}, schema=SCHEMA)
 
 
-def grow(root: Path) -> Lake:
+@pytest.fixture(scope="module")
+def grown(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """A table whose first two segments are indexed, one of them damaged; a run has to quarantine, build and merge."""
-    root.mkdir()
-    lake = Lake(root)
+    lake = Lake(tmp_path_factory.mktemp("lake"))
     table = lake.create(SCHEMA)
     for segment in range(2):
         table.append(rows(segment * 25))
@@ -42,7 +43,8 @@ def grow(root: Path) -> Lake:
     local(oldest.path).write_bytes(b"")
     for segment in range(2, SEGMENTS):
         lake.table().append(rows(segment * 25))
-    return lake
+    lake.catalog.close()
+    return Kept(lake.root, tmp_path_factory.mktemp("kept"))
 
 
 def run_until(lake: Lake, step: int) -> tuple[int, list[str]]:
@@ -59,9 +61,9 @@ def run_until(lake: Lake, step: int) -> tuple[int, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def steps(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def steps(grown: Kept) -> list[str]:
     """The steps of a run that nobody kills."""
-    lake = grow(tmp_path_factory.mktemp("whole") / "lake")
+    lake = Lake(grown.restored())
     code, steps = run_until(lake, 0)
     assert code == 0
     assert lake.state(K).segments_synced == SEGMENTS
@@ -77,7 +79,7 @@ def assert_nothing_twice_nothing_lost(lake: Lake) -> None:
 
 
 def assert_files_are_there(lake: Lake) -> None:
-    """Every file that the index table names is whole (but for the one that ``grow`` emptied)."""
+    """Every file that the index table names is whole (but for the one that ``grown`` emptied)."""
     index = lake.index_table(K)
     sizes = {(file.size, local(file.path).stat().st_size) for file in (*index.entries, *index.covers)}
     assert all(found in (wanted, 0) for wanted, found in sizes)
@@ -90,9 +92,9 @@ def test_the_run_under_test_takes_every_kind_of_step(steps: list[str]) -> None:
 
 @pytest.mark.parametrize("kill", range(KILLS))
 def test_a_driver_killed_anywhere_keeps_what_it_finished_and_the_next_run_builds_the_rest_once(
-    kill: int, steps: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    kill: int, steps: list[str], grown: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lake = grow(tmp_path / "lake")
+    lake = Lake(grown.restored())
     step = 1 + kill * (len(steps) - 1) // (KILLS - 1)
     code, taken = run_until(lake, step)
     assert (code, len(taken)) == (-signal.SIGKILL, step)
