@@ -10,6 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
+from skipstone.runs.driver import DriverLimits
 from skipstone.runs.report import fit_termination
 from skipstone_core.contract.reports import MAX_TERMINATION_BYTES, JobReport, RunOutcome
 from skipstone_core.contract.requests import PruningStrategy
@@ -28,6 +29,8 @@ MERGE = (
     "merge into t using s on t.id = s.id and t.n < 3 when matched then update set name = s.name, n = s.n "
     "when not matched then insert (id, name, n) values (s.id, s.name, s.n)"
 )
+#: Only the keys are looked for by Spark tasks.
+SEARCHED_IN_SPARK = DriverLimits(searched_rows=0)
 FEED = pa.table({"id": ["id-0005", "id-0013", "new"], "name": ["five", "thirteen", "new"], "n": [7, 7, 7]})
 
 
@@ -88,13 +91,33 @@ def test_strategies_switch_stages_off(bed: MergeBed) -> None:
     assert unpruned.counts["filesCandidate"] == unpruned.counts["filesTotal"]
 
 
-def test_large_sources_are_pruned_by_tasks(bed: MergeBed, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("skipstone.runs.merge_prune.SEARCH_HERE_ROWS", 0)
+def test_large_sources_are_pruned_by_tasks(bed: MergeBed) -> None:
+    bed.limits = SEARCHED_IN_SPARK
     expected = duckdb_merge(bed.table().scan().to_arrow(), FEED, MERGE)
     report = bed.merge(task_of(bed.source(FEED), target_where="target.n < 3"))
     assert bed.rows() == expected
     assert report.counts["filesCandidate"] == 1
     assert [stage.name for stage in report.funnel if stage.left_out] == []
+    assert "session" in report.stages_ms, "nothing else of this merge needs Spark"
+
+
+def test_the_index_that_binds_most_columns_of_one_segment_costs_no_candidates_of_the_others(bed: MergeBed) -> None:
+    """Keys of segments 0 and 1. Alone, the index of ``id`` keeps 6 files, that of ``n`` 4, and that of both 10."""
+    Lake(bed.root).reindex(index_on("id", "n", name="both"), max_segments=1)
+    Lake(bed.root).reindex(index_on("n", name="by-n"))
+    bed.limits = SEARCHED_IN_SPARK
+    feed = pa.table({"id": ["id-0006", "id-0013", "new"], "name": ["six", "thirteen", "new"], "n": [0, 1, 7]})
+    expected = duckdb_merge(
+        bed.table().scan().to_arrow(),
+        feed,
+        "merge into t using s on t.id = s.id and t.n = s.n when matched then update set name = s.name "
+        "when not matched then insert (id, name, n) values (s.id, s.name, s.n)",
+    )
+    bounds = (PruneStage.PARTITIONS, PruneStage.KEY_RANGES)
+    report = bed.merge(task_of(bed.source(feed), ("id", "n"), disabled_stages=bounds))
+    assert bed.rows() == expected
+    assert (report.counts["filesTotal"], report.counts["filesCandidate"], report.counts["filesTouched"]) == (12, 2, 2)
+    assert "session" in report.stages_ms
 
 
 def test_a_report_with_its_funnel_travels(bed: MergeBed) -> None:

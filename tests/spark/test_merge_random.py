@@ -5,6 +5,7 @@ Each table lives through a chain of merges, so later ones find files, deletes an
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -26,6 +27,8 @@ from tests.unit.merge_reference import Refused, Row
 from tests.unit.query_lake import RandomLake
 from tests.unit.test_merges_random import counted
 
+#: Tasks that look for keys take more time than they find: few chains have them.
+REWRITTEN_IN_SPARK = replace(ALL_IN_SPARK, searched_rows=DRIVER_LIMITS.searched_rows)
 TABLES = 12
 MERGES_PER_TABLE = 9
 MODES = ("copy-on-write", MergeMode.MERGE_ON_READ)
@@ -35,7 +38,7 @@ KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
 
 @pytest.mark.parametrize("seed", range(1000, 1000 + TABLES))
 def test_a_chain_of_merges_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
-    merge_a_chain(tmp_path, seed, ALL_IN_SPARK)
+    merge_a_chain(tmp_path, seed, ALL_IN_SPARK if seed % 6 == 0 else REWRITTEN_IN_SPARK)
 
 
 @pytest.mark.parametrize("seed", range(3000, 3000 + TABLES))

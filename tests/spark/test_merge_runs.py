@@ -116,8 +116,8 @@ def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
         "merge into t using s on t.id = s.id when matched then update set name = s.name "
         "when not matched then insert (id, name) values (s.id, s.name)",
     )
-    for limit in ("merge_source.SLICE_BYTES", "merge_prune.SEARCH_HERE_ROWS", "merge_rewrite.INSERT_HERE_ROWS"):
-        monkeypatch.setattr(f"skipstone.runs.{limit}", 1 if "BYTES" not in limit else 2_000)
+    monkeypatch.setattr("skipstone.runs.merge_source.SLICE_BYTES", 2_000)
+    monkeypatch.setattr("skipstone.runs.merge_rewrite.INSERT_HERE_ROWS", 1)
     report = bed.merge(task_of(bed.source(feed)))
     assert bed.rows() == expected
     assert report.counts["filesCandidate"] == report.counts["filesTouched"] == 6

@@ -13,13 +13,14 @@ class DriverLimits:
     """A merge beyond any of these uses Spark for that part of it; all zero: for every part.
 
     ``rows``: source rows; ``source_bytes``: of plain source files, unpacked; ``candidate_bytes``: of the data files
-    that may have to be rewritten.
+    that may have to be rewritten; ``searched_rows``: source rows whose keys are looked for in bounds and indexes.
     """
 
     rows: int = 1_000_000
     source_bytes: int = 128 * 1024 * 1024
     candidate_bytes: int = 128 * 1024 * 1024
+    searched_rows: int = 4_000_000
 
 
 DRIVER_LIMITS = DriverLimits()
-ALL_IN_SPARK = DriverLimits(rows=0, source_bytes=0, candidate_bytes=0)
+ALL_IN_SPARK = DriverLimits(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0)

@@ -35,7 +35,7 @@ from skipstone.rewrite.changes import verify_slices
 from skipstone.rewrite.failures import storage_failure
 from skipstone.runs.driver import DRIVER_LIMITS, DriverLimits
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.merge_prune import SEARCH_HERE_ROWS, Pruned, PruneSite, prune_files, run_in, touched_by_keys
+from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, SourceSite, read_changes, read_changes_here
 from skipstone.runs.progress import task_progress
@@ -222,7 +222,7 @@ def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned
 @contextmanager
 def _search(job: _Job, changes: Changes) -> Iterator[SliceRunner]:
     """Where the funnel looks for keys: one slice per task when the source is large."""
-    if changes.rows <= SEARCH_HERE_ROWS:
+    if changes.rows <= job.limits.searched_rows:
         yield run_here
         return
     spark = job.session()

@@ -29,8 +29,6 @@ from skipstone.rewrite.reader import describe_files
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.filesets import FileSet
 
-#: Up to so many source rows the driver searches by itself; of more, no process holds all keys.
-SEARCH_HERE_ROWS = 4_000_000
 Answer = TypeVar("Answer")
 
 
