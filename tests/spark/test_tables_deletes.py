@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -70,6 +71,38 @@ def test_deletes_that_spark_made_are_applied(
     session.sql("delete from skipstone.ns.t where id = 20")
     assert ids(table) == sorted((n for n in range(99) if not 10 <= n <= 20), key=repr)
     assert_spark_agrees(table, spark, warehouse)
+
+
+def test_rows_that_two_deletes_of_spark_name_are_counted_once(
+    spark: SparkSession, warehouse: WarehouseRef, catalog: Catalog
+) -> None:
+    """As two DELETEs leave them that run side by side, of which Spark refuses neither."""
+    session = second_spark(spark, warehouse)
+    session.sql(
+        "create table skipstone.ns.t (id bigint) using iceberg tblproperties ('format-version'='2', "
+        "'write.delete.mode'='merge-on-read', 'write.delete.granularity'='file')"
+    )
+    session.sql("insert into skipstone.ns.t select /*+ coalesce(1) */ id from range(100)")
+    before = catalog.load_table(("ns", "t")).metadata.current_snapshot_id
+    session.sql("delete from skipstone.ns.t where id < 30")
+    first = java_table(session)
+    session.sql(f"call skipstone.system.rollback_to_snapshot('ns.t', {before})")
+    session.sql("delete from skipstone.ns.t where id between 20 and 39")
+    change = java_table(session).newRowDelta()
+    for file in first.currentSnapshot().addedDeleteFiles(first.io()):
+        change = change.addDeletes(file)
+    change.commit()
+    table = catalog.load_table(("ns", "t"))
+    assert sorted(delete.file.record_count for delete in read_file_set(table).delete_files) == [20, 30]
+    assert session.table("skipstone.ns.t").count() == 60
+    assert table_state(catalog, ref_of(table)).state.rows == 60
+    assert_spark_agrees(table, spark, warehouse)
+
+
+def java_table(session: SparkSession) -> Any:
+    """The table as Iceberg's own library knows it now."""
+    assert session._jvm is not None
+    return session._jvm.org.apache.iceberg.spark.Spark3Util.loadIcebergTable(session._jsparkSession, "skipstone.ns.t")
 
 
 def test_position_deletes_apply_to_their_file_only(
