@@ -3,13 +3,21 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 PYTHON_ENV := .venv/bin
 STAGE := scripts/stage
+# Seconds that `make test` is to take on two cores with everything downloaded and built.
+TEST_GOAL := 1200
+# Modules of random cases: few of them in `make test`, all of them in `make soak-random`.
+RANDOM_MODULES := $(addprefix tests/unit/test_, query_random.py merges_random.py funnel_random.py \
+	schedule_histories.py reader_pages.py splicing.py queue.py)
+# Modules that take long for what they add to the others of tests/unit.
+LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.py sbom.py demo_replay.py \
+	manifest_decodes.py)
 CLUSTER ?= embedded
 export CLUSTER
 
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e soak-query soak-merge demo demo-down clean
+.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick soak-query soak-merge soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -43,18 +51,25 @@ sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 early-warning: ## Try the newest releases and pre-releases of what Skipstone uses the internals of
 	@scripts/early-warning
 
-test: ## Everything that must pass, the cluster end-to-end tests included
-	@$(STAGE) --begin
+test: ## Everything that must pass, the cluster end-to-end tests included; build/test-stages.jsonl tells its times
+	@$(STAGE) --begin build/test-stages.jsonl $(TEST_GOAL)
 	@$(STAGE) "python environment" scripts/setup
 	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
 	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
-	@$(STAGE) "tests with Spark and against an API server" scripts/beside \
-		"$(MAKE) --no-print-directory test-kube" "$(MAKE) --no-print-directory test-spark"
+	@scripts/beside "$(STAGE) 'tests against an API server' $(MAKE) --no-print-directory test-kube" \
+		"$(STAGE) 'tests with Spark, beside them' $(MAKE) --no-print-directory test-spark"
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
 	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
+	@$(STAGE) --summary
+
+test-quick: setup ## Lint and most unit tests, for while you work: about two minutes
+	@$(STAGE) --begin
+	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
+	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
+	@$(STAGE) "most unit tests" $(PYTHON_ENV)/pytest -q -n 2 tests/unit $(addprefix --ignore=,$(RANDOM_MODULES) $(LONG_MODULES))
 	@$(STAGE) --summary
 
 test-unit: setup ## Tests of rules, decisions and kernels
@@ -70,10 +85,16 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py
 
 soak-merge: setup ## Random merges against a merge of dictionaries (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py
+
+soak-random: setup ## All cases of the random unit tests of which `make test` takes a few
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)
+
+soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/kube/test_kill_operator.py
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
 	@$(STAGE) --begin

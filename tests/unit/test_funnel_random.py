@@ -46,12 +46,13 @@ from skipstone_core.funnel import FunnelStage, PruneStage
 from skipstone_core.keys import key_type
 from skipstone_core.merges import Column, MergePlan, plan_merge
 
+from tests.examples import cases
 from tests.unit.query_lake import RandomLake, random_lake
 from tests.unit.query_values import KINDS, Conditions, random_values
 
-LAKES = int(os.environ.get("SKIPSTONE_FUNNEL_LAKES", "12"))
-MERGES_PER_LAKE = 24
-PARTS = 4
+LAKES = cases(8, 12)
+MERGES_PER_LAKE = cases(6, 24)
+PARTS = 2
 SUBSETS = tuple(chain.from_iterable(combinations(PruneStage, size) for size in range(len(PruneStage) + 1)))
 TRANSFORMS: tuple[Transform[Any, Any], ...] = (
     IdentityTransform(),

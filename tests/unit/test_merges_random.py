@@ -1,8 +1,8 @@
 """The merge kernels against a merge of dictionaries: random tables, feeds and clause lists.
 
 With all stages of pruning, with some, without any and by the reference, the table is the same row for row.
-`make test` runs RANDOM_CASES cases of fixed seeds, `make soak-merge` SKIPSTONE_SOAK_CASES of others. A failure names
-its seed.
+`make test` runs a few cases of fixed seeds, `make soak-random` more of them, `make soak-merge` SKIPSTONE_SOAK_CASES of
+others. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ from skipstone_core.keys import key_type
 from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
+from tests.examples import cases
 from tests.unit.merge_feeds import Feed, feed_columns, key_function, random_feed, random_merge, random_table
 from tests.unit.merge_reference import Refused, Row
 from tests.unit.query_lake import RandomLake
 
-RANDOM_CASES = 3_000
-FEEDS_PER_TABLE = 10
-MERGES_PER_FEED = 10
+TABLES = cases(12, 30)
+FEEDS_PER_TABLE = cases(8, 10)
+MERGES_PER_FEED = cases(4, 10)
 CASES_PER_TABLE = FEEDS_PER_TABLE * MERGES_PER_FEED
-PARTS = 4
+PARTS = 2
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "100000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 _TOKENS = itertools.count()
@@ -87,7 +88,7 @@ def rows_of(file: DataFileDescription, names: Sequence[str]) -> list[Row]:
 def test_any_merge_of_a_random_table_equals_the_reference(tmp_path: Path, part: int) -> None:
     """Each part draws tables of its own, so that the parts can run beside one another."""
     seen: Counter[str] = Counter()
-    for seed in range(part, RANDOM_CASES // CASES_PER_TABLE, PARTS):
+    for seed in range(part, TABLES, PARTS):
         seen += check_table(tmp_path / str(seed), seed)
     wanted = {
         "updated",

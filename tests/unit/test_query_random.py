@@ -1,7 +1,7 @@
 """Reads through indexes give the full scan's answer: random tables, index states and conditions, against DuckDB.
 
-`make test` runs RANDOM_CASES cases of fixed seeds, `make soak-query` SKIPSTONE_SOAK_CASES of others. A failure names
-its seed, its steps and its condition.
+`make test` runs a few cases of fixed seeds, `make soak-random` more of them, `make soak-query` SKIPSTONE_SOAK_CASES of
+others. A failure names its seed, its steps and its condition.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from skipstone.query.reading import read_plan
 from skipstone_core import index_use
 from skipstone_core.index_use import NotUsed
 
+from tests.examples import cases
 from tests.unit.query_lake import ID, RandomLake, random_lake
 from tests.unit.query_values import Conditions
 
-RANDOM_CASES = 2_000
-CASES_PER_LAKE = 125
+LAKES = cases(12, 16)
+CASES_PER_LAKE = cases(60, 125)
 PARTS = 2
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
@@ -56,7 +57,7 @@ def test_any_read_of_a_random_lake_gives_the_full_answer(
     tmp_path: Path, engine: duckdb.DuckDBPyConnection, part: int
 ) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(part, RANDOM_CASES // CASES_PER_LAKE, PARTS):
+    for seed in range(part * LAKES // PARTS, (part + 1) * LAKES // PARTS):
         seen += check_lake(tmp_path / str(seed), engine, seed)
     assert {"answer", "positions", "row groups", NotUsed.NO_GAIN, NotUsed.LEADING_COLUMN_NOT_BOUND} <= seen.keys()
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from skipstone_operator.runtime.queue import Backoff, QueueClosed, WorkQueue
 
+from tests.examples import cases
 from tests.unit.runtime_doubles import RecordingMeter, VirtualTime
 
 
@@ -286,5 +287,5 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.owed <= set(taken(self.queue))
 
 
-QueueMachine.TestCase.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=cases(60, 200), stateful_step_count=40, deadline=None)
 TestQueueMachine = QueueMachine.TestCase

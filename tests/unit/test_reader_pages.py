@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from skipstone.rewrite import pages
 from skipstone.rewrite.pages import PageReader
 
+from tests.examples import cases
+
 COLUMNS: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "long": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
     "int": (pa.int32(), st.integers(0, 3)),
@@ -81,7 +83,7 @@ def tables(draw: st.DrawFn) -> pa.Table:
     return pa.table(found)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=cases(60, 300), deadline=None)
 @given(table=tables(), options=OPTIONS, seed=st.integers(0, 2**32), share=st.floats(0, 1))
 def test_rows_are_those_of_the_whole_file(table: pa.Table, options: dict[str, Any], seed: int, share: float) -> None:
     file = written(table, **options)

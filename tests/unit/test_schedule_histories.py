@@ -18,6 +18,7 @@ from skipstone_operator.ports import Key, Ports, Refused
 from skipstone_operator.reconcilers import reconcile
 from skipstone_operator.worlds.cron import read_cron
 
+from tests.examples import cases
 from tests.unit import objects
 from tests.unit.kube_double import Crash, ManualClock, MemoryKube
 from tests.unit.operator_double import DEFAULTS, RecordingEvents, RecordingRuns, run_now
@@ -124,7 +125,7 @@ def must_be_created(life: Life) -> datetime | None:
     return None if late or (active and life.spec["concurrencyPolicy"] == "Forbid") else latest
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=cases(50, 150))
 @given(lives(), st.lists(moves, min_size=1, max_size=12))
 def test_no_minute_is_served_twice_and_none_within_its_deadline_is_lost(life: Life, steps: list[Any]) -> None:
     wait = life.work()
@@ -146,7 +147,7 @@ def test_no_minute_is_served_twice_and_none_within_its_deadline_is_lost(life: Li
 KEY_OF = ("MergeSchedule", "hourly")
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=cases(15, 30))
 @given(lives(), st.lists(deaths, min_size=20, max_size=20))
 def test_an_operator_that_wakes_when_it_asked_to_serves_every_time(life: Life, dying: list[Any]) -> None:
     wait = life.work()
