@@ -28,7 +28,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
         plane.kubectl("apply", "--server-side", "--filename", str(CRD_FOLDER))
         names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]
         for name in names:
-            plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=30s")
+            plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=300s")
         wait_until(lambda: _discovers(plane, len(names)), seconds=300, failure="kubectl does not discover our kinds")
         yield plane
 

@@ -126,6 +126,6 @@ def test_kubectl_wait_works_on_each_kind(control_plane: ControlPlane, filled: st
     for kind, (_, status, _) in STATUS.items():
         awaited = status["conditions"][0]["type"]
         target = f"{KINDS[kind].singular}/one"
-        wait = ("wait", f"--for=condition={awaited}", target, "--timeout=5s")
+        wait = ("wait", f"--for=condition={awaited}", target, "--timeout=300s")
         text = control_plane.kubectl(*wait, "--namespace", filled)
         assert "condition met" in text

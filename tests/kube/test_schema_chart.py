@@ -15,7 +15,7 @@ CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
 
 def run_helm(kubeconfig: Path, namespace: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [build_tools(["helm"])["helm"], "--kubeconfig", kubeconfig, "--namespace", namespace, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def installed(installer: Path, namespace: str) -> str:
 def allowed(plane: ControlPlane, account: Path, namespace: str, verb: str, resource: str) -> bool:
     question = ("auth", "can-i", verb, resource, "--namespace", namespace)
     command = [build_tools(["kubectl"])["kubectl"], "--kubeconfig", account, *question]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=30).stdout.strip() == "yes"
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=300).stdout.strip() == "yes"
 
 
 def test_owner_of_a_namespace_installs_without_cluster_rights(installed: str, control_plane: ControlPlane) -> None:

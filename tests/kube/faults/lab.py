@@ -28,9 +28,10 @@ from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parents[3]
 #: No more than a bound: a machine with much to do takes as long as it takes.
-RECOVERY_SECONDS = 600.0
+RECOVERY_SECONDS = 1200.0
 QUIET_SECONDS = 1.5
-#: A few in one run are those of a machine with more to do than it can; more are a defect.
+#: On a machine with more to do than it can an operator may lose its Lease any number of times; other ends are a defect.
+LATE_LEASE = "the lease is lost: not renewed"
 MOST_ENDINGS = 5
 KUBECONFIG = """apiVersion: v1
 kind: Config
@@ -136,9 +137,14 @@ class Lab:
         if self.operator is None or self.operator.poll() in (None, -signal.SIGKILL):
             return
         self.endings.append(f"exit code {self.operator.returncode}: {reasons(self.log, self._own_log)}")
-        if len(self.endings) > MOST_ENDINGS:
-            raise RuntimeError(f"{self.namespace}: the operator ends again and again: {self.endings}")
+        if len(self.unexplained) > MOST_ENDINGS:
+            raise RuntimeError(f"{self.namespace}: the operator ends again and again: {self.unexplained}")
         self.start_operator()
+
+    @property
+    def unexplained(self) -> list[str]:
+        """The ends that a machine with much to do does not account for."""
+        return [one for one in self.endings if LATE_LEASE not in one]
 
     def is_quiet(self) -> bool:
         """Whether the operator has written nothing for a moment."""

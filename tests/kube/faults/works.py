@@ -47,7 +47,7 @@ class Site:
         """The object, or an empty one."""
         url = f"{self.plane.url}/apis/{API}/namespaces/{self.namespace}/{PLURALS[kind]}/{name}"
         try:
-            with urllib.request.urlopen(url, context=self.tls, timeout=30) as answer:
+            with urllib.request.urlopen(url, context=self.tls, timeout=300) as answer:
                 found: JsonObject = json.load(answer)
         except urllib.error.HTTPError as error:
             with error:
