@@ -26,6 +26,14 @@ from tests.unit import objects
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
 LEASE = "skipstone-operator"
+#: An operator whose resync comes round every few seconds instead of every minute.
+RESYNCING = """
+import os, sys
+from skipstone_operator.__main__ import main
+from skipstone_operator.runtime.resync import ResyncTiming
+sys.exit(main(os.environ, ResyncTiming(interval=6.0, patience=3.0, tolerated_rounds=1000)))
+"""
+OFTEN = ("-c", RESYNCING)
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
@@ -35,6 +43,7 @@ class Operator:
 
     environment: dict[str, str]
     log: Path
+    command: tuple[str, ...] = ("-m", "skipstone_operator")
     probe: int = field(default_factory=free_port)
     metrics: int = field(default_factory=free_port)
 
@@ -42,7 +51,7 @@ class Operator:
         ports = {"SKIPSTONE_PROBE_PORT": str(self.probe), "SKIPSTONE_METRICS_PORT": str(self.metrics)}
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "skipstone_operator"], env={**self.environment, **ports}, stdout=log, stderr=log
+                [sys.executable, *self.command], env={**self.environment, **ports}, stdout=log, stderr=log
             )
 
     def messages(self) -> list[str]:
@@ -167,21 +176,30 @@ def test_at_rest_the_lease_is_all_that_is_written(
     operators: list[Operator], control_plane: ControlPlane, api: client.CustomObjectsApi, namespace: str
 ) -> None:
     create(api, namespace, warehouse("lake"))
+    operators[0].command = OFTEN
     operators[0].start()
     operators[0].wait_healthy()
     wait_until(
         lambda: ready_reason(api, namespace, "lake") == "ClaimNotFound", seconds=300, failure="no verdict on the claim"
     )
     wait_until(lambda: is_settled(control_plane, namespace), seconds=300, failure="the operator did not settle")
-    before = len(writes_by(control_plane, namespace))
-    # Renewals come every 5 s: 13 of them are more than a minute, with a resync in it.
+    before, listed = len(writes_by(control_plane, namespace)), lists_by(control_plane, namespace)
     wait_until(
-        lambda: len(writes_by(control_plane, namespace)) >= before + 13, seconds=300, failure="the lease rested too"
+        lambda: len(writes_by(control_plane, namespace)) >= before + 3, seconds=300, failure="the lease rested too"
     )
+    wait_until(lambda: lists_by(control_plane, namespace) >= listed + 2, seconds=300, failure="no resync came round")
     rest = writes_by(control_plane, namespace)[before:]
     assert {(event["verb"], event["objectRef"]["resource"]) for event in rest} == {("update", "leases")}
     assert operators[0].process.poll() is None
     assert "skipstone_watch_stale_objects 0.0" in operators[0].get(operators[0].metrics, "/metrics")[1]
+
+
+def lists_by(plane: ControlPlane, namespace: str) -> int:
+    """How often the operator listed the Warehouses so far."""
+    user = f"system:serviceaccount:{namespace}:skipstone"
+    events: list[dict[str, Any]] = plane.read_audit()  # type: ignore[assignment]
+    asked = [event for event in events if event["user"].get("username") == user and event["verb"] == "list"]
+    return sum(event["objectRef"]["resource"] == "warehouses" for event in asked)
 
 
 def is_settled(plane: ControlPlane, namespace: str) -> bool:
@@ -300,6 +318,7 @@ def test_a_namespace_that_loses_the_rights_keeps_the_resync_from_no_other(
     binding = ("rolebinding", namespace, "--namespace", "default")
     subject = f"{namespace}:skipstone"
     control_plane.kubectl("create", *binding, "--clusterrole", "cluster-admin", "--serviceaccount", subject)
+    operator.command = OFTEN
     try:
         operator.start()
         operator.wait_healthy()
