@@ -24,6 +24,8 @@ INDEX_TABLE_UUID_PROPERTY = "skipstone.index.table-uuid"
 INDEX_DEFINITION_PROPERTY = "skipstone.index.definition"
 #: Of an opened catalog: the Warehouse root.
 ROOT_PROPERTY = "skipstone.root"
+#: Beginning of the environment variables with credentials of the catalog.
+CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 REPORT_ANNOTATION = "skipstone.dev/report"
 REINDEX_ANNOTATION = "skipstone.dev/reindex"
 RUNS_DIRECTORY = ".skipstone/runs"

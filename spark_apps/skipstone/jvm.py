@@ -24,6 +24,8 @@ SUBMIT_ARGUMENTS = "PYSPARK_SUBMIT_ARGS"
 PORT, SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
 #: The JVM writes its port and its secret into the file that this variable names.
 _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
+#: Neither the JVM nor its Python workers open the catalog, and what they write to the log nobody masks.
+_CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 _POLL_SECONDS = 0.02
 #: How long a JVM that does not answer may take to end, so that its exit code is known.
 _END_SECONDS = 5.0
@@ -68,7 +70,8 @@ def start_jvm() -> None:
     connection = Path(tempfile.mkdtemp(prefix="jvm-")) / "connection"
     options = ["--conf", f"spark.driver.extraJavaOptions={JVM_OPTIONS}"]
     command = [f"{home}/bin/spark-submit", *options, *shlex.split(arguments)]
-    environment = {**os.environ, _CONNECTION: str(connection), "SPARK_CONNECT_MODE": "0"}
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(_CATALOG_VARIABLES)}
+    environment = {**kept, _CONNECTION: str(connection), "SPARK_CONNECT_MODE": "0"}
     _started = Jvm(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment), connection)
 
 

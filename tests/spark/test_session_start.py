@@ -31,7 +31,10 @@ from skipstone_core.contract.requests import JobRequest
 spark = spark_session(JobRequest.from_json(sys.argv[1]))
 zone = spark.sparkContext._jvm.java.util.TimeZone.getDefault().getID()
 conf = {name: spark.conf.get(name, None) for name in FORCED}
-told = {"rows": spark.range(5).count(), "zone": zone, "conf": conf, "app": spark.sparkContext.appName}
+env = spark.sparkContext._jvm.java.lang.System.getenv()
+secrets = [name for name in env.keySet() if name.startswith("SKIPSTONE_CATALOG_")]
+told = {"secrets": secrets, "rows": spark.range(5).count(), "zone": zone, "conf": conf}
+told["app"] = spark.sparkContext.appName
 print(json.dumps(told | {"launched by PySpark": SparkContext._gateway.proc is not None}))
 """
 UNUSED = "from skipstone.jvm import start_jvm; start_jvm()"
@@ -50,7 +53,8 @@ REQUEST = JobRequest(
 
 def drive(program: str, *arguments: str, submit: str) -> subprocess.CompletedProcess[str]:
     """Run a program as the driver of a pod; returns when it and its JVM, which has the same output, have ended."""
-    environment = {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_SUBMIT_ARGS": submit}
+    given = {"PYSPARK_SUBMIT_ARGS": submit, "SKIPSTONE_CATALOG_PASSWORD": "canary-password"}
+    environment = {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent), **given}
     command = [sys.executable, "-c", program, *arguments]
     return subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, check=False)
 
@@ -67,6 +71,7 @@ def test_a_driver_takes_the_jvm_that_was_started_before_pyspark_was_imported() -
     assert told["launched by PySpark"] is False
     assert (told["rows"], told["zone"], told["app"]) == (5, "UTC", "skipstone-check-one")
     assert told["conf"] == dict(FORCED)
+    assert (told["secrets"], "canary-password" in done.stdout + done.stderr) == ([], False)
 
 
 def test_a_jvm_that_nobody_used_ends_with_its_driver() -> None:

@@ -154,6 +154,7 @@ def test_executors_share_image_claim_credentials_and_node_but_have_no_token() ->
     template = executor(conf)
     assert container(template)["image"] == container(pod)["image"] == "skipstone/spark:1"
     assert environment(template)["AWS_REGION"] == {"secretKeyRef": {"name": "lake-login", "key": "AWS_REGION"}}
+    assert not [name for name in environment(template) if name.startswith("SKIPSTONE_CATALOG_")]
     assert template["spec"]["affinity"] == pod["spec"]["affinity"]
     assert template["spec"]["volumes"] == pod["spec"]["volumes"][:3]
     assert (template["spec"]["automountServiceAccountToken"], pod["spec"]["automountServiceAccountToken"]) == (

@@ -21,7 +21,7 @@ from skipstone_operator.manifests.templates import merge_pod_template
 
 
 def build_executor_template(shape: PodShape) -> dict[str, Any]:
-    """A Pod without a name. Executors never talk to the API server, so they get no token."""
+    """A Pod without a name. Executors never talk to the API server or to the catalog: no token, no login."""
     template = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -43,7 +43,7 @@ def executor_container(shape: PodShape) -> dict[str, Any]:
         "imagePullPolicy": shape.pull_policy,
         "workingDir": SCRATCH,
         "env": [
-            *credentials_env(shape),
+            *credentials_env(shape, catalog=False),
             {"name": "PYSPARK_PYTHON", "value": PYTHON},
             {"name": "HOME", "value": SCRATCH},
         ],

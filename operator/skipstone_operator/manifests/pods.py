@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from skipstone_core.ids import CATALOG_VARIABLES
+
 from skipstone_operator.labels import DRIVER_CONTAINER, WAREHOUSE_UID_LABEL
 from skipstone_operator.manifests.names import conf_map_name, driver_pod_name, run_labels
 from skipstone_operator.manifests.shape import (
@@ -122,11 +124,15 @@ def driver_resources(plan: SparkPlan | None) -> dict[str, Any]:
     }
 
 
-def credentials_env(shape: PodShape) -> list[dict[str, Any]]:
-    """Each named key of the credentials Secret as the variable of its own name; listed first, so ours win."""
+def credentials_env(shape: PodShape, *, catalog: bool = True) -> list[dict[str, Any]]:
+    """Each named key of the credentials Secret as the variable of its own name; listed first, so ours win.
+
+    ``catalog`` False leaves out those of the catalog.
+    """
     return [
         {"name": key, "valueFrom": {"secretKeyRef": {"name": shape.secret_name, "key": key}}}
         for key in shape.secret_keys
+        if catalog or not key.startswith(CATALOG_VARIABLES)
     ]
 
 

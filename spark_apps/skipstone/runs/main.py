@@ -75,6 +75,7 @@ def _start_logging() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(ScrubbingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    logging.captureWarnings(capture=True)  # a library's warning may quote what it was given
 
 
 def _tell_start(reporter: Reporter) -> None:
