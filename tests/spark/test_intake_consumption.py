@@ -102,8 +102,8 @@ def test_a_consumed_file_that_was_rewritten_with_its_size_and_time_is_told_of(be
     rewrite(bed.root / "feed" / "b.csv", "y")
     assert bed.consume() == []
     (note,) = bed.notes
-    assert "1 files were written, moved or replaced since they were consumed" in note
-    assert "the first is 'feed/b.csv'" in note
+    assert "1 consumed files have the same size and modification time as before" in note
+    assert "they are not read again, the first is 'feed/b.csv'. If it was rewritten, put the new content" in note
 
 
 def test_what_an_older_version_consumed_stays_consumed(bed: IntakeBed) -> None:

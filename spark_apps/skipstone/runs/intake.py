@@ -107,8 +107,9 @@ def _new_files(
             touched.append(file.path)
     if touched:
         note(
-            f"{len(touched)} files were written, moved or replaced since they were consumed and have the same size and "
-            f"time; they are not read again, the first is '{min(touched)}'. Put new content under a new name."
+            f"{len(touched)} consumed files have the same size and modification time as before and another time of "
+            f"last change; they are not read again, the first is '{min(touched)}'. If it was rewritten, put the new "
+            "content under a new name."
         )
     return SourceListing(root=listing.root, files=tuple(sorted(found.values())))
 
