@@ -8,7 +8,9 @@ from __future__ import annotations
 import gc
 import os
 import shlex
+import shutil
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +28,10 @@ from tests.spark.soundness import Soundness
 ONE_COMPILER = "-XX:TieredStopAtLevel=1"
 #: PySpark leaves the sockets of collected results to the garbage collector.
 _OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
+#: Most tests write many small files and wait for the disk after each. How full memory may get is asked first.
+MEMORY_FILES, FREE_BYTES = Path("/dev/shm"), 4 << 30
+_PREFIX = "skipstone-tests-"
+_MADE: list[Path] = []
 #: Tests after which a table may be broken, and why.
 UNSOUND = {
     "test_index_build.py::test_a_file_that_vanishes_during_a_build_is_stale_and_no_failure": "removes old data files",
@@ -43,6 +49,34 @@ UNSOUND = {
     "test_tables_manifests.py::test_codecs_that_iceberg_writes[snappy-snappy]": "PyIceberg reads no Snappy manifests",
     "test_soundness.py": "damages tables to see that the check fails",
 }
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Keep temporary files in memory when there is room; workers inherit that from the process that starts them."""
+    if config.option.basetemp or "TMPDIR" in os.environ:
+        return
+    for left in MEMORY_FILES.glob(f"{_PREFIX}*"):
+        if not Path("/proc", left.name.removeprefix(_PREFIX)).exists():
+            shutil.rmtree(left, ignore_errors=True)
+    if has_room(MEMORY_FILES):
+        _MADE.append(MEMORY_FILES / f"{_PREFIX}{os.getpid()}")
+        _MADE[0].mkdir(mode=0o755, exist_ok=True)
+        os.environ["TMPDIR"] = tempfile.tempdir = str(_MADE[0])
+
+
+def has_room(folder: Path) -> bool:
+    """Whether ``folder`` is a file system in memory with room for the files of all tests."""
+    if not folder.is_dir() or not os.access(folder, os.W_OK) or shutil.disk_usage(folder).free < FREE_BYTES:
+        return False
+    memory = Path("/proc/meminfo")
+    available = [line.split()[1] for line in memory.read_text().splitlines() if line.startswith("MemAvailable:")]
+    return bool(available) and int(available[0]) * 1024 >= 3 * FREE_BYTES
+
+
+def pytest_unconfigure() -> None:
+    """Give the memory back. Who wants to look at the files of a failed test sets TMPDIR or --basetemp."""
+    while _MADE:
+        shutil.rmtree(_MADE.pop(), ignore_errors=True)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

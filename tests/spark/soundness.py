@@ -11,6 +11,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ class Soundness:
         self._io = PyArrowFileIO()
         self._java = _Java()
         self._known: dict[str, Any] = {}
+        self._planned: set[str] = set()
         self._catalogs: dict[Path, int] = {}
 
     def check_folder(self, folder: Path) -> None:
@@ -75,7 +77,12 @@ class Soundness:
             for snapshot in metadata.snapshots
         }
         if location not in self._known:
-            self._java.plan(location, live)
+            shape = f"{metadata.table_uuid} {metadata.schemas} {metadata.partition_specs}"
+            plans = {snapshot.snapshot_id: f"{snapshot.manifest_list} {shape}" for snapshot in metadata.snapshots}
+            # Java plans a snapshot again only when its files, the schemas or the partitioning differ
+            new = {snapshot: count for snapshot, count in live.items() if plans[snapshot] not in self._planned}
+            self._java.plan(location, new)
+            self._planned.update(plans.values())
             self._known[location] = metadata
 
     def _metadata(self, location: str) -> TableMetadata:
@@ -112,21 +119,43 @@ class Soundness:
 
 
 class _Java:
-    """The Iceberg library of the one JVM of this process, which the first question starts."""
+    """The Iceberg library of the one JVM of this process, which the first question starts.
 
-    @property
+    Each part of a dotted name is a question to the JVM, and most of them search all jars: classes are looked up once.
+    """
+
+    @cached_property
     def _jvm(self) -> Any:
         SparkContext._ensure_initialized()
         return SparkContext._jvm
 
-    def plan(self, location: str, live: dict[int, int]) -> None:
-        """Open the metadata at ``location`` and plan a scan of every snapshot: ``live`` data files by its id."""
+    @cached_property
+    def _settings(self) -> Any:
+        return self._jvm.org.apache.hadoop.conf.Configuration()
+
+    @cached_property
+    def _iceberg(self) -> tuple[Any, Any, Any]:
         iceberg = self._jvm.org.apache.iceberg
-        io = iceberg.hadoop.HadoopFileIO(self._jvm.org.apache.hadoop.conf.Configuration())
+        count = iceberg.relocated.com.google.common.collect.Iterables.size
+        return iceberg.BaseTable, iceberg.StaticTableOperations, count
+
+    @cached_property
+    def _files(self) -> Any:
+        return self._jvm.org.apache.iceberg.hadoop.HadoopFileIO(self._settings)
+
+    @cached_property
+    def _parquet(self) -> tuple[Any, Any, Any]:
+        hadoop, parquet = self._jvm.org.apache.hadoop, self._jvm.org.apache.parquet.hadoop
+        return hadoop.fs.Path, parquet.util.HadoopInputFile, parquet.ParquetFileReader
+
+    def plan(self, location: str, live: dict[int, int]) -> None:
+        """Open the metadata at ``location`` and plan scans of the snapshots in ``live``: data files by snapshot id."""
+        table, operations, count = self._iceberg
         try:
-            table = iceberg.BaseTable(iceberg.StaticTableOperations(location, io), "t")
-            count = iceberg.relocated.com.google.common.collect.Iterables.size
-            found = {snapshot: count(table.newScan().useSnapshot(snapshot).planFiles()) for snapshot in live}
+            opened = operations(location, self._files)
+            opened.current()
+            read = table(opened, "t")
+            found = {snapshot: count(read.newScan().useSnapshot(snapshot).planFiles()) for snapshot in live}
         except Exception as error:
             raise Unsound(f"Java cannot read {location}: {error}") from error
         if found != live:
@@ -134,10 +163,8 @@ class _Java:
 
     def records(self, path: str) -> int:
         """The rows of a Parquet file by its footer."""
-        hadoop, parquet = self._jvm.org.apache.hadoop, self._jvm.org.apache.parquet.hadoop
-        place = hadoop.fs.Path(f"file://{_local(path)}")
-        source = parquet.util.HadoopInputFile.fromPath(place, hadoop.conf.Configuration())
-        reader = parquet.ParquetFileReader.open(source)
+        place, source, readers = self._parquet
+        reader = readers.open(source.fromPath(place(f"file://{_local(path)}"), self._settings))
         try:
             return int(reader.getRecordCount())
         finally:
@@ -173,7 +200,7 @@ def _catalogs_in(folder: Path) -> Iterator[Path]:
 
 def _metadata_locations(path: Path) -> list[str]:
     """The metadata files that the catalog at ``path`` points at; none when it is no catalog."""
-    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=5)) as catalog:
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=300)) as catalog:
         columns = {row[1] for row in catalog.execute("pragma table_info(iceberg_tables)")}
         if "metadata_location" not in columns:
             return []
