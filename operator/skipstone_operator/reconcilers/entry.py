@@ -14,13 +14,17 @@ from skipstone_operator.reconcilers.failures import WriteRefused, tell_failure
 from skipstone_operator.reconcilers.farewell import let_go
 from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.perform import owner_uid_of, perform
+from skipstone_operator.reconcilers.showing import show
+from skipstone_operator.reconcilers.statuses import earliest, first_write
 from skipstone_operator.worlds.steps import Create, PutFinalizers, PutStatus, Step
 
 Answer = Callable[[Create, Refused], Step]
 
 
 async def reconcile(key: Key, ports: Ports) -> Requeue:
-    """Make at most one write for ``key``; says when to look at it again. Unknown kinds are nobody's business.
+    """Make the next write for ``key``, beside statuses that only show something; says when to look at it again.
+
+    Unknown kinds are nobody's business.
 
     What goes wrong is told in the conditions of the resources concerned, and raised for the loop to back off.
     """
@@ -59,7 +63,9 @@ async def _reconcile_table(key: Key, ports: Ports) -> Requeue:
     def answer(step: Create, refusal: Refused) -> Step:
         return table.refused(world, owner_uid_of(step.object), refusal)
 
-    return await _carry_out(table.decide(world), ports, answer)
+    shown = await show(table.find_steps(world), ports)
+    outcome = await _carry_out(first_write(shown.left), ports, answer)
+    return Requeue(earliest(outcome.after, *shown.delays))
 
 
 async def _reconcile_index(key: Key, ports: Ports) -> Requeue:

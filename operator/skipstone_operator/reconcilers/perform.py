@@ -48,6 +48,15 @@ async def perform(step: Step, ports: Ports) -> Requeue | Refused:
             assert_never(step)
 
 
+async def put_shown(step: PutStatus, ports: Ports) -> bool:
+    """PUT a status, with its Events; whether it landed."""
+    answer = await ports.kube.replace_status({**step.object, "status": dict(step.status)})
+    if not isinstance(answer, Updated):
+        return False
+    await _after_update(step, answer, ports)
+    return True
+
+
 async def _after_update(step: PutStatus | PutFinalizers, answer: UpdateAnswer, ports: Ports) -> Requeue | Refused:
     match answer:
         case Updated():

@@ -62,8 +62,13 @@ KEPT_JOBS = 10
 
 def decide(world: TableWorld) -> Step:
     """Choose the one next write under a Table's key: runs at work first, then the table, then those who wait."""
+    return first_write(find_steps(world))
+
+
+def find_steps(world: TableWorld) -> Iterator[Step]:
+    """The next step of the table and of each of its jobs, by precedence."""
     turned = tuple(replace(job, turn=find_turn(world, job)) for job in _with_history(world.jobs))
-    return first_write(_steps(replace(world, jobs=turned)))
+    return _steps(replace(world, jobs=turned))
 
 
 def _with_history(jobs_: tuple[JobWorld, ...]) -> Iterator[JobWorld]:

@@ -1,0 +1,64 @@
+"""Statuses that only show what is seen: one pass writes all of them, so that nobody waits behind others to be told.
+
+Called by the entry before the one write that does something. Such a status depends on no other write of its pass and no
+write depends on it; its resourceVersion proves that the object is the one that was judged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from skipstone_operator.conditions import PROGRESSING
+from skipstone_operator.ports import Ports
+from skipstone_operator.reconcilers.perform import put_shown
+from skipstone_operator.worlds.steps import PutStatus, Step
+
+#: Statuses that one pass shows. A Table with more jobs than that takes more passes.
+MAX_SHOWN = 100
+#: Fields of a status that say what is seen and on which nothing is built.
+SHOWN = frozenset({"conditions", "reason", "observedGeneration"})
+
+
+@dataclass(frozen=True)
+class Shown:
+    """What is left to do, and when those that were shown want to be looked at again."""
+
+    left: tuple[Step, ...]
+    delays: tuple[float | None, ...]
+
+
+async def show(steps: Iterable[Step], ports: Ports) -> Shown:
+    """Write the statuses that only show something, up to a bound.
+
+    What did not land is left: the write that is made on its own answers a conflict and a refusal.
+    """
+    left: list[Step] = []
+    delays: list[float | None] = []
+    for step in steps:
+        full = len(delays) >= MAX_SHOWN
+        if not full and isinstance(step, PutStatus) and only_shows(step) and await put_shown(step, ports):
+            delays.append(step.requeue.after)
+        else:
+            left.append(step)
+    return Shown(tuple(left), tuple(delays))
+
+
+def only_shows(step: PutStatus) -> bool:
+    """Whether the status says what is seen and changes nothing that a decision is built on."""
+    old: Mapping[str, Any] = step.object.get("status") or {}
+    return _changes(old, step.status) <= SHOWN and _promises(step.status) <= _promises(old)
+
+
+def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+    # A field that is absent and one that is empty say the same.
+    return {name for name in (*old, *new) if (old.get(name) or None) != (new.get(name) or None)}
+
+
+def _promises(status: Mapping[str, Any]) -> set[tuple[str, Any]]:
+    """What others rely on: conditions that hold, and the generation for which they do."""
+    found: Iterable[Any] = status.get("conditions") or ()
+    conditions = [each for each in found if isinstance(each, Mapping)]
+    holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - {PROGRESSING}
+    return {(type_, status.get("observedGeneration")) for type_ in holding}
