@@ -59,6 +59,11 @@ __all__ = [
 #: Formats that merges and index builds read, and those that queries read.
 PARQUET = (FileFormat.PARQUET,)
 QUERIED = (FileFormat.PARQUET, FileFormat.ORC)
+#: What makes files that only other engines read readable to us.
+_COMPACT = (
+    "Set write.format.default and write.delete.format.default to parquet and write the table's files again with the "
+    "engine that wrote it, in Spark by rewrite_data_files with the option rewrite-all"
+)
 BATCH_ROWS = 128 * 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
@@ -241,8 +246,8 @@ def _require_format(file: DataFile, formats: Collection[FileFormat]) -> None:
         return
     known = " and ".join(one.value.capitalize() if one is FileFormat.PARQUET else one.value for one in formats)
     message = f"{file.file_path} is {file.file_format.value}; Skipstone reads data files in {known} only."
-    hint = " Query the table with skipstone.sql: Spark reads the file." if len(formats) > 1 else ""
-    raise BadData(Reason.SOURCE_UNREADABLE, message + hint)
+    hint = "Query the table with skipstone.sql: Spark reads the file." if len(formats) > 1 else f"{_COMPACT}."
+    raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {hint}")
 
 
 def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str | None]) -> DataFileDescription:
@@ -277,7 +282,9 @@ def _describe_delete(one: Delete, schema: Schema) -> DeleteDescription:
     is_equality = delete.content == DataFileContent.EQUALITY_DELETES
     readable = (FileFormat.PARQUET,) if is_equality else (FileFormat.PARQUET, FileFormat.PUFFIN)
     if delete.file_format not in readable:
-        message = f"the delete file {delete.file_path} is {delete.file_format.value}, which cannot be applied."
+        message = (
+            f"the delete file {delete.file_path} is {delete.file_format.value}, which cannot be applied. {_COMPACT}."
+        )
         raise BadData(Reason.DELETES_UNSUPPORTED, message)
     ids = tuple(delete.equality_ids or ()) if is_equality else ()
     for number in ids:

@@ -73,7 +73,7 @@ MAX_PLANS = 5
 #: Merges read all entries, so each may find a damaged file that the check of footers did not.
 MAX_REPAIRS = 5
 MAX_FAILURES_REMEMBERED = 50
-MAX_FAILURE_TEXT = 300
+MAX_FAILURE_TEXT = 500
 
 
 @dataclass
@@ -288,7 +288,8 @@ def _take(work: _Work, result: WaveResult, progress: _Progress) -> None:
             pass  # planned again on the new head, or nothing of the wave could be entered
     for segment, skipped in result.skipped:
         if not skipped.vanished or _is_live(work, skipped.path):
-            gone = "is missing in the storage" if skipped.vanished else f"cannot be indexed: {skipped.message}"
+            said = skipped.message.replace(skipped.path, "it")  # a path may be long, and the text is cut
+            gone = "is missing in the storage" if skipped.vanished else f"cannot be indexed: {said}"
             _fail(progress, segment, f"file {skipped.path} {gone}", retryable=False)
 
 
