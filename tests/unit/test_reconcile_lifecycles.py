@@ -623,7 +623,8 @@ class TestTable:
 
     def test_what_was_wrong_with_a_spec_is_forgotten_with_that_spec(self) -> None:
         world = started()
-        world.kube.edit("Table", "flights", lambda o: o["spec"].update(properties={"commit.retry.num-retries": "4"}))
+        misspelt = {"write.parquet.row-group-limit": "banana"}
+        world.kube.edit("Table", "flights", lambda o: o["spec"].update(properties=misspelt))
         world.run_until(lambda: world.kube.condition("Table", "flights", "Ready") == ("False", "InvalidSpec"))
         hold_pods(world, "Table")
         world.kube.edit("Table", "flights", lambda o: o["spec"].update(properties={"comment": "good"}))
