@@ -110,7 +110,7 @@ def test_a_file_that_is_not_parquet_fails_its_segment_and_the_others_are_built(l
     state = lake.state(K)
     assert (report.reason, report.counts["files"]) == (Reason.SEGMENTS_FAILED, 1)
     assert (state.segments_failed, state.missing_segments, state.degraded) == (1, (2,), Reason.SEGMENTS_FAILED)
-    assert "foreign.orc is ORC" in state.message
+    assert "foreign.orc cannot be indexed: it is ORC" in state.message
     with pytest.raises(BadData, match=r"foreign\.orc has no field ids"):
         read(lake.table(), None, "k = 501")
 
