@@ -3,14 +3,18 @@
 Iceberg's own filters lose rows of NaN and of signed zeros, which Spark's comparisons keep: where it differs from an
 unfiltered scan, rows that it loses may be found through an index, or not.
 
-Twenty queries at a time run as one union, with a relation each, so that hundreds take seconds.
+Several queries at a time run as one union, with a relation each, so that hundreds take seconds. `make test` runs
+QUERIES of a fixed seed in every state, `make soak-query` a fiftieth of SKIPSTONE_SOAK_CASES of others.
 """
 
 from __future__ import annotations
 
 import datetime as dt
+import os
+import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from random import Random
@@ -23,10 +27,15 @@ from pyspark.sql import SparkSession
 from skipstone_core import index_use
 
 from tests.spark.index_bed import index_on
+from tests.spark.kept import Kept
 from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
 from tests.spark.rawdeletes import add_equality_delete
 
-QUERIES = 20
+QUERIES, SOAK_QUERIES = 8, 20
+SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000")) // 50
+SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
+#: Rows that the driver reads itself at most.
+DRIVER_ROWS = (0, 3, 100_000)
 NAN, INF = float("nan"), float("inf")
 #: Values by column; conditions compare with the same ones, written as Spark SQL.
 VALUES: dict[str, tuple[pa.DataType, tuple[object, ...]]] = {
@@ -47,7 +56,6 @@ VALUES: dict[str, tuple[pa.DataType, tuple[object, ...]]] = {
 SCHEMA = pa.schema([*(pa.field(name, kind) for name, (kind, _) in VALUES.items()), pa.field("n", pa.int32())])
 INDEXES = tuple(index_on(column, name=f"by_{column}") for column in VALUES if column != "b")
 COMPOSITE = index_on("b", "s", name="by_b_s")
-STATES = ("none", "some", "all", "stale", "deletes", "dropped", "corrupt")
 
 
 def rows(seed: int, count: int) -> pa.Table:
@@ -60,37 +68,72 @@ def rows(seed: int, count: int) -> pa.Table:
     return pa.table(columns, schema=SCHEMA)
 
 
+@dataclass
+class States:
+    """A lake that is brought into one state after the other: copies of it lie beside."""
+
+    spark: SparkSession
+    root: Path
+    beside: Path
+    kept: dict[str, Kept] = field(default_factory=dict)
+    bed: Bed | None = None
+
+    def open(self, state: str) -> Bed:
+        """The lake in ``state``; daylight saving time matters in its session."""
+        self.close()
+        if state in self.kept:
+            self.kept[state].restored()
+        self.bed = open_bed(self.spark, self.root)
+        self.bed.spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+        return self.bed
+
+    def keep(self, state: str) -> None:
+        """Call what the lake is now ``state``."""
+        self.close()
+        self.kept[state] = Kept(self.root, self.beside / state)
+
+    def close(self) -> None:
+        """Close the catalog."""
+        if self.bed is not None:
+            self.bed.lake.catalog.close()
+            self.bed = None
+
+
 @pytest.fixture(scope="module")
-def beds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Bed]]:
-    """A lake per state; daylight saving time matters in its sessions."""
-    made = {state: prepared(spark, tmp_path_factory.mktemp(state), state) for state in STATES}
-    yield made
-    for bed in made.values():
-        bed.lake.catalog.close()
-
-
-def prepared(spark: SparkSession, root: Path, state: str) -> Bed:
-    """A lake whose indexes are in ``state``."""
-    bed = open_bed(spark, root)
-    bed.spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
-    table = bed.lake.create(SCHEMA)
+def states(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[States]:
+    """A lake in all STATES."""
+    made = States(spark, tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("kept"))
+    table = made.open("new").lake.create(SCHEMA)
     for seed in range(5):
         table.append(rows(seed, 12))
-    indexes = (*INDEXES[::3], COMPOSITE) if state in ("dropped", "corrupt", "stale") else (*INDEXES, COMPOSITE)
-    if state != "none":
-        bed.reindex(*indexes, max_segments=3 if state == "some" else None)
-    if state == "stale":
-        table.overwrite(rows(7, 12), overwrite_filter="n >= 1000 and n < 2000")
-        table.append(rows(8, 12))
-    if state == "deletes":
-        add_equality_delete(bed.lake.table(), {"k": [5, 0]})
-        bed.spark.sql(f"alter table {TABLE} set tblproperties ('write.delete.mode' = 'merge-on-read')")
-        bed.spark.sql(f"delete from {TABLE} where n % 5 = 0")
-    if state == "dropped":
-        bed.lake.catalog.drop_table(bed.lake.index_table(COMPOSITE).identifier)
-    if state == "corrupt":
-        spoil(bed)
-    return bed
+    made.keep("none")
+    made.open("none").reindex(*INDEXES, COMPOSITE, max_segments=3)
+    made.keep("some")
+    made.open("some").reindex(*INDEXES, COMPOSITE)
+    made.keep("all")
+    for state, change in CHANGES.items():
+        change(made.open("all"))
+        made.keep(state)
+    yield made
+    made.close()
+
+
+def let_stale(bed: Bed) -> None:
+    """Replace the rows of a file, and append others."""
+    bed.lake.table().overwrite(rows(7, 12), overwrite_filter="n >= 1000 and n < 2000")
+    bed.lake.table().append(rows(8, 12))
+
+
+def delete(bed: Bed) -> None:
+    """Delete some rows by equality and others by position."""
+    add_equality_delete(bed.lake.table(), {"k": [5, 0]})
+    bed.spark.sql(f"alter table {TABLE} set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    bed.spark.sql(f"delete from {TABLE} where n % 5 = 0")
+
+
+def drop(bed: Bed) -> None:
+    """Drop an index."""
+    bed.lake.catalog.drop_table(bed.lake.index_table(COMPOSITE).identifier)
 
 
 def spoil(bed: Bed) -> None:
@@ -99,6 +142,18 @@ def spoil(bed: Bed) -> None:
         root = Path(bed.lake.index_table(index).table.location().removeprefix("file://"))
         for file in sorted((root / "data").rglob("*.parquet"))[::2]:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+CHANGES: dict[str, Callable[[Bed], None]] = {"stale": let_stale, "deletes": delete, "dropped": drop, "corrupt": spoil}
+STATES = ("none", "some", "all", *CHANGES)
+
+
+@pytest.fixture(scope="module")
+def bed(states: States, request: pytest.FixtureRequest) -> Bed:
+    """The lake in one state, and all its rows as Spark's view ``unfiltered``."""
+    made = states.open(request.param)
+    made.spark.table(TABLE).localCheckpoint().createOrReplaceTempView("unfiltered")
+    return made
 
 
 def literal(name: str, value: object) -> str:
@@ -163,33 +218,48 @@ def select(random: Random, number: int) -> str:
     return f"select {number} as q, to_json(struct({columns})) as found from {TABLE} where {condition(random)}"
 
 
-@pytest.mark.parametrize("driver_rows", [0, 3, 100_000])
-@pytest.mark.parametrize("state", STATES)
-def test_any_condition_gives_what_an_unfiltered_scan_gives(
-    beds: dict[str, Bed], state: str, driver_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)  # files of few rows have rows to be read by position, too
-    random, bed = Random(f"{state} {driver_rows}"), beds[state]
-    bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
-    text = " union all ".join(select(random, number) for number in range(QUERIES))
+def check_queries(bed: Bed, random: Random, count: int) -> None:
+    """So many random queries as one, with and without indexes and on all rows."""
+    text = " union all ".join(select(random, number) for number in range(count))
     rewritten = skipstone.sql(bed.spark, text)
     explanation = str(skipstone.explain(rewritten))
     found, plain = (Counter(answer(df)) for df in (rewritten, skipstone.no_index(rewritten)))
-    bed.spark.table(TABLE).localCheckpoint().createOrReplaceTempView("unfiltered")
     right = Counter(answer(bed.spark.sql(text.replace(TABLE, "unfiltered"))))
     assert plain <= found <= right, explanation
     assert "Failed" not in explanation
 
 
-def test_indexes_are_used_in_every_state_that_has_them(beds: dict[str, Bed]) -> None:
+@pytest.mark.parametrize("driver_rows", DRIVER_ROWS)
+@pytest.mark.parametrize("bed", STATES, indirect=True)
+def test_any_condition_gives_what_an_unfiltered_scan_gives(
+    bed: Bed, request: pytest.FixtureRequest, driver_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)  # files of few rows have rows to be read by position, too
+    bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
+    check_queries(bed, Random(request.node.callspec.id), QUERIES)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("bed", STATES, indirect=True)
+def test_random_conditions_for_as_long_as_wished(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)
+    for done in range(0, SOAK_CASES // len(STATES), SOAK_QUERIES):
+        seed = f"{SOAK_SEED} {done}"
+        print(f"\nseed {seed}")
+        bed.spark.conf.set("skipstone.driverRows", str(DRIVER_ROWS[done // SOAK_QUERIES % len(DRIVER_ROWS)]))
+        check_queries(bed, Random(seed), SOAK_QUERIES)
+
+
+def test_indexes_are_used_in_every_state_that_has_them(states: States) -> None:
     text = " union all ".join(
         f"select n from {TABLE} where {name} = {literal(name, value)}"
         for name, (_, values) in VALUES.items()
         for value in values[:2]
     )
     used = {
-        state: sum(one.is_rewritten for one in skipstone.explain(bed.spark.sql(text)).relations)
-        for state, bed in beds.items()
+        state: sum(one.is_rewritten for one in skipstone.explain(states.open(state).spark.sql(text)).relations)
+        for state in STATES
     }
     assert used["none"] == 0
     assert min(used[state] for state in STATES if state != "none") > 0, used

@@ -225,8 +225,8 @@ def test_what_planning_asks_of_the_jvm_does_not_grow_with_the_files(bed: Bed) ->
     for name in ("few", "many"):
         bed.fill(name)
     more = bed.lake.table("many").scan().to_arrow()
-    for start in range(0, more.num_rows, 20):
-        bed.lake.table("many").append(more.slice(start, 20))
+    for start in range(0, more.num_rows, 50):
+        bed.lake.table("many").append(more.slice(start, 50))
     for name in ("few", "many"):
         bed.reindex(BY_K, name=name, max_segments=3)
     # What the JVM keeps between rewritings it may drop when memory is short, and then makes again: the least counts.
