@@ -433,13 +433,33 @@ PREDICATES = st.recursive(
 )
 
 
-@pytest.mark.parametrize("state", [state.__name__ for state in STATES])
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(condition=PREDICATES)
+ANY_STATE = pytest.mark.parametrize("state", [state.__name__ for state in STATES])
+ANY_CONDITION = given(condition=PREDICATES)
+
+
+def random_conditions(count: int) -> settings:
+    """So many of them for each state."""
+    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+@ANY_STATE
+@random_conditions(25)
+@ANY_CONDITION
 def test_in_every_index_state_any_predicate_gives_what_a_full_scan_gives(
     prepared: dict[str, Prepared], state: str, condition: str
 ) -> None:
-    one = prepared[state]
+    assert_as_a_full_scan(prepared[state], condition)
+
+
+@pytest.mark.soak
+@ANY_STATE
+@random_conditions(1000)
+@ANY_CONDITION
+def test_many_predicates_in_every_index_state(prepared: dict[str, Prepared], state: str, condition: str) -> None:
+    assert_as_a_full_scan(prepared[state], condition)
+
+
+def assert_as_a_full_scan(one: Prepared, condition: str) -> None:
     found = read(one.lake.table(), None, condition, one.lake.options)
     expected = query(f"select * from rows where {condition}", one.rows)
     assert rows_of(found) == rows_of(expected)

@@ -220,11 +220,24 @@ def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "ROWS_PER_RANGE", 10)
 
 
+def histories(count: int) -> settings:
+    """So many of them."""
+    return settings(
+        max_examples=count,
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a step takes too long for shrinking
+        stateful_step_count=20,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
+    )
+
+
 TestHistory = History.TestCase
-TestHistory.settings = settings(
-    max_examples=20,
-    phases=(Phase.explicit, Phase.reuse, Phase.generate),  # a step takes too long for shrinking
-    stateful_step_count=20,
-    deadline=None,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
-)
+TestHistory.settings = histories(10)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+class TestManyHistories(History.TestCase):  # type: ignore[misc,name-defined]
+    """As many as a soak has time for."""
+
+    settings = histories(500)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,19 +30,26 @@ from tests.unit.test_merges_random import counted
 
 #: Tasks that look for keys take more time than they find: few chains have them.
 REWRITTEN_IN_SPARK = replace(ALL_IN_SPARK, searched_rows=DRIVER_LIMITS.searched_rows)
-TABLES = 12
+#: Tables by where they are merged; `make soak-merge` runs the rest of SOAK_TABLES.
+SPARK_TABLES, DRIVER_TABLES, SOAK_TABLES = 4, 8, 40
 MERGES_PER_TABLE = 9
 MODES = ("copy-on-write", MergeMode.MERGE_ON_READ)
 #: Spark reads fixed[n] as binary, which feeds no fixed[n] column.
 KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
 
 
-@pytest.mark.parametrize("seed", range(1000, 1000 + TABLES))
+def seeds(first: int, count: int) -> list[Any]:
+    """Of SOAK_TABLES tables, the first ``count`` of which are no soak."""
+    soaked = [pytest.param(first + number, marks=pytest.mark.soak) for number in range(count, SOAK_TABLES)]
+    return [*range(first, first + count), *soaked]
+
+
+@pytest.mark.parametrize("seed", seeds(1000, SPARK_TABLES))
 def test_a_chain_of_merges_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     merge_a_chain(tmp_path, seed, ALL_IN_SPARK if seed % 6 == 0 else REWRITTEN_IN_SPARK)
 
 
-@pytest.mark.parametrize("seed", range(3000, 3000 + TABLES))
+@pytest.mark.parametrize("seed", seeds(3000, DRIVER_TABLES))
 def test_a_chain_of_merges_in_the_driver_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     merge_a_chain(tmp_path, seed, DRIVER_LIMITS)
 
