@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from skipstone_core.contract.requests import JobRequest, ObservedTable, ObserveT
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, query, rows_of
+from tests.spark.kept import Kept
 from tests.spark.secondengine import second_spark
 
 SCHEMA = pa.schema([("k", pa.int64()), ("name", pa.string()), ("v", pa.float64())])
@@ -88,15 +88,23 @@ def values(start: int) -> str:
     return f"(select /*+ coalesce(1) */ id, concat('n', id), id / 4 from range({start}, {start + 10}))"
 
 
-@pytest.fixture
-def scene(tmp_path: Path, spark: SparkSession) -> Iterator[Scene]:
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     """Segments 1 to 4 of one file each."""
-    lake = Lake(tmp_path)
+    lake = Lake(tmp_path_factory.mktemp("lake"))
     table = lake.create(SCHEMA, properties={"format-version": "2"})
     for segment in range(4):
         table.append(rows(segment * 50))
     lake.reindex(PART, max_segments=2)
     lake.reindex(FULL)
+    lake.catalog.close()
+    return Kept(lake.root, tmp_path_factory.mktemp("kept"))
+
+
+@pytest.fixture
+def scene(kept: Kept, spark: SparkSession) -> Iterator[Scene]:
+    """The kept lake, to be changed."""
+    lake = Lake(kept.restored())
     yield Scene(lake, second_spark(spark, lake.warehouse))
     lake.catalog.close()
 
