@@ -15,7 +15,7 @@ from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.requests import consumer_of
 from skipstone_operator.reconcilers.schedule import decide, refused
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import JobSubject
+from skipstone_operator.worlds.subjects import MergeJobSubject
 from skipstone_operator.worlds.worlds import ScheduleWorld
 
 from tests.unit import objects
@@ -38,14 +38,14 @@ def minute(moment: datetime) -> int:
     return int(moment.timestamp()) // 60
 
 
-def job(hours: float = 0, status: Obj | None = None, **metadata: Any) -> JobSubject:
+def job(hours: float = 0, status: Obj | None = None, **metadata: Any) -> MergeJobSubject:
     """The MergeJob for a time ``hours`` before START."""
     made = build_merge_job(subject(objects.schedule()).raw, START - timedelta(hours=hours))
     created = (START - timedelta(hours=hours)).strftime("%Y-%m-%dT%H:%M:%SZ")
     return subject(made, status, creationTimestamp=created, **metadata)
 
 
-def world(*jobs: JobSubject, status: Obj | None = None, seconds: float = 0, **spec: Any) -> ScheduleWorld:
+def world(*jobs: MergeJobSubject, status: Obj | None = None, seconds: float = 0, **spec: Any) -> ScheduleWorld:
     """An hourly schedule ``seconds`` after noon."""
     setting = replace(SETTING, now=START + timedelta(seconds=seconds))
     born = {"creationTimestamp": spec.pop("born", ELEVEN)}

@@ -7,7 +7,7 @@ is purged, or when that cannot be done: then the data is kept and an Event says 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
@@ -26,10 +26,20 @@ from skipstone_operator.reconcilers.launch import (
 )
 from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
 from skipstone_operator.reconcilers.statuses import event, followed, judged, or_rest, put_status, record_end
+from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
+from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import PutFinalizers, Rest, Step
-from skipstone_operator.worlds.subjects import Children, ClaimFacts, Setting, Subject, WarehouseSubject
+from skipstone_operator.worlds.subjects import (
+    AnySubject,
+    Children,
+    ClaimFacts,
+    IndexSubject,
+    Setting,
+    TableSubject,
+    WarehouseSubject,
+)
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
 
 IMAGE_GRACE = 60.0
@@ -44,7 +54,7 @@ class DropWorld:
     ``claimant``: the other resource that the data belongs to now, in words.
     """
 
-    subject: Subject[Any, Any]
+    subject: TableSubject | IndexSubject
     setting: Setting
     target: DropTarget
     location: str
@@ -58,7 +68,7 @@ class DropWorld:
     claimant: str = ""
 
 
-def keep_finalizer(subject: Subject[Any, Any], *, wanted: bool) -> Step | None:
+def keep_finalizer(subject: AnySubject, *, wanted: bool) -> Step | None:
     """Put our finalizer on a living resource whose data goes with it, or take it off one whose data stays."""
     present = FINALIZER in subject.meta.finalizers
     if present == wanted or (wanted and subject.deleting):
@@ -67,7 +77,7 @@ def keep_finalizer(subject: Subject[Any, Any], *, wanted: bool) -> Step | None:
     return PutFinalizers(object=dict(subject.raw), finalizers=(*others, FINALIZER) if wanted else others)
 
 
-def release(subject: Subject[Any, Any], type_: EventType, reason: Reason, note: str) -> Step:
+def release(subject: AnySubject, type_: EventType, reason: Reason, note: str) -> Step:
     """Take our finalizer off and say why."""
     others = tuple(name for name in subject.meta.finalizers if name != FINALIZER)
     return PutFinalizers(
@@ -136,7 +146,7 @@ def _wait_for_writers(world: DropWorld) -> Step:
     return _progress(world, world.subject.status, f"waiting for {names} to end before the data is dropped", POLL)
 
 
-def _progress(world: DropWorld, status: Any, message: str, after: float) -> Step:
+def _progress(world: DropWorld, status: TableStatus | SecondaryIndexStatus, message: str, after: float) -> Step:
     judgements = [
         fails(READY, Reason.DELETING, "the resource is being deleted"),
         holds(PROGRESSING, Reason.DELETING, message),

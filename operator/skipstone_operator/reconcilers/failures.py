@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any
 
 from skipstone_core.codec import encode, salvage
 from skipstone_core.errors import BadSpec, ContractViolation, SkipstoneError
@@ -32,7 +31,7 @@ from skipstone_operator.reconcilers.statuses import MAX_NOTE
 from skipstone_operator.resources.common import Condition
 from skipstone_operator.resources.kinds import API_VERSION, KINDS, LOAD_JOB, MERGE_JOB, TABLE, TABLE_FIELD
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import Finding, Subject
+from skipstone_operator.worlds.subjects import AnySubject, Finding, Raw
 
 JOBS = (LOAD_JOB.name, MERGE_JOB.name)
 #: Seconds until a job that could not be judged is looked at again.
@@ -54,7 +53,7 @@ class WriteRefused(SkipstoneError):
         self.object = obj
 
 
-def guarded(decide: Callable[[], Step], subject: Subject[Any, Any], now: datetime) -> Step:
+def guarded(decide: Callable[[], Step], subject: AnySubject, now: datetime) -> Step:
     """What ``decide`` says of one of several resources of a pass; one that it fails at keeps no other from going on."""
     try:
         return decide()
@@ -76,10 +75,10 @@ def find_failure(error: Exception) -> Finding:
     return Finding(Reason.INTERNAL_ERROR, f"{message}; the operator's log tells more")
 
 
-def tell(raw: Mapping[str, Any], finding: Finding, now: datetime) -> Step:
+def tell(raw: Raw, finding: Finding, now: datetime) -> Step:
     """The write that makes the failure a condition; nothing when it is one already, or the job has ended."""
     status = raw.get("status")
-    known: Mapping[str, Any] = status if isinstance(status, Mapping) else {}
+    known: Raw = status if isinstance(status, Mapping) else {}
     old = _read_conditions(known.get("conditions"))
     is_job = raw["kind"] in JOBS
     generation = int(raw["metadata"].get("generation") or 0)
@@ -118,7 +117,7 @@ def _is_told(condition: Condition | None, finding: Finding, generation: int) -> 
     )
 
 
-def _event(raw: Mapping[str, Any], finding: Finding) -> EventRecord:
+def _event(raw: Raw, finding: Finding) -> EventRecord:
     regarding = {"apiVersion": API_VERSION, "kind": raw["kind"]}
     regarding |= {name: str(raw["metadata"].get(name, "")) for name in ("namespace", "name", "uid")}
     note = shorten_bytes(finding.message, MAX_NOTE)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypeVar
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.errors import ContractViolation
@@ -18,7 +18,6 @@ from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Por
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
     IDENTIFIER_FIELD,
-    KINDS,
     LOAD_JOB,
     MERGE_JOB,
     MERGE_SCHEDULE,
@@ -27,6 +26,7 @@ from skipstone_operator.resources.kinds import (
     TABLE_FIELD,
     WAREHOUSE,
     WAREHOUSE_FIELD,
+    Kind,
 )
 from skipstone_operator.worlds.identity import find_older_claimant
 from skipstone_operator.worlds.pods import PodFacts, read_pod
@@ -35,7 +35,9 @@ from skipstone_operator.worlds.subjects import (
     Children,
     ClaimFacts,
     IndexSubject,
+    JobSubject,
     Place,
+    Raw,
     ScheduleSubject,
     Setting,
     Subject,
@@ -49,6 +51,8 @@ from skipstone_operator.worlds.subjects import (
 )
 from skipstone_operator.worlds.worlds import IndexWorld, JobWorld, ScheduleWorld, TableWorld, WarehouseWorld
 
+S = TypeVar("S")
+T = TypeVar("T")
 DRIVERS = {labels.MANAGED_BY_LABEL: labels.MANAGED_BY, labels.ROLE_LABEL: labels.DRIVER_ROLE}
 
 
@@ -64,21 +68,23 @@ class Reader:
     kube: KubeApi
     namespace: str
 
-    async def get_subject(self, kind: str, name: str) -> Subject[Any, Any] | None:
+    async def get_subject(self, kind: Kind[S, T], name: str) -> Subject[S, T] | None:
         """One resource of ours. Raises ContractViolation when this release cannot read its spec."""
-        raw = await self.kube.get(kind, self.namespace, name) if name else None
+        raw = await self.kube.get(kind.name, self.namespace, name) if name else None
         try:
-            return read_subject(KINDS[kind], raw) if raw is not None else None
+            return read_subject(kind, raw) if raw is not None else None
         except ContractViolation as error:
-            raise ContractViolation(f"{kind} {name}: {error}") from error
+            raise ContractViolation(f"{kind.name} {name}: {error}") from error
 
-    async def list_subjects(self, kind: str, fields: Mapping[str, str] | None = None) -> tuple[Subject[Any, Any], ...]:
+    async def list_subjects(
+        self, kind: Kind[S, T], fields: Mapping[str, str] | None = None
+    ) -> tuple[Subject[S, T], ...]:
         """Resources of one kind with these fields, without those that cannot be read: their own keys tell of them."""
-        return _read_all(kind, await self.kube.list(kind, self.namespace, fields=fields))[0]
+        return _read_all(kind, await self.kube.list(kind.name, self.namespace, fields=fields))[0]
 
-    async def list_of_table(self, kind: str, table: str) -> tuple[tuple[Subject[Any, Any], ...], list[Unreadable]]:
+    async def list_of_table(self, kind: Kind[S, T], table: str) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
         """All jobs or indexes of one kind that name this Table, and those of them that cannot be read."""
-        return _read_all(kind, await self.kube.list(kind, self.namespace, fields={TABLE_FIELD: table}))
+        return _read_all(kind, await self.kube.list(kind.name, self.namespace, fields={TABLE_FIELD: table}))
 
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
         """The claim of a Warehouse."""
@@ -132,12 +138,12 @@ class Reader:
         return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels=selector)))
 
 
-def _read_all(kind: str, found: Iterable[JsonObject]) -> tuple[tuple[Subject[Any, Any], ...], list[Unreadable]]:
-    subjects: list[Subject[Any, Any]] = []
+def _read_all(kind: Kind[S, T], found: Iterable[JsonObject]) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
+    subjects: list[Subject[S, T]] = []
     unreadable: list[Unreadable] = []
     for raw in found:
         try:
-            subjects.append(read_subject(KINDS[kind], raw))
+            subjects.append(read_subject(kind, raw))
         except ContractViolation as error:
             unreadable.append(Unreadable(raw, error))
     return tuple(subjects), unreadable
@@ -146,10 +152,11 @@ def _read_all(kind: str, found: Iterable[JsonObject]) -> tuple[tuple[Subject[Any
 async def gather_table(key: Key, ports: Ports) -> TableWorld:
     """Everything under a Table's key."""
     reader, setting = Reader(ports.kube, key.namespace), read_setting(ports)
-    table: TableSubject | None = await reader.get_subject(TABLE.name, key.name)
-    listed = [await reader.list_of_table(kind.name, key.name) for kind in (LOAD_JOB, MERGE_JOB)]
-    jobs = [job for found, _ in listed for job in found]
-    unreadable = tuple(each for _, found in listed for each in found)
+    table: TableSubject | None = await reader.get_subject(TABLE, key.name)
+    loads, bad_loads = await reader.list_of_table(LOAD_JOB, key.name)
+    merges, bad_merges = await reader.list_of_table(MERGE_JOB, key.name)
+    jobs: tuple[JobSubject, ...] = (*loads, *merges)
+    unreadable = (*bad_loads, *bad_merges)
     place = await _read_place(reader, key.name, table)
     if table is None:
         worlds = [await _read_lone_job(reader, job, place, setting) for job in jobs]
@@ -180,9 +187,9 @@ def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFact
 
 async def _read_place(reader: Reader, of_table: str, table: TableSubject | None) -> Place:
     indexes: tuple[IndexSubject, ...]
-    indexes, _ = await reader.list_of_table(SECONDARY_INDEX.name, of_table)
+    indexes, _ = await reader.list_of_table(SECONDARY_INDEX, of_table)
     name = table.spec.warehouse_ref.name if table is not None else ""
-    warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE.name, name)
+    warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, name)
     return Place(table=table, warehouse=warehouse, claim=await reader.get_claim(warehouse), indexes=indexes)
 
 
@@ -193,9 +200,7 @@ def _owned(children: Children, uid: str) -> Children:
     )
 
 
-async def _read_job(
-    reader: Reader, job: Subject[Any, Any], place: Place, setting: Setting, children: Children
-) -> JobWorld:
+async def _read_job(reader: Reader, job: JobSubject, place: Place, setting: Setting, children: Children) -> JobWorld:
     asked = job.status.table_uid
     if place.table is not None and asked and asked != place.table.meta.uid:
         # The job began on another Table of this name: its children bear that one's uid.
@@ -209,7 +214,7 @@ async def _read_job(
     )
 
 
-async def _read_lone_job(reader: Reader, job: Subject[Any, Any], place: Place, setting: Setting) -> JobWorld:
+async def _read_lone_job(reader: Reader, job: JobSubject, place: Place, setting: Setting) -> JobWorld:
     begun = job.status.attempts > 0 or job.status.current_run is not None
     return JobWorld(
         job=job,
@@ -230,7 +235,7 @@ async def _find_older_claimant(
     for namespace in sorted({*ports.namespaces, table.meta.namespace}):
         reader = Reader(ports.kube, namespace)
         try:
-            rivals = await reader.list_subjects(TABLE.name, {IDENTIFIER_FIELD: table.spec.identifier.name})
+            rivals = await reader.list_subjects(TABLE, {IDENTIFIER_FIELD: table.spec.identifier.name})
             tables.extend(rivals)
             warehouses |= await _read_warehouses(reader, rivals, warehouses)
         except AccessDenied:
@@ -250,7 +255,7 @@ async def _read_warehouses(
         if key in known:
             continue
         try:
-            subject = await reader.get_subject(WAREHOUSE.name, name)
+            subject = await reader.get_subject(WAREHOUSE, name)
         except ContractViolation:
             continue
         if subject is not None:
@@ -261,14 +266,14 @@ async def _read_warehouses(
 async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
     """Everything under a SecondaryIndex's key; None when there is none."""
     reader = Reader(ports.kube, key.namespace)
-    index: IndexSubject | None = await reader.get_subject(SECONDARY_INDEX.name, key.name)
+    index: IndexSubject | None = await reader.get_subject(SECONDARY_INDEX, key.name)
     if index is None:
         return None
-    table: TableSubject | None = await reader.get_subject(TABLE.name, index.spec.table_ref.name)
+    table: TableSubject | None = await reader.get_subject(TABLE, index.spec.table_ref.name)
     place = await _read_place(reader, index.spec.table_ref.name, table)
     if table is None:
         # Its drop needs the Warehouse even when the Table is gone.
-        warehouse = await reader.get_subject(WAREHOUSE.name, index.status.warehouse)
+        warehouse = await reader.get_subject(WAREHOUSE, index.status.warehouse)
         place = replace(place, warehouse=warehouse, claim=await reader.get_claim(warehouse))
     owned = await reader.list_owned(index.meta.uid)
     uid = table.meta.uid if table is not None else index.status.table_uid
@@ -287,11 +292,11 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
 async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
     """Everything under a Warehouse's key; None when there is none."""
     reader = Reader(ports.kube, key.namespace)
-    warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE.name, key.name)
+    warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, key.name)
     if warehouse is None:
         return None
-    tables = list(await reader.list_subjects(TABLE.name, {WAREHOUSE_FIELD: key.name}))
-    indexes = await reader.list_subjects(SECONDARY_INDEX.name)
+    tables = list(await reader.list_subjects(TABLE, {WAREHOUSE_FIELD: key.name}))
+    indexes = await reader.list_subjects(SECONDARY_INDEX)
     names = {table.meta.name for table in tables}
     status = warehouse.status
     return WarehouseWorld(
@@ -320,11 +325,11 @@ def _dependants(
 async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     """Everything under a MergeSchedule's key; None when there is none."""
     reader = Reader(ports.kube, key.namespace)
-    schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE.name, key.name)
+    schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE, key.name)
     if schedule is None:
         return None
     found = await ports.kube.list(MERGE_JOB.name, key.namespace)
-    own, unreadable = _read_all(MERGE_JOB.name, (raw for raw in found if _is_owned(raw, schedule.meta.uid)))
+    own, unreadable = _read_all(MERGE_JOB, (raw for raw in found if _is_owned(raw, schedule.meta.uid)))
     names = {job.meta.name for job in own} | {str(each.raw["metadata"]["name"]) for each in unreadable}
     return ScheduleWorld(
         schedule=schedule,
@@ -334,6 +339,6 @@ async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     )
 
 
-def _is_owned(raw: Mapping[str, Any], uid: str) -> bool:
+def _is_owned(raw: Raw, uid: str) -> bool:
     owners = raw["metadata"].get("ownerReferences") or ()
     return any(owner.get("controller") and owner.get("uid") == uid for owner in owners)

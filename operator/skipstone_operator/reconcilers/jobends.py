@@ -6,7 +6,7 @@ Called by the job deciders when a driver ended. Pure. ``Failed`` is written only
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, assert_never
+from typing import assert_never
 
 from skipstone_core.reasons import Reason
 
@@ -14,20 +14,21 @@ from skipstone_operator.conditions import format_time, shorten
 from skipstone_operator.reconcilers.jobfacts import deadline_left, deadline_message, is_prompt, retry_time
 from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed
 from skipstone_operator.reconcilers.statuses import or_rest, record_end
-from skipstone_operator.resources.common import ConfirmState
+from skipstone_operator.resources.common import ConfirmState, CurrentRun
+from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, Verdict
 from skipstone_operator.worlds.steps import Step
 from skipstone_operator.worlds.worlds import JobWorld
 
 
-def conclude(world: JobWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+def conclude(world: JobWorld, current: CurrentRun, verdict: Verdict, pod: PodFacts | None) -> Step:
     """The attempt's driver ended, or its pod vanished."""
-    status = end_attempt(world, verdict, pod)
+    status = end_attempt(world, current, verdict, pod)
     match verdict.ending:
         case Ending.SUCCEEDED:
             return or_rest(completed(world, status, verdict), 0.0)
-        case Ending.REFUSED if status.attempts <= 1 and _is_only_pod(world, pod):
+        case Ending.REFUSED if status.attempts <= 1 and _is_only_pod(current, pod):
             return or_rest(failed(world, status, verdict.reason, verdict.message), 0.0)
         case Ending.REFUSED:
             # An earlier driver ended unseen and may yet commit: only a confirm run can tell, and fence it off.
@@ -38,13 +39,12 @@ def conclude(world: JobWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
             assert_never(verdict.ending)
 
 
-def _is_only_pod(world: JobWorld, pod: PodFacts | None) -> bool:
+def _is_only_pod(current: CurrentRun, pod: PodFacts | None) -> bool:
     """Whether this pod followed its intent at once, so that no other one can have come and gone unseen before it."""
-    current = world.job.status.current_run
-    return current is not None and pod is not None and pod.created is not None and is_prompt(current, pod.created)
+    return pod is not None and pod.created is not None and is_prompt(current, pod.created)
 
 
-def _try_again(world: JobWorld, status: Any, verdict: Verdict) -> Step:
+def _try_again(world: JobWorld, status: JobStatus, verdict: Verdict) -> Step:
     if verdict.reason is Reason.DEADLINE_EXCEEDED or _deadline_passed(world, status):
         return give_up(world, status, Reason.DEADLINE_EXCEEDED, deadline_message(world))
     if verdict.ending is Ending.LOST:
@@ -52,24 +52,24 @@ def _try_again(world: JobWorld, status: Any, verdict: Verdict) -> Step:
     return _failed_attempt(world, status, verdict)
 
 
-def _deadline_passed(world: JobWorld, status: Any) -> bool:
+def _deadline_passed(world: JobWorld, status: JobStatus) -> bool:
     return status.start_time is not None and deadline_left(world) == 0.0
 
 
-def end_attempt(world: JobWorld, verdict: Verdict, pod: PodFacts | None) -> Any:
+def end_attempt(world: JobWorld, current: CurrentRun, verdict: Verdict, pod: PodFacts | None) -> JobStatus:
     """The status without its current run, which becomes the last one."""
     status, now = world.job.status, world.setting.now
     created = format_time(pod.created) if pod is not None and pod.created is not None else format_time(now)
     return replace(
         status,
         current_run=None,
-        last_run=record_end(status.current_run, verdict, now),
+        last_run=record_end(current, verdict, now),
         launched=True,
         start_time=status.start_time or created,
     )
 
 
-def _lost(world: JobWorld, status: Any, verdict: Verdict) -> Step:
+def _lost(world: JobWorld, status: JobStatus, verdict: Verdict) -> Step:
     lost = status.lost_attempts + 1
     stopped = verdict.reason in (Reason.SUSPENDED, Reason.TABLE_NOT_FOUND)
     again = replace(status, lost_attempts=lost, retry_time=None if stopped else retry_time(world, lost))
@@ -77,13 +77,15 @@ def _lost(world: JobWorld, status: Any, verdict: Verdict) -> Step:
     return or_rest(at_work(world, again, Reason.RETRYING, message), 0.0)
 
 
-def count_failure(world: JobWorld, verdict: Verdict, *, launched: bool) -> Step:
+def count_failure(world: JobWorld, current: CurrentRun, verdict: Verdict) -> Step:
     """An attempt failed without a pod that anybody saw: it counts."""
-    status = replace(end_attempt(world, verdict, None), launched=launched, start_time=world.job.status.start_time)
+    before = world.job.status
+    ended = end_attempt(world, current, verdict, None)
+    status = replace(ended, launched=before.launched, start_time=before.start_time)
     return _failed_attempt(world, status, verdict)
 
 
-def _failed_attempt(world: JobWorld, status: Any, verdict: Verdict) -> Step:
+def _failed_attempt(world: JobWorld, status: JobStatus, verdict: Verdict) -> Step:
     failures, limit = status.failed_attempts + 1, world.job.spec.backoff_limit
     counted = replace(status, failed_attempts=failures)
     last = f"the last one ended with {verdict.reason}: {verdict.message}"
@@ -95,7 +97,7 @@ def _failed_attempt(world: JobWorld, status: Any, verdict: Verdict) -> Step:
     return or_rest(at_work(world, again, Reason.RETRYING, message), 0.0)
 
 
-def give_up(world: JobWorld, status: Any, reason: Reason, message: str) -> Step:
+def give_up(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> Step:
     """No attempt follows: Failed if none was ever intended, else a confirm run decides.
 
     An intent is enough: its pod may have come, committed and gone while nobody watched.

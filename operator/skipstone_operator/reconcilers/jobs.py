@@ -6,7 +6,6 @@ Called by the table's decider, since jobs reconcile under their Table's key. Pur
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
@@ -44,6 +43,8 @@ from skipstone_operator.reconcilers.launch import (
 )
 from skipstone_operator.reconcilers.statuses import earliest, followed, later, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import Delete, Rest, Step
 from skipstone_operator.worlds.subjects import Finding
@@ -143,7 +144,7 @@ def decide_attempt(world: JobWorld, run: RunWorld) -> Step:
         case Live() as live:
             return follow(world, run, live)
         case Ended(verdict, pod):
-            return clean_executors(run) or conclude(world, verdict, pod)
+            return clean_executors(run) or conclude(world, run.current, verdict, pod)
 
 
 def decide_launch(world: JobWorld, run: RunWorld) -> Step:
@@ -188,7 +189,7 @@ def follow(world: JobWorld, run: RunWorld, live: Live) -> Step:
     return or_rest(at_work(world, status, live.reason, live.message), next_look(world, live))
 
 
-def started(world: JobWorld, current: Any) -> Any:
+def started(world: JobWorld, current: CurrentRun) -> JobStatus:
     """The status once a pod was seen: the clock of activeDeadlineSeconds runs from here."""
     status, now = world.job.status, world.setting.now
     begun = status.start_time if past_time(status.start_time, now) is not None else format_time(now)
@@ -231,5 +232,5 @@ def refused(world: JobWorld, refusal: Refused) -> Step:
     overdue = waited is not None and waited >= timing.pending_deadline
     if overdue and current is not None and current.kind in MAIN_KINDS:
         verdict = Verdict(ending=Ending.UNKNOWN, reason=finding.reason, message=finding.message)
-        return count_failure(world, verdict, launched=status.launched)
+        return count_failure(world, current, verdict)
     return later(at_work(world, status, finding.reason, finding.message), timing.quota_poll)

@@ -6,7 +6,6 @@ Called by the job deciders only. Pure: a status in, a status out.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.reasons import Reason
@@ -38,23 +37,23 @@ def is_finished(status: JobStatus) -> bool:
     return is_true(status.conditions, COMPLETE) or is_true(status.conditions, FAILED)
 
 
-def at_work(world: JobWorld, status: Any, reason: Reason, message: str) -> PutStatus | None:
+def at_work(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> PutStatus | None:
     """Something is being done for the job."""
     return _written(world, status, holds(PROGRESSING, reason, message))
 
 
-def waiting(world: JobWorld, status: Any, reason: Reason, message: str) -> PutStatus | None:
+def waiting(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> PutStatus | None:
     """Nothing is being done for the job until something else changes."""
     return _written(world, status, fails(PROGRESSING, reason, message))
 
 
-def _written(world: JobWorld, status: Any, progress: Judgement) -> PutStatus | None:
+def _written(world: JobWorld, status: JobStatus, progress: Judgement) -> PutStatus | None:
     judgements = (fails(COMPLETE, progress.reason), fails(FAILED, progress.reason), progress)
     new = judged(replace(status, reason=progress.reason.value), world.job, judgements, world.setting.now)
     return put_status(world.job, new)
 
 
-def completed(world: JobWorld, status: Any, verdict: Verdict) -> PutStatus | None:
+def completed(world: JobWorld, status: JobStatus, verdict: Verdict) -> PutStatus | None:
     """The commit is in the table."""
     report = verdict.report
     said = _with_report(status, report) if report is not None else status
@@ -69,13 +68,15 @@ def completed(world: JobWorld, status: Any, verdict: Verdict) -> PutStatus | Non
     return _finished(world, said, judgements, verdict.reason)
 
 
-def failed(world: JobWorld, status: Any, reason: Reason, message: str) -> PutStatus | None:
+def failed(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> PutStatus | None:
     """The commit is not in the table and never will be."""
     judgements = (fails(COMPLETE, reason), holds(FAILED, reason, message), fails(PROGRESSING, Reason.IDLE))
     return _finished(world, status, judgements, reason)
 
 
-def _finished(world: JobWorld, status: Any, judgements: tuple[Judgement, ...], reason: Reason) -> PutStatus | None:
+def _finished(
+    world: JobWorld, status: JobStatus, judgements: tuple[Judgement, ...], reason: Reason
+) -> PutStatus | None:
     now = world.setting.now
     spent = seconds_since(status.start_time, now)
     ended = replace(
@@ -90,7 +91,7 @@ def _finished(world: JobWorld, status: Any, judgements: tuple[Judgement, ...], r
     return put_status(world.job, judged(ended, world.job, judgements, now))
 
 
-def _with_report(status: Any, report: JobReport) -> Any:
+def _with_report(status: JobStatus, report: JobReport) -> JobStatus:
     status = replace(status, snapshot_id=report.snapshot_id)
     if isinstance(status, LoadJobStatus):
         return replace(
@@ -105,6 +106,6 @@ def _with_report(status: Any, report: JobReport) -> Any:
     return status
 
 
-def with_progress(status: Any, report: JobReport | None) -> Any:
+def with_progress(status: JobStatus, report: JobReport | None) -> JobStatus:
     """``status`` with what a driver at work found so far."""
     return with_funnel(status, report) if report is not None and isinstance(status, MergeJobStatus) else status

@@ -6,20 +6,19 @@ Called by ``perform`` after a write that landed. Pure but for the meter that it 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator.conditions import read_reason
 from skipstone_operator.ports import Meter
+from skipstone_operator.worlds.subjects import Raw
 from skipstone_operator.worlds.times import parse_time
 
-Status = Mapping[str, Any]
 CURRENT = ("currentRun", "observeRun")
 LAST = ("lastRun", "lastObserveRun")
 
 
-def publish_measures(obj: Mapping[str, Any], status: Status, meter: Meter) -> None:
+def publish_measures(obj: Raw, status: Raw, meter: Meter) -> None:
     """Tell ``meter`` of runs that ended, of launches that got on, and of an index's lag."""
     before = _part(obj, "status")
     for current, last in zip(CURRENT, LAST, strict=True):
@@ -31,13 +30,13 @@ def publish_measures(obj: Mapping[str, Any], status: Status, meter: Meter) -> No
         meter.index_lag(metadata["namespace"], metadata["name"], int((status.get("segments") or {}).get("missing", 0)))
 
 
-def _part(of: Mapping[str, Any], name: str) -> Status:
+def _part(of: Raw, name: str) -> Raw:
     # Users write statuses too.
     found = of.get(name)
     return found if isinstance(found, Mapping) else {}
 
 
-def _run_finished(current: Status, last: tuple[Status, Status], meter: Meter) -> None:
+def _run_finished(current: Raw, last: tuple[Raw, Raw], meter: Meter) -> None:
     before, after = last
     if not after or (after.get("id"), after.get("completionTime")) == (before.get("id"), before.get("completionTime")):
         return
@@ -48,7 +47,7 @@ def _run_finished(current: Status, last: tuple[Status, Status], meter: Meter) ->
         meter.launch_latency("run", worked)
 
 
-def _launched(before: Status, after: Status, meter: Meter) -> None:
+def _launched(before: Raw, after: Raw, meter: Meter) -> None:
     known = before if before.get("id") == after.get("id") else {}
     for phase, start, end in (("submit", "startTime", "launchTime"), ("schedule", "launchTime", "runningTime")):
         spent = _seconds(after.get(start), after.get(end))

@@ -5,8 +5,7 @@ Called by ``reconcile``. Thinks nothing: what to write was decided; only a name 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, assert_never
+from typing import assert_never
 
 from skipstone_operator import labels
 from skipstone_operator.ports import (
@@ -130,5 +129,5 @@ async def _delete(step: Delete, ports: Ports) -> Requeue | Refused:
 
 def owner_uid_of(obj: JsonObject) -> str:
     """The uid of the owner whose child ``obj`` is to be."""
-    references: list[Mapping[str, Any]] = obj["metadata"].get("ownerReferences") or [{}]
+    references: list[JsonObject] = obj["metadata"].get("ownerReferences") or [{}]
     return str(references[0].get("uid", ""))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TypedDict
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.requests import (
@@ -37,18 +37,24 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
 
 from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
-from skipstone_operator.ports import RunDefaults
+from skipstone_operator.ports import JsonObject, RunDefaults
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
 from skipstone_operator.resources.loadjob import LoadJobSpec
-from skipstone_operator.resources.mergejob import MergeJobSpec
+from skipstone_operator.resources.mergejob import (
+    MatchedClause,
+    MergeJobSpec,
+    NotMatchedBySourceClause,
+    NotMatchedClause,
+)
 from skipstone_operator.worlds.subjects import (
+    AnySubject,
     ClaimFacts,
     Finding,
     IndexSubject,
+    JobSubject,
     Place,
     Setting,
-    Subject,
     TableSubject,
     WarehouseSubject,
 )
@@ -58,17 +64,31 @@ MOUNT_ROOT = "/skipstone"
 _RUN_FIELDS = ("suspend", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
 
 
+class Task(TypedDict, total=False):
+    """The fields of a JobRequest that say what the run does, and to what."""
+
+    table: TableRef
+    indexes: tuple[IndexRef, ...]
+    load: LoadTask
+    merge: MergeTask
+    confirm: ConfirmTask
+    table_task: TableTask
+    reindex: ReindexTask
+    observe: ObserveTask
+    drop: DropTask
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
     """Everything about a run but its name: ``task`` are the JobRequest's fields for its kind."""
 
     kind: RunKind
-    owner: Subject[Any, Any]
+    owner: AnySubject
     warehouse: WarehouseSubject
     claim: ClaimFacts | None
     defaults: RunDefaults
-    inputs: Mapping[str, Any]
-    task: Mapping[str, Any]
+    inputs: Mapping[str, object]
+    task: Task
     txn: str = ""
     deadline_seconds: int | None = None
 
@@ -129,7 +149,7 @@ def find_misfit(warehouse: WarehouseSubject) -> Finding | None:
     return None
 
 
-def effective_warehouse(warehouse: WarehouseSubject, claim: ClaimFacts | None, defaults: RunDefaults) -> dict[str, Any]:
+def effective_warehouse(warehouse: WarehouseSubject, claim: ClaimFacts | None, defaults: RunDefaults) -> JsonObject:
     """What of the Warehouse a run depends on, with the chart's defaults filled in."""
     spec = encode(warehouse.spec)
     spec.pop("maxConcurrentRuns", None)
@@ -196,18 +216,17 @@ def build_index_ref(index: IndexSubject) -> IndexRef:
     return IndexRef(name=index.meta.name, uid=index.meta.uid, columns=index.spec.columns)
 
 
-def _about_table(place: Place, table: TableSubject) -> dict[str, Any]:
+def _about_table(place: Place, table: TableSubject) -> Task:
     return {"table": build_table_ref(table), "indexes": build_index_refs(place.indexes)}
 
 
-def _table_inputs(table: TableSubject) -> dict[str, Any]:
+def _table_inputs(table: TableSubject) -> dict[str, object]:
     return {"uid": table.meta.uid, "identifier": encode(table.spec.identifier)}
 
 
-Job = Subject[Any, Any]
-
-
-def plan_job_run(job: Job, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting) -> RunPlan:
+def plan_job_run(
+    job: JobSubject, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting
+) -> RunPlan:
     """The run of a LoadJob or MergeJob."""
     spec = {name: value for name, value in encode(job.spec).items() if name not in _RUN_FIELDS}
     return RunPlan(
@@ -223,9 +242,9 @@ def plan_job_run(job: Job, place: Place, table: TableSubject, warehouse: Warehou
     )
 
 
-def build_job_task(job: Job) -> dict[str, Any]:
+def build_job_task(job: JobSubject) -> Task:
     """The field of the JobRequest that holds the job's task."""
-    spec: LoadJobSpec | MergeJobSpec = job.spec
+    spec = job.spec
     source = decode(SourceSpec, encode(spec.source))
     if source.consume is ConsumePolicy.NEW:
         source = replace(source, consumer=consumer_of(job))
@@ -235,7 +254,7 @@ def build_job_task(job: Job) -> dict[str, Any]:
     return {"merge": _build_merge_task(spec, source)}
 
 
-def consumer_of(job: Job) -> str:
+def consumer_of(job: JobSubject) -> str:
     """Whose memory of consumed files the job shares: its schedule's, by name, or that of all jobs with its paths."""
     if job.owner is not None and job.owner.kind == MERGE_SCHEDULE.name:
         return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{job.owner.name}"
@@ -259,12 +278,14 @@ def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
     )
 
 
-def _clause(clause: Any, values: Mapping[str, str] | None) -> MergeClause:
+def _clause(
+    clause: MatchedClause | NotMatchedClause | NotMatchedBySourceClause, values: Mapping[str, str] | None
+) -> MergeClause:
     return MergeClause(action=MergeAction(clause.action.value), when=clause.when, values=values)
 
 
 def plan_confirm_run(
-    job: Job, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting
+    job: JobSubject, place: Place, table: TableSubject, warehouse: WarehouseSubject, setting: Setting
 ) -> RunPlan:
     """The run that finds out whether the job's transaction committed, and fences it off when not."""
     txn = job_txn(job.meta.uid)
@@ -296,7 +317,7 @@ def plan_table_run(table: TableSubject, place: Place, warehouse: WarehouseSubjec
     )
 
 
-def table_change_inputs(table: TableSubject) -> dict[str, Any]:
+def table_change_inputs(table: TableSubject) -> dict[str, object]:
     """What of the Table a change depends on: its spec without what only the operator reads, and the generation."""
     spec = encode(table.spec)
     for name in ("reclaimPolicy", "refreshIntervalSeconds"):
@@ -381,7 +402,7 @@ def plan_observe_run(
 class DropTarget:
     """What a drop run drops: the table, or one index of it."""
 
-    owner: Subject[Any, Any]
+    owner: TableSubject | IndexSubject
     table: TableRef
     index: IndexRef | None = None
 

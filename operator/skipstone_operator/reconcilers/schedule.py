@@ -21,7 +21,7 @@ from skipstone_operator.resources.mergeschedule import MAX_ACTIVE_JOBS, Concurre
 from skipstone_operator.worlds.cron import read_cron
 from skipstone_operator.worlds.schedules import MAX_MISSED, Missed, Timetable
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import Finding, JobSubject
+from skipstone_operator.worlds.subjects import Finding, MergeJobSubject
 from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.worlds import ScheduleWorld
 
@@ -164,7 +164,7 @@ def trim(table: Timetable) -> Step | None:
     return next((delete(job) for job in surplus if not job.deleting), None)
 
 
-def delete(job: JobSubject) -> Delete:
+def delete(job: MergeJobSubject) -> Delete:
     """Delete this very MergeJob; its driver goes with it."""
     return Delete(kind=job.kind, namespace=job.meta.namespace, name=job.meta.name, uid=job.meta.uid)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from skipstone_core.codec import encode
 from skipstone_core.contract.reports import JobReport
@@ -24,11 +24,17 @@ from skipstone_operator.conditions import (
 )
 from skipstone_operator.ports import EventRecord, EventType, Requeue
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
+from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.resources.mergeschedule import MergeScheduleStatus
+from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
+from skipstone_operator.resources.table import TableStatus
+from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.runs import Ending, Live, Verdict
 from skipstone_operator.worlds.steps import Create, PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import Subject
+from skipstone_operator.worlds.subjects import AnySubject, Subject
 
-T = TypeVar("T")
+Status = TableStatus | WarehouseStatus | SecondaryIndexStatus | JobStatus | MergeScheduleStatus
+T = TypeVar("T", bound=Status)
 MAX_PROGRESS = 1024
 #: Bytes that the API server takes as the note of an Event.
 MAX_NOTE = 1024
@@ -42,24 +48,20 @@ _RESULTS = {
 }
 
 
-def judged(status: T, subject: Subject[Any, Any], judgements: Sequence[Judgement], now: datetime) -> T:
+def judged(status: T, subject: AnySubject, judgements: Sequence[Judgement], now: datetime) -> T:
     """``status`` with these conditions laid over its own, and with the generation that was judged."""
     generation = subject.meta.generation
-    old: Any = status
-    conditions = merge_conditions(old.conditions, judgements, generation=generation, now=now)
-    new: T = replace(old, conditions=conditions, observed_generation=generation)
-    return new
+    conditions = merge_conditions(status.conditions, judgements, generation=generation, now=now)
+    return replace(status, conditions=conditions, observed_generation=generation)
 
 
-def put_status(subject: Subject[Any, T], status: T) -> PutStatus | None:
+def put_status(subject: Subject[object, T], status: T) -> PutStatus | None:
     """The write that makes ``status`` the object's, or None when it is already."""
     if status == subject.status:
         return None
-    old: Any = subject.status
-    new: Any = status
     events = [
         EventRecord(regarding=subject.reference, type=t.type, reason=t.reason, note=shorten_bytes(t.message, MAX_NOTE))
-        for t in find_transitions(old.conditions, new.conditions)
+        for t in find_transitions(subject.status.conditions, status.conditions)
     ]
     return PutStatus(
         object=dict(subject.raw),
@@ -97,7 +99,7 @@ def later(step: PutStatus | None, after: float) -> Step:
     return Rest(requeue=Requeue(after)) if step is None else replace(step, requeue=Requeue(after))
 
 
-def event(subject: Subject[Any, Any], type_: EventType, reason: Reason, note: str) -> EventRecord:
+def event(subject: AnySubject, type_: EventType, reason: Reason, note: str) -> EventRecord:
     """One Event about ``subject``."""
     return EventRecord(regarding=subject.reference, type=type_, reason=reason, note=shorten_bytes(note, MAX_NOTE))
 

@@ -6,7 +6,6 @@ Entry point of keys of kind Warehouse; runs the check of each generation and the
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from skipstone_core.contract.requests import CatalogType, RunKind
 from skipstone_core.reasons import Reason
@@ -259,5 +258,5 @@ def refused(world: WarehouseWorld, operation: str, refusal: Refused) -> Step:
     if operation != RunKind.CHECK:
         return refused_observe(world, refusal)
     finding = refusal_finding(refusal)
-    progress: Any = holds(PROGRESSING, finding.reason, finding.message)
+    progress = holds(PROGRESSING, finding.reason, finding.message)
     return later(written(world, seen(world), progress, finding), poll)

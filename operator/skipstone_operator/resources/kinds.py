@@ -32,6 +32,8 @@ IDENTIFIER_FIELD = "spec.identifier.name"
 
 S = TypeVar("S")
 T = TypeVar("T")
+S_co = TypeVar("S_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,13 +55,13 @@ class Kind(Generic[S, T]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Resource(Generic[S, T]):
+class Resource(Generic[S_co, T_co]):
     """One object of the API."""
 
     kind: str
     metadata: Metadata
-    spec: S
-    status: T
+    spec: S_co
+    status: T_co
 
 
 WAREHOUSE = Kind(

@@ -14,7 +14,7 @@ from skipstone_core.ids import scheduled_minute
 
 from skipstone_operator.conditions import COMPLETE, FAILED, is_true
 from skipstone_operator.worlds.cron import Cron
-from skipstone_operator.worlds.subjects import JobSubject
+from skipstone_operator.worlds.subjects import MergeJobSubject
 from skipstone_operator.worlds.times import CLOCKS, past_time
 from skipstone_operator.worlds.worlds import ScheduleWorld
 
@@ -87,17 +87,17 @@ class Timetable:
         return None
 
     @cached_property
-    def active(self) -> tuple[JobSubject, ...]:
+    def active(self) -> tuple[MergeJobSubject, ...]:
         """MergeJobs that have not ended, oldest first."""
         return tuple(job for job in self._by_age if not _is_one(job, COMPLETE) and not _is_one(job, FAILED))
 
     @cached_property
-    def succeeded(self) -> tuple[JobSubject, ...]:
+    def succeeded(self) -> tuple[MergeJobSubject, ...]:
         """MergeJobs that are Complete, oldest first."""
         return tuple(job for job in self._by_age if _is_one(job, COMPLETE))
 
     @cached_property
-    def failed(self) -> tuple[JobSubject, ...]:
+    def failed(self) -> tuple[MergeJobSubject, ...]:
         """MergeJobs that Failed, oldest first."""
         return tuple(job for job in self._by_age if _is_one(job, FAILED))
 
@@ -109,7 +109,7 @@ class Timetable:
         return min(((moment - self.now).total_seconds() for moment in moments), default=None)
 
     @cached_property
-    def _by_age(self) -> list[JobSubject]:
+    def _by_age(self) -> list[MergeJobSubject]:
         return sorted(self.world.jobs, key=lambda job: job.age)
 
     @cached_property
@@ -126,5 +126,5 @@ class Timetable:
         return Missed(len(missed), self.cron.latest(after, until) or missed[-1])
 
 
-def _is_one(job: JobSubject, type_: str) -> bool:
+def _is_one(job: MergeJobSubject, type_: str) -> bool:
     return is_true(job.status.conditions, type_)

@@ -18,7 +18,9 @@ from skipstone_operator import labels
 from skipstone_operator.conditions import READY, is_true
 from skipstone_operator.ports import Key, RunDefaults, Timing
 from skipstone_operator.resources.common import Metadata, OwnerReference, ReclaimPolicy
+from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.kinds import API_VERSION, Kind, Resource, parse_as
+from skipstone_operator.resources.loadjob import LoadJobSpec
 from skipstone_operator.resources.mergejob import MergeJobSpec, MergeJobStatus
 from skipstone_operator.resources.mergeschedule import MergeScheduleSpec, MergeScheduleStatus
 from skipstone_operator.resources.secondaryindex import SecondaryIndexSpec, SecondaryIndexStatus
@@ -29,14 +31,18 @@ from skipstone_operator.worlds.runs import ConfFacts
 
 S = TypeVar("S")
 T = TypeVar("T")
+S_co = TypeVar("S_co", covariant=True)
+T_co = TypeVar("T_co", covariant=True)
+#: An object as the API gave it.
+Raw = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
-class Subject(Generic[S, T]):
+class Subject(Generic[S_co, T_co]):
     """One object: ``raw`` to write it back, ``resource`` to judge it."""
 
-    raw: Mapping[str, Any]
-    resource: Resource[S, T]
+    raw: Raw
+    resource: Resource[S_co, T_co]
 
     @property
     def meta(self) -> Metadata:
@@ -44,12 +50,12 @@ class Subject(Generic[S, T]):
         return self.resource.metadata
 
     @property
-    def spec(self) -> S:
+    def spec(self) -> S_co:
         """Its typed spec."""
         return self.resource.spec
 
     @property
-    def status(self) -> T:
+    def status(self) -> T_co:
         """Its typed status."""
         return self.resource.status
 
@@ -93,11 +99,14 @@ class Subject(Generic[S, T]):
 TableSubject = Subject[TableSpec, TableStatus]
 WarehouseSubject = Subject[WarehouseSpec, WarehouseStatus]
 IndexSubject = Subject[SecondaryIndexSpec, SecondaryIndexStatus]
-JobSubject = Subject[MergeJobSpec, MergeJobStatus]
+JobSubject = Subject[LoadJobSpec | MergeJobSpec, JobStatus]
+MergeJobSubject = Subject[MergeJobSpec, MergeJobStatus]
 ScheduleSubject = Subject[MergeScheduleSpec, MergeScheduleStatus]
+#: An object of any kind of ours.
+AnySubject = Subject[object, object]
 
 
-def read_subject(kind: Kind[S, T], raw: Mapping[str, Any]) -> Subject[S, T]:
+def read_subject(kind: Kind[S, T], raw: Raw) -> Subject[S, T]:
     """Parse ``raw``. What cannot be read of the status is absent: users and other releases write it too.
 
     Raises ContractViolation for a spec that the CRD would not have let in.
@@ -111,7 +120,7 @@ def read_subject(kind: Kind[S, T], raw: Mapping[str, Any]) -> Subject[S, T]:
 class Unreadable:
     """An object whose spec this release cannot read, and why."""
 
-    raw: Mapping[str, Any]
+    raw: Raw
     error: ContractViolation
 
 
@@ -141,7 +150,7 @@ class ClaimFacts:
         return self.access_modes == ("ReadWriteOncePod",)
 
 
-def read_claim(raw: Mapping[str, Any]) -> ClaimFacts:
+def read_claim(raw: Raw) -> ClaimFacts:
     """The facts of a PersistentVolumeClaim."""
     granted = (raw.get("status") or {}).get("accessModes") or (raw.get("spec") or {}).get("accessModes") or ()
     return ClaimFacts(raw["metadata"]["name"], tuple(granted))
@@ -174,7 +183,7 @@ class Children:
     confs: tuple[ConfFacts, ...] = ()
 
 
-def read_conf(raw: Mapping[str, Any]) -> ConfFacts:
+def read_conf(raw: Raw) -> ConfFacts:
     """The facts of a run's ConfigMap."""
     metadata = raw["metadata"]
     found = metadata.get("labels") or {}

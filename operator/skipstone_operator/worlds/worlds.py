@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from skipstone_operator.ports import Key
 from skipstone_operator.worlds.pods import PodFacts
@@ -18,10 +17,10 @@ from skipstone_operator.worlds.subjects import (
     Finding,
     IndexSubject,
     JobSubject,
+    MergeJobSubject,
     Place,
     ScheduleSubject,
     Setting,
-    Subject,
     TableSubject,
     Unreadable,
     WarehouseSubject,
@@ -32,7 +31,7 @@ from skipstone_operator.worlds.subjects import (
 class JobWorld:
     """One LoadJob or MergeJob. ``turn`` None means that it may write the table now, else it says who goes first."""
 
-    job: Subject[Any, Any]
+    job: JobSubject
     place: Place
     setting: Setting
     run: RunWorld | None = None
@@ -94,5 +93,5 @@ class ScheduleWorld:
 
     schedule: ScheduleSubject
     setting: Setting
-    jobs: tuple[JobSubject, ...] = ()
+    jobs: tuple[MergeJobSubject, ...] = ()
     taken: frozenset[str] = frozenset()
