@@ -403,7 +403,7 @@ class TestReindex:
     def test_a_refused_pod_is_shown(self) -> None:
         world, current = with_run(launch_time=None)
         step = refused(seen(world, current), Refused(status=403, reason="Forbidden", message="exceeded quota"))
-        assert written_condition(step, "Progressing") == ("True", Reason.WAITING_FOR_QUOTA)
+        assert written_condition(step, "Progressing") == ("False", Reason.WAITING_FOR_QUOTA)
 
 
 class TestWhatRunsTell:

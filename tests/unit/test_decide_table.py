@@ -258,9 +258,10 @@ class TestChangeRun:
 
     def test_a_refused_pod_is_shown(self) -> None:
         world, current = with_run(launch_time=None)
-        for message, reason in (("exceeded quota", Reason.WAITING_FOR_QUOTA), ("no", Reason.POD_REJECTED)):
+        quota, no = ("False", Reason.WAITING_FOR_QUOTA), ("True", Reason.POD_REJECTED)
+        for message, expected in (("exceeded quota", quota), ("no", no)):
             answer = Refused(status=403, reason="Forbidden", message=message)
-            assert progressing(refused(seen(world, current), OWNER, answer)) == ("True", reason)
+            assert progressing(refused(seen(world, current), OWNER, answer)) == expected
 
     def test_a_foreign_pod_is_never_touched(self) -> None:
         world, current = with_run()
@@ -534,7 +535,7 @@ class TestDeletion:
 
     def test_another_refusal_waits(self) -> None:
         step = refused(table_world(going()), OWNER, Refused(status=403, reason="Forbidden", message="exceeded quota"))
-        assert progressing(step) == ("True", Reason.DELETING)
+        assert progressing(step) == ("False", Reason.WAITING_FOR_QUOTA)
 
     @pytest.mark.parametrize(("waited", "kept"), [(30, False), (61, True)])
     def test_an_image_that_cannot_be_pulled_lets_go_after_a_minute(self, waited: int, kept: bool) -> None:

@@ -226,12 +226,13 @@ class TestCheck:
         assert written_condition(step, "Progressing") == ("False", Reason.RESOURCE_CONFLICT)
 
     @pytest.mark.parametrize(
-        ("message", "reason"), [("exceeded quota", Reason.WAITING_FOR_QUOTA), ("no", Reason.POD_REJECTED)]
+        ("message", "reason", "progress"),
+        [("exceeded quota", Reason.WAITING_FOR_QUOTA, "False"), ("no", Reason.POD_REJECTED, "True")],
     )
-    def test_a_refused_pod_is_why_it_is_not_ready(self, message: str, reason: Reason) -> None:
+    def test_a_refused_pod_is_why_it_is_not_ready(self, message: str, reason: Reason, progress: str) -> None:
         world, current = with_check(launch_time=None)
         step = refused(seen(world, current), "Check", Refused(status=403, reason="Forbidden", message=message))
-        assert both(step) == [("False", reason), ("True", reason)]
+        assert both(step) == [("False", reason), (progress, reason)]
 
 
 def observed(name: str = "flights", *, status: Obj | None = None, **spec: Any) -> Any:

@@ -251,7 +251,7 @@ def test_one_part_that_fails_is_not_told_and_undone_again_and_again(kind: str, m
     def fail(*_: object) -> NoReturn:
         raise RuntimeError("the moon is full")
 
-    part = {"Table": "table.decide_table", "Warehouse": "warehouse.decide_observe"}[kind]
+    part = {"Table": "table.decide_table", "Warehouse": "warehouse.observe_policy"}[kind]
     monkeypatch.setattr(f"skipstone_operator.reconcilers.{part}", fail)
 
     def look() -> None:

@@ -5,53 +5,94 @@ Called by the job deciders. A confirm run is repeated with back-off until it ans
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, find, format_time, read_reason
+from skipstone_operator.conditions import PROGRESSING, Judgement, find, format_time, holds, read_reason
 from skipstone_operator.reconcilers.jobfacts import MAIN_KINDS, WAIT_POLL
-from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed, waiting
-from skipstone_operator.reconcilers.launch import (
-    FOREIGN_POLL,
-    clean_executors,
-    delete_pod,
-    discard,
-    find_live,
-    is_stale,
-    launch,
-    next_attempt,
-)
+from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed, written
+from skipstone_operator.reconcilers.launch import FOREIGN_POLL, delete_pod, find_live
+from skipstone_operator.reconcilers.lifecycle import Policy, as_phase
 from skipstone_operator.reconcilers.requests import RunPlan, find_misfit, plan_confirm_run
-from skipstone_operator.reconcilers.statuses import followed, or_rest
-from skipstone_operator.resources.common import ConditionStatus, ConfirmState
-from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
+from skipstone_operator.reconcilers.statuses import or_rest
+from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun
+from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Step
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld
 
 
-def intend_confirm(world: JobWorld) -> Step:
-    """A confirm run is due: intend it when its time has come and nobody may still be writing."""
-    status, now = world.job.status, world.setting.now
-    confirm = status.confirm or ConfirmState()
-    live = find_live(world.children, MAIN_KINDS)
-    if live is not None:
-        message = f"the confirm run follows when driver pod {live.name} is gone"
-        waits = or_rest(at_work(world, status, Reason.CONFIRMING, message), FOREIGN_POLL)
-        return waits if live.deleting else delete_pod(live)
-    if (delay := seconds_until(confirm.next_time, now)) > 0:
-        return or_rest(_still_unknown(world, confirm), delay)
-    plan = plan_confirm(world)
-    if isinstance(plan, str):
-        return or_rest(at_work(world, status, Reason.OUTCOME_UNKNOWN, plan), WAIT_POLL)
-    attempt = next_attempt(world.children, (RunKind.CONFIRM,), confirm.attempts)
-    intended = replace(
-        status, current_run=plan.intent(attempt, format_time(now)), confirm=replace(confirm, attempts=attempt)
-    )
-    return or_rest(at_work(world, intended, Reason.CONFIRMING, f"confirm run {attempt} is about to be launched"), 0.0)
+def confirm_policy(world: JobWorld) -> ConfirmPolicy:
+    """The confirm runs of a job."""
+    return ConfirmPolicy(world=world, setting=world.setting, children=world.children, run=world.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConfirmPolicy(Policy[JobStatus]):
+    """The runs that find out whether the commit of a job landed."""
+
+    kinds = (RunKind.CONFIRM,)
+    noun = "the confirm run"
+    world: JobWorld
+
+    @property
+    def confirm(self) -> ConfirmState:
+        """What the status says of confirm runs so far."""
+        return self.world.job.status.confirm or ConfirmState(reason=Reason.ABORTED.value)
+
+    def plan(self) -> RunPlan | None:
+        """The next look into the table."""
+        plan = plan_confirm(self.world)
+        return plan if isinstance(plan, RunPlan) else None
+
+    def newest(self, plan: RunPlan) -> int:
+        """Confirm runs have numbers of their own."""
+        return self.confirm.attempts
+
+    def idle(self) -> Step | None:
+        """Wait until nobody may still be writing, and until the time of the next look."""
+        live = find_live(self.children, MAIN_KINDS)
+        if live is not None:
+            message = f"the confirm run follows when driver pod {live.name} is gone"
+            waits = or_rest(at_work(self.world, self.status(), Reason.CONFIRMING, message), FOREIGN_POLL)
+            return waits if live.deleting else delete_pod(live)
+        if (delay := seconds_until(self.confirm.next_time, self.setting.now)) > 0:
+            return or_rest(_still_unknown(self.world, self.confirm), delay)
+        block = self.block()
+        return or_rest(self.write(self.status(), block), WAIT_POLL) if block is not None else None
+
+    def block(self) -> Judgement | None:
+        """Nobody is left to ask."""
+        plan = plan_confirm(self.world)
+        return holds(PROGRESSING, Reason.OUTCOME_UNKNOWN, plan) if isinstance(plan, str) else None
+
+    def status(self) -> JobStatus:
+        """As it is."""
+        return self.world.job.status
+
+    def with_run(self, current: CurrentRun | None) -> JobStatus:
+        """What is asked for stays while no run asks."""
+        return replace(self.status(), current_run=current)
+
+    def with_intent(self, current: CurrentRun) -> JobStatus:
+        """The back-off grows with the number."""
+        attempts = max(current.attempt, self.confirm.attempts)
+        return replace(self.status(), current_run=current, confirm=replace(self.confirm, attempts=attempts))
+
+    def write(self, status: JobStatus, progress: Judgement) -> PutStatus | None:
+        """Whatever the run does, the job is being confirmed."""
+        known = progress.reason is Reason.OUTCOME_UNKNOWN
+        said = progress if known else as_phase(progress, Reason.CONFIRMING, "confirming whether a commit landed")
+        return written(self.world, status, said)
+
+    def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+        """Complete, Failed, or asked again."""
+        return _conclude(self.world, self.confirm, verdict)
 
 
 def _still_unknown(world: JobWorld, confirm: ConfirmState) -> PutStatus | None:
@@ -76,48 +117,8 @@ def plan_confirm(world: JobWorld) -> RunPlan | str:
     return plan_confirm_run(world.job, place, place.table, place.warehouse, world.setting)
 
 
-def decide_confirm(world: JobWorld, run: RunWorld) -> Step:
-    """A confirm run is intended or at work."""
-    setting = world.setting
-    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
-        case NotLaunched():
-            return _launch(world, run)
-        case Foreign(what):
-            message = f"{what} bears the name of this job's run and belongs to something else; delete it"
-            return or_rest(waiting(world, world.job.status, Reason.RESOURCE_CONFLICT, message), FOREIGN_POLL)
-        case Live() as live:
-            return _follow(world, run, live)
-        case Ended(verdict, _):
-            return clean_executors(run) or _conclude(world, verdict)
-
-
-def _launch(world: JobWorld, run: RunWorld) -> Step:
-    status, plan = world.job.status, plan_confirm(world)
-    if isinstance(plan, str):
-        free = replace(status, current_run=None)
-        return discard(run) or or_rest(at_work(world, free, Reason.OUTCOME_UNKNOWN, plan), WAIT_POLL)
-    if is_stale(run.current, plan):
-        renewed = replace(status, current_run=plan.intent(run.current.attempt, format_time(world.setting.now)))
-        return discard(run) or or_rest(
-            at_work(world, renewed, Reason.CONFIRMING, "the Warehouse changed; the confirm run is launched anew"), 0.0
-        )
-    return launch(run, plan)
-
-
-def _follow(world: JobWorld, run: RunWorld, live: Live) -> Step:
-    current = followed(run.current, live)
-    if live.overdue and not current.stop_reason:
-        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
-    message = f"confirm run {current.id}: {current.stop_message or live.message}"
-    written = at_work(world, replace(world.job.status, current_run=current), Reason.CONFIRMING, message)
-    if written is None and current.stop_reason and not live.pod.deleting:
-        return delete_pod(live.pod)
-    return or_rest(written, WAIT_POLL)
-
-
-def _conclude(world: JobWorld, verdict: Verdict) -> Step:
+def _conclude(world: JobWorld, confirm: ConfirmState, verdict: Verdict) -> Step:
     status = world.job.status
-    confirm = status.confirm or ConfirmState(reason=Reason.ABORTED.value)
     match verdict.ending:
         case Ending.SUCCEEDED:
             return or_rest(completed(world, status, verdict), 0.0)

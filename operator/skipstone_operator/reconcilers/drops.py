@@ -12,25 +12,20 @@ from typing import assert_never
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, READY, fails, format_time, holds
+from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused, Requeue
-from skipstone_operator.reconcilers.launch import (
-    FOREIGN_POLL,
-    clean_executors,
-    delete_pod,
-    discard,
-    is_stale,
-    launch,
-    next_attempt,
-)
+from skipstone_operator.reconcilers import lifecycle
+from skipstone_operator.reconcilers.launch import delete_pod, discard
+from skipstone_operator.reconcilers.lifecycle import Policy, as_phase
 from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
-from skipstone_operator.reconcilers.statuses import event, followed, judged, or_rest, put_status, record_end
+from skipstone_operator.reconcilers.statuses import earliest, event, judged, or_rest, put_status, record_end
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
 from skipstone_operator.resources.table import TableStatus
-from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
-from skipstone_operator.worlds.steps import PutFinalizers, Rest, Step
+from skipstone_operator.worlds.pods import PodFacts, Wait
+from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict, find_foreign
+from skipstone_operator.worlds.steps import PutFinalizers, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import (
     AnySubject,
     Children,
@@ -42,7 +37,9 @@ from skipstone_operator.worlds.subjects import (
 )
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
 
-IMAGE_GRACE = 60.0
+#: Waits of a driver that end only when somebody acts, and the seconds that a drop gives them.
+STUCK = frozenset({Reason.IMAGE_PULL_FAILED, Reason.VOLUME_UNAVAILABLE})
+STUCK_GRACE = 60.0
 POLL = 5.0
 
 
@@ -100,20 +97,9 @@ def decide_drop(world: DropWorld) -> Step:
         return Rest()
     if not world.has_data:
         return keep_finalizer(world.subject, wanted=False) or Rest()
-    if (why := find_escape(world)) is not None:
+    if (why := find_escape(world) or find_stuck(world)) is not None:
         return retain(world, why)
-    if world.writers:
-        return _wait_for_writers(world)
-    warehouse, run = world.warehouse, world.run
-    if warehouse is None:
-        return retain(world, "the Warehouse is gone")
-    if (misfit := find_misfit(warehouse)) is not None and not _is_launched(run):
-        message = f"the drop cannot start: correct Warehouse {warehouse.meta.name!r}: {misfit.message}"
-        return _progress(world, world.subject.status, message, FOREIGN_POLL)
-    plan = plan_drop_run(world.target, warehouse, world.claim, world.setting)
-    if run is None or run.current.kind is not RunKind.DROP:
-        return _intend(world, plan)
-    return _follow_run(world, run, plan)
+    return _wait_for_writers(world) if world.writers else lifecycle.decide(drop_policy(world))
 
 
 def find_escape(world: DropWorld) -> str | None:
@@ -143,63 +129,108 @@ def _wait_for_writers(world: DropWorld) -> Step:
     if mine is not None:
         return delete_pod(mine)
     names = ", ".join(sorted(pod.name for pod in world.writers)[:3])
-    return _progress(world, world.subject.status, f"waiting for {names} to end before the data is dropped", POLL)
+    progress = holds(PROGRESSING, Reason.DELETING, f"waiting for {names} to end before the data is dropped")
+    return or_rest(_written(world, world.subject.status, progress), min(POLL, _left(world)))
 
 
-def _progress(world: DropWorld, status: TableStatus | SecondaryIndexStatus, message: str, after: float) -> Step:
-    judgements = [
-        fails(READY, Reason.DELETING, "the resource is being deleted"),
-        holds(PROGRESSING, Reason.DELETING, message),
-    ]
-    new = judged(status, world.subject, judgements, world.setting.now)
-    return or_rest(put_status(world.subject, new), min(after, _left(world)))
+def _written(world: DropWorld, status: TableStatus | SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
+    judgements = [fails(READY, Reason.DELETING, "the resource is being deleted"), progress]
+    return put_status(world.subject, judged(status, world.subject, judgements, world.setting.now))
 
 
-def _is_launched(run: RunWorld | None) -> bool:
-    return run is not None and (run.pod is not None or run.current.launch_time is not None)
+def find_stuck(world: DropWorld) -> str | None:
+    """What keeps the driver of the drop from starting and will not go by itself: an image or a claim that is gone."""
+    wait = _stuck(world)
+    return f"{wait.reason}: {wait.message}" if wait is not None and _grace_left(world) == 0.0 else None
 
 
-def _intend(world: DropWorld, plan: RunPlan) -> Step:
-    status, now = world.subject.status, world.setting.now
-    if world.run is not None and (step := discard(world.run)) is not None:
-        return step
-    dropped = status.last_run is not None and status.last_run.kind is RunKind.DROP
-    if dropped and (delay := seconds_until(status.retry_time, now)) > 0:
-        return Rest(requeue=Requeue(min(delay, _left(world))))
-    attempt = next_attempt(world.children, (RunKind.DROP,), 0)
-    intended = replace(status, current_run=plan.intent(attempt, format_time(now)), retry_time=None)
-    return _progress(world, intended, "the data is about to be dropped", 0.0)
+def _stuck(world: DropWorld) -> Wait | None:
+    run = drop_policy(world).run
+    pod = run.pod if run is not None else None
+    if run is None or pod is None or pod.waits is None or find_foreign(run) is not None:
+        return None
+    return pod.waits if pod.waits.reason in STUCK else None
 
 
-def _follow_run(world: DropWorld, run: RunWorld, plan: RunPlan) -> Step:
-    timing = world.setting.timing
-    match judge_run(run, now=world.setting.now, pending_deadline=timing.pending_deadline):
-        case NotLaunched():
-            return _launch(world, run, plan)
-        case Foreign(what):
-            return _progress(world, world.subject.status, f"{what} is in the way; delete it", FOREIGN_POLL)
-        case Live() as live:
-            return _follow(world, run, live)
-        case Ended(verdict, _):
-            return clean_executors(run) or _conclude(world, run, verdict)
+def _grace_left(world: DropWorld) -> float | None:
+    """Seconds until a driver that waits for an image or a claim is given up."""
+    pod = world.run.pod if world.run is not None else None
+    if pod is None or pod.created is None or _stuck(world) is None:
+        return None
+    return max(0.0, STUCK_GRACE - (world.setting.now - pod.created).total_seconds())
 
 
-def _launch(world: DropWorld, run: RunWorld, plan: RunPlan) -> Step:
-    if not is_stale(run.current, plan):
-        return launch(run, plan)
-    renewed = replace(
-        world.subject.status, current_run=plan.intent(run.current.attempt, format_time(world.setting.now))
-    )
-    return discard(run) or _progress(world, renewed, "the Warehouse changed; the drop is launched anew", 0.0)
+def drop_policy(world: DropWorld) -> DropPolicy:
+    """The drop runs of a deleted resource. A run of another kind that was intended before is none of them."""
+    run = world.run if world.run is not None and world.run.current.kind is RunKind.DROP else None
+    return DropPolicy(world=world, setting=world.setting, children=world.children, run=run)
 
 
-def _follow(world: DropWorld, run: RunWorld, live: Live) -> Step:
-    created = live.pod.created
-    waited = (world.setting.now - created).total_seconds() if created else 0.0
-    if live.reason in (Reason.IMAGE_PULL_FAILED, Reason.VOLUME_UNAVAILABLE) and waited >= IMAGE_GRACE:
-        return retain(world, f"{live.reason}: {live.message}")
-    status = replace(world.subject.status, current_run=followed(run.current, live))
-    return _progress(world, status, f"dropping the data: {live.message}", POLL)
+@dataclass(frozen=True, kw_only=True)
+class DropPolicy(Policy[TableStatus | SecondaryIndexStatus]):
+    """The runs that purge the data of a deleted resource."""
+
+    kinds = (RunKind.DROP,)
+    noun = "the drop run"
+    world: DropWorld
+
+    def plan(self) -> RunPlan | None:
+        """The drop, while there is a Warehouse."""
+        world, warehouse = self.world, self.world.warehouse
+        return None if warehouse is None else plan_drop_run(world.target, warehouse, world.claim, world.setting)
+
+    def newest(self, plan: RunPlan) -> int:
+        """Attempts are counted by what is left of them, and by the last one that ended."""
+        last = self.world.subject.status.last_run
+        return last.attempt if last is not None and last.kind is RunKind.DROP else 0
+
+    def idle(self) -> Step | None:
+        """Clear away the intent of a run of another kind, or wait for the time to try again."""
+        world, status = self.world, self.world.subject.status
+        if world.run is not None and self.run is None and (step := discard(world.run)) is not None:
+            return step
+        if (block := self.block()) is not None:
+            return or_rest(self.write(status, block), self.pause())
+        dropped = status.last_run is not None and status.last_run.kind is RunKind.DROP
+        delay = seconds_until(status.retry_time, self.setting.now) if dropped else 0.0
+        return Rest(requeue=Requeue(min(delay, _left(world)))) if delay > 0 else None
+
+    def block(self) -> Judgement | None:
+        """No pod can be built from the Warehouse."""
+        warehouse = self.world.warehouse
+        misfit = find_misfit(warehouse) if warehouse is not None else None
+        if warehouse is None or misfit is None:
+            return None
+        message = f"the drop cannot start: correct Warehouse {warehouse.meta.name!r}: {misfit.message}"
+        return fails(PROGRESSING, misfit.reason, message)
+
+    def look(self) -> float | None:
+        """The deadline of the deletion, and of an image that cannot be pulled."""
+        return earliest(_left(self.world), _grace_left(self.world))
+
+    def status(self) -> TableStatus | SecondaryIndexStatus:
+        """As it is."""
+        return self.world.subject.status
+
+    def with_run(self, current: CurrentRun | None) -> TableStatus | SecondaryIndexStatus:
+        """What was known of the data stays."""
+        return replace(self.status(), current_run=current)
+
+    def with_intent(self, current: CurrentRun) -> TableStatus | SecondaryIndexStatus:
+        """The time to try again has come."""
+        return replace(self.status(), current_run=current, retry_time=None)
+
+    def write(self, status: TableStatus | SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
+        """Whatever the run does, the resource is being deleted."""
+        return _written(self.world, status, as_phase(progress, Reason.DELETING, "dropping the data"))
+
+    def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+        """The data is purged, kept, or it is tried again."""
+        return _conclude(self.world, run, verdict)
+
+    def refused(self, refusal: Refused) -> Step | None:
+        """In a namespace that is being deleted nothing can be created any more."""
+        return retain(self.world, "the namespace is being deleted") if refusal.namespace_terminating else None
 
 
 def _conclude(world: DropWorld, run: RunWorld, verdict: Verdict) -> Step:
@@ -226,11 +257,10 @@ def _try_again(world: DropWorld, run: RunWorld, verdict: Verdict) -> Step:
         last_run=record_end(run.current, verdict, now),
         retry_time=format_time(add_seconds(now, delay)),
     )
-    return _progress(world, status, f"the drop failed and is tried again: {verdict.reason}: {verdict.message}", delay)
+    progress = holds(PROGRESSING, Reason.RETRYING, f"the drop run ended with {verdict.reason}: {verdict.message}")
+    return or_rest(_written(world, status, progress), 0.0)
 
 
 def refused(world: DropWorld, refusal: Refused) -> Step:
     """The API server refused a child of the drop run."""
-    if refusal.namespace_terminating:
-        return retain(world, "the namespace is being deleted")
-    return _progress(world, world.subject.status, f"the drop cannot start: {refusal.message}", POLL)
+    return lifecycle.decide_refused(drop_policy(world), refusal)

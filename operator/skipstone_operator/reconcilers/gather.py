@@ -102,7 +102,7 @@ class Reader:
 
     async def list_owned(self, owner_uid: str) -> Children:
         """Driver pods and ConfigMaps of one owner."""
-        return await self.list_children({labels.OWNER_UID_LABEL: owner_uid})
+        return _owned(await self.list_children({labels.OWNER_UID_LABEL: owner_uid}), owner_uid)
 
     async def list_pods(self, selector: dict[str, str]) -> tuple[PodFacts, ...]:
         """Driver pods with these labels."""

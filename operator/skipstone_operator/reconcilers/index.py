@@ -5,30 +5,18 @@ Entry point of keys of kind SecondaryIndex. A reindex needs no turn: it may run 
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from skipstone_core.contract.requests import RunKind, TableRef
 from skipstone_core.ids import index_table_name
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds, read_reason
+from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers import drops
+from skipstone_operator.reconcilers import drops, lifecycle
 from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
-from skipstone_operator.reconcilers.launch import (
-    FOREIGN_POLL,
-    adopted_intent,
-    clean_executors,
-    delete_pod,
-    discard,
-    find_live,
-    is_stale,
-    launch,
-    next_attempt,
-    refusal_finding,
-    trim,
-)
+from skipstone_operator.reconcilers.lifecycle import Policy, decide_refused
 from skipstone_operator.reconcilers.requests import (
     DropTarget,
     RunPlan,
@@ -37,15 +25,16 @@ from skipstone_operator.reconcilers.requests import (
     plan_reindex_run,
     reindex_request,
 )
-from skipstone_operator.reconcilers.statuses import followed, judged, later, or_rest, put_status, record_end
+from skipstone_operator.reconcilers.statuses import judged, last_end, newest_attempt, or_rest, put_status, record_end
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
-from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
-from skipstone_operator.worlds.steps import PutStatus, Rest, Step
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
+from skipstone_operator.worlds.steps import PutStatus, Step
 from skipstone_operator.worlds.subjects import Finding, deletes_data, find_warehouse_finding
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import IndexWorld
 
-KINDS = (RunKind.REINDEX,)
 #: What a run found wrong with an index and the next reindex may mend.
 _MENDED_BY_REINDEX = frozenset({Reason.INDEX_DAMAGED, Reason.STORAGE_UNAVAILABLE, Reason.SEGMENTS_FAILED})
 #: Refusals that the Table's own condition tells of, and that end when the table is back.
@@ -59,11 +48,7 @@ def decide(world: IndexWorld) -> Step:
         return drops.decide_drop(drop_world(world))
     if (step := drops.keep_finalizer(index, wanted=deletes_data(index))) is not None:
         return step
-    current = index.status.current_run
-    step = decide_run(world, world.run) if current is not None and world.run is not None else decide_idle(world)
-    if not isinstance(step, Rest):
-        return step
-    return trim(world.children, {current.id} if current else ()) or step
+    return lifecycle.decide(reindex_policy(world))
 
 
 def drop_world(world: IndexWorld) -> drops.DropWorld:
@@ -160,100 +145,82 @@ def written(world: IndexWorld, status: SecondaryIndexStatus, progress: Judgement
     return put_status(index, judged(status, index, judgements, world.setting.now))
 
 
-def decide_idle(world: IndexWorld) -> Step:
-    """No reindex is intended: intend one if something is missing, else keep the status true."""
-    status, now = seen(world), world.setting.now
-    plan, live = plan_reindex(world), find_live(world.children, KINDS)
-    if live is not None and plan is not None:
-        adopted = replace(status, current_run=adopted_intent(live, plan, format_time(now)))
-        progress = holds(PROGRESSING, Reason.RUN_INTENDED, f"run {live.run_id} is taken up")
-        return or_rest(written(world, adopted, progress), 0.0)
-    if (idle := find_rest(world, status, plan)) is not None or plan is None:
-        reason = idle or Finding(Reason.IDLE, "there is nothing to do")
-        return or_rest(written(world, status, fails(PROGRESSING, reason.reason, reason.message)), None)
-    if (delay := seconds_until(status.retry_time, now)) > 0:
-        last = status.last_run
-        why = f"{last.reason}: {last.message}" if last else "the last reindex failed"
-        return or_rest(written(world, status, holds(PROGRESSING, Reason.RETRYING, why)), delay)
-    return intend(world, status, plan)
+def reindex_policy(world: IndexWorld) -> ReindexPolicy:
+    """The reindexes of an index."""
+    return ReindexPolicy(world=world, setting=world.setting, children=world.children, run=world.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReindexPolicy(Policy[SecondaryIndexStatus]):
+    """The runs that bring an index in sync."""
+
+    kinds = (RunKind.REINDEX,)
+    noun = "the reindex"
+    world: IndexWorld
+
+    def plan(self) -> RunPlan | None:
+        """The reindex, when Table and Warehouse are there."""
+        return plan_reindex(self.world)
+
+    def newest(self, plan: RunPlan) -> int:
+        """Attempts are counted for the same inputs."""
+        return newest_attempt(self.world.index.status.last_run, plan)
+
+    def idle(self) -> Step | None:
+        """Nothing is missing, something is in the way, or a failed reindex waits."""
+        world, status = self.world, self.status()
+        if (rest := find_rest(world, status, self.plan())) is not None:
+            return or_rest(self.write(status, fails(PROGRESSING, rest.reason, rest.message)), None)
+        if (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
+            return or_rest(self.write(status, holds(PROGRESSING, Reason.RETRYING, last_end(status.last_run))), delay)
+        return None
+
+    def block(self) -> Judgement | None:
+        """Suspended, or Table or Warehouse are not ready."""
+        finding = find_suspension(self.world) or find_block(self.world)
+        return fails(PROGRESSING, finding.reason, finding.message) if finding is not None else None
+
+    def stop(self) -> Finding | None:
+        """Suspended."""
+        return find_suspension(self.world)
+
+    def status(self) -> SecondaryIndexStatus:
+        """With what runs told of the table and of the index."""
+        return seen(self.world)
+
+    def with_run(self, current: CurrentRun | None) -> SecondaryIndexStatus:
+        """Coverage stays as it was reported."""
+        return replace(self.status(), current_run=current)
+
+    def with_intent(self, current: CurrentRun) -> SecondaryIndexStatus:
+        """A request by hand is answered by a reindex that knows it."""
+        status, plan = self.with_run(current), self.plan()
+        if plan is None or current.inputs_hash != plan.inputs_hash:
+            return status
+        asked = reindex_request(self.world.index)
+        return replace(status, observed_reindex=asked or status.observed_reindex, retry_time=None)
+
+    def write(self, status: SecondaryIndexStatus, progress: Judgement) -> PutStatus | None:
+        """All conditions of the index."""
+        return written(self.world, status, progress)
+
+    def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+        """Segments are covered, or it is tried again, or it failed for good."""
+        return conclude(self.world, run, verdict)
 
 
 def find_rest(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan | None) -> Finding | None:
     """Why nothing is started although nothing runs."""
-    if world.index.spec.suspend:
-        return Finding(Reason.SUSPENDED, "spec.suspend is true")
-    if (block := find_block(world)) is not None:
+    if (block := find_suspension(world) or find_block(world)) is not None:
         return block
     if is_given_up(status, plan):
         return Finding(Reason.IDLE, "the last reindex failed for good; it is tried again when its inputs change")
     return None if is_needed(world, status) else Finding(Reason.IDLE, "there is nothing to do")
 
 
-def intend(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan) -> Step:
-    """Write the intent of the next reindex; a request by hand is answered by it."""
-    last = status.last_run
-    known = last.attempt if last is not None and last.inputs_hash == plan.inputs_hash else 0
-    attempt = next_attempt(world.children, KINDS, known)
-    intended = replace(
-        status,
-        current_run=plan.intent(attempt, format_time(world.setting.now)),
-        observed_reindex=reindex_request(world.index) or status.observed_reindex,
-        retry_time=None,
-    )
-    message = f"{status.segments.missing} segments are missing; a reindex is about to be launched"
-    return or_rest(written(world, intended, holds(PROGRESSING, Reason.RUN_INTENDED, message)), 0.0)
-
-
-def decide_run(world: IndexWorld, run: RunWorld) -> Step:
-    """A reindex is intended or at work."""
-    setting = world.setting
-    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
-        case NotLaunched():
-            return decide_launch(world, run)
-        case Foreign(what):
-            message = f"{what} bears the name of this index's run and belongs to something else; delete it"
-            return or_rest(
-                written(world, seen(world), fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)), FOREIGN_POLL
-            )
-        case Live() as live:
-            return follow(world, run, live)
-        case Ended(verdict, _):
-            return clean_executors(run) or conclude(world, run, verdict)
-
-
-def decide_launch(world: IndexWorld, run: RunWorld) -> Step:
-    """The intent is written and no pod was seen."""
-    status, plan = seen(world), plan_reindex(world)
-    block = Finding(Reason.SUSPENDED, "spec.suspend is true") if world.index.spec.suspend else find_block(world)
-    if block is not None or plan is None:
-        free = replace(status, current_run=None)
-        why = block or Finding(Reason.WAITING_FOR_WAREHOUSE, "the Warehouse is gone")
-        progress = fails(PROGRESSING, why.reason, why.message)
-        return discard(run) or or_rest(written(world, free, progress), None)
-    if is_stale(run.current, plan):
-        renewed = replace(
-            status,
-            current_run=plan.intent(run.current.attempt, format_time(world.setting.now)),
-            observed_reindex=reindex_request(world.index) or status.observed_reindex,
-        )
-        progress = holds(PROGRESSING, Reason.RUN_INTENDED, "table or Warehouse changed; the reindex is launched anew")
-        return discard(run) or or_rest(written(world, renewed, progress), 0.0)
-    return launch(run, plan)
-
-
-def follow(world: IndexWorld, run: RunWorld, live: Live) -> Step:
-    """The pod is there and has not ended: follow it, or stop it."""
-    current = followed(run.current, live)
-    if not current.stop_reason and world.index.spec.suspend:
-        current = replace(current, stop_reason=Reason.SUSPENDED.value, stop_message="spec.suspend is true")
-    elif not current.stop_reason and live.overdue:
-        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
-    reason = read_reason(current.stop_reason) if current.stop_reason else live.reason
-    progress = holds(PROGRESSING, reason, current.stop_message or live.message)
-    step = written(world, replace(seen(world), current_run=current), progress)
-    if step is None and current.stop_reason and not live.pod.deleting:
-        return delete_pod(live.pod)
-    return or_rest(step, FOREIGN_POLL)
+def find_suspension(world: IndexWorld) -> Finding | None:
+    """Whether the user asked for no run."""
+    return Finding(Reason.SUSPENDED, "spec.suspend is true") if world.index.spec.suspend else None
 
 
 def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
@@ -281,7 +248,7 @@ def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
 def _progress_after(status: SecondaryIndexStatus) -> Judgement:
     last = status.last_run
     if status.retry_time is not None and last is not None:
-        return holds(PROGRESSING, Reason.RETRYING, f"{last.reason}: {last.message}")
+        return holds(PROGRESSING, Reason.RETRYING, last_end(last))
     return fails(PROGRESSING, Reason.IDLE, "the reindex ended")
 
 
@@ -301,14 +268,8 @@ def _tried_again(world: IndexWorld, status: SecondaryIndexStatus, failures: int)
     return replace(status, failed_attempts=failures, retry_time=format_time(add_seconds(world.setting.now, delay)))
 
 
-def _lost(world: IndexWorld, status: SecondaryIndexStatus) -> SecondaryIndexStatus:
-    return replace(_tried_again(world, status, 1), failed_attempts=status.failed_attempts)
-
-
 def refused(world: IndexWorld, refusal: Refused) -> Step:
     """The API server refused a child of the index's run."""
     if world.index.deleting:
         return drops.refused(drop_world(world), refusal)
-    finding = refusal_finding(refusal)
-    progress = holds(PROGRESSING, finding.reason, finding.message)
-    return later(written(world, seen(world), progress), world.setting.timing.quota_poll)
+    return decide_refused(reindex_policy(world), refusal)

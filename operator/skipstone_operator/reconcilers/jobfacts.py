@@ -5,22 +5,17 @@ Called by the job deciders only. Pure.
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import format_time
 from skipstone_operator.reconcilers.requests import RunPlan, plan_job_run
-from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.subjects import Finding, find_table_finding, find_warehouse_finding
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since
 from skipstone_operator.worlds.worlds import JobWorld
 
 MAIN_KINDS = (RunKind.LOAD, RunKind.MERGE)
 WAIT_POLL = 60.0
-#: Seconds in which the pod of an intent is there, unless something kept the operator or the API server from making it.
-PROMPT = 30.0
 
 
 def find_block(world: JobWorld) -> Finding | None:
@@ -59,12 +54,6 @@ def find_warehouse_block(world: JobWorld) -> Finding | None:
         return None
     finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
     return Finding(Reason.WAITING_FOR_WAREHOUSE, finding.message) if finding is not None else None
-
-
-def is_prompt(current: CurrentRun, moment: datetime) -> bool:
-    """Whether so little time passed since the intent that no pod of it can have come and gone while nobody looked."""
-    passed = seconds_since(current.start_time, moment)
-    return passed is not None and passed < PROMPT
 
 
 def plan_run(world: JobWorld) -> RunPlan | None:

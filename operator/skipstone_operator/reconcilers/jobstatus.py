@@ -39,15 +39,16 @@ def is_finished(status: JobStatus) -> bool:
 
 def at_work(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> PutStatus | None:
     """Something is being done for the job."""
-    return _written(world, status, holds(PROGRESSING, reason, message))
+    return written(world, status, holds(PROGRESSING, reason, message))
 
 
 def waiting(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> PutStatus | None:
     """Nothing is being done for the job until something else changes."""
-    return _written(world, status, fails(PROGRESSING, reason, message))
+    return written(world, status, fails(PROGRESSING, reason, message))
 
 
-def _written(world: JobWorld, status: JobStatus, progress: Judgement) -> PutStatus | None:
+def written(world: JobWorld, status: JobStatus, progress: Judgement) -> PutStatus | None:
+    """The status of a job that has not ended, if anything changed."""
     judgements = (fails(COMPLETE, progress.reason), fails(FAILED, progress.reason), progress)
     new = judged(replace(status, reason=progress.reason.value), world.job, judgements, world.setting.now)
     return put_status(world.job, new)

@@ -6,7 +6,8 @@ Called by the deciders once ``status.currentRun`` is written. Pure: returns the 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import datetime
 
 from skipstone_core.contract.requests import SPARK_KINDS, RunKind
 from skipstone_core.reasons import Reason
@@ -19,10 +20,13 @@ from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import ConfFacts, RunWorld
 from skipstone_operator.worlds.steps import Create, Delete, Slots, Step
 from skipstone_operator.worlds.subjects import Children, Finding
+from skipstone_operator.worlds.times import seconds_since
 
 KEPT_SUCCEEDED = 1
 KEPT_FAILED = 3
 FOREIGN_POLL = 30.0
+#: Seconds in which the pod of an intent is there, unless something kept the operator or the API server from making it.
+PROMPT = 30.0
 
 
 def launch(run: RunWorld, plan: RunPlan) -> Step:
@@ -49,6 +53,12 @@ def find_slots(plan: RunPlan) -> Slots | None:
 def is_stale(current: CurrentRun, plan: RunPlan) -> bool:
     """Whether what the run depends on changed since its intent was written."""
     return current.inputs_hash != plan.inputs_hash
+
+
+def is_prompt(current: CurrentRun, moment: datetime) -> bool:
+    """Whether so little time passed since the intent that no pod of it can have come and gone while nobody looked."""
+    passed = seconds_since(current.start_time, moment)
+    return passed is not None and passed < PROMPT
 
 
 def discard(run: RunWorld) -> Step | None:
@@ -110,14 +120,6 @@ def adopted_intent(pod: PodFacts, plan: RunPlan, now: str) -> CurrentRun:
     parts = pod.run_id.split("-")
     intent = plan.intent(max(1, pod.attempt), now)
     return replace(intent, id=pod.run_id, inputs_hash=parts[-2] if len(parts) >= 2 else intent.inputs_hash)
-
-
-@dataclass(frozen=True)
-class StopOrder:
-    """Why a live driver has to go."""
-
-    reason: Reason
-    message: str
 
 
 def refusal_finding(refusal: Refused) -> Finding:

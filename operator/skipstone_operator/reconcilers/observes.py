@@ -6,30 +6,24 @@ Called by the Warehouse's decider. Pure. What a run found is taken over by the T
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import READY, find, format_time
+from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, format_time
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
-from skipstone_operator.reconcilers.launch import (
-    FOREIGN_POLL,
-    clean_executors,
-    delete_pod,
-    discard,
-    is_stale,
-    launch,
-    next_attempt,
-    refusal_finding,
-    trim,
-)
-from skipstone_operator.reconcilers.requests import plan_observe_run
-from skipstone_operator.reconcilers.statuses import earliest, followed, or_rest, put_status, record_end
+from skipstone_operator.reconcilers.launch import refusal_finding
+from skipstone_operator.reconcilers.lifecycle import Policy
+from skipstone_operator.reconcilers.requests import RunPlan, plan_observe_run
+from skipstone_operator.reconcilers.statuses import earliest, or_rest, put_status, record_end
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import Maintenance
-from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
-from skipstone_operator.worlds.steps import Rest, Step
+from skipstone_operator.resources.warehouse import WarehouseStatus
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
+from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import IndexSubject, TableSubject, children_of, warehouse_ready
 from skipstone_operator.worlds.times import add_seconds, backoff, parse_time, past_time, seconds_since, seconds_until
 from skipstone_operator.worlds.worlds import WarehouseWorld
@@ -43,36 +37,77 @@ OBSERVED_INTERVAL = 300
 MAX_TOLD = 48
 
 
-def decide_observe(world: WarehouseWorld) -> Step:
-    """The one next write for the observe runs of the Warehouse."""
-    current = world.warehouse.status.observe_run
-    step = (
-        _decide_run(world, world.observe) if current is not None and world.observe is not None else _decide_idle(world)
-    )
-    if not isinstance(step, Rest):
-        return step
+def observe_policy(world: WarehouseWorld) -> ObservePolicy:
+    """The observe runs of a Warehouse."""
     mine = children_of(world.children, RunKind.OBSERVE)
-    return trim(mine, {current.id} if current else ()) or step
+    run = world.observe if world.warehouse.status.observe_run is not None else None
+    return ObservePolicy(world=world, setting=world.setting, children=mine, run=run)
 
 
-def _decide_idle(world: WarehouseWorld) -> Step:
-    if not warehouse_ready(world.warehouse):
-        return Rest()
-    waits = [wait for table in world.tables if (wait := seconds_to_look(world, table)) is not None]
-    wait = min(waits, default=None)
-    if wait is None:
-        return Rest()
-    status, now = world.warehouse.status, world.setting.now
-    wait = max(wait, seconds_until(status.observe_retry_time, now))
-    if wait > 0:
-        return Rest(requeue=Requeue(wait))
-    plan = plan_observe_run(world.warehouse, world.claim, list(_due(world)), world.setting)
-    last = status.last_observe_run
-    attempt = next_attempt(
-        children_of(world.children, RunKind.OBSERVE), (RunKind.OBSERVE,), last.attempt if last else 0
-    )
-    intended = replace(status, observe_run=plan.intent(attempt, format_time(now)), observe_retry_time=None)
-    return or_rest(put_status(world.warehouse, intended), 0.0)
+@dataclass(frozen=True, kw_only=True)
+class ObservePolicy(Policy[WarehouseStatus]):
+    """The runs that look at all due tables of a Warehouse. No condition of the Warehouse speaks of them."""
+
+    kinds = (RunKind.OBSERVE,)
+    noun = "the observe run"
+    world: WarehouseWorld
+
+    def plan(self) -> RunPlan | None:
+        """The tables that are due."""
+        return plan_observe_run(self.world.warehouse, self.world.claim, list(_due(self.world)), self.setting)
+
+    def newest(self, plan: RunPlan) -> int:
+        """Numbers go on from run to run."""
+        last = self.world.warehouse.status.last_observe_run
+        return last.attempt if last is not None else 0
+
+    def idle(self) -> Step | None:
+        """Wait until a table is due."""
+        world = self.world
+        waits = [wait for table in world.tables if (wait := seconds_to_look(world, table)) is not None]
+        if not waits or not warehouse_ready(world.warehouse):
+            return Rest()
+        wait = max(min(waits), seconds_until(self.status().observe_retry_time, self.setting.now))
+        return Rest(requeue=Requeue(wait)) if wait > 0 else None
+
+    def block(self) -> Judgement | None:
+        """Nothing is due any more, or the Warehouse is not ready."""
+        ready = warehouse_ready(self.world.warehouse)
+        return None if ready and any(_due(self.world)) else fails(PROGRESSING, Reason.IDLE)
+
+    def status(self) -> WarehouseStatus:
+        """As it is."""
+        return self.world.warehouse.status
+
+    def with_run(self, current: CurrentRun | None) -> WarehouseStatus:
+        """How far the run is would be a write for every table."""
+        return replace(self.status(), observe_run=None if current is None else replace(current, progress=""))
+
+    def with_intent(self, current: CurrentRun) -> WarehouseStatus:
+        """The time to try again has come."""
+        return replace(self.with_run(current), observe_retry_time=None)
+
+    def write(self, status: WarehouseStatus, progress: Judgement) -> PutStatus | None:
+        """The run alone."""
+        return put_status(self.world.warehouse, status)
+
+    def foreign(self, run: RunWorld, message: str) -> Step:
+        """The next run has another name; this one would wait for as long as the other object stays."""
+        return self._give_up(run, Reason.RESOURCE_CONFLICT, message)
+
+    def refused(self, refusal: Refused) -> Step | None:
+        """A quota is waited for, anything else is a failure that tables tell of."""
+        finding = refusal_finding(refusal)
+        if finding.reason is Reason.WAITING_FOR_QUOTA or self.run is None:
+            return None
+        return self._give_up(self.run, finding.reason, finding.message)
+
+    def _give_up(self, run: RunWorld, reason: Reason, message: str) -> Step:
+        return self.conclude(run, Verdict(ending=Ending.UNKNOWN, reason=reason, message=message), None)
+
+    def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+        """Tables and indexes take over what was found; a failure waits with back-off."""
+        return _conclude(self.world, run, verdict)
 
 
 def _due(world: WarehouseWorld) -> Iterator[tuple[TableSubject, tuple[IndexSubject, ...]]]:
@@ -131,50 +166,6 @@ def _refresh_delay(world: WarehouseWorld, table: TableSubject) -> float | None:
         interval = OBSERVED_INTERVAL if table.spec.management is Management.OBSERVED else 0
     waited = seconds_since(table.status.observed_time, world.setting.now)
     return max(0.0, interval - waited) if interval > 0 and waited is not None else None
-
-
-def _decide_run(world: WarehouseWorld, run: RunWorld) -> Step:
-    setting = world.setting
-    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
-        case NotLaunched():
-            return _launch(world, run)
-        case Foreign(what):
-            # The next run has another name; this one would wait for as long as the other object stays.
-            message = f"{what} bears the name of the observe run and belongs to something else; delete it"
-            return _conclude(
-                world, run, Verdict(ending=Ending.UNKNOWN, reason=Reason.RESOURCE_CONFLICT, message=message)
-            )
-        case Live() as live:
-            return _follow(world, run, live)
-        case Ended(verdict, _):
-            return clean_executors(run) or _conclude(world, run, verdict)
-
-
-def _launch(world: WarehouseWorld, run: RunWorld) -> Step:
-    status, due = world.warehouse.status, list(_due(world))
-    plan = plan_observe_run(world.warehouse, world.claim, due, world.setting)
-    if not due or not warehouse_ready(world.warehouse) or is_stale(run.current, plan):
-        return discard(run) or or_rest(put_status(world.warehouse, replace(status, observe_run=None)), 0.0)
-    return launch(run, plan)
-
-
-def refused_observe(world: WarehouseWorld, refusal: Refused) -> Step:
-    """The API server refused a child of the observe run: a quota is waited for, anything else is a failure."""
-    finding = refusal_finding(refusal)
-    if finding.reason is Reason.WAITING_FOR_QUOTA or world.observe is None:
-        return Rest(requeue=Requeue(world.setting.timing.quota_poll))
-    verdict = Verdict(ending=Ending.UNKNOWN, reason=finding.reason, message=finding.message)
-    return _conclude(world, world.observe, verdict)
-
-
-def _follow(world: WarehouseWorld, run: RunWorld, live: Live) -> Step:
-    current = replace(followed(run.current, live), progress="")
-    if live.overdue and not current.stop_reason:
-        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
-    step = put_status(world.warehouse, replace(world.warehouse.status, observe_run=current))
-    if step is None and current.stop_reason and not live.pod.deleting:
-        return delete_pod(live.pod)
-    return or_rest(step, FOREIGN_POLL)
 
 
 def _conclude(world: WarehouseWorld, run: RunWorld, verdict: Verdict) -> Step:

@@ -23,6 +23,7 @@ from skipstone_operator.conditions import (
     shorten_bytes,
 )
 from skipstone_operator.ports import EventRecord, EventType, Requeue
+from skipstone_operator.reconcilers.requests import RunPlan
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.mergeschedule import MergeScheduleStatus
@@ -139,6 +140,16 @@ def record_end(current: CurrentRun, verdict: Verdict, now: datetime) -> LastRun:
         counts=bounded(report, "counts"),
         stages_ms=bounded(report, "stages_ms"),
     )
+
+
+def last_end(last: LastRun | None) -> str:
+    """Why the last run is followed by another."""
+    return f"the last run ended with {last.reason}: {last.message}" if last is not None else "the last run failed"
+
+
+def newest_attempt(last: LastRun | None, plan: RunPlan) -> int:
+    """The number of the last attempt at the same inputs."""
+    return last.attempt if last is not None and last.inputs_hash == plan.inputs_hash else 0
 
 
 def bounded(report: JobReport | None, name: str) -> dict[str, int]:

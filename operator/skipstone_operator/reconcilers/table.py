@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import assert_never
 
 from skipstone_core.contract.requests import Management, RunKind
@@ -16,26 +16,16 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
 from skipstone_operator.ports import Refused, Requeue
-from skipstone_operator.reconcilers import drops, jobs
+from skipstone_operator.reconcilers import drops, jobs, lifecycle
 from skipstone_operator.reconcilers.failures import find_failure, guarded, tell
 from skipstone_operator.reconcilers.jobstatus import is_finished
-from skipstone_operator.reconcilers.launch import (
-    FOREIGN_POLL,
-    clean_executors,
-    delete_pod,
-    discard,
-    is_stale,
-    launch,
-    next_attempt,
-    refusal_finding,
-    trim,
-)
+from skipstone_operator.reconcilers.launch import FOREIGN_POLL
+from skipstone_operator.reconcilers.lifecycle import Policy, decide_refused
 from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
 from skipstone_operator.reconcilers.statuses import (
     first_write,
-    followed,
     judged,
-    later,
+    last_end,
     or_rest,
     put_status,
     record_end,
@@ -50,8 +40,10 @@ from skipstone_operator.reconcilers.tablestatus import (
     with_owner,
     with_tally,
 )
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.table import TableStatus
-from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import TableSubject, deletes_data, find_warehouse_finding
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
@@ -104,14 +96,7 @@ def decide_table(world: TableWorld, table: TableSubject) -> Step:
     managed = table.spec.management is Management.MANAGED
     if (step := drops.keep_finalizer(table, wanted=managed and deletes_data(table))) is not None:
         return step
-    current = table.status.current_run
-    if current is not None and world.run is not None:
-        step = decide_run(world, table, world.run)
-    else:
-        step = decide_idle(world, table)
-    if not isinstance(step, Rest):
-        return step
-    return trim(world.children, {current.id} if current else ()) or step
+    return lifecycle.decide(change_policy(world, table))
 
 
 def drop_world(world: TableWorld, table: TableSubject) -> drops.DropWorld:
@@ -172,26 +157,72 @@ def written(
     return put_status(table, judged(status, table, judgements, world.setting.now))
 
 
-def decide_idle(world: TableWorld, table: TableSubject) -> Step:
-    """No change run is intended: intend one if the spec asks for it, else keep the status true."""
-    status = seen(world, table)
-    change = find_change(world, table, status)
-    if change is None or not change.due:
-        return or_rest(written(world, table, status, idle_progress(world, table, status, change)), _wait(world, status))
-    writer = choose_writer(world, table, status, change_due=True)
-    if writer is None or writer.uid != table.meta.uid:
+def change_policy(world: TableWorld, table: TableSubject) -> ChangePolicy:
+    """The change runs of a table."""
+    return ChangePolicy(world=world, table=table, setting=world.setting, children=world.children, run=world.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChangePolicy(Policy[TableStatus]):
+    """The runs that create, adopt or evolve a Managed table."""
+
+    kinds = (RunKind.TABLE,)
+    noun = "the table change"
+    world: TableWorld
+    table: TableSubject
+
+    @cached_property
+    def change(self) -> Change | None:
+        """What would bring the table to its spec."""
+        return find_change(self.world, self.table, self.status())
+
+    def plan(self) -> RunPlan | None:
+        """The change that the spec asks for."""
+        return self.change.plan if self.change is not None else None
+
+    def newest(self, plan: RunPlan) -> int:
+        """Attempts are counted while they fail."""
+        return self.table.status.failed_attempts
+
+    def idle(self) -> Step | None:
+        """Nothing is to be changed now, or somebody else writes the table."""
+        status, change = self.status(), self.change
+        if change is None or not change.due:
+            progress = idle_progress(self.world, self.table, status, change)
+            return or_rest(self.write(status, progress), seconds_until(status.retry_time, self.setting.now) or None)
+        writer = choose_writer(self.world, self.table, status, change_due=True)
+        if writer is not None and writer.uid == self.table.meta.uid:
+            return None
         name = writer.name if writer else "a run"
         waits = fails(PROGRESSING, Reason.WAITING_FOR_TABLE, f"{name} is writing the table; the change comes next")
-        return or_rest(written(world, table, status, waits, due=True), FOREIGN_POLL)
-    now = format_time(world.setting.now)
-    attempt = next_attempt(world.children, (RunKind.TABLE,), status.failed_attempts)
-    intended = replace(status, current_run=change.plan.intent(attempt, now), retry_time=None)
-    progress = holds(PROGRESSING, Reason.RUN_INTENDED, "the table change is about to be launched")
-    return or_rest(written(world, table, intended, progress), 0.0)
+        return or_rest(written(self.world, self.table, status, waits, due=True), self.pause())
 
+    def block(self) -> Judgement | None:
+        """Nothing is to be changed any more, or the Warehouse is not ready."""
+        name, warehouse = self.table.spec.warehouse_ref.name, self.world.place.warehouse
+        if self.change is not None and find_warehouse_finding(name, warehouse) is None:
+            return None
+        return idle_progress(self.world, self.table, self.status(), self.change)
 
-def _wait(world: TableWorld, status: TableStatus) -> float | None:
-    return seconds_until(status.retry_time, world.setting.now) or None
+    def status(self) -> TableStatus:
+        """With what runs and indexes told."""
+        return seen(self.world, self.table)
+
+    def with_run(self, current: CurrentRun | None) -> TableStatus:
+        """What runs told stays."""
+        return replace(self.status(), current_run=current)
+
+    def with_intent(self, current: CurrentRun) -> TableStatus:
+        """The time to try again has come."""
+        return replace(self.status(), current_run=current, retry_time=None)
+
+    def write(self, status: TableStatus, progress: Judgement) -> PutStatus | None:
+        """Ready and Progressing, and who writes the table."""
+        return written(self.world, self.table, status, progress)
+
+    def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+        """The spec is applied, refused for good, or tried again."""
+        return conclude(self.world, self.table, run, verdict)
 
 
 def idle_progress(world: TableWorld, table: TableSubject, status: TableStatus, change: Change | None) -> Judgement:
@@ -201,52 +232,7 @@ def idle_progress(world: TableWorld, table: TableSubject, status: TableStatus, c
     finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
     if finding is not None:
         return fails(PROGRESSING, Reason.WAITING_FOR_WAREHOUSE, finding.message)
-    last = status.last_run
-    why = f"{last.reason}: {last.message}" if last is not None else "the last attempt failed"
-    return holds(PROGRESSING, Reason.RETRYING, f"the change is tried again: {why}")
-
-
-def decide_run(world: TableWorld, table: TableSubject, run: RunWorld) -> Step:
-    """A change run is intended or at work."""
-    setting = world.setting
-    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
-        case NotLaunched():
-            return decide_launch(world, table, run)
-        case Foreign(what):
-            message = f"{what} bears the name of this table's run and belongs to something else; delete it"
-            progress = fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)
-            return or_rest(written(world, table, seen(world, table), progress), FOREIGN_POLL)
-        case Live() as live:
-            return follow(world, table, run, live)
-        case Ended(verdict, _):
-            return clean_executors(run) or conclude(world, table, run, verdict)
-
-
-def decide_launch(world: TableWorld, table: TableSubject, run: RunWorld) -> Step:
-    """The intent is written and no pod was seen."""
-    status = seen(world, table)
-    change = find_change(world, table, status)
-    if change is None or find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse) is not None:
-        free = replace(status, current_run=None)
-        progress = idle_progress(world, table, free, change)
-        return discard(run) or or_rest(written(world, table, free, progress), FOREIGN_POLL)
-    if is_stale(run.current, change.plan):
-        intent = change.plan.intent(run.current.attempt, format_time(world.setting.now))
-        progress = holds(PROGRESSING, Reason.RUN_INTENDED, "spec or Warehouse changed; the run is launched anew")
-        return discard(run) or or_rest(written(world, table, replace(status, current_run=intent), progress), 0.0)
-    return launch(run, change.plan)
-
-
-def follow(world: TableWorld, table: TableSubject, run: RunWorld, live: Live) -> Step:
-    """The pod is there and has not ended."""
-    current = followed(run.current, live)
-    if live.overdue and not current.stop_reason:
-        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
-    progress = holds(PROGRESSING, live.reason, current.stop_message or live.message)
-    step = written(world, table, replace(seen(world, table), current_run=current), progress)
-    if step is None and current.stop_reason and not live.pod.deleting:
-        return delete_pod(live.pod)
-    return or_rest(step, FOREIGN_POLL)
+    return holds(PROGRESSING, Reason.RETRYING, last_end(status.last_run))
 
 
 def conclude(world: TableWorld, table: TableSubject, run: RunWorld, verdict: Verdict) -> Step:
@@ -286,6 +272,4 @@ def refused(world: TableWorld, owner_uid: str, refusal: Refused) -> Step:
         return Rest(requeue=Requeue(FOREIGN_POLL))
     if table.deleting:
         return drops.refused(drop_world(world, table), refusal)
-    finding = refusal_finding(refusal)
-    progress = holds(PROGRESSING, finding.reason, finding.message)
-    return later(written(world, table, seen(world, table), progress), world.setting.timing.quota_poll)
+    return decide_refused(change_policy(world, table), refusal)

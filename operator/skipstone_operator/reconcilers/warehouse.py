@@ -5,7 +5,7 @@ Entry point of keys of kind Warehouse; runs the check of each generation and the
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from skipstone_core.contract.requests import CatalogType, RunKind
 from skipstone_core.reasons import Reason
@@ -13,38 +13,34 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
+from skipstone_operator.reconcilers import lifecycle
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
-from skipstone_operator.reconcilers.launch import (
-    FOREIGN_POLL,
-    clean_executors,
-    delete_pod,
-    discard,
-    is_stale,
-    launch,
-    next_attempt,
-    refusal_finding,
-    trim,
-)
-from skipstone_operator.reconcilers.observes import decide_observe, refused_observe
-from skipstone_operator.reconcilers.requests import effective_image, find_misfit, plan_check_run
+from skipstone_operator.reconcilers.lifecycle import UNDERWAY, Policy, decide_refused
+from skipstone_operator.reconcilers.observes import observe_policy
+from skipstone_operator.reconcilers.requests import RunPlan, effective_image, find_misfit, plan_check_run
 from skipstone_operator.reconcilers.statuses import (
     first_write,
-    followed,
     judged,
-    later,
+    last_end,
+    newest_attempt,
     or_rest,
     put_status,
     record_end,
 )
 from skipstone_operator.resources.checks import validate_spec
+from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.warehouse import WarehouseStatus
-from skipstone_operator.worlds.runs import Ended, Ending, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Finding, WarehouseSubject, children_of
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
 from skipstone_operator.worlds.worlds import WarehouseWorld
 
 MISSING_POLL = 30.0
+NOTHING_TO_DO = fails(PROGRESSING, Reason.IDLE, "there is nothing to do")
+#: Reasons of Progressing that say nothing of what keeps the check from its end.
+ORDINARY = UNDERWAY | {Reason.IDLE, Reason.RETRYING}
 
 
 def decide(world: WarehouseWorld) -> Step:
@@ -55,7 +51,7 @@ def decide(world: WarehouseWorld) -> Step:
     if (step := keep_finalizer(warehouse, wanted=bool(world.dependants))) is not None:
         return step
     # Both are judged before either is written: one that fails would otherwise be undone by the other, again and again.
-    return first_write([decide_check(world), decide_observe(world)])
+    return first_write([lifecycle.decide(check_policy(world)), lifecycle.decide(observe_policy(world))])
 
 
 def decide_deletion(world: WarehouseWorld) -> Step:
@@ -156,84 +152,71 @@ def written(
     return put_status(warehouse, new)
 
 
-def decide_check(world: WarehouseWorld) -> Step:
-    """The one next write for the check run of this generation."""
-    current = world.warehouse.status.current_run
-    run = world.check if current is not None else None
-    step = decide_run(world, run) if run is not None else decide_idle(world)
-    if not isinstance(step, Rest):
-        return step
+def check_policy(world: WarehouseWorld) -> CheckPolicy:
+    """The check runs of a Warehouse."""
     mine = children_of(world.children, RunKind.CHECK)
-    return trim(mine, {current.id} if current else ()) or step
+    run = world.check if world.warehouse.status.current_run is not None else None
+    return CheckPolicy(world=world, setting=world.setting, children=mine, run=run)
 
 
-def decide_idle(world: WarehouseWorld) -> Step:
-    """No check run is intended: intend one for a new generation, or again after a failure."""
-    warehouse, status, now = world.warehouse, seen(world), world.setting.now
-    if find_obstacle(world) is not None:
-        # What is checked is no longer there: it is checked anew when it comes back.
-        unchecked = replace(status, checked_generation=0)
-        return or_rest(written(world, unchecked, fails(PROGRESSING, Reason.IDLE)), MISSING_POLL)
-    if is_checked(warehouse, status):
-        return or_rest(written(world, status, fails(PROGRESSING, Reason.IDLE, "there is nothing to do")), None)
-    last = status.last_run
-    again = last is not None and last.generation == warehouse.meta.generation
-    if again and (delay := seconds_until(status.retry_time, now)) > 0:
-        return or_rest(written(world, status, holds(PROGRESSING, Reason.RETRYING, "the check is tried again")), delay)
-    plan = plan_check_run(warehouse, world.claim, world.setting)
-    mine = children_of(world.children, RunKind.CHECK)
-    known = last.attempt if last is not None and last.inputs_hash == plan.inputs_hash else 0
-    intent = plan.intent(next_attempt(mine, (RunKind.CHECK,), known), format_time(now))
-    progress = holds(PROGRESSING, Reason.RUN_INTENDED, "the check run is about to be launched")
-    return or_rest(written(world, replace(status, current_run=intent, retry_time=None), progress), 0.0)
+@dataclass(frozen=True, kw_only=True)
+class CheckPolicy(Policy[WarehouseStatus]):
+    """The runs that try catalog and storage, once for each generation that they answer."""
 
+    kinds = (RunKind.CHECK,)
+    noun = "the check run"
+    world: WarehouseWorld
 
-def decide_run(world: WarehouseWorld, run: RunWorld) -> Step:
-    """The check run is intended or at work."""
-    setting = world.setting
-    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
-        case NotLaunched():
-            return decide_launch(world, run)
-        case Foreign(what):
-            message = f"{what} bears the name of this Warehouse's run and belongs to something else; delete it"
-            progress = fails(PROGRESSING, Reason.RESOURCE_CONFLICT, message)
-            return or_rest(written(world, seen(world), progress), FOREIGN_POLL)
-        case Live() as live:
-            return follow(world, run, live)
-        case Ended(verdict, _):
-            return clean_executors(run) or conclude(world, run, verdict)
+    def plan(self) -> RunPlan | None:
+        """The check of this generation."""
+        return plan_check_run(self.world.warehouse, self.world.claim, self.setting)
 
+    def newest(self, plan: RunPlan) -> int:
+        """Attempts are counted for the same inputs."""
+        return newest_attempt(self.world.warehouse.status.last_run, plan)
 
-def decide_launch(world: WarehouseWorld, run: RunWorld) -> Step:
-    """The intent is written and no pod was seen."""
-    status = seen(world)
-    if find_obstacle(world) is not None:
-        free = replace(status, current_run=None, checked_generation=0)
-        return discard(run) or or_rest(written(world, free, fails(PROGRESSING, Reason.IDLE)), MISSING_POLL)
-    plan = plan_check_run(world.warehouse, world.claim, world.setting)
-    if is_stale(run.current, plan):
-        intent = plan.intent(run.current.attempt, format_time(world.setting.now))
-        progress = holds(PROGRESSING, Reason.RUN_INTENDED, "the Warehouse changed; the check is launched anew")
-        return discard(run) or or_rest(written(world, replace(status, current_run=intent), progress), 0.0)
-    return launch(run, plan)
+    def idle(self) -> Step | None:
+        """Something is in the way, this generation is checked, or a failed check waits."""
+        world, status = self.world, self.status()
+        if (block := self.block()) is not None:
+            return or_rest(self.write(self.with_run(None), block), MISSING_POLL)
+        if is_checked(world.warehouse, status):
+            return or_rest(self.write(status, NOTHING_TO_DO), None)
+        last = status.last_run
+        again = last is not None and last.generation == world.warehouse.meta.generation
+        if again and (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
+            return or_rest(self.write(status, holds(PROGRESSING, Reason.RETRYING, last_end(last))), delay)
+        return None
 
+    def block(self) -> Judgement | None:
+        """Ready says what is in the way."""
+        return fails(PROGRESSING, Reason.IDLE) if find_obstacle(self.world) is not None else None
 
-def follow(world: WarehouseWorld, run: RunWorld, live: Live) -> Step:
-    """The check pod is there and has not ended."""
-    current = followed(run.current, live)
-    if live.overdue and not current.stop_reason:
-        current = replace(current, stop_reason=live.reason.value, stop_message=live.message)
-    ordinary = live.reason in (Reason.DRIVER_PENDING, Reason.DRIVER_RUNNING)
-    wait = None if ordinary else Finding(live.reason, live.message)
-    progress = holds(PROGRESSING, live.reason, live.message)
-    step = written(world, replace(seen(world), current_run=current), progress, wait)
-    if step is None and current.stop_reason and not live.pod.deleting:
-        return delete_pod(live.pod)
-    return or_rest(step, FOREIGN_POLL)
+    def status(self) -> WarehouseStatus:
+        """With what needs no run to be known."""
+        return seen(self.world)
+
+    def with_run(self, current: CurrentRun | None) -> WarehouseStatus:
+        """What is no longer there is checked again when it comes back."""
+        status = replace(self.status(), current_run=current)
+        return status if find_obstacle(self.world) is None else replace(status, checked_generation=0)
+
+    def with_intent(self, current: CurrentRun) -> WarehouseStatus:
+        """The time to try again has come."""
+        return replace(self.with_run(current), retry_time=None)
+
+    def write(self, status: WarehouseStatus, progress: Judgement) -> PutStatus | None:
+        """Ready says what keeps the check from its end."""
+        ordinary = progress.reason in ORDINARY
+        return written(self.world, status, progress, None if ordinary else Finding(progress.reason, progress.message))
+
+    def conclude(self, run: RunWorld, verdict: Verdict, pod: PodFacts | None) -> Step:
+        """Good for this generation, or tried again and again while catalog or storage fail."""
+        return conclude(self.world, run, verdict)
 
 
 def conclude(world: WarehouseWorld, run: RunWorld, verdict: Verdict) -> Step:
-    """The check ended: good for this generation, or tried again and again while catalog or storage fail."""
+    """What the end of a check means."""
     now, timing = world.setting.now, world.setting.timing
     ended = replace(
         seen(world),
@@ -244,19 +227,16 @@ def conclude(world: WarehouseWorld, run: RunWorld, verdict: Verdict) -> Step:
     )
     if verdict.ending is Ending.SUCCEEDED:
         good = replace(ended, checked_generation=run.current.generation, failed_attempts=0, retry_time=None)
-        return or_rest(written(world, good, fails(PROGRESSING, Reason.IDLE, "there is nothing to do")), 0.0)
+        return or_rest(written(world, good, NOTHING_TO_DO), 0.0)
     failures = ended.failed_attempts + 1
     delay = backoff(failures, base=timing.backoff_base, cap=timing.check_retry_cap)
     retry = format_time(add_seconds(now, delay))
     bad = replace(ended, checked_generation=0, failed_attempts=failures, retry_time=retry)
-    return or_rest(written(world, bad, holds(PROGRESSING, Reason.RETRYING, "the check is tried again")), 0.0)
+    return or_rest(written(world, bad, holds(PROGRESSING, Reason.RETRYING, last_end(bad.last_run))), 0.0)
 
 
 def refused(world: WarehouseWorld, operation: str, refusal: Refused) -> Step:
     """The API server refused a child of a run of the Warehouse."""
-    poll = world.setting.timing.quota_poll
     if operation != RunKind.CHECK:
-        return refused_observe(world, refusal)
-    finding = refusal_finding(refusal)
-    progress = holds(PROGRESSING, finding.reason, finding.message)
-    return later(written(world, seen(world), progress, finding), poll)
+        return decide_refused(observe_policy(world), refusal)
+    return decide_refused(check_policy(world), refusal)

@@ -96,7 +96,7 @@ RunState = NotLaunched | Foreign | Live | Ended
 
 def judge_run(run: RunWorld, *, now: datetime, pending_deadline: float) -> RunState:
     """How the current run stands."""
-    if (foreign := _find_foreign(run)) is not None:
+    if (foreign := find_foreign(run)) is not None:
         return Foreign(foreign)
     if run.pod is None:
         return NotLaunched() if run.current.launch_time is None else Ended(judge_missing(run.current), None)
@@ -105,7 +105,8 @@ def judge_run(run: RunWorld, *, now: datetime, pending_deadline: float) -> RunSt
     return _judge_live(run.pod, now, pending_deadline)
 
 
-def _find_foreign(run: RunWorld) -> str | None:
+def find_foreign(run: RunWorld) -> str | None:
+    """The child that has the name of the run and belongs to somebody else."""
     if run.pod is not None and (run.pod.owner_uid != run.owner_uid or run.pod.run_id != run.current.id):
         return f"Pod {run.pod.name}"
     if run.conf is not None and (run.conf.owner_uid != run.owner_uid or run.conf.run_id != run.current.id):
