@@ -150,7 +150,7 @@ class TestAnotherTableOfThatName:
         assert isinstance(step, PutStatus)
         message = next(c["message"] for c in step.status["conditions"] if c["type"] == "Progressing")
         assert message.startswith("spec.tableRef: ")
-        assert message.endswith("delete this job and create it anew")
+        assert message.endswith("delete this job and create it again")
 
     def test_a_driver_at_work_goes(self) -> None:
         current = launched_load()

@@ -1,4 +1,4 @@
-"""Reconcilers: read the world anew, decide the one next write, write it.
+"""Reconcilers: read the world again, decide the one next write, write it.
 
 The loop calls ``reconcile`` with a key; each kind has a module with its pure ``decide``.
 """

@@ -35,7 +35,7 @@ from skipstone_operator.worlds.subjects import Finding, deletes_data, find_wareh
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import IndexWorld
 
-#: What a run found wrong with an index and the next reindex may mend.
+#: What a run found wrong with an index and the next reindex may fix.
 _MENDED_BY_REINDEX = frozenset({Reason.INDEX_DAMAGED, Reason.STORAGE_UNAVAILABLE, Reason.SEGMENTS_FAILED})
 #: Refusals that the Table's own condition tells of, and that end when the table is back.
 _MAY_COME_BACK = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
@@ -116,7 +116,7 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
 
 
 def needs_user(status: SecondaryIndexStatus) -> bool:
-    """Whether the index is degraded by something that no reindex mends."""
+    """Whether the index is degraded by something that no reindex fixes."""
     return bool(status.degraded) and status.degraded not in _MENDED_BY_REINDEX
 
 

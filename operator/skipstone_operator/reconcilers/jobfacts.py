@@ -35,7 +35,7 @@ def find_stranger(world: JobWorld) -> Finding | None:
     return Finding(
         Reason.TABLE_NOT_FOUND,
         f"spec.tableRef: the Table {table.meta.name!r} that this job began on is gone, and the one that bears its name "
-        "now is another: delete this job and create it anew",
+        "now is another: delete this job and create it again",
     )
 
 

@@ -108,5 +108,5 @@ def _with_report(status: JobStatus, report: JobReport) -> JobStatus:
 
 
 def with_progress(status: JobStatus, report: JobReport | None) -> JobStatus:
-    """``status`` with what a driver at work found so far."""
+    """``status`` with what a running driver found so far."""
     return with_funnel(status, report) if report is not None and isinstance(status, MergeJobStatus) else status

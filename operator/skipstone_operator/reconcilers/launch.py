@@ -84,7 +84,7 @@ def clean_executors(run: RunWorld) -> Step | None:
 def trim(children: Children, busy: Iterable[str], *, keep: bool = True) -> Step | None:
     """Delete the next child that history does not keep: 1 succeeded and 3 failed runs stay, with their ConfigMaps.
 
-    ``busy`` are the names of runs that are intended or at work; ``keep`` False keeps nothing.
+    ``busy`` are the names of runs that are intended or running; ``keep`` False keeps nothing.
     """
     names = set(busy)
     ended = sorted((p for p in children.pods if p.terminal and p.run_id not in names), key=_newest_first, reverse=True)
@@ -104,7 +104,7 @@ def _newest_first(pod: PodFacts) -> tuple[str, str]:
 
 
 def find_live(children: Children, kinds: Iterable[RunKind]) -> PodFacts | None:
-    """A pod of one of these kinds that may still be at work."""
+    """A pod of one of these kinds that may still be running."""
     operations = {kind.value for kind in kinds}
     return next((pod for pod in children.pods if pod.live and pod.operation in operations), None)
 

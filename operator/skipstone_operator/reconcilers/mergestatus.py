@@ -28,7 +28,7 @@ from skipstone_operator.worlds.worlds import JobWorld
 
 
 def with_funnel(status: MergeJobStatus, report: JobReport) -> MergeJobStatus:
-    """Which files a merge at work reads; what it finds in them is known at its end."""
+    """Which files a running merge reads; what it finds in them is known at its end."""
     if "filesTotal" not in report.counts:
         return status
     return replace(

@@ -96,7 +96,7 @@ async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None
     live = sum(1 for pod in facts if pod.live and pod.operation in slots.operations)
     if live < slots.limit:
         return None
-    message = f"exceeded quota: {live} runs of the Warehouse are at work, spec.maxConcurrentRuns allows {slots.limit}"
+    message = f"exceeded quota: {live} runs of the Warehouse are running, spec.maxConcurrentRuns allows {slots.limit}"
     return Refused(status=403, reason="Forbidden", message=message)
 
 

@@ -338,7 +338,7 @@ def plan_reindex_run(
 ) -> RunPlan:
     """The run that brings an index in sync. What it depends on decides when a failure is tried again.
 
-    A request by hand (the annotation) is part of it: asking anew tries anew.
+    A request by hand (the annotation) is part of it: asking again tries again.
     """
     return RunPlan(
         kind=RunKind.REINDEX,

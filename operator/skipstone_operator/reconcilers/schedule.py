@@ -125,14 +125,14 @@ def ready(table: Timetable) -> Judgement:
 
 
 def progress(table: Timetable) -> Judgement:
-    """What is at work, and what waits for it."""
+    """What is running, and what waits for it."""
     if not table.active:
-        return fails(PROGRESSING, Reason.IDLE, "no MergeJob of the schedule is at work")
+        return fails(PROGRESSING, Reason.IDLE, "no MergeJob of the schedule is running")
     names = ", ".join(job.meta.name for job in table.active[:3])
     if table.due is not None and table.world.schedule.spec.concurrency_policy is ConcurrencyPolicy.FORBID:
         message = f"the MergeJob for {format_time(table.due)} waits for the end of {names}"
         return holds(PROGRESSING, Reason.PREVIOUS_JOB_ACTIVE, message)
-    return holds(PROGRESSING, Reason.JOB_ACTIVE, f"at work: {names}")
+    return holds(PROGRESSING, Reason.JOB_ACTIVE, f"running: {names}")
 
 
 def health(table: Timetable) -> Judgement:

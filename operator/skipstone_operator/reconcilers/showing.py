@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from skipstone_operator.conditions import PROGRESSING
 from skipstone_operator.ports import Ports
 from skipstone_operator.reconcilers.perform import put_shown
 from skipstone_operator.worlds.steps import PutStatus, Step
+from skipstone_operator.worlds.subjects import Raw
 
 #: Statuses that one pass shows. A Table with more jobs than that takes more passes.
 MAX_SHOWN = 100
@@ -47,18 +47,18 @@ async def show(steps: Iterable[Step], ports: Ports) -> Shown:
 
 def only_shows(step: PutStatus) -> bool:
     """Whether the status says what is seen and changes nothing that a decision is built on."""
-    old: Mapping[str, Any] = step.object.get("status") or {}
+    old: Raw = step.object.get("status") or {}
     return _changes(old, step.status) <= SHOWN and _promises(step.status) <= _promises(old)
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> set[str]:
+def _changes(old: Raw, new: Raw) -> set[str]:
     # A field that is absent and one that is empty say the same.
     return {name for name in (*old, *new) if (old.get(name) or None) != (new.get(name) or None)}
 
 
-def _promises(status: Mapping[str, Any]) -> set[tuple[str, Any]]:
+def _promises(status: Raw) -> set[tuple[str, object]]:
     """What others rely on: conditions that hold, and the generation for which they do."""
-    found: Iterable[Any] = status.get("conditions") or ()
+    found: Iterable[object] = status.get("conditions") or ()
     conditions = [each for each in found if isinstance(each, Mapping)]
     holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - {PROGRESSING}
     return {(type_, status.get("observedGeneration")) for type_ in holding}

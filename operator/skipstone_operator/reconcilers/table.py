@@ -53,7 +53,7 @@ KEPT_JOBS = 10
 
 
 def decide(world: TableWorld) -> Step:
-    """Choose the one next write under a Table's key: runs at work first, then the table, then those who wait."""
+    """Choose the one next write under a Table's key: runs in progress first, then the table, then those who wait."""
     return first_write(find_steps(world))
 
 

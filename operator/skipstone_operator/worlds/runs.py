@@ -116,7 +116,7 @@ def find_foreign(run: RunWorld) -> str | None:
 
 def _judge_live(pod: PodFacts, now: datetime, pending_deadline: float) -> Live:
     if pod.waits is None:
-        return Live(pod, Reason.DRIVER_RUNNING, pod.progress or "the driver is at work")
+        return Live(pod, Reason.DRIVER_RUNNING, pod.progress or "the driver is running")
     waited = (now - pod.created).total_seconds() if pod.created else 0.0
     return Live(pod, pod.waits.reason, pod.waits.message, overdue=pod.waits.bounded and waited >= pending_deadline)
 
