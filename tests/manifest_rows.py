@@ -7,6 +7,7 @@ from typing import Any
 
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
+from skipstone.compat.doubles import exact_doubles
 from skipstone.tables.entries import DataManifest
 from skipstone.tables.manifests import ManifestCounters, read_data_manifests
 
@@ -23,7 +24,8 @@ _STATISTICS = {
 
 def expected_rows(manifest: ManifestFile, io: FileIO) -> list[Row]:
     """Live entries by PyIceberg."""
-    return [_expected(entry) for entry in manifest.fetch_manifest_entry(io)]
+    with exact_doubles():
+        return [_expected(entry) for entry in manifest.fetch_manifest_entry(io)]
 
 
 def _expected(entry: ManifestEntry) -> Row:

@@ -24,13 +24,14 @@ from skipstone.query.reading import read_plan
 from skipstone_core import index_use
 from skipstone_core.index_use import NotUsed
 
-from tests.examples import cases
+from tests.examples import ALL_CASES, cases
 from tests.unit.query_lake import ID, RandomLake, random_lake
 from tests.unit.query_values import Conditions
 
-LAKES = cases(12, 16)
 CASES_PER_LAKE = cases(60, 125)
-PARTS = 2
+#: Seeds of lakes, in two parts. The few were chosen so that each way of reading is taken in several lakes of a part.
+FEW_LAKES = ((0, 1, 5, 15, 17, 23), (6, 9, 10, 26, 29, 35))
+LAKES = (tuple(range(8)), tuple(range(8, 16))) if ALL_CASES else FEW_LAKES
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 
@@ -52,12 +53,12 @@ WEIGHTS: tuple[dict[str, float], ...] = (
 
 
 @pytest.mark.timeout(1200)
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", range(len(LAKES)))
 def test_any_read_of_a_random_lake_gives_the_full_answer(
     tmp_path: Path, engine: duckdb.DuckDBPyConnection, part: int
 ) -> None:
     seen: Counter[str] = Counter()
-    for seed in range(part * LAKES // PARTS, (part + 1) * LAKES // PARTS):
+    for seed in LAKES[part]:
         seen += check_lake(tmp_path / str(seed), engine, seed)
     assert {"answer", "positions", "row groups", NotUsed.NO_GAIN, NotUsed.LEADING_COLUMN_NOT_BOUND} <= seen.keys()
 
