@@ -135,8 +135,9 @@ def bed(spark: SparkSession, kept: Kept) -> Iterator[Bed]:
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-@pytest.mark.parametrize("keys", [(*ODD, 7), (1_500,)], ids=["odd", "usual"])
-def test_values_of_every_type_are_those_that_spark_reads(typed: Bed, keys: tuple[int, ...], zone: str) -> None:
+# Few at a time: more than one row in a hundred is not read by position.
+@pytest.mark.parametrize("keys", [[*ODD][:4], [*ODD, 7][4:], [1_500]], ids=["odd", "odder", "usual"])
+def test_values_of_every_type_are_those_that_spark_reads(typed: Bed, keys: list[int], zone: str) -> None:
     typed.spark.conf.set("spark.sql.session.timeZone", zone)
     wanted = ", ".join(str(near) for key in keys for near in (key, key + 10))
     found = typed.query(f"select {PLAIN} from {TABLE} where k in ({wanted}) and k <> 0")
