@@ -17,7 +17,7 @@ export CLUSTER
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick soak-query soak-merge soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick test-fresh soak-query soak-merge soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -64,6 +64,10 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
 	@$(STAGE) --summary
+
+test-fresh: ## `make test` in a fresh clone of the last commit with empty caches, as CI runs it
+	rm -rf .cache/fresh && git clone --quiet . .cache/fresh
+	$(MAKE) --no-print-directory -C .cache/fresh test
 
 test-quick: setup ## Lint and most unit tests, for while you work: about two minutes
 	@$(STAGE) --begin

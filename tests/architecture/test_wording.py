@@ -35,7 +35,7 @@ def texts() -> Iterator[Path]:
 def found(text: str, words: dict[str, str]) -> Iterator[str]:
     """``line: word -> plain word`` for each word of the list."""
     pattern = re.compile(
-        r"(?<![\w-])(" + "|".join(sorted(words, key=len, reverse=True)) + r")(?![\w(-])", re.IGNORECASE
+        r"(?<![\w-])(" + "|".join(sorted(words, key=len, reverse=True)) + r")(?![\w(=-])", re.IGNORECASE
     )
     for number, line in enumerate(text.splitlines(), start=1):
         yield from (f"{number}: {match[0]} -> {words[match[0].lower()]}" for match in pattern.finditer(line))

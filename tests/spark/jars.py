@@ -51,7 +51,7 @@ def _retrieve(folder: Path, coordinates: tuple[str, ...], *, transitive: bool) -
     module = folder / "ivy.xml"
     module.write_text(
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">'
-        '<info organization="skipstone" module="tests"/><configurations><conf name="default"/></configurations>'
+        '<info organisation="skipstone" module="tests"/><configurations><conf name="default"/></configurations>'
         f"<dependencies>{_dependencies(coordinates, transitive=transitive)}</dependencies>"
         "</ivy-module>"
     )
