@@ -32,7 +32,7 @@ fmt: setup ## Format the code
 lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/ruff format --check .
 	$(PYTHON_ENV)/ruff check .
-	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_operator -p skipstone -p demo -p tests.cluster
+	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_operator -p skipstone -p demo -p tests.cluster -m tests.architecture.notebook
 	$(PYTHON_ENV)/mypy spark_apps/image/archive_classes.py
 	$(PYTHON_ENV)/lint-imports
 	$(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
@@ -17,11 +16,12 @@ from pyiceberg.transforms import VoidTransform
 from skipstone_core.snapshots import DeleteKind, is_delete_newer
 
 from skipstone.compat.pyiceberg import optional_value
+from skipstone.tables.entries import Partition
 from skipstone.tables.manifests import partition_tuple
 
 #: Iceberg's reserved field id of the data file path in position deletes.
 PATH_FIELD_ID = 2147483546
-Scope = tuple[int, tuple[Any, ...]]
+Scope = tuple[int, Partition]
 
 
 @dataclass(frozen=True)

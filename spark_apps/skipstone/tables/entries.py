@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import pyarrow as pa
 
@@ -38,7 +37,7 @@ ENTRY_SCHEMA = pa.schema(
     ]
 )
 
-Partition = tuple[Any, ...]
+Partition = tuple[object, ...]
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class DataManifest:
         return self.partitions[self.entries.column("partition")[row].as_py()]
 
 
-def canonical_partition(values: Iterable[Any]) -> Partition:
+def canonical_partition(values: Iterable[object]) -> Partition:
     """The values as a hashable tuple in which every NaN is the same object.
 
     NaN equals itself by identity only, and deletes are found by partition.

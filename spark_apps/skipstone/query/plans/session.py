@@ -10,7 +10,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark import StorageLevel
@@ -32,6 +32,8 @@ logger = logging.getLogger("skipstone.query")
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
+#: What a parameter of a query may be: whatever Spark takes.
+_Argument = TypeVar("_Argument")
 _SESSIONS = "org.apache.spark.sql.classic.SparkSession"
 
 
@@ -64,7 +66,7 @@ _rewritten: WeakKeyDictionary[DataFrame, _Rewritten] = WeakKeyDictionary()
 _without_index: WeakSet[DataFrame] = WeakSet()
 
 
-def sql(spark: SparkSession, query: str, args: dict[str, Any] | list[Any] | None = None) -> DataFrame:
+def sql(spark: SparkSession, query: str, args: dict[str, _Argument] | list[_Argument] | None = None) -> DataFrame:
     """``spark.sql`` with the indexes of the tables it reads. Raises what ``spark.sql`` raises."""
     return rewrite(spark.sql(query, args))
 

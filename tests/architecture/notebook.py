@@ -1,0 +1,45 @@
+"""A notebook that uses every public call, for mypy: the types of what it gets. `make lint` checks it; nothing runs it.
+
+``read`` gives a table of PyArrow, which has no types of its own.
+"""
+
+from __future__ import annotations
+
+from typing import assert_type
+
+import skipstone
+from pyiceberg.catalog import load_catalog
+from pyspark.sql import DataFrame, SparkSession
+from skipstone.query import ReadOptions, ReadPlan, explain, plan_read, read
+from skipstone.query.datasource import SkipstoneDataSource
+from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.refusals import Refusal
+
+spark = SparkSession.builder.getOrCreate()
+arguments = {"carrier": "UA"}
+flights = skipstone.sql(spark, "select * from flights where carrier = :carrier", arguments)
+assert_type(flights, DataFrame)
+assert_type(skipstone.sql(spark, "select * from flights where tailnum = ?", ["N14228"]), DataFrame)
+assert_type(skipstone.rewrite(flights), DataFrame)
+assert_type(skipstone.no_index(flights), DataFrame)
+
+explanation = skipstone.explain(flights)
+assert_type(explanation, Explanation)
+assert_type(explanation.relations, tuple[RelationExplanation, ...])
+assert_type(explanation.refusal, Refusal | None)
+for relation in explanation.relations:
+    assert_type(relation.plan, ReadPlan | None)
+    assert_type(relation.is_rewritten, bool)
+
+spark.dataSource.register(SkipstoneDataSource)
+
+table = load_catalog("lake").load_table("nyc.flights")
+options = ReadOptions(snapshot_id=1, use_indexes=False)
+assert_type(explain(table, "carrier = 'UA'", options), str)
+plan = plan_read(table, "carrier = 'UA'", options, ["origin"])
+assert_type(plan, ReadPlan)
+assert_type(plan.ordinals, tuple[int, ...])
+read(table, ["origin"], "carrier = 'UA'", options)
+
+skipstone.no_such_call  # type: ignore[attr-defined]  # noqa: B018 - a wrong name is found by mypy
+explain(table, 1)  # type: ignore[arg-type]
