@@ -18,7 +18,7 @@ MAY_WRITE = {
     "tables/decodes.py": "a cache of this machine",
     "runs/sinks.py": "the report of this pod",
     "runs/load_tasks.py": "rows that were rejected, durable",
-    "rewrite/changes.py": "the source of one run, gone with it",
+    "kernels/changes.py": "the source of one run, gone with it",
     "runs/merge_source.py": "the source of one run, gone with it",
 }
 

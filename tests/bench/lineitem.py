@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
-from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter
 from skipstone.session import spark_session

@@ -22,7 +22,7 @@ from typing import Any
 
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from skipstone.rewrite.writer import write_spec
+from skipstone.files.writer import write_spec
 
 from tests.bench.lineitem import ROOT, Lineitem, say, session
 from tests.bench.merge_cases import Feeds

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
 from tests.bench.lineitem import ROOT, Lineitem, say

@@ -19,7 +19,7 @@ from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
-from skipstone.rewrite.parquet import ParquetFile
+from skipstone.files.parquet import ParquetFile
 from skipstone.runs import merge_prune, merge_source, reindex
 from skipstone.runs.sinks import FileSink
 

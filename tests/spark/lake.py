@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from skipstone.rewrite.reader import describe_files, read_data_file
-from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec, written_batch
+from skipstone.files.reader import describe_files, read_data_file
+from skipstone.files.writer import DataFileWriter, to_data_files, write_spec, written_batch
 from skipstone.tables.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.commits import Committed

@@ -18,7 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from skipstone.rewrite.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone.runs.driver import DRIVER_LIMITS, DriverLimits
 from skipstone.runs.merge import run_merge
 from skipstone.runs.report import Reporter

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
+from skipstone.files.writer import write_spec
 from skipstone.indexes.sorting import EntrySorter, RunWriter, entry_schema
-from skipstone.rewrite.writer import write_spec
 from skipstone.runs import reindex as reindex_run
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.report import Reporter

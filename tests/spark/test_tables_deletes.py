@@ -14,7 +14,7 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform, VoidTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.rewrite.reader import describe_files
+from skipstone.files.reader import describe_files
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.states import table_state
 from skipstone_core.contract.requests import WarehouseRef

@@ -51,9 +51,9 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from skipstone.rewrite.partitions import split_by_partition
-from skipstone.rewrite.reader import describe_files, read_data_file
-from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile, write_spec
+from skipstone.files.partitions import split_by_partition
+from skipstone.files.reader import describe_files, read_data_file
+from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, write_spec
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.errors import BadData

@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import BooleanType, LongType, NestedField, StringType
 from pyspark import SparkContext
-from skipstone.rewrite.writer import write_spec
+from skipstone.files.writer import write_spec
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.errors import BadSpec
 from skipstone_core.table_properties import find_problems

@@ -32,11 +32,11 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
+from skipstone.files.reader import describe_files
+from skipstone.files.writer import write_spec
+from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
+from skipstone.kernels.merging import FileResult, FileWork, MergeWork, merge_files
 from skipstone.pruning.funnel import Candidates
-from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
-from skipstone.rewrite.merging import FileResult, FileWork, MergeWork, merge_files
-from skipstone.rewrite.reader import describe_files
-from skipstone.rewrite.writer import write_spec
 from skipstone.runs.merge_prune import PruneSite, prune_files
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.filesets import FileSet, read_file_set

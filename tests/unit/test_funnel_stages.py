@@ -26,11 +26,11 @@ from pyiceberg.transforms import (
     VoidTransform,
     YearTransform,
 )
-from skipstone.indexes.distribute import InProcess
-from skipstone.rewrite.changes import SortRule, write_slice
+from skipstone.kernels.changes import SortRule, write_slice
 from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, run_in
 from skipstone.runs.merge_source import Changes, target_schema
 from skipstone.tables.filesets import read_file_set
+from skipstone.tasks.runner import InProcess
 from skipstone_core import index_use
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.funnel import FunnelStage, LeftOut, PruneStage

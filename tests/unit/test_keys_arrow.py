@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.rewrite.canonical import canonical
-from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
-from skipstone.rewrite.sortedkeys import fixed_bytes, words_of
+from skipstone.kernels.canonical import canonical
+from skipstone.kernels.matching import UNMATCHED, KeyMatcher
+from skipstone.kernels.sortedkeys import fixed_bytes, words_of
 from skipstone_core.keys import KeyFamily, KeyType, KeyValue, normalize
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 5e-324, 1.5, math.inf, math.nan]

@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from skipstone.rewrite.changes import SlicePart, SortRule, write_slice
-from skipstone.rewrite.merging import FileWork, MergeWork
-from skipstone.rewrite.reader import describe_files
-from skipstone.rewrite.writer import write_spec
+from skipstone.files.reader import describe_files
+from skipstone.files.writer import write_spec
+from skipstone.kernels.changes import SlicePart, SortRule, write_slice
+from skipstone.kernels.merging import FileWork, MergeWork
 from skipstone.runs.merge_source import target_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
@@ -42,7 +42,7 @@ ALLOCATORS = {
 CHILD = """
 import json, pickle, sys
 from pathlib import Path
-from skipstone.rewrite.merging import merge_files
+from skipstone.kernels.merging import merge_files
 
 result = merge_files(pickle.loads(Path(sys.argv[1]).read_bytes()), "task")
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.rewrite.changes import (
+from skipstone.kernels.changes import (
     ROW_GROUP_ROWS,
     ChangeReader,
     SlicePart,

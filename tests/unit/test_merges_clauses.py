@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-from skipstone.rewrite.clauses import fitted
+from skipstone.kernels.clauses import fitted
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 

@@ -21,16 +21,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
-from skipstone.indexes.distribute import InProcess
-from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
-from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription
-from skipstone.rewrite.reader import DataFileDescription, describe_files, read_data_file
+from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription
+from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
+from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
 from skipstone.runs.merge_prune import PruneSite, prune_files
 from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merge_source import Changes, selective_first, target_schema
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.writing import WrittenFiles
+from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage

@@ -10,7 +10,7 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import DecimalType, NestedField
-from skipstone.rewrite.partitions import split_by_partition
+from skipstone.files.partitions import split_by_partition
 from skipstone_core.errors import BadData
 
 

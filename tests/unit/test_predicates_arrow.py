@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.rewrite.predicates import evaluate_predicate
+from skipstone.kernels.predicates import evaluate_predicate
 from skipstone_core.predicates import (
     And,
     ColumnRef,

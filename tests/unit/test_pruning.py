@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from skipstone.kernels.canonical import canonical
+from skipstone.kernels.sortedkeys import MAX_WIDTH
 from skipstone.pruning.keyranges import FileRanges, find_candidates, order_keys
-from skipstone.rewrite.canonical import canonical
-from skipstone.rewrite.sortedkeys import MAX_WIDTH
 from skipstone_core.intervals import Bounds, is_candidate, known_bounds
 from skipstone_core.keys import KeyFamily, KeyType, normalize
 

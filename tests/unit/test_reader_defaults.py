@@ -22,7 +22,7 @@ from pyiceberg.types import (
     TimestamptzType,
     UUIDType,
 )
-from skipstone.rewrite.reader import DataFileDescription, read_data_file
+from skipstone.files.reader import DataFileDescription, read_data_file
 from skipstone.tables.arrow import arrow_schema
 
 ID = NestedField(1, "id", LongType())

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.rewrite import pages
-from skipstone.rewrite.pages import PageReader
+from skipstone.files import pages
+from skipstone.files.pages import PageReader
 
 from tests.examples import cases
 

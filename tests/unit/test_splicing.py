@@ -23,10 +23,10 @@ from hypothesis import strategies as st
 from pyiceberg.io import load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO, pyarrow_to_schema
 from pyiceberg.schema import Schema
-from skipstone.rewrite import pages
-from skipstone.rewrite.pages import PageReader
-from skipstone.rewrite.parquet import FORMAT, ParquetFile
-from skipstone.rewrite.splicing import ChunkSource, SplicedFile, SplicedLayout
+from skipstone.files import pages
+from skipstone.files.pages import PageReader
+from skipstone.files.parquet import FORMAT, ParquetFile
+from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 
 from tests.examples import cases

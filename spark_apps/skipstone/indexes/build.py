@@ -21,9 +21,10 @@ from skipstone_core.errors import UserError
 from skipstone_core.indexes import LiveFile, plan_builds
 from skipstone_core.snapshots import FileIdentity
 
+from skipstone.files.reader import DataFileDescription, describe_files
+from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
 from skipstone.indexes.coverage import COVER_SCHEMA, Coverage
 from skipstone.indexes.definition import COVER
-from skipstone.indexes.distribute import Tasks
 from skipstone.indexes.entries import (
     BuildTask,
     EntrySource,
@@ -34,11 +35,10 @@ from skipstone.indexes.entries import (
 )
 from skipstone.indexes.sorting import BUFFER_BYTES, with_partition
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
-from skipstone.rewrite.reader import DataFileDescription, describe_files
-from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
 from skipstone.tables.commits import CommitPorts, TableCommit
 from skipstone.tables.filesets import FileSet, pin_table
 from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
+from skipstone.tasks.runner import Tasks
 
 #: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
 ROWS_PER_TASK = 500_000

@@ -18,13 +18,13 @@ from pyiceberg.manifest import DataFile
 from skipstone_core.commits import Outcome
 from skipstone_core.indexes import MERGE_FAN_IN, plan_run_merge
 
+from skipstone.files.writer import WriteSpec, WrittenFile, to_data_files
 from skipstone.indexes.build import BuildSite, index_write_spec, write_covers
 from skipstone.indexes.coverage import read_covers
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.scans import UnreadableIndexFile, scan_entries
 from skipstone.indexes.sorting import BUFFER_BYTES, EntrySorter, RunWriter, entry_schema
 from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
-from skipstone.rewrite.writer import WriteSpec, WrittenFile, to_data_files
 from skipstone.tables.commits import TableCommit
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.writing import WrittenFiles, commit_written

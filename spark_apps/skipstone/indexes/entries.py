@@ -13,11 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from skipstone_core.errors import UserError
 
+from skipstone.files.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, DataFileDescription, read_data_file
+from skipstone.files.writer import WriteSpec, WrittenFile
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.keys import arrow_type, stored_keys
 from skipstone.indexes.sorting import BUFFER_BYTES, KeySorter, Origin, RunWriter
-from skipstone.rewrite.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, DataFileDescription, read_data_file
-from skipstone.rewrite.writer import WriteSpec, WrittenFile
 from skipstone.tables.storage import file_io
 
 

@@ -22,9 +22,9 @@ from skipstone.indexes.definition import key_name
 from skipstone.indexes.footers import Footer, naming_file, read_footer
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.tables import IndexFile
-from skipstone.rewrite.canonical import Int64s, canonical, null_rows
-from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
-from skipstone.rewrite.sortedkeys import SortedKeys
+from skipstone.kernels.canonical import Int64s, canonical, null_rows
+from skipstone.kernels.matching import UNMATCHED, KeyMatcher
+from skipstone.kernels.sortedkeys import SortedKeys
 
 Mask = npt.NDArray[np.bool_]
 _FILE_ID = "file_id"

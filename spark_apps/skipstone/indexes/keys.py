@@ -31,7 +31,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from skipstone.rewrite.canonical import floats_in_order, ordered_floats
+from skipstone.kernels.canonical import floats_in_order, ordered_floats
 from skipstone.tables.arrow import arrow_type_of
 
 #: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``.

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile
 from skipstone.indexes.definition import ENTRY, key_name
 from skipstone.indexes.keys import arrow_type
-from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.writer import DataFileWriter, WriteSpec, WrittenFile
+from skipstone.kernels.canonical import Int64s
 
 #: What one task buffers, in bytes of Arrow data; sorting and writing it takes about twice as much again.
 BUFFER_BYTES = 96 * 1024 * 1024

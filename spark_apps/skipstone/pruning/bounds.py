@@ -16,10 +16,10 @@ from skipstone_core.predicates import Predicate
 
 from skipstone.indexes.predicates import Maybe, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
+from skipstone.kernels.canonical import canonical
+from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Pieces, Refusal, SliceRunner, run_here
 from skipstone.pruning.keyranges import FileRanges, Hits, find_candidates
-from skipstone.rewrite.canonical import canonical
-from skipstone.rewrite.changes import ChangeSlice, read_keys
 from skipstone.tables.filesets import FileSet
 
 _NOTHING = np.empty(0, dtype=np.int64)

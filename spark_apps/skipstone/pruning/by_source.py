@@ -14,8 +14,8 @@ from skipstone_core.merges import BoundClause
 
 from skipstone.indexes.predicates import Maybe, any_of, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
+from skipstone.kernels.canonical import Int64s
 from skipstone.pruning.funnel import Candidates
-from skipstone.rewrite.canonical import Int64s
 from skipstone.tables.filesets import FileSet
 
 

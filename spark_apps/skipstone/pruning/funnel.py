@@ -14,8 +14,8 @@ from typing import Protocol, TypeVar
 import numpy as np
 from skipstone_core.funnel import NULL_KEYS, FunnelStage, LeftOut, PruneStage
 
-from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.changes import ChangeSlice, SlicePart
+from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.changes import ChangeSlice, SlicePart
 
 Answer = TypeVar("Answer")
 

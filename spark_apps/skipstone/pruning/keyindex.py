@@ -19,9 +19,9 @@ from skipstone_core.merges import BoundKey
 
 from skipstone.indexes.found import FoundIndex, IndexProblem
 from skipstone.indexes.keyprobe import KeyProbe, KeySearch, hit_files, key_search, plan_key_probe
+from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Refusal, SliceRunner, run_here
-from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.changes import ChangeSlice, read_keys
 from skipstone.tables.filesets import FileSet
 
 _log = logging.getLogger(__name__)

@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skipstone.rewrite.canonical import Int64s, null_rows
-from skipstone.rewrite.sortedkeys import SortedKeys
+from skipstone.kernels.canonical import Int64s, null_rows
+from skipstone.kernels.sortedkeys import SortedKeys
 
 Mask = npt.NDArray[np.bool_]
 #: How many (file, key) pairs of composite keys are looked at one by one before a file simply stays a candidate.

@@ -29,10 +29,10 @@ from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.merges import BoundKey
 
+from skipstone.kernels.canonical import Int64s, canonical, ordered_floats
+from skipstone.kernels.changes import ChangeSlice, read_key_rows
+from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.pruning.funnel import Candidates, Refusal, SliceRunner, run_here
-from skipstone.rewrite.canonical import Int64s, canonical, ordered_floats
-from skipstone.rewrite.changes import ChangeSlice, read_key_rows
-from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet
 

@@ -22,11 +22,11 @@ from skipstone_core.merges import pack_by_bytes
 from skipstone_core.predicates import And, Node, Predicate
 from skipstone_core.reasons import Reason
 
+from skipstone.files.reader import QUERIED, DataFileDescription, describe_files, read_data_file
 from skipstone.query.pinned import PinnedSource, pin_source
 from skipstone.query.planner import ReadPlan, plan_read
 from skipstone.query.pushed import understood
 from skipstone.query.reading import matching_rows
-from skipstone.rewrite.reader import QUERIED, DataFileDescription, describe_files, read_data_file
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)

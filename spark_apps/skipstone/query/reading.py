@@ -18,11 +18,7 @@ from pyiceberg.table import Table
 from skipstone_core.index_use import are_few
 from skipstone_core.predicates import Predicate
 
-from skipstone.indexes.answers import AnswerRows, read_answer
-from skipstone.indexes.hits import POSITION_BITS
-from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
-from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import (
+from skipstone.files.reader import (
     POSITION_COLUMN,
     QUERIED,
     DataFileDescription,
@@ -30,6 +26,10 @@ from skipstone.rewrite.reader import (
     describe_files,
     read_data_file,
 )
+from skipstone.indexes.answers import AnswerRows, read_answer
+from skipstone.indexes.hits import POSITION_BITS
+from skipstone.kernels.predicates import evaluate_predicate
+from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)

@@ -19,7 +19,7 @@ from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadTa
 from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.writer import to_data_files, write_spec
+from skipstone.files.writer import to_data_files, write_spec
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_kernel, opened_answer
 from skipstone.runs.progress import task_progress

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark import TaskContext
 from skipstone_core.contract.requests import BadRecordPolicy
 
-from skipstone.rewrite.writer import DataFileWriter, WriteSpec
+from skipstone.files.writer import DataFileWriter, WriteSpec
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN
 

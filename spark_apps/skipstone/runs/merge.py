@@ -29,10 +29,8 @@ from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.distribute import InProcess, InSpark, Tasks
+from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
-from skipstone.rewrite.changes import verify_slices
-from skipstone.rewrite.failures import storage_failure
 from skipstone.runs.driver import DRIVER_LIMITS, DriverLimits
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
@@ -53,6 +51,8 @@ from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.writeproperties import merges_on_read, require_known_values
 from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
+from skipstone.tasks.failures import storage_failure
+from skipstone.tasks.runner import InProcess, InSpark, Tasks
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5

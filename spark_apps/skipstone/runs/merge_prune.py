@@ -16,18 +16,18 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 from skipstone_core.funnel import FunnelStage, PruneStage
 
-from skipstone.indexes.distribute import Tasks
+from skipstone.files.reader import describe_files
 from skipstone.indexes.found import find_indexes
+from skipstone.kernels.changes import ChangeSlice
+from skipstone.kernels.merging import FileWork, concerns_merge
 from skipstone.pruning.bounds import KeyRangeStage, TargetWhereStage, file_ranges
 from skipstone.pruning.by_source import join_by_source
 from skipstone.pruning.funnel import Candidates, SliceRunner, Stage, run_funnel, run_here
 from skipstone.pruning.keyindex import FindIndexes, KeyIndexStage
 from skipstone.pruning.partitions import PartitionStage
-from skipstone.rewrite.changes import ChangeSlice
-from skipstone.rewrite.merging import FileWork, concerns_merge
-from skipstone.rewrite.reader import describe_files
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.filesets import FileSet
+from skipstone.tasks.runner import Tasks
 
 Answer = TypeVar("Answer")
 

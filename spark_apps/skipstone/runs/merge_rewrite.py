@@ -17,10 +17,10 @@ from skipstone_core.errors import UserError
 from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
 from skipstone_core.merges import MergeCounts, pack_by_bytes
 
-from skipstone.indexes.distribute import Tasks
-from skipstone.pruning.funnel import Candidates
-from skipstone.rewrite.failures import caught, opened
-from skipstone.rewrite.merging import (
+from skipstone.files.positions import to_delete_files
+from skipstone.files.reader import describe_files
+from skipstone.files.writer import WriteSpec, to_data_files, write_spec
+from skipstone.kernels.merging import (
     FileResult,
     FileWork,
     InsertResult,
@@ -32,14 +32,14 @@ from skipstone.rewrite.merging import (
     unmatched_rows,
     write_inserts,
 )
-from skipstone.rewrite.positions import to_delete_files
-from skipstone.rewrite.reader import describe_files
-from skipstone.rewrite.writer import WriteSpec, to_data_files, write_spec
+from skipstone.pruning.funnel import Candidates
 from skipstone.runs.merge_prune import Pruned
 from skipstone.runs.merge_source import Changes
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.writeproperties import merges_on_read
 from skipstone.tables.writing import WrittenFiles
+from skipstone.tasks.failures import caught, opened
+from skipstone.tasks.runner import Tasks
 
 #: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
 INSERT_HERE_ROWS = 50_000

@@ -29,10 +29,9 @@ from skipstone_core.merge_evolution import new_columns
 from skipstone_core.merges import Column, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
+from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
 from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.keyranges import order_keys
-from skipstone.rewrite.changes import ChangeSlice, SortRule, write_slice
-from skipstone.rewrite.failures import caught, opened
 from skipstone.runs.driver import DriverLimits
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
@@ -42,6 +41,7 @@ from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, S
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.evolution import plan_columns, with_fields
 from skipstone.tables.filesets import FileSet
+from skipstone.tasks.failures import caught, opened
 
 #: Source bytes per slice. A slice is sorted in the memory of one task.
 SLICE_BYTES = 64 * 1024 * 1024

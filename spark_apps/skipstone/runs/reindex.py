@@ -44,7 +44,6 @@ from skipstone.indexes.coverage import (
 )
 from skipstone.indexes.damage import DamagedFile, find_damage
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
-from skipstone.indexes.distribute import InProcess, InSpark
 from skipstone.indexes.quarantine import confirm_damage, quarantine
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.sorting import BUFFER_BYTES
@@ -62,6 +61,7 @@ from skipstone.session import spark_session
 from skipstone.tables.catalogs import catalog_answers, load_table, open_catalog
 from skipstone.tables.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tasks.runner import InProcess, InSpark
 
 logger = logging.getLogger(__name__)
 

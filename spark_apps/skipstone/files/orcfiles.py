@@ -13,7 +13,7 @@ from pyarrow import orc
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.projections import DataFileDescription, PhysicalFile, Positions, Projection, live_rows
+from skipstone.files.projections import DataFileDescription, PhysicalFile, Positions, Projection, live_rows
 from skipstone.tables.storage import file_io
 
 

@@ -1,6 +1,6 @@
-"""Runs index kernels: a list of tasks in, their results out, in Spark or in this process.
+"""Runs kernels: a list of tasks in, their results out, in Spark or in this process.
 
-Called by build and compaction through ``Tasks``; the run chooses. Must not know what a task does; tasks and results
+Called by index builds and compactions through ``Tasks``; the run chooses. Must not know what a task does. Tasks and results
 travel pickled through Spark.
 """
 

@@ -14,12 +14,12 @@ import pyarrow as pa
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merges import MergePlan
 
-from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
-from skipstone.rewrite.footers import UNREADABLE
-from skipstone.rewrite.reader import OpenDataFile
-from skipstone.rewrite.splicing import ChunkSource, SplicedFile
-from skipstone.rewrite.writer import DataFileWriter
+from skipstone.files.footers import UNREADABLE
+from skipstone.files.reader import OpenDataFile
+from skipstone.files.splicing import ChunkSource, SplicedFile
+from skipstone.files.writer import DataFileWriter
+from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,17 @@ from collections.abc import Iterable
 from dataclasses import astuple, dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
-from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.deletions import POSITION_FIELD_ID
-from skipstone.rewrite.partitions import PartitionTuple
-from skipstone.rewrite.reader import DataFileDescription
-from skipstone.rewrite.writer import WriteSpec
+from skipstone.files.deletions import POSITION_FIELD_ID
+from skipstone.files.partitions import PartitionTuple
+from skipstone.files.reader import DataFileDescription
+from skipstone.files.writer import WriteSpec
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.storage import file_io
 
@@ -78,7 +79,9 @@ class WrittenDeletes:
         return file
 
 
-def write_deletes(spec: WriteSpec, path: str, file: DataFileDescription, positions: Int64s) -> WrittenDeletes:
+def write_deletes(
+    spec: WriteSpec, path: str, file: DataFileDescription, positions: npt.NDArray[np.int64]
+) -> WrittenDeletes:
     """Write ``positions`` (of rows of ``file``, ascending, at least one) to ``path``, which must not exist."""
     sink = file_io(path).new_output(path).create(overwrite=False)
     with sink, pq.ParquetWriter(sink, _SCHEMA, **_options(spec)) as writer:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from pyiceberg.io import InputStream
 
-from skipstone.rewrite.thrift import CompactReader, Struct
+from skipstone.files.thrift import CompactReader, Struct
 
 #: An open file.
 Source = BinaryIO | InputStream

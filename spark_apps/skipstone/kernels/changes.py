@@ -23,7 +23,7 @@ from skipstone_core.keys import KeyType
 from skipstone_core.merges import BoundKey, MergePlan
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.canonical import canonical, null_rows
+from skipstone.kernels.canonical import canonical, null_rows
 
 ROW_GROUP_ROWS = 64 * 1024
 _CACHE_BYTES = 128 * 1024 * 1024

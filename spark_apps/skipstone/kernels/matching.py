@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skipstone.rewrite.canonical import Int64s, int64s, null_rows
+from skipstone.kernels.canonical import Int64s, int64s, null_rows
 
 #: What ``match`` says of a target row that no source row matches.
 UNMATCHED = -1

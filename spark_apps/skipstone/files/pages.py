@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cachetools import LRUCache
 
-from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
-from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct
+from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
+from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct
 
 Rows = npt.NDArray[np.int64]
 #: Memory for where pages are, in bytes; least recently used files go first.

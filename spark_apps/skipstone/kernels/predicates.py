@@ -31,7 +31,7 @@ from skipstone_core.predicates import (
     StartsWith,
 )
 
-from skipstone.rewrite.canonical import ordered_floats
+from skipstone.kernels.canonical import ordered_floats
 
 Columns = Mapping[str, pa.Array]
 Comparable: TypeAlias = Any

@@ -18,9 +18,9 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
-from skipstone.rewrite.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
-from skipstone.rewrite.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
-from skipstone.rewrite.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
+from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
+from skipstone.files.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
+from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
 
 #: Chunks are copied in such pieces.

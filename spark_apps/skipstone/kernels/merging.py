@@ -18,9 +18,12 @@ import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
-from skipstone.rewrite.canonical import Int64s, canonical
-from skipstone.rewrite.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
-from skipstone.rewrite.clauses import (
+from skipstone.files.positions import write_deletes
+from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
+from skipstone.files.writer import DataFileWriter, WriteSpec
+from skipstone.kernels.canonical import Int64s, canonical
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
+from skipstone.kernels.clauses import (
     NO_CLAUSE,
     TOO_LATE,
     Choice,
@@ -31,13 +34,10 @@ from skipstone.rewrite.clauses import (
     source_columns,
     target_columns,
 )
-from skipstone.rewrite.marking import FileMarker, stays
-from skipstone.rewrite.matching import UNMATCHED, KeyMatcher
-from skipstone.rewrite.positions import write_deletes
-from skipstone.rewrite.predicates import evaluate_predicate
-from skipstone.rewrite.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
-from skipstone.rewrite.rewriting import FileRewriter, GroupMerge
-from skipstone.rewrite.writer import DataFileWriter, WriteSpec
+from skipstone.kernels.marking import FileMarker, stays
+from skipstone.kernels.matching import UNMATCHED, KeyMatcher
+from skipstone.kernels.predicates import evaluate_predicate
+from skipstone.kernels.rewriting import FileRewriter, GroupMerge
 from skipstone.tables.storage import file_io
 
 

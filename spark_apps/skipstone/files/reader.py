@@ -24,10 +24,10 @@ from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.deletions import POSITION_CONTENT, DeleteDescription, Deletions
-from skipstone.rewrite.orcfiles import read_orc_file
-from skipstone.rewrite.pages import PageReader
-from skipstone.rewrite.projections import (
+from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
+from skipstone.files.orcfiles import read_orc_file
+from skipstone.files.pages import PageReader
+from skipstone.files.projections import (
     POSITION_COLUMN,
     ROW_GROUP_COLUMN,
     DataFileDescription,

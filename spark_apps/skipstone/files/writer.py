@@ -28,9 +28,9 @@ from pyiceberg.types import IcebergType, UUIDType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.parquet import BLOOM_COLUMNS, ParquetFile
-from skipstone.rewrite.partitions import PartitionTuple, source_column, split_by_partition
-from skipstone.rewrite.splicing import SplicedFile, SplicedLayout
+from skipstone.files.parquet import BLOOM_COLUMNS, ParquetFile
+from skipstone.files.partitions import PartitionTuple, source_column, split_by_partition
+from skipstone.files.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.storage import file_io
 from skipstone.tables.writeproperties import bloom_columns_of, codec_of, dictionary_bytes_of, metrics_of, size_of

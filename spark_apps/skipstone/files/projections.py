@@ -22,7 +22,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import to_requested_schema
-from skipstone.rewrite.deletions import DeleteDescription, Deletions
+from skipstone.files.deletions import DeleteDescription, Deletions
 from skipstone.tables.arrow import arrow_schema, field_id
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64).

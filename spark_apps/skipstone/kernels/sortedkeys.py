@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skipstone.rewrite.canonical import Int64s, int64s
+from skipstone.kernels.canonical import Int64s, int64s
 
 #: Longer keys are searched by their first bytes: files may then be candidates for nothing, never the other way.
 MAX_WIDTH = 64

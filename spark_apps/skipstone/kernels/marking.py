@@ -14,11 +14,11 @@ import pyarrow as pa
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merges import BoundClause, MergePlan
 
-from skipstone.rewrite.canonical import Int64s
-from skipstone.rewrite.clauses import MatchedBatch, apply_clauses
-from skipstone.rewrite.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
-from skipstone.rewrite.rewriting import GroupMerge
-from skipstone.rewrite.writer import DataFileWriter
+from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
+from skipstone.files.writer import DataFileWriter
+from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.clauses import MatchedBatch, apply_clauses
+from skipstone.kernels.rewriting import GroupMerge
 
 #: From this share of deleted rows on a file is written again: what reads it would skip more than it gets.
 REWRITE_SHARE = 0.5

@@ -18,8 +18,8 @@ from skipstone_core.merges import BoundClause, MergePlan
 from skipstone_core.predicates import ColumnRef
 from skipstone_core.reasons import Reason
 
-from skipstone.rewrite.canonical import Int64s, canonical
-from skipstone.rewrite.predicates import evaluate_predicate
+from skipstone.kernels.canonical import Int64s, canonical
+from skipstone.kernels.predicates import evaluate_predicate
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
