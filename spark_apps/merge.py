@@ -13,7 +13,7 @@ if __name__ == "__main__":
         start_jvm()  # while the imports below are running
 
     from skipstone.runs.main import run_app
-    from skipstone.runs.merge import run_merge
+    from skipstone.runs.merging.merge import run_merge
     from skipstone_core.contract.requests import RunKind
 
     sys.exit(run_app(RunKind.MERGE, run_merge))

@@ -8,8 +8,8 @@ from typing import Any
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestEntry, ManifestFile
 from skipstone.compat.doubles import exact_doubles
-from skipstone.tables.entries import DataManifest
-from skipstone.tables.manifests import ManifestCounters, read_data_manifests
+from skipstone.tables.decoding.entries import DataManifest
+from skipstone.tables.decoding.manifests import ManifestCounters, read_data_manifests
 
 Row = dict[str, Any]
 _STATISTICS = {

@@ -9,17 +9,17 @@ from pathlib import Path
 PACKAGE = Path(__file__).parents[2] / "spark_apps" / "skipstone"
 #: Who makes a FileIO. The query's is for reading what Spark's catalogs name, with their credentials.
 FILE_IOS = {"load_file_io", "PyArrowFileIO", "FsspecFileIO"}
-MAY_MAKE_FILE_IO = {"compat/pyiceberg.py", "tables/storage.py", "query/plans/relations.py"}
+MAY_MAKE_FILE_IO = {"compat/pyiceberg.py", "tables/storage.py", "query/plans/analysis/relations.py"}
 #: Who opens files for writing without one, and what these are.
 WRITES = {"write_text", "write_bytes", "OSFile", "open_output_stream", "NamedTemporaryFile", "fdopen", "pq.write_table"}
 MAY_WRITE = {
     "durable.py": "records of runs and of consumed files, durable",
     "tables/storage.py": "the FileIO itself",
-    "tables/decodes.py": "a cache of this machine",
-    "runs/sinks.py": "the report of this pod",
+    "tables/decoding/decodes.py": "a cache of this machine",
+    "runs/reporting/sinks.py": "the report of this pod",
     "runs/load_tasks.py": "rows that were rejected, durable",
     "kernels/changes.py": "the source of one run, gone with it",
-    "runs/merge_source.py": "the source of one run, gone with it",
+    "runs/merging/source.py": "the source of one run, gone with it",
 }
 
 

@@ -27,7 +27,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.session import spark_session
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -172,7 +172,7 @@ def _reindex(lineitem: Lineitem, column: str, max_segments: int | None) -> float
 
 def _with_kernels(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Make the Python workers import what builds need, as the peer's classes are loaded in a warm session."""
-    importlib.import_module("skipstone.indexes.build")
+    importlib.import_module("skipstone.indexes.building.build")
     yield from batches
 
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Protocol
 
 from pyspark.sql import SparkSession
-from skipstone.runs.merge import run_merge
+from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.session import spark_session
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (

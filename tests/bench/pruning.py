@@ -29,7 +29,7 @@ from skipstone.pruning.bounds import KeyRangeStage
 from skipstone.pruning.funnel import Candidates
 from skipstone.pruning.keyranges import FileRanges
 from skipstone_core.keys import KeyFamily, KeyType
-from skipstone_core.merges import BoundKey
+from skipstone_core.merging.merges import BoundKey
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "bench" / "pruning.jsonl"

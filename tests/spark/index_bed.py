@@ -20,7 +20,7 @@ from skipstone.indexes.tables import IndexTable, find_index, index_identifier
 from skipstone.query import ReadOptions, plan_read, read
 from skipstone.query.planner import ReadPlan
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import IndexState, JobReport

@@ -14,11 +14,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone.runs.intake import Intake, source_record, take_source
 from skipstone.tables.catalogs import open_catalog
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
-from skipstone.tables.ledger import ConsumedFiles
-from skipstone_core.commits import Outcome
-from skipstone_core.consumption import NAME_BYTES, entry
+from skipstone.tables.records.ledger import ConsumedFiles
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -29,6 +27,8 @@ from skipstone_core.contract.requests import (
     SourceSpec,
     WarehouseRef,
 )
+from skipstone_core.history.commits import Outcome
+from skipstone_core.history.consumption import NAME_BYTES, entry
 
 from tests.spark.lake import append, ref_of
 

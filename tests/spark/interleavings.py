@@ -19,10 +19,10 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.runs.merge import run_merge
+from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
-from skipstone.tables.commits import CommitPorts
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import IndexRef, JobRequest, ReindexTask, RunKind
 from skipstone_core.table_properties import MERGE_MODE

@@ -20,12 +20,13 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
 from skipstone.files.parquet import ParquetFile
-from skipstone.runs import merge_prune, merge_source, reindex
-from skipstone.runs.sinks import FileSink
+from skipstone.runs import reindex
+from skipstone.runs.merging import prune, source
+from skipstone.runs.reporting.sinks import FileSink
 
 ROOT = Path(__file__).parents[2]
 _WRITES = [(PyArrowFile, "create"), (ParquetFile, "close"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table")]
-_PHASES = [(merge_source, "require_unchanged"), (merge_prune, "run_funnel"), (FileSink, "finish")]
+_PHASES = [(source, "require_unchanged"), (prune, "run_funnel"), (FileSink, "finish")]
 _STEPS: dict[str, list[tuple[Any, str]]] = {"reindex": [*_WRITES], "merge": [*_WRITES, *_PHASES]}
 
 

@@ -12,10 +12,10 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.files.reader import describe_files, read_data_file
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec, written_batch
-from skipstone.tables.commits import TableCommit, commit_table
+from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
-from skipstone_core.commits import Committed
 from skipstone_core.contract.requests import TableRef
+from skipstone_core.history.commits import Committed
 
 _TASKS = itertools.count()
 

@@ -9,8 +9,8 @@ import sys
 from pyiceberg.table import Table
 from skipstone.runs.load import run_load
 from skipstone.runs.main import run_app
-from skipstone.runs.report import Reporter
-from skipstone.tables.commits import CommitPorts, NoHooks
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import JobRequest, RunKind
 

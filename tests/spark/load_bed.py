@@ -17,9 +17,9 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone.runs.load import run_load
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
-from skipstone.tables.commits import CommitPorts
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (
     BadRecordPolicy,

@@ -19,11 +19,11 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
-from skipstone.runs.driver import DRIVER_LIMITS, DriverLimits
-from skipstone.runs.merge import run_merge
-from skipstone.runs.report import Reporter
+from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (

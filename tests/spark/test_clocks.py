@@ -10,9 +10,9 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
-from skipstone.tables.commits import CommitPorts, TableCommit, abort_txn, commit_table
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, abort_txn, commit_table
 from skipstone.tables.filesets import pin_table
-from skipstone_core.commits import Aborted, Committed, Conflicted, Outcome
+from skipstone_core.history.commits import Aborted, Committed, Conflicted, Outcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files

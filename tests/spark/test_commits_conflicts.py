@@ -14,10 +14,10 @@ from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.tables.commits import TableCommit, commit_table
+from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.filesets import read_file_set
-from skipstone_core.commits import Committed, Conflicted, Outcome
 from skipstone_core.contract.requests import TableRef, WarehouseRef
+from skipstone_core.history.commits import Committed, Conflicted, Outcome
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, read_all, ref_of, write_files

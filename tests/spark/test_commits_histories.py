@@ -12,12 +12,12 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone.runs.confirm import run_confirm
-from skipstone.runs.report import Reporter
-from skipstone.tables.commits import TableCommit, commit_table, find_digest, find_txn
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import TableCommit, commit_table, find_digest, find_txn
 from skipstone.tables.filesets import pin_table
-from skipstone_core.commits import Absent, Committed, Present, RolledBack, TxnRecord, Untold
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import ConfirmTask, JobRequest, RunKind, WarehouseRef
+from skipstone_core.history.commits import Absent, Committed, Present, RolledBack, TxnRecord, Untold
 
 from tests.spark.lake import append, ref_of, write_files
 

@@ -14,7 +14,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone.tables.catalogs import open_catalog
-from skipstone.tables.commits import (
+from skipstone.tables.committing.commits import (
     CommitPorts,
     NoHooks,
     TableCommit,
@@ -25,7 +25,9 @@ from skipstone.tables.commits import (
     find_txn,
 )
 from skipstone.tables.filesets import pin_table, read_file_set
-from skipstone_core.commits import (
+from skipstone_core.contract.requests import WarehouseRef
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.history.commits import (
     Aborted,
     Absent,
     AlreadyCommitted,
@@ -38,8 +40,6 @@ from skipstone_core.commits import (
     Unknown,
     txn_property,
 )
-from skipstone_core.contract.requests import WarehouseRef
-from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files

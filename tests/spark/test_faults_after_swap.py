@@ -24,13 +24,12 @@ from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.intake import Intake, source_record, take_source
 from skipstone.runs.load import run_load
 from skipstone.runs.main import Run, run_app
-from skipstone.runs.merge import run_merge
+from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.table import run_table
 from skipstone.tables.catalogs import OwnSqlCatalog
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
-from skipstone_core.commits import Committed
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     ColumnSpec,
@@ -42,6 +41,7 @@ from skipstone_core.contract.requests import (
     SourceSpec,
     TableTask,
 )
+from skipstone_core.history.commits import Committed
 from skipstone_core.table_properties import MERGE_MODE
 
 from tests.spark.index_bed import Lake, index_on

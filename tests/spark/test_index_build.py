@@ -11,10 +11,11 @@ import pytest
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 from skipstone.files.writer import write_spec
-from skipstone.indexes.sorting import EntrySorter, RunWriter, entry_schema
+from skipstone.indexes.building.sorting import EntrySorter, RunWriter
+from skipstone.indexes.definition import entry_schema
 from skipstone.runs import reindex as reindex_run
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.errors import BadSpec

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
-from skipstone.indexes import compaction
-from skipstone.indexes.quarantine import QUARANTINE_SUMMARY
 from skipstone.indexes.tables import IndexFile
+from skipstone.indexes.upkeep import compaction
+from skipstone.indexes.upkeep.quarantine import QUARANTINE_SUMMARY
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 

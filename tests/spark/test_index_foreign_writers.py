@@ -17,7 +17,7 @@ from pyiceberg.transforms import TruncateTransform
 from pyspark.sql import SparkSession
 from skipstone.query import read
 from skipstone.runs.observe import run_observe
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import IndexState
 from skipstone_core.contract.requests import JobRequest, ObservedTable, ObserveTask, RunKind
 from skipstone_core.reasons import Reason

@@ -13,7 +13,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from skipstone.indexes import compaction, tables
+from skipstone.indexes import tables
+from skipstone.indexes.upkeep import compaction
 from skipstone.query import ReadOptions, explain, read
 from skipstone_core.errors import BadSpec
 

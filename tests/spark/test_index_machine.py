@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from pyiceberg.manifest import DataFile
 from pyiceberg.types import LongType
-from skipstone.indexes import compaction
+from skipstone.indexes.upkeep import compaction
 from skipstone.query import read
 from skipstone_core.reasons import Reason
 

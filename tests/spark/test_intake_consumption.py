@@ -16,10 +16,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from skipstone.runs.intake import NOTHING, Intake
-from skipstone.tables.commits import CommitPorts
-from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted
-from skipstone_core.consumption import RADIX, consumed_property
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.errors import BadData, DependencyUnavailable
+from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted
+from skipstone_core.history.consumption import RADIX, consumed_property
 from skipstone_core.reasons import Reason
 
 from tests.spark.intake_bed import CONSUMER, IntakeBed, names_of

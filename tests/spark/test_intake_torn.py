@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from skipstone.runs.intake import Intake
 from skipstone.sources.listing import find_pin
-from skipstone_core.commits import Committed, Outcome
+from skipstone_core.history.commits import Committed, Outcome
 
 from tests.spark.intake_bed import IntakeBed
 

@@ -21,9 +21,9 @@ from pyiceberg.table import Table
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.runs.load import run_load
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.listing import pinned_source
-from skipstone.tables.commits import CommitPorts, NoHooks, abort_txn
+from skipstone.tables.committing.commits import CommitPorts, NoHooks, abort_txn
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import BadRecordPolicy, DuplicatesPolicy, JobRequest, SourceFormat, TableRef
 from skipstone_core.errors import BadData, BadSpec

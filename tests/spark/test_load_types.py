@@ -30,8 +30,8 @@ from pyiceberg.types import (
     UUIDType,
 )
 from pyspark.sql import SparkSession
-from skipstone.runs.progress import count_tasks, task_progress
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.progress import count_tasks, task_progress
+from skipstone.runs.reporting.report import Reporter
 from skipstone.session import FORCED, spark_session
 from skipstone_core.contract.requests import SourceFormat
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.merge import run_merge
+from skipstone.runs.merging.merge import run_merge
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.ids import TXN_SUMMARY
 

@@ -12,10 +12,10 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.runs.merge import run_merge
-from skipstone.runs.report import Reporter
-from skipstone.tables.commits import CommitPorts
-from skipstone.tables.evolution import evolved_columns
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts
+from skipstone.tables.shaping.evolution import evolved_columns
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import Management, MergeAction, MergeClause, SchemaEvolution
 from skipstone_core.errors import BadData, BadSpec

@@ -10,8 +10,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.driver import DriverLimits
-from skipstone.runs.report import fit_termination
+from skipstone.runs.merging.driver import DriverLimits
+from skipstone.runs.reporting.report import fit_termination
 from skipstone_core.contract.reports import MAX_TERMINATION_BYTES, JobReport, RunOutcome
 from skipstone_core.contract.requests import PruningStrategy
 from skipstone_core.funnel import LeftOut, PruneStage

@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
-from skipstone.runs import merge_source
-from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
-from skipstone.runs.merge import run_merge
-from skipstone.runs.report import Reporter
+from skipstone.runs.merging import source as merge_source
+from skipstone.runs.merging.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.requests import (
     ColumnMapping,
     ColumnSpec,
@@ -230,7 +230,7 @@ def test_a_settled_job_needs_no_source_and_no_spark(bed: MergeBed, monkeypatch: 
     def no_spark(*_: object) -> None:
         raise AssertionError("a settled job must not start Spark")
 
-    monkeypatch.setattr("skipstone.runs.merge.spark_session", no_spark)
+    monkeypatch.setattr("skipstone.runs.merging.merge.spark_session", no_spark)
     gone = replace(task, source=replace(task.source, paths=("feeds/gone",)))
     request = bed.request(gone, uid)
     assert run_merge(request, Reporter(request)).reason is Reason.ALREADY_COMMITTED

@@ -10,8 +10,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from skipstone.runs.intake import NO_NEW_FILES
 from skipstone.runs.load import run_load
-from skipstone.runs.report import Reporter
-from skipstone.tables.commits import CommitPorts
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import (
     ConsumePolicy,

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.merge import run_merge
-from skipstone.runs.report import Reporter
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import EXIT_COMMITTED, EXIT_UNAVAILABLE, JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import DependencyUnavailable
@@ -33,8 +33,8 @@ AFTER = [(5, "five") if number == 5 else (number, "old") for number in range(20)
 APP = Path(__file__).with_name("killed_app.py")
 #: The phase in which a driver dies, and the step of it; afterwards nothing of the phase is left to do but to go on.
 PHASES = {
-    "read": "after merge_source.require_unchanged",
-    "prune": "after merge_prune.run_funnel",
+    "read": "after source.require_unchanged",
+    "prune": "after prune.run_funnel",
     "rewrite": "after ParquetFile.close",
     "commit, its manifests under way": "after PyArrowFile.create",
     "before commit": "before SqlCatalog.commit_table",

@@ -29,7 +29,7 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
-from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS
+from skipstone.runs.merging.driver import ALL_IN_SPARK, DRIVER_LIMITS
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, PruningStrategy

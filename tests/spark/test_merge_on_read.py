@@ -16,7 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from pyspark.sql import SparkSession
-from skipstone.tables.commits import CommitPorts
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause

@@ -11,8 +11,8 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
-from skipstone.runs.merge import MAX_PLANS
-from skipstone.tables.commits import CommitPorts
+from skipstone.runs.merging.merge import MAX_PLANS
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.runs.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
-from skipstone.runs.merge import run_merge
-from skipstone.runs.report import Reporter
+from skipstone.runs.merging.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, MergeTask, RunKind, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData

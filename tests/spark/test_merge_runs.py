@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.driver import ALL_IN_SPARK
-from skipstone.runs.merge import run_merge
-from skipstone.runs.report import Reporter
+from skipstone.runs.merging.driver import ALL_IN_SPARK
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
@@ -97,7 +97,7 @@ def test_a_small_merge_of_plain_files_starts_no_spark(bed: MergeBed, monkeypatch
     def no_spark(*_: object) -> None:
         raise AssertionError("the driver can do this by itself")
 
-    monkeypatch.setattr("skipstone.runs.merge.spark_session", no_spark)
+    monkeypatch.setattr("skipstone.runs.merging.merge.spark_session", no_spark)
     report = bed.merge(task_of(bed.source(people(15, 25))))
     assert (report.counts["rowsUpdated"], report.counts["rowsInserted"]) == (5, 5)
     assert {"read", "prune", "rewrite", "commit"} <= report.stages_ms.keys()
@@ -116,8 +116,8 @@ def test_large_sources_are_sliced_searched_and_inserted_by_tasks(
         "merge into t using s on t.id = s.id when matched then update set name = s.name "
         "when not matched then insert (id, name) values (s.id, s.name)",
     )
-    monkeypatch.setattr("skipstone.runs.merge_source.SLICE_BYTES", 2_000)
-    monkeypatch.setattr("skipstone.runs.merge_rewrite.INSERT_HERE_ROWS", 1)
+    monkeypatch.setattr("skipstone.runs.merging.source.SLICE_BYTES", 2_000)
+    monkeypatch.setattr("skipstone.runs.merging.rewrite.INSERT_HERE_ROWS", 1)
     report = bed.merge(task_of(bed.source(feed)))
     assert bed.rows() == expected
     assert report.counts["filesCandidate"] == report.counts["filesTouched"] == 6

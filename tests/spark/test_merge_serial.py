@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
-from skipstone.tables.commits import CommitPorts
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.query.plans.catalyst import scala_object
+from skipstone.query.plans.analysis.catalyst import scala_object
 from skipstone.query.plans.refusals import Refusal
 
 ROOT = Path(__file__).parents[2]

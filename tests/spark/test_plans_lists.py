@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from py4j.clientserver import ClientServerConnection
 from pyspark.sql import SparkSession
-from skipstone.query.plans import longlists
+from skipstone.query.plans.analysis import longlists
 from skipstone.query.plans.refusals import Refusal
 
 from tests.spark.index_bed import index_on

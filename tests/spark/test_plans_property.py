@@ -24,7 +24,7 @@ import pyarrow as pa
 import pytest
 import skipstone
 from pyspark.sql import SparkSession
-from skipstone_core import index_use
+from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import index_on
 from tests.spark.kept import Kept

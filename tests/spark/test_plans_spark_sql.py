@@ -14,7 +14,7 @@ import pytest
 import skipstone
 from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
-from skipstone_core import index_use
+from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import index_on
 from tests.spark.plans_bed import Bed, answer, open_bed

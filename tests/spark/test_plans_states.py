@@ -20,8 +20,8 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from pyspark.sql import SparkSession
-from skipstone.query.plans import staging
 from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.replacing import staging
 
 from tests.spark.plans_bed import BY_G, BY_K, TABLE, Bed, bed, filled, kept, scans
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete

@@ -34,7 +34,7 @@ CHILD = """
 import json, sys
 from pathlib import Path
 from skipstone.runs import reindex
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.requests import JobRequest
 
 reindex.SMALL_ROWS, reindex.BUFFER_BYTES = 10**9, 4 * 1024 * 1024

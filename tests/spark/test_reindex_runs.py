@@ -15,8 +15,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.table import Table
-from skipstone.indexes import compaction
 from skipstone.indexes.tables import sorted_runs
+from skipstone.indexes.upkeep import compaction
 from skipstone.runs import reindex as reindex_run
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import IndexRef

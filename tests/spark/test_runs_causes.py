@@ -14,7 +14,7 @@ import pyspark
 import pytest
 from pyspark.sql import SparkSession
 from skipstone.runs.main import run_app
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.session import LOCAL
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing

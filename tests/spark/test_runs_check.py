@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from skipstone.runs.check import check_storage, run_check
 from skipstone.runs.main import run_app
-from skipstone.runs.report import Reporter, fit_annotation, fit_termination
-from skipstone.runs.sinks import FileSink, PodSink, choose_sink
-from skipstone_core.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
+from skipstone.runs.reporting.report import Reporter, fit_annotation, fit_termination
+from skipstone.runs.reporting.sinks import FileSink, PodSink, choose_sink
 from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, TableState
 from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable, OutcomeUnknown
 from skipstone_core.funnel import FunnelStage
+from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.reasons import Reason
 
 

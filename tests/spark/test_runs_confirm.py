@@ -10,15 +10,15 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone.runs.confirm import run_confirm
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
-from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, commit_table
+from skipstone.tables.committing.commits import CommitPorts, NoHooks, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import find_mark, mark_namespace
-from skipstone_core.commits import Committed, Conflicted, TxnRecord
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import ConfirmTask, JobRequest, RunKind, TableRef, WarehouseRef
 from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.history.commits import Committed, Conflicted, TxnRecord
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files

@@ -10,7 +10,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone.indexes.tables import index_identifier
 from skipstone.runs.drop import run_drop
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import DropTask, IndexRef, JobRequest, RunKind, TableRef, WarehouseRef
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY

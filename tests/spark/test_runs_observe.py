@@ -7,7 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from skipstone.runs.observe import run_observe
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (

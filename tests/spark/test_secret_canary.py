@@ -18,7 +18,7 @@ from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
 from skipstone.runs.load import run_load
 from skipstone.runs.main import run_app
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.scrubbing import MASK, ScrubbingFormatter, scrubbed
 from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.reports import JobReport

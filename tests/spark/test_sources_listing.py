@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from skipstone.sources.beneath import open_beneath
-from skipstone.sources.headers import read_header
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
@@ -21,7 +20,8 @@ from skipstone.sources.listing import (
     pinned_source,
     require_unchanged,
 )
-from skipstone.sources.options import TextOptions
+from skipstone.sources.text.headers import read_header
+from skipstone.sources.text.options import TextOptions
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason

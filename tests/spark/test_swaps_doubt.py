@@ -19,10 +19,10 @@ from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.types import StringType
 from skipstone.tables.catalogs import OwnSqlCatalog, load_table
-from skipstone.tables.commits import CommitPorts, TableCommit, abort_txn, commit_table
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, abort_txn, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
-from skipstone_core.commits import Aborted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.history.commits import Aborted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files

@@ -14,12 +14,11 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from skipstone.runs.check import check_catalog
 from skipstone.tables.catalogs import load_table, open_catalog
-from skipstone.tables.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
+from skipstone.tables.committing.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.namespaces import find_mark, mark_namespace
-from skipstone.tables.schemas import Declaration, Ownership, ensure_table
+from skipstone.tables.shaping.schemas import Declaration, Ownership, ensure_table
 from skipstone.tables.whereabouts import Lost, find_table
-from skipstone_core.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -30,6 +29,7 @@ from skipstone_core.contract.requests import (
     WarehouseRef,
 )
 from skipstone_core.errors import BadSpec, DependencyUnavailable
+from skipstone_core.history.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome
 from skipstone_core.reasons import Reason
 from sqlalchemy import text
 

@@ -16,7 +16,7 @@ from pyiceberg.table import StaticTable, Table
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import IndexRef, ReindexTask, RunKind
 from sqlalchemy import event

@@ -10,7 +10,7 @@ from pyiceberg.manifest import ManifestContent, ManifestEntryStatus, ManifestFil
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from pyspark.sql import SparkSession
-from skipstone.tables.avro import read_container
+from skipstone.tables.decoding.avro import read_container
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.requests import WarehouseRef
 

@@ -12,13 +12,14 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from skipstone.tables.archive import TxnArchive
-from skipstone.tables.commits import TableCommit, abort_txn, commit_table, find_digest, find_txn
+from skipstone.tables.committing.commits import TableCommit, abort_txn, commit_table, find_digest, find_txn
 from skipstone.tables.filesets import pin_table
+from skipstone.tables.records.archive import TxnArchive
+from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.states import table_state
-from skipstone.tables.txns import partial_segments
-from skipstone_core.archives import BATCH_RECORDS, KEPT_RECORDS
-from skipstone_core.commits import (
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.history.archives import BATCH_RECORDS, KEPT_RECORDS
+from skipstone_core.history.commits import (
     Aborted,
     AlreadyCommitted,
     Committed,
@@ -30,7 +31,6 @@ from skipstone_core.commits import (
     encode_record,
     txn_property,
 )
-from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import ARCHIVE_PROPERTY
 from skipstone_core.reasons import Reason
 

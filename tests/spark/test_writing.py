@@ -15,12 +15,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone.runs.reindex import run_reindex
-from skipstone.runs.report import Reporter
-from skipstone.tables.commits import CommitPorts, TableCommit, commit_table
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
+from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
-from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
-from skipstone_core.commits import AlreadyCommitted, Committed, Unknown
 from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.history.commits import AlreadyCommitted, Committed, Unknown
 from skipstone_core.table_properties import MERGE_MODE
 
 from tests.spark.index_bed import Lake, index_on
@@ -142,7 +142,7 @@ def test_a_merge_that_fails_after_its_rewrite_leaves_nothing(
     def fails(*_: object) -> None:
         raise RuntimeError("a bug")
 
-    monkeypatch.setattr("skipstone.runs.merge._summary", fails)
+    monkeypatch.setattr("skipstone.runs.merging.merge._summary", fails)
     with pytest.raises(RuntimeError, match="a bug"):
         bed.merge(task_of(bed.source(FEED), when_matched=(DELETE_D, UPDATE)))
     assert bed.on_disk() == before

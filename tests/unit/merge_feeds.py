@@ -25,9 +25,9 @@ from pyiceberg.transforms import (
 )
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import KeyType, key_type, normalize
-from skipstone_core.merges import Column
-from skipstone_core.predicate_parser import parse_predicate
-from skipstone_core.predicates import check_types, evaluate
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import check_types, evaluate
+from skipstone_core.merging.merges import Column
 
 from tests.spark.index_bed import Lake
 from tests.unit.merge_reference import Clause, Merge, Refused, Row, When

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.archives import (
+from skipstone_core.errors import ContractViolation
+from skipstone_core.history.archives import (
     BATCH_RECORDS,
     KEPT_RECORDS,
     MAX_MERGED_RECORDS,
@@ -26,7 +27,6 @@ from skipstone_core.archives import (
     slot_place,
     slot_size,
 )
-from skipstone_core.errors import ContractViolation
 
 records = st.lists(
     st.builds(ArchivedRecord, st.text(max_size=20), st.sampled_from(["", "d1", "d2"]), st.text(max_size=40)),

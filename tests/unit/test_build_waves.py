@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone.indexes.build import MissingUnit, WaveLimit, plan_waves
+from skipstone.indexes.building.build import MissingUnit, WaveLimit, plan_waves
 
 LIMIT = WaveLimit(rows=100, files=5)
 UNITS = st.builds(

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.commits import (
+from skipstone_core.errors import ContractViolation
+from skipstone_core.history.commits import (
     MAX_RECORD_BYTES,
     TxnRecord,
     decode_record,
     encode_record,
 )
-from skipstone_core.errors import ContractViolation
-from skipstone_core.snapshots import DeleteKind, is_delete_newer
+from skipstone_core.indexing.snapshots import DeleteKind, is_delete_newer
 
 records = st.builds(
     TxnRecord,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.consumption import (
+from skipstone_core.errors import ContractViolation
+from skipstone_core.history.consumption import (
     NAME_BYTES,
     RADIX,
     STATE_BYTES,
@@ -20,7 +21,6 @@ from skipstone_core.consumption import (
     entry,
     split_entries,
 )
-from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import CONSUMED_PROPERTY_PREFIX
 
 pointers = st.builds(

@@ -37,14 +37,14 @@ from skipstone.files.writer import write_spec
 from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
 from skipstone.kernels.merging import FileResult, FileWork, MergeWork, merge_files
 from skipstone.pruning.funnel import Candidates
-from skipstone.runs.merge_prune import PruneSite, prune_files
-from skipstone.runs.merge_source import Changes, target_schema
+from skipstone.runs.merging.prune import PruneSite, prune_files
+from skipstone.runs.merging.source import Changes, target_schema
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone_core import index_use
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.funnel import FunnelStage, PruneStage
+from skipstone_core.indexing import use as index_use
 from skipstone_core.keys import key_type
-from skipstone_core.merges import Column, MergePlan, plan_merge
+from skipstone_core.merging.merges import Column, MergePlan, plan_merge
 
 from tests.examples import cases
 from tests.unit.query_lake import RandomLake, random_lake

@@ -27,15 +27,15 @@ from pyiceberg.transforms import (
     YearTransform,
 )
 from skipstone.kernels.changes import SortRule, write_slice
-from skipstone.runs.merge_prune import Pruned, PruneSite, prune_files, run_in
-from skipstone.runs.merge_source import Changes, target_schema
+from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in
+from skipstone.runs.merging.source import Changes, target_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone.tasks.runner import InProcess
-from skipstone_core import index_use
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.funnel import FunnelStage, LeftOut, PruneStage
+from skipstone_core.indexing import use as index_use
 from skipstone_core.keys import key_type
-from skipstone_core.merges import Column, plan_merge
+from skipstone_core.merging.merges import Column, plan_merge
 
 from tests.spark.index_bed import Lake, index_on, local
 from tests.spark.lake import append
@@ -353,7 +353,7 @@ def test_an_unreadable_index_costs_no_rows(lake: Lake, damage: str) -> None:
     lake.reindex(index)
     changes = source(lake, {"k": ["key-00001"]})
     if damage == "catalog":
-        with mock.patch("skipstone.runs.merge_prune.find_indexes", side_effect=OSError("no catalog")):
+        with mock.patch("skipstone.runs.merging.prune.find_indexes", side_effect=OSError("no catalog")):
             found = pruned(lake, changes)
     else:
         for file in getattr(lake.index_table(index), damage):

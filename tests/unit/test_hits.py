@@ -30,8 +30,8 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from skipstone.indexes import hits
-from skipstone.indexes.hits import POSITION_BITS, ROW_GROUP_BITS, HitCollector, Hits, both, either, split_by_file
+from skipstone.indexes.asking import hits
+from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, HitCollector, Hits, both, either, split_by_file
 from skipstone.indexes.keys import column_values, is_exact, storage_type, stored_keys
 from skipstone.tables.arrow import arrow_type_of
 

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.indexes.sorting import entry_schema, sorted_entries
+from skipstone.indexes.building.sorting import sorted_entries
+from skipstone.indexes.definition import entry_schema
 
 SPREAD = st.integers(-(2**63), 2**63 - 1)
 VALUES: dict[str, st.SearchStrategy[Any]] = {

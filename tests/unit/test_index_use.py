@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.index_use import ReadCost, are_few, is_narrow, is_worthwhile
+from skipstone_core.indexing.use import ReadCost, are_few, is_narrow, is_worthwhile
 
 MIB = 1024 * 1024
 COSTS = st.builds(ReadCost, st.integers(0, 10_000), st.integers(0, 10**12))

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone_core.indexes import (
+from skipstone_core.indexing.indexes import (
     MERGE_FAN_IN,
     IndexColumn,
     IndexDefinition,
@@ -19,7 +19,7 @@ from skipstone_core.indexes import (
     plan_run_merge,
     synced_up_to,
 )
-from skipstone_core.snapshots import FileIdentity
+from skipstone_core.indexing.snapshots import FileIdentity
 
 
 def live_file(number: int, segment: int, snapshot: int = 0, records: int = 10) -> LiveFile:

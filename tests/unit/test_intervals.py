@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone_core.intervals import Bounds, is_candidate, key_slice, known_bounds
+from skipstone_core.merging.intervals import Bounds, is_candidate, key_slice, known_bounds
 
 numbers = st.integers(-20, 20)
 bounds = st.none() | st.builds(lambda a, b: Bounds(min(a, b), max(a, b)), numbers, numbers)

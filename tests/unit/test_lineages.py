@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_core.errors import ContractViolation
-from skipstone_core.lineages import (
+from skipstone_core.history.lineages import (
     MAX_SPANS,
     Lineage,
     Link,

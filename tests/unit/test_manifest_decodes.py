@@ -15,9 +15,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
-from skipstone.tables import decodes
-from skipstone.tables.decodes import DecodeFolder, ManifestKey, open_folder
-from skipstone.tables.manifests import manifest_counters, read_data_manifests
+from skipstone.tables.decoding import decodes
+from skipstone.tables.decoding.decodes import DecodeFolder, ManifestKey, open_folder
+from skipstone.tables.decoding.manifests import manifest_counters, read_data_manifests
 
 from tests.manifest_rows import expected_rows, rows_of
 from tests.unit.manifest_files import BY_EVERYTHING, IO, PARTITIONS, data_file, entries, written_manifest
@@ -76,7 +76,7 @@ READ_IN_ANOTHER_PROCESS = """
 import sys
 from pathlib import Path
 from pyiceberg.io.pyarrow import PyArrowFileIO
-from skipstone.tables.manifests import read_data_manifests
+from skipstone.tables.decoding.manifests import read_data_manifests
 from tests.unit.manifest_files import at
 (found,), counters = read_data_manifests([at(Path(sys.argv[1]))], PyArrowFileIO())
 print(*found.entries.column("path").to_pylist(), counters.decoded, counters.from_disk)

@@ -20,7 +20,7 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
-from skipstone.tables.manifests import read_data_manifests
+from skipstone.tables.decoding.manifests import read_data_manifests
 
 from tests.manifest_rows import assert_decoded_exactly, expected_rows, rows_of
 from tests.unit.manifest_files import (

@@ -17,11 +17,11 @@ from skipstone.files.reader import describe_files
 from skipstone.files.writer import write_spec
 from skipstone.kernels.changes import SlicePart, SortRule, write_slice
 from skipstone.kernels.merging import FileWork, MergeWork
-from skipstone.runs.merge_source import target_schema
+from skipstone.runs.merging.source import target_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
-from skipstone_core.merges import plan_merge
+from skipstone_core.merging.merges import plan_merge
 
 from tests.spark.index_bed import Lake
 

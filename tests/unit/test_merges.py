@@ -32,7 +32,7 @@ from skipstone_core.funnel import (
     left_out_summary,
 )
 from skipstone_core.keys import KeyFamily
-from skipstone_core.merges import Column, MergeCounts, pack_by_bytes, plan_merge, switched_off
+from skipstone_core.merging.merges import Column, MergeCounts, pack_by_bytes, plan_merge, switched_off
 from skipstone_core.reasons import Reason
 
 TARGET = (

@@ -19,11 +19,11 @@ from skipstone_core.contract.requests import (
     SourceSpec,
 )
 from skipstone_core.errors import BadSpec
-from skipstone_core.literals import Unfit, fit_literal
-from skipstone_core.merge_evolution import new_columns
-from skipstone_core.merges import Column, MergePlan, plan_merge
-from skipstone_core.predicate_parser import parse_assigned
-from skipstone_core.predicates import ColumnRef, Constant
+from skipstone_core.language.literals import Unfit, fit_literal
+from skipstone_core.language.parser import parse_assigned
+from skipstone_core.language.predicates import ColumnRef, Constant
+from skipstone_core.merging.evolution import new_columns
+from skipstone_core.merging.merges import Column, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
 TARGET = (

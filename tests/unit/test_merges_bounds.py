@@ -13,16 +13,16 @@ import pytest
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.kernels.changes import SortRule, write_slice
-from skipstone.runs.merge_prune import PruneSite, prune_files
-from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
-from skipstone.runs.merge_source import Changes, target_schema
-from skipstone.tables.commits import TableCommit, commit_table
+from skipstone.runs.merging.prune import PruneSite, prune_files
+from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
+from skipstone.runs.merging.source import Changes, target_schema
+from skipstone.tables.committing.commits import TableCommit, commit_table
+from skipstone.tables.committing.writing import WrittenFiles
 from skipstone.tables.filesets import pin_table, read_file_set
-from skipstone.tables.writing import WrittenFiles
 from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
-from skipstone_core.merges import Column, MergeCounts, plan_merge
+from skipstone_core.merging.merges import Column, MergeCounts, plan_merge
 
 from tests.spark.index_bed import Lake
 from tests.spark.lake import ref_of, write_files

@@ -22,7 +22,7 @@ from skipstone.kernels.changes import (
 )
 from skipstone_core.errors import BadData
 from skipstone_core.keys import KeyFamily, KeyType
-from skipstone_core.merges import BoundKey
+from skipstone_core.merging.merges import BoundKey
 from skipstone_core.reasons import Reason
 
 INTEGER = KeyType(KeyFamily.INTEGER)

@@ -24,18 +24,18 @@ from pyiceberg.table import Table
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription
 from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
 from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
-from skipstone.runs.merge_prune import PruneSite, prune_files
-from skipstone.runs.merge_rewrite import Rewrite, RewriteSite, rewrite_files
-from skipstone.runs.merge_source import Changes, selective_first, target_schema
+from skipstone.runs.merging.prune import PruneSite, prune_files
+from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
+from skipstone.runs.merging.source import Changes, selective_first, target_schema
+from skipstone.tables.committing.writing import WrittenFiles
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone.tables.writing import WrittenFiles
 from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import key_type
-from skipstone_core.merges import MergeCounts, MergePlan, plan_merge
+from skipstone_core.merging.merges import MergeCounts, MergePlan, plan_merge
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.examples import cases

@@ -8,8 +8,8 @@ import pyarrow as pa
 from pyiceberg.expressions import EqualTo
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
+from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
 from skipstone.tables.filesets import read_file_set
-from skipstone.tables.swaps import Parts, stage, wall_clock_ms
 
 from tests.spark.index_bed import Lake
 

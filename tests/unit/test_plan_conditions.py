@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.query.plans.catalyst import Node, read_tree
-from skipstone.query.plans.expressions import Hidden, Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.analysis.catalyst import Node, read_tree
+from skipstone.query.plans.analysis.expressions import Hidden, Translator, is_narrowing, shown, why_not
 from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.residuals import MAX_VALUES, residual_of
-from skipstone_core import predicates as core
+from skipstone.query.plans.replacing.residuals import MAX_VALUES, residual_of
+from skipstone_core.language import predicates as core
 
 COLUMNS = {1: ("a", "int"), 2: ("b", "int"), 3: ("t", "timestamptz"), 4: ("u", "uuid"), 5: ("s", "string")}
 TYPES = {1: "integer", 2: "integer", 3: "timestamp", 4: "string", 5: "string"}

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone_core.errors import BadSpec
-from skipstone_core.predicate_parser import MAX_DEPTH, parse_predicate
-from skipstone_core.predicates import Value, check_types, compare, evaluate
+from skipstone_core.language.parser import MAX_DEPTH, parse_predicate
+from skipstone_core.language.predicates import Value, check_types, compare, evaluate
 
 TYPES = {
     "source.op": "string",

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.kernels.predicates import evaluate_predicate
-from skipstone_core.predicates import (
+from skipstone_core.language.predicates import (
     And,
     ColumnRef,
     Comparison,

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from skipstone.kernels.canonical import canonical
 from skipstone.kernels.sortedkeys import MAX_WIDTH
 from skipstone.pruning.keyranges import FileRanges, find_candidates, order_keys
-from skipstone_core.intervals import Bounds, is_candidate, known_bounds
 from skipstone_core.keys import KeyFamily, KeyType, normalize
+from skipstone_core.merging.intervals import Bounds, is_candidate, known_bounds
 
 Key = int | bytes
 numbers = st.integers(-12, 12)

@@ -10,13 +10,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from skipstone.indexes import probes
+from skipstone.indexes.asking import probes
 from skipstone.query import ReadOptions, explain, plan_read, read
 from skipstone.query.planner import IndexUse
 from skipstone.tables.caches import ByteCache, cache_counts
-from skipstone_core import index_use
 from skipstone_core.contract.requests import IndexRef
-from skipstone_core.index_use import NotUsed
+from skipstone_core.indexing import use as index_use
+from skipstone_core.indexing.use import NotUsed
 
 from tests.spark.index_bed import Lake, index_on, query, rows_of
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete

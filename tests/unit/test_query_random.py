@@ -21,8 +21,8 @@ import pyarrow as pa
 import pytest
 from skipstone.query import ReadOptions, ReadPlan, plan_read
 from skipstone.query.reading import read_plan
-from skipstone_core import index_use
-from skipstone_core.index_use import NotUsed
+from skipstone_core.indexing import use as index_use
+from skipstone_core.indexing.use import NotUsed
 
 from tests.examples import ALL_CASES, cases
 from tests.unit.query_lake import ID, RandomLake, random_lake

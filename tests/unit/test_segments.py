@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.segments import (
+from skipstone_core.indexing.segments import (
     LIVE_STATUSES,
     SegmentFacts,
     SegmentStatus,

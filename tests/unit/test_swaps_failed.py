@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.table.update.snapshot import _SnapshotProducer
-from skipstone.tables.commits import TableCommit, commit_table
+from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 
 from tests.spark.index_bed import Lake

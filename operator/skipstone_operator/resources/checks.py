@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from skipstone_core.errors import BadSpec
-from skipstone_core.merge_clauses import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Role, check_assigned
-from skipstone_core.predicate_parser import parse_predicate
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Role, check_assigned
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import find_problems
 

@@ -32,8 +32,14 @@ from skipstone.files.parquet import BLOOM_COLUMNS, ParquetFile
 from skipstone.files.partitions import PartitionTuple, source_column, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.shaping.writeproperties import (
+    bloom_columns_of,
+    codec_of,
+    dictionary_bytes_of,
+    metrics_of,
+    size_of,
+)
 from skipstone.tables.storage import file_io
-from skipstone.tables.writeproperties import bloom_columns_of, codec_of, dictionary_bytes_of, metrics_of, size_of
 
 #: How tasks return written files through ``mapInArrow``: one binary column, one row per file.
 WRITTEN_SCHEMA = pa.schema([pa.field("written", pa.binary(), nullable=False)])

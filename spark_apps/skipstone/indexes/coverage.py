@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, SkipstoneError
-from skipstone_core.indexes import synced_up_to
+from skipstone_core.indexing.indexes import synced_up_to
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers

@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.io import FileIO, InputFile
 
-from skipstone.indexes.definition import FILE_ID_FIELD
+from skipstone.indexes.definition import FILE_ID_FIELD, entry_schema
 from skipstone.indexes.scans import schema_problem
-from skipstone.indexes.sorting import entry_schema
 from skipstone.indexes.tables import IndexFile, IndexTable
 
 _MAGIC = b"PAR1"

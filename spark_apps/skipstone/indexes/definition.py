@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -17,10 +18,10 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_DEFINITION_PROPERTY, INDEX_TABLE_UUID_PROPERTY, INDEX_UID_PROPERTY
-from skipstone_core.indexes import MAX_INDEX_COLUMNS, IndexColumn, IndexDefinition
+from skipstone_core.indexing.indexes import MAX_INDEX_COLUMNS, IndexColumn, IndexDefinition
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.keys import column_type, storage_type
+from skipstone.indexes.keys import arrow_type, column_type, storage_type
 
 ENTRY = "entry"
 COVER = "cover"
@@ -106,6 +107,14 @@ def index_schema(definition: IndexDefinition) -> Schema:
         for i, column in enumerate(definition.columns)
     ]
     return Schema(*fixed, *keys)
+
+
+def entry_schema(storages: Sequence[str]) -> pa.Schema:
+    """Arrow schema of entries before kind and level are added: k0 …, file_id, row_group, pos."""
+    keys = [pa.field(key_name(i), arrow_type(storage)) for i, storage in enumerate(storages)]
+    return pa.schema(
+        [*keys, pa.field("file_id", pa.int32()), pa.field("row_group", pa.int32()), pa.field("pos", pa.int64())]
+    )
 
 
 def index_partition_spec() -> PartitionSpec:

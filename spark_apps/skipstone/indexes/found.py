@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone_core.ids import index_table_prefix
-from skipstone_core.index_use import NotUsed
+from skipstone_core.indexing.use import NotUsed
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage

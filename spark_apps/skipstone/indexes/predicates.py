@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType
 from skipstone_core.keys import KeyFamily, key_type
-from skipstone_core.predicates import (
+from skipstone_core.language.predicates import (
     And,
     ColumnRef,
     Comparison,

@@ -20,7 +20,7 @@ from pyiceberg.table import Table
 from skipstone_core.contract.requests import IndexRef, Management, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import index_table_name
-from skipstone_core.indexes import IndexDefinition, SortedRun
+from skipstone_core.indexing.indexes import IndexDefinition, SortedRun
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.definition import (

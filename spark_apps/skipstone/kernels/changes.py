@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 from skipstone_core.errors import BadData
 from skipstone_core.keys import KeyType
-from skipstone_core.merges import BoundKey, MergePlan
+from skipstone_core.merging.merges import BoundKey, MergePlan
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import canonical, null_rows

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
-from skipstone_core.merges import BoundClause, MergePlan
-from skipstone_core.predicates import ColumnRef
+from skipstone_core.language.predicates import ColumnRef
+from skipstone_core.merging.merges import BoundClause, MergePlan
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical

@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 import pyarrow as pa
 from skipstone_core.contract.requests import MergeAction
-from skipstone_core.merges import BoundClause, MergePlan
+from skipstone_core.merging.merges import BoundClause, MergePlan
 
 from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
 from skipstone.files.writer import DataFileWriter

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
-from skipstone_core.merges import BoundClause, MergePlan
+from skipstone_core.merging.merges import BoundClause, MergePlan
 
 from skipstone.files.positions import write_deletes
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file

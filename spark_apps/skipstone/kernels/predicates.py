@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.keys import float_order
-from skipstone_core.predicates import (
+from skipstone_core.language.predicates import (
     And,
     ColumnRef,
     Comparison,

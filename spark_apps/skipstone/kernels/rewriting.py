@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 from skipstone_core.contract.requests import MergeAction
-from skipstone_core.merges import MergePlan
+from skipstone_core.merging.merges import MergePlan
 
 from skipstone.files.footers import UNREADABLE
 from skipstone.files.reader import OpenDataFile

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow.compute as pc
 from skipstone_core.funnel import LeftOut, PruneStage
-from skipstone_core.merges import BoundKey
-from skipstone_core.predicates import Predicate
+from skipstone_core.language.predicates import Predicate
+from skipstone_core.merging.merges import BoundKey
 
 from skipstone.indexes.predicates import Maybe, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match

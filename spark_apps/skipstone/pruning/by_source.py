@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from skipstone_core.funnel import NOT_MATCHED_BY_SOURCE, FunnelStage
-from skipstone_core.merges import BoundClause
+from skipstone_core.merging.merges import BoundClause
 
 from skipstone.indexes.predicates import Maybe, any_of, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match

@@ -14,11 +14,11 @@ from functools import reduce
 import numpy as np
 import numpy.typing as npt
 from skipstone_core.funnel import LeftOut, PruneStage
-from skipstone_core.index_use import ReadCost, is_worthwhile
-from skipstone_core.merges import BoundKey
+from skipstone_core.indexing.use import ReadCost, is_worthwhile
+from skipstone_core.merging.merges import BoundKey
 
+from skipstone.indexes.asking.keyprobe import KeyProbe, KeySearch, hit_files, key_search, plan_key_probe
 from skipstone.indexes.found import FoundIndex, IndexProblem
-from skipstone.indexes.keyprobe import KeyProbe, KeySearch, hit_files, key_search, plan_key_probe
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeSlice, read_keys
 from skipstone.pruning.funnel import Candidates, Refusal, SliceRunner, run_here

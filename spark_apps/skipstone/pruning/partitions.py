@@ -27,7 +27,7 @@ from pyiceberg.transforms import (
 from pyiceberg.types import IcebergType
 from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.keys import KeyFamily, KeyType, key_type
-from skipstone_core.merges import BoundKey
+from skipstone_core.merging.merges import BoundKey
 
 from skipstone.kernels.canonical import Int64s, canonical, ordered_floats
 from skipstone.kernels.changes import ChangeSlice, read_key_rows

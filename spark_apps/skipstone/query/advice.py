@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
-from skipstone_core.index_use import NotUsed, ReadCost
+from skipstone_core.indexing.use import NotUsed, ReadCost
 
-from skipstone.indexes.answers import IndexAnswer, Wanted, plan_answer
-from skipstone.indexes.candidates import Candidates
+from skipstone.indexes.asking.answers import IndexAnswer, Wanted, plan_answer
+from skipstone.indexes.asking.candidates import Candidates
+from skipstone.indexes.asking.hits import Hits
+from skipstone.indexes.asking.lookup import look_up
 from skipstone.indexes.found import FoundIndex, IndexProblem, Refusal, find_indexes
-from skipstone.indexes.hits import Hits
-from skipstone.indexes.lookup import look_up
 from skipstone.indexes.predicates import Maybe, Test
 from skipstone.query.readplan import IndexUse, ReadOptions
 from skipstone.tables.filesets import FileSet

@@ -18,8 +18,8 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPa
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 from skipstone_core.errors import BadSpec
-from skipstone_core.merges import pack_by_bytes
-from skipstone_core.predicates import And, Node, Predicate
+from skipstone_core.language.predicates import And, Node, Predicate
+from skipstone_core.merging.merges import pack_by_bytes
 from skipstone_core.reasons import Reason
 
 from skipstone.files.reader import QUERIED, DataFileDescription, describe_files, read_data_file

@@ -14,8 +14,8 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from skipstone_core.errors import BadSpec
-from skipstone_core.predicate_parser import parse_predicate
-from skipstone_core.predicates import Predicate
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import Predicate
 from skipstone_core.reasons import Reason
 
 from skipstone.query.planner import ReadOptions

@@ -13,14 +13,14 @@ import numpy.typing as npt
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
-from skipstone_core.index_use import are_few
-from skipstone_core.predicate_parser import parse_predicate
-from skipstone_core.predicates import Predicate, check_types
+from skipstone_core.indexing.use import are_few
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.answers import Wanted
-from skipstone.indexes.candidates import Candidates
-from skipstone.indexes.hits import POSITION_BITS, ROW_GROUP_BITS, Hits, split_by_file
+from skipstone.indexes.asking.answers import Wanted
+from skipstone.indexes.asking.candidates import Candidates
+from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, Hits, split_by_file
 from skipstone.indexes.predicates import Maybe, Test, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes

@@ -23,9 +23,18 @@ from pyspark.sql.datasource import (
     Not,
     StringStartsWith,
 )
-from skipstone_core import predicates
 from skipstone_core.errors import BadSpec
-from skipstone_core.predicates import ColumnRef, Comparison, Constant, InList, Node, Operator, StartsWith, Value
+from skipstone_core.language import predicates
+from skipstone_core.language.predicates import (
+    ColumnRef,
+    Comparison,
+    Constant,
+    InList,
+    Node,
+    Operator,
+    StartsWith,
+    Value,
+)
 
 _COMPARISONS: Mapping[type[Filter], Operator] = {
     EqualTo: "=",

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.table import Table
-from skipstone_core.index_use import are_few
-from skipstone_core.predicates import Predicate
+from skipstone_core.indexing.use import are_few
+from skipstone_core.language.predicates import Predicate
 
 from skipstone.files.reader import (
     POSITION_COLUMN,
@@ -26,8 +26,8 @@ from skipstone.files.reader import (
     describe_files,
     read_data_file,
 )
-from skipstone.indexes.answers import AnswerRows, read_answer
-from skipstone.indexes.hits import POSITION_BITS
+from skipstone.indexes.asking.answers import AnswerRows, read_answer
+from skipstone.indexes.asking.hits import POSITION_BITS
 from skipstone.kernels.predicates import evaluate_predicate
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.tables.arrow import arrow_schema

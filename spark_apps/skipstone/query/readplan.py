@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS
-from skipstone_core.index_use import NotUsed, ReadCost
-from skipstone_core.predicates import Predicate
+from skipstone_core.indexing.use import NotUsed, ReadCost
+from skipstone_core.language.predicates import Predicate
 
-from skipstone.indexes.answers import IndexAnswer
+from skipstone.indexes.asking.answers import IndexAnswer
 from skipstone.tables.caches import CacheCounts
 from skipstone.tables.filesets import FileSet
 

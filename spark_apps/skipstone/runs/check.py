@@ -16,7 +16,7 @@ from skipstone_core.reasons import Reason
 from sqlalchemy import insert
 
 from skipstone.durable import keep_first, read_first
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
 
 STATE_FOLDER = ".skipstone"

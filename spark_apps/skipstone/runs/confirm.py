@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pyiceberg.catalog import Catalog
-from skipstone_core.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, TxnState, Untold
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, TableRef
 from skipstone_core.errors import BadSpec
+from skipstone_core.history.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, TxnState, Untold
 from skipstone_core.reasons import Reason
 
-from skipstone.runs.report import Reporter
-from skipstone.runs.states import report_state
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.states import report_state
 from skipstone.tables.catalogs import open_known_catalog
-from skipstone.tables.commits import CommitPorts, abort_txn
+from skipstone.tables.committing.commits import CommitPorts, abort_txn
 from skipstone.tables.whereabouts import Lost, find_table
 
 

@@ -15,7 +15,7 @@ from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.tables import index_identifier
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
 
 

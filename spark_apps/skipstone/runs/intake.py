@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from pyiceberg.table import Table
-from skipstone_core.commits import Committed, Outcome, TxnRecord
-from skipstone_core.consumption import NAME_BYTES, entry, is_same_change, is_same_content
 from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.history.commits import Committed, Outcome, TxnRecord
+from skipstone_core.history.consumption import NAME_BYTES, entry, is_same_change, is_same_content
 from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already
@@ -27,7 +27,7 @@ from skipstone.sources.listing import (
     without_young,
     witnessed,
 )
-from skipstone.tables.ledger import ConsumedFiles, Consumption
+from skipstone.tables.records.ledger import ConsumedFiles, Consumption
 
 #: The outcome of a job for which there is nothing to do: nothing is committed, not even its transaction.
 NOTHING = Committed(0, TxnRecord(time_ms=0, is_empty=True))

@@ -13,19 +13,19 @@ from dataclasses import dataclass, replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
-from skipstone_core.commits import Conflicted, Outcome
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadTask, TableRef
 from skipstone_core.errors import BadData, BadSpec, UserError
+from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.reasons import Reason
 
 from skipstone.files.writer import to_data_files, write_spec
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_kernel, opened_answer
-from skipstone.runs.progress import task_progress
-from skipstone.runs.report import Reporter
+from skipstone.runs.reporting.progress import task_progress
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.states import report_state, told_with
 from skipstone.runs.settled import settled
-from skipstone.runs.states import report_state, told_with
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -33,11 +33,11 @@ from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject_directory
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
-from skipstone.tables.commits import CommitPorts, TableCommit
+from skipstone.tables.committing.commits import CommitPorts, TableCommit
+from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
-from skipstone.tables.writeproperties import require_known_values
-from skipstone.tables.writing import CommitSite, WrittenFiles, commit_written
+from skipstone.tables.shaping.writeproperties import require_known_values
 
 #: How often a load is written again when the table's schema or partitioning changed under it.
 MAX_PLANS = 3

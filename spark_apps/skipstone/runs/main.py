@@ -35,8 +35,8 @@ from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause, first_lines
 from skipstone.peek import request_path
-from skipstone.runs.report import Reporter, ReportSink, fit_report
-from skipstone.runs.sinks import choose_sink
+from skipstone.runs.reporting.report import Reporter, ReportSink, fit_report
+from skipstone.runs.reporting.sinks import choose_sink
 from skipstone.scrubbing import ScrubbingFormatter, scrubbed
 
 Run = Callable[[JobRequest, Reporter], JobReport]

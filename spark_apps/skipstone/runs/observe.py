@@ -11,8 +11,8 @@ from skipstone_core.contract.requests import JobRequest, ObservedTable
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
-from skipstone.runs.report import Reporter
-from skipstone.runs.states import report_state
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.states import report_state
 from skipstone.tables.catalogs import open_catalog
 
 

@@ -15,14 +15,14 @@ from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyspark.errors import PySparkException
-from skipstone_core.commits import Committed, Conflicted, Unknown
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import IndexRef, JobRequest, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
+from skipstone_core.history.commits import Committed, Conflicted, Unknown
 from skipstone_core.reasons import Reason
 
 from skipstone.causes import is_jvm_lost
-from skipstone.indexes.build import (
+from skipstone.indexes.building.build import (
     BuildSite,
     EnteredWave,
     MissingUnit,
@@ -33,7 +33,7 @@ from skipstone.indexes.build import (
     plan_waves,
     wave_limit,
 )
-from skipstone.indexes.compaction import compact_index, rows_to_merge
+from skipstone.indexes.building.sorting import BUFFER_BYTES
 from skipstone.indexes.coverage import (
     UnreadableIndex,
     cover_files,
@@ -44,10 +44,7 @@ from skipstone.indexes.coverage import (
 )
 from skipstone.indexes.damage import DamagedFile, find_damage
 from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
-from skipstone.indexes.quarantine import confirm_damage, quarantine
 from skipstone.indexes.scans import UnreadableIndexFile
-from skipstone.indexes.sorting import BUFFER_BYTES
-from skipstone.indexes.staleness import stale_file_ids
 from skipstone.indexes.tables import (
     IndexTable,
     NewIndex,
@@ -55,11 +52,14 @@ from skipstone.indexes.tables import (
     index_identifier,
     reopen_index,
 )
-from skipstone.runs.report import Reporter
-from skipstone.runs.states import report_state
+from skipstone.indexes.upkeep.compaction import compact_index, rows_to_merge
+from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
+from skipstone.indexes.upkeep.staleness import stale_file_ids
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.states import report_state
 from skipstone.session import spark_session
 from skipstone.tables.catalogs import catalog_answers, load_table, open_catalog
-from skipstone.tables.commits import CommitPorts
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tasks.runner import InProcess, InSpark
 

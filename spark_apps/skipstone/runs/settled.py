@@ -6,7 +6,8 @@ Called by the load run before it starts a JVM. Reads the table's metadata only.
 from __future__ import annotations
 
 from pyiceberg.table import Table
-from skipstone_core.commits import (
+from skipstone_core.contract.requests import DuplicatesPolicy, SourceSpec
+from skipstone_core.history.commits import (
     UNTOLD,
     Aborted,
     AlreadyCommitted,
@@ -17,10 +18,9 @@ from skipstone_core.commits import (
     Unknown,
     Untold,
 )
-from skipstone_core.contract.requests import DuplicatesPolicy, SourceSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.txns import find_source_conflict, find_txn
+from skipstone.tables.records.txns import find_source_conflict, find_txn
 
 
 def settled(table: Table, txn: str) -> Outcome | None:

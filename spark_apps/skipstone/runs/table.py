@@ -9,11 +9,11 @@ from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.runs.report import Reporter
-from skipstone.runs.states import report_state
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.states import report_state
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.namespaces import mark_namespace
-from skipstone.tables.schemas import Declaration, ensure_table
+from skipstone.tables.shaping.schemas import Declaration, ensure_table
 
 
 def run_table(request: JobRequest, reporter: Reporter) -> JobReport:

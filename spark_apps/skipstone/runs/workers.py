@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 #: Where the kernels are.
-KERNELS = ("skipstone.runs.load_tasks", "skipstone.runs.merge_rewrite", "skipstone.indexes.build")
+KERNELS = ("skipstone.runs.load_tasks", "skipstone.runs.merging.rewrite", "skipstone.indexes.building.build")
 _log = logging.getLogger(__name__)
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
 
-from skipstone.sources.filetypes import FileType
+from skipstone.sources.typed.filetypes import FileType
 
 
 @dataclass(frozen=True)

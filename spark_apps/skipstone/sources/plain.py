@@ -17,11 +17,11 @@ from skipstone_core.contract.requests import SourceFormat, SourceSpec
 
 from skipstone.sources.beneath import open_beneath
 from skipstone.sources.columns import SourceColumn, source_columns
-from skipstone.sources.filetypes import is_plain
 from skipstone.sources.groups import ColumnGroup
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.options import no_options
-from skipstone.sources.typed_files import raw_columns, read_parquet_footer
+from skipstone.sources.text.options import no_options
+from skipstone.sources.typed.files import raw_columns, read_parquet_footer
+from skipstone.sources.typed.filetypes import is_plain
 
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")

@@ -17,9 +17,9 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn
-from skipstone.sources.filetypes import feed
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
-from skipstone.sources.text import Conversion, TextRules, from_text
+from skipstone.sources.text.values import Conversion, TextRules, from_text
+from skipstone.sources.typed.filetypes import feed
 
 #: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence that
 #: names the column; messages carry it, so it never holds a value. RECORD and FILE: the row as text and the file's path

@@ -21,11 +21,11 @@ from skipstone_core.reasons import Reason
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import RawGroup
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.options import TextOptions, no_options, text_options
 from skipstone.sources.projection import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, empty_columns, project
-from skipstone.sources.text import TextRules
-from skipstone.sources.text_files import csv_groups, declared_names, json_groups
-from skipstone.sources.typed_files import typed_groups
+from skipstone.sources.text.files import csv_groups, declared_names, json_groups
+from skipstone.sources.text.options import TextOptions, no_options, text_options
+from skipstone.sources.text.values import TextRules
+from skipstone.sources.typed.files import typed_groups
 
 __all__ = ["ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "SourceColumn", "SourceRead", "read_source",
            "read_table_rows"]  # fmt: skip

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
-from skipstone_core.commits import Conflicted
+from skipstone_core.history.commits import Conflicted
 from skipstone_core.reasons import Reason
 
 #: How far behind its table's last change a clock may be before nobody can say which of the two is wrong.

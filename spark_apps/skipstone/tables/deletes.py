@@ -13,11 +13,11 @@ from functools import cached_property
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.transforms import VoidTransform
-from skipstone_core.snapshots import DeleteKind, is_delete_newer
+from skipstone_core.indexing.snapshots import DeleteKind, is_delete_newer
 
 from skipstone.compat.pyiceberg import optional_value
-from skipstone.tables.entries import Partition
-from skipstone.tables.manifests import partition_tuple
+from skipstone.tables.decoding.entries import Partition
+from skipstone.tables.decoding.manifests import partition_tuple
 
 #: Iceberg's reserved field id of the data file path in position deletes.
 PATH_FIELD_ID = 2147483546

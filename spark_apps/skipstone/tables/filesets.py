@@ -20,13 +20,13 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType, IcebergType
-from skipstone_core.snapshots import Pinned
+from skipstone_core.indexing.snapshots import Pinned
 
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
+from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
+from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 from skipstone.tables.deletes import Delete, DeleteIndex
-from skipstone.tables.entries import ENTRY_SCHEMA, DataManifest, Partition
-from skipstone.tables.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
 #: ``file_id``: ordinal within this FileSet.

@@ -18,15 +18,15 @@ from skipstone_core.contract.reports import MetadataMark, SegmentCounts, TableSt
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import OWNER_PROPERTY
+from skipstone_core.indexing.segments import SegmentFacts, count_segments, segment_statuses
 from skipstone_core.reasons import Reason
-from skipstone_core.segments import SegmentFacts, count_segments, segment_statuses
 
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.deletes import Delete
-from skipstone.tables.evolution import evolved_columns
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone.tables.txns import partial_segments
-from skipstone.tables.writeproperties import property_findings
+from skipstone.tables.records.txns import partial_segments
+from skipstone.tables.shaping.evolution import evolved_columns
+from skipstone.tables.shaping.writeproperties import property_findings
 
 _ADDED_FILES = "added-data-files"
 #: Positions of one data file that are read to count them.

@@ -1,7 +1,7 @@
 """Runs kernels: a list of tasks in, their results out, in Spark or in this process.
 
-Called by index builds and compactions through ``Tasks``; the run chooses. Must not know what a task does. Tasks and results
-travel pickled through Spark.
+Called by index builds and compactions through ``Tasks``; the run chooses. Must not know what a task does. Tasks and
+results travel pickled through Spark.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 from skipstone.runs.main import run_app
-from skipstone.runs.report import fit_report
+from skipstone.runs.reporting.report import fit_report
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import JobRequest, RunKind
 

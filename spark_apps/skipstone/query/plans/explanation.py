@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from skipstone.query.planner import ReadPlan
-from skipstone.query.plans.driver import DriverRead
 from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.replacing.driver import DriverRead
 
 
 @dataclass(frozen=True)

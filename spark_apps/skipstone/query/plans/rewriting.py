@@ -14,12 +14,25 @@ from dataclasses import dataclass
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
-from skipstone_core import predicates as core
 from skipstone_core.errors import BadData
+from skipstone_core.language import predicates as core
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
-from skipstone.query.plans.catalyst import Java, Node, descend, java_class, output_ids
-from skipstone.query.plans.driver import (
+from skipstone.query.plans.analysis.catalyst import Java, Node, descend, java_class, output_ids
+from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.analysis.layouts import Layout, has_joins, layout_of, leaves_few
+from skipstone.query.plans.analysis.normalize import with_fixed_time, with_inlined_ctes
+from skipstone.query.plans.analysis.relations import (
+    IcebergRelation,
+    Refused,
+    is_iceberg,
+    open_relation,
+    reads_row_lineage,
+)
+from skipstone.query.plans.analysis.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
+from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.replacing.driver import (
     DriverLimits,
     DriverRead,
     driver_columns,
@@ -28,17 +41,10 @@ from skipstone.query.plans.driver import (
     to_spark,
     with_rows,
 )
-from skipstone.query.plans.explanation import Explanation, RelationExplanation
-from skipstone.query.plans.expressions import Translator, is_narrowing, shown, why_not
-from skipstone.query.plans.layouts import Layout, has_joins, layout_of, leaves_few
-from skipstone.query.plans.normalize import with_fixed_time, with_inlined_ctes
-from skipstone.query.plans.rebuild import Rebuilder
-from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.relations import IcebergRelation, Refused, is_iceberg, open_relation, reads_row_lineage
-from skipstone.query.plans.residuals import Json, columns_of, residual_of
-from skipstone.query.plans.staging import Staged, split_size, staged_table, with_table
-from skipstone.query.plans.trial import try_plan
-from skipstone.query.plans.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
+from skipstone.query.plans.replacing.rebuild import Rebuilder
+from skipstone.query.plans.replacing.residuals import Json, columns_of, residual_of
+from skipstone.query.plans.replacing.staging import Staged, split_size, staged_table, with_table
+from skipstone.query.plans.replacing.trial import try_plan
 
 logger = logging.getLogger("skipstone.query")
 

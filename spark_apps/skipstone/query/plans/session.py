@@ -15,14 +15,14 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
-from skipstone_core import index_use
+from skipstone_core.indexing import use as index_use
 
 from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm
-from skipstone.query.plans.catalyst import Java, java_class
-from skipstone.query.plans.driver import DriverLimits
+from skipstone.query.plans.analysis.catalyst import Java, java_class
+from skipstone.query.plans.analysis.relations import Refused
 from skipstone.query.plans.explanation import Explanation
 from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.relations import Refused
+from skipstone.query.plans.replacing.driver import DriverLimits
 from skipstone.query.plans.rewriting import Rewriting, Session, first_line
 
 logger = logging.getLogger("skipstone.query")

@@ -1,0 +1,268 @@
+"""The grammar of predicates and its parser.
+
+Whoever takes a predicate from a resource parses it here. The tree is built while parsing, so nesting costs no
+recursion. Must not know types or values of columns: predicates.check_types does.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from lark import Lark, Token, Transformer
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+
+from skipstone_core.language.predicates import (
+    And,
+    ColumnRef,
+    Comparison,
+    Constant,
+    InList,
+    IsNull,
+    Node,
+    Not,
+    Operand,
+    Or,
+    Predicate,
+    Refused,
+    StartsWith,
+    children,
+    refuse,
+)
+
+MAX_BYTES = 4096
+MAX_DEPTH = 32
+
+GRAMMAR = r"""
+start: disjunction
+?disjunction: conjunction (_OR conjunction)*
+?conjunction: negation (_AND negation)*
+?negation: _NOT negation -> negated
+    | test
+?test: operand -> truth
+    | operand OPERATOR operand -> comparison
+    | operand _IN "(" literal ("," literal)* ")" -> in_list
+    | operand _NOT _IN "(" literal ("," literal)* ")" -> not_in_list
+    | operand _BETWEEN operand _AND operand -> between
+    | operand _NOT _BETWEEN operand _AND operand -> not_between
+    | operand _IS _NULL -> is_null
+    | operand _IS _NOT _NULL -> is_not_null
+    | operand _LIKE STRING -> like
+    | operand _NOT _LIKE STRING -> not_like
+    | "(" disjunction ")"
+?operand: column | literal
+assigned: operand | _NULL
+column: (_name ".")? _name
+_name: NAME | QUOTED
+?literal: NUMBER -> number
+    | STRING -> string
+    | _DATE STRING -> date
+    | _TIMESTAMP STRING -> timestamp
+    | TRUE -> true
+    | FALSE -> false
+
+_OR: "or"i
+_AND: "and"i
+_NOT: "not"i
+_IN: "in"i
+_BETWEEN: "between"i
+_IS: "is"i
+_NULL: "null"i
+_LIKE: "like"i
+_DATE: "date"i
+_TIMESTAMP: "timestamp"i
+TRUE: "true"i
+FALSE: "false"i
+OPERATOR: "<=" | ">=" | "!=" | "<>" | "=" | "<" | ">"
+NAME: /[a-z_][a-z0-9_]*/i
+QUOTED: /`(?:[^`]|``)+`/
+STRING: /'(?:[^']|'')*'/
+NUMBER: /[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[-+]?\d+)?/i
+%ignore /[ \t\r\n]+/
+"""
+
+
+def parse_predicate(text: str, *, field: str = "") -> Predicate:
+    """Parse ``text``. Raises BadSpec with the position and the reason."""
+    if len(text.encode()) > MAX_BYTES:
+        refuse(field, f"a predicate has at most {MAX_BYTES} bytes")
+    _check_nesting(text, field)
+    try:
+        root = _parser().parse(text, start="start")
+    except UnexpectedInput as error:
+        refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}")
+    except VisitError as error:
+        if not isinstance(error.orig_exc, Refused):
+            raise
+        refuse(field, str(error.orig_exc))
+    except Refused as error:
+        refuse(field, str(error))
+    if _depth(root) > MAX_DEPTH:  # type: ignore[arg-type]
+        refuse(field, f"conditions are nested more than {MAX_DEPTH} deep")
+    return Predicate(root, text)  # type: ignore[arg-type]
+
+
+def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | None:
+    """Parse what is assigned to a column: a column, a literal, or None for ``null``. Raises BadSpec."""
+    try:
+        found = _parser().parse(text, start="assigned")
+    except UnexpectedInput as error:
+        said = f"at position {_position(error, text)}: {_unexpected(error)}"
+        refuse(field, f"{said}; write a source column (`in backticks` unless a plain word) or a literal")
+    except VisitError as error:
+        if not isinstance(error.orig_exc, Refused):
+            raise
+        refuse(field, str(error.orig_exc))
+    except Refused as error:
+        refuse(field, str(error))
+    return found  # type: ignore[return-value]
+
+
+class _Builder(Transformer[Token, Node]):
+    """Builds nodes bottom-up while parsing, so that nesting costs no recursion."""
+
+    def start(self, items: list[Any]) -> Node:
+        return items[0]  # type: ignore[no-any-return]
+
+    def assigned(self, items: list[Any]) -> Operand | None:
+        return items[0] if items else None
+
+    def disjunction(self, items: list[Any]) -> Node:
+        return Or(tuple(items))
+
+    def conjunction(self, items: list[Any]) -> Node:
+        return And(tuple(items))
+
+    def negated(self, items: list[Any]) -> Node:
+        return Not(items[0])
+
+    def truth(self, items: list[Any]) -> Node:
+        return Comparison("=", items[0], Constant(value=True))
+
+    def comparison(self, items: list[Any]) -> Node:
+        op = "!=" if items[1] == "<>" else str(items[1])
+        return Comparison(op, items[0], items[2])  # type: ignore[arg-type]
+
+    def in_list(self, items: list[Any]) -> Node:
+        return InList(items[0], tuple(items[1:]))
+
+    def not_in_list(self, items: list[Any]) -> Node:
+        return Not(self.in_list(items))
+
+    def between(self, items: list[Any]) -> Node:
+        operand, low, high = items
+        return And((Comparison(">=", operand, low), Comparison("<=", operand, high)))
+
+    def not_between(self, items: list[Any]) -> Node:
+        return Not(self.between(items))
+
+    def is_null(self, items: list[Any]) -> Node:
+        return IsNull(items[0])
+
+    def is_not_null(self, items: list[Any]) -> Node:
+        return Not(IsNull(items[0]))
+
+    def like(self, items: list[Any]) -> Node:
+        return StartsWith(items[0], _prefix(items[1]))
+
+    def not_like(self, items: list[Any]) -> Node:
+        return Not(self.like(items))
+
+    def column(self, items: list[Any]) -> Operand:
+        *side, name = (_identifier(token) for token in items)
+        return ColumnRef(side[0] if side else "", name)
+
+    def number(self, items: list[Any]) -> Operand:
+        text = str(items[0])
+        if "e" in text.lower():
+            return Constant(float(text))
+        return Constant(Decimal(text) if "." in text else int(text))
+
+    def string(self, items: list[Any]) -> Operand:
+        return Constant(_unquoted(items[0]))
+
+    def date(self, items: list[Any]) -> Operand:
+        return Constant(_parsed(date.fromisoformat, items[0], "date '2024-12-31'"))
+
+    def timestamp(self, items: list[Any]) -> Operand:
+        return Constant(_parsed(datetime.fromisoformat, items[0], "timestamp '2024-12-31 23:59:59'"))
+
+    def true(self, _: list[Any]) -> Operand:
+        return Constant(value=True)
+
+    def false(self, _: list[Any]) -> Operand:
+        return Constant(value=False)
+
+
+@lru_cache(maxsize=1)
+def _parser() -> Lark:
+    return Lark(GRAMMAR, start=["start", "assigned"], parser="lalr", transformer=_Builder(), maybe_placeholders=False)
+
+
+def _check_nesting(text: str, field: str) -> None:
+    depth, quote = 0, ""
+    for position, char in enumerate(text, start=1):
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'`":
+            quote = char
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+            if depth > MAX_DEPTH:
+                refuse(field, f"at position {position}: parentheses are nested more than {MAX_DEPTH} deep")
+
+
+def _position(error: UnexpectedInput, text: str) -> int:
+    if isinstance(error, UnexpectedEOF) or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
+        return len(text) + 1
+    return int(error.pos_in_stream or 0) + 1
+
+
+def _unexpected(error: UnexpectedInput) -> str:
+    match error:
+        case UnexpectedToken() if error.token.type != "$END":
+            return f"{str(error.token)!r} is not expected here"
+        case UnexpectedCharacters():
+            return f"{error.char!r} is not part of the language"
+        case _:
+            return "the predicate ends too early"
+
+
+def _identifier(token: Token) -> str:
+    text = str(token)
+    return text[1:-1].replace("``", "`") if text.startswith("`") else text
+
+
+def _unquoted(token: Token) -> str:
+    return str(token)[1:-1].replace("''", "'")
+
+
+def _parsed(read: Any, token: Token, example: str) -> Any:
+    try:
+        return read(_unquoted(token))
+    except ValueError:
+        raise Refused(f"at position {(token.start_pos or 0) + 1}: {token} is not like {example}") from None
+
+
+def _prefix(token: Token) -> str:
+    pattern, prefix = _unquoted(token), ""
+    position = (token.start_pos or 0) + 1
+    chars = iter(pattern[:-1])
+    for char in chars:
+        if char in "%_":
+            raise Refused(f"at position {position}: like takes a plain prefix followed by one %, as in 'abc%'")
+        prefix += next(chars, "\\") if char == "\\" else char
+    if not pattern.endswith("%") or pattern.endswith("\\%"):
+        raise Refused(f"at position {position}: like takes a prefix followed by %, as in 'abc%'")
+    return prefix
+
+
+def _depth(root: Node) -> int:
+    deepest, pending = 0, [(root, 1)]
+    while pending:
+        node, depth = pending.pop()
+        deepest = max(deepest, depth)
+        pending.extend((child, depth + 1) for child in children(node))
+    return deepest

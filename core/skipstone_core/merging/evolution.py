@@ -1,0 +1,70 @@
+"""Which source columns a merge adds to its table when it is asked to.
+
+Called by the merge run before the plan is made. Must not know field ids or commits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, SchemaEvolution
+from skipstone_core.errors import BadSpec
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import ColumnRef
+from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, Column, Role, check_assigned
+from skipstone_core.reasons import Reason
+
+
+def new_columns(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns to add, in the source's order: those that the clauses would feed if the table had them.
+
+    A clause that chooses columns feeds those it names. One that does not feeds every source column of its own name
+    but those that steer the merge: keys, the sequence, columns that a ``when`` names or the mapping maps elsewhere.
+    Raises BadSpec for a name that differs in case only from one of the table.
+    """
+    if task.schema_evolution is not SchemaEvolution.ADD_COLUMNS:
+        return ()
+    known = {column.name for column in target}
+    wanted = {name: origin for name, origin in _fed(task, source).items() if name not in known}
+    kinds = {column.name: column.type for column in source}
+    added = [Column(name=name, type=kinds[origin]) for name, origin in wanted.items() if origin in kinds]
+    _refuse_case_twins([*(column.name for column in target), *(column.name for column in added)])
+    return tuple(added)
+
+
+def _fed(task: MergeTask, source: Sequence[Column]) -> dict[str, str]:
+    """Table column to source column of all clauses."""
+    found: dict[str, str] = {}
+    for role, clauses in ((MATCHED, task.when_matched), (NOT_MATCHED, task.when_not_matched)):
+        for i, clause in enumerate(clauses):
+            if clause.action is MergeAction.DELETE:
+                continue
+            if clause.values:
+                found |= _chosen(role, clause, f"spec.{role.name}[{i}].{role.assigned}")
+            else:
+                steering = _steering(task)
+                found |= {column.name: column.name for column in source if column.name not in steering}
+    return found
+
+
+def _chosen(role: Role, clause: MergeClause, path: str) -> dict[str, str]:
+    values = {name: check_assigned(text, role, f"{path}.{name}") for name, text in (clause.values or {}).items()}
+    return {name: value.name for name, value in values.items() if isinstance(value, ColumnRef)}
+
+
+def _steering(task: MergeTask) -> frozenset[str]:
+    names = {key.source for key in task.keys} | {one.from_ for one in task.source.mapping}
+    names |= {task.sequence_by} if task.sequence_by else set()
+    for clause in (*task.when_matched, *task.when_not_matched):
+        if clause.when is not None:
+            names |= {column.name for column in parse_predicate(clause.when).columns if column.side == "source"}
+    return frozenset(names)
+
+
+def _refuse_case_twins(names: Sequence[str]) -> None:
+    seen: dict[str, str] = {}
+    for name in names:
+        other = seen.setdefault(name.lower(), name)
+        if other != name:
+            message = f"{name!r} would differ from column {other!r} in case only, which engines confuse: map it"
+            raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")

@@ -1,0 +1,261 @@
+"""The rules of a CDC merge: what a request may ask, which columns feed which, how work is divided, what is counted.
+
+The merge run asks here before it touches data. Must not know files' contents, Arrow or Spark.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, tzinfo
+
+from skipstone_core.contract.requests import ColumnSpec, MergeTask, PruningStrategy, SourceFormat
+from skipstone_core.errors import BadSpec
+from skipstone_core.funnel import PruneStage
+from skipstone_core.keys import KeyType, key_type
+from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import Predicate, check_types
+from skipstone_core.merging.clauses import (
+    MATCHED,
+    NOT_MATCHED,
+    NOT_MATCHED_BY_SOURCE,
+    BoundClause,
+    BoundKey,
+    Column,
+    Sides,
+    bind_clauses,
+    by_name,
+)
+from skipstone_core.reasons import Reason
+
+__all__ = [
+    "BoundClause",
+    "BoundKey",
+    "Column",
+    "MergeCounts",
+    "MergePlan",
+    "StoredSequence",
+    "bind_keys",
+    "check_sequence",
+    "pack_by_bytes",
+    "plan_merge",
+    "switched_off",
+]
+
+MAX_KEYS = 32
+UNTYPED_FORMATS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredSequence:
+    """Where rows keep the sequence of their last change: a change from ``source`` that is less is too late."""
+
+    target: str
+    source: str
+    type: KeyType
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergePlan:
+    """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins.
+
+    ``target_where``: a row of the table that does not satisfy it matches nothing.
+    """
+
+    keys: tuple[BoundKey, ...]
+    when_matched: tuple[BoundClause, ...]
+    when_not_matched: tuple[BoundClause, ...]
+    sequence_by: str | None
+    source_columns: tuple[str, ...]
+    target_columns: tuple[str, ...]
+    time_zone: str = "UTC"
+    when_not_matched_by_source: tuple[BoundClause, ...] = ()
+    stored_sequence: StoredSequence | None = None
+    target_where: Predicate | None = None
+
+    @property
+    def target_clauses(self) -> tuple[BoundClause, ...]:
+        """The clauses that change rows of the table: those of matched rows, then those of rows without a source row."""
+        return (*self.when_matched, *self.when_not_matched_by_source)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeCounts:
+    """What a merge did, as in the report.
+
+    ``rows_ignored``: matches whose change was older than the stored row. ``rows_copied``: rows of rewritten files that
+    stayed as they were. ``files_marked``: files that stay, with changed rows deleted by position. Bytes are of data
+    files: those that may hold a source key, those that left the table, those written in their place (or with the rows
+    that updates changed), those with inserted rows; ``bytes_deletes`` are of files with positions.
+    """
+
+    files_total: int = 0
+    files_candidate: int = 0
+    files_touched: int = 0
+    files_rewritten: int = 0
+    files_marked: int = 0
+    rows_source: int = 0
+    rows_matched: int = 0
+    rows_updated: int = 0
+    rows_deleted: int = 0
+    rows_inserted: int = 0
+    rows_ignored: int = 0
+    rows_copied: int = 0
+    bytes_candidate: int = 0
+    bytes_removed: int = 0
+    bytes_rewritten: int = 0
+    bytes_inserted: int = 0
+    bytes_deletes: int = 0
+
+    @property
+    def changes_nothing(self) -> bool:
+        """Whether the table would be the same without the commit."""
+        return self.rows_updated == self.rows_deleted == self.rows_inserted == 0
+
+
+def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Column], zone: tzinfo = UTC) -> MergePlan:
+    """Check ``task`` against the schemas of both sides and bind its names.
+
+    Raises BadSpec naming the field: missing or mismatched keys, unknown columns, predicates that do not parse or fit,
+    clauses that can never work.
+    """
+    keys = bind_keys(task, target, source)
+    stored = bind_stored_sequence(task, target, source)
+    sides = Sides(target, source, keys, zone, task.source.mapping, (stored.target, stored.source) if stored else None)
+    matched = bind_clauses(MATCHED, task.when_matched, sides)
+    unmatched = bind_clauses(NOT_MATCHED, task.when_not_matched, sides)
+    by_source = bind_clauses(NOT_MATCHED_BY_SOURCE, task.when_not_matched_by_source, sides)
+    if not (matched or unmatched or by_source):
+        raise BadSpec(Reason.INVALID_SPEC, "name at least one clause", field="spec.whenMatched")
+    check_sequence(task, target, source)
+    used = _used_source_columns(task, keys, (*matched, *unmatched), source)
+    return MergePlan(
+        keys=keys,
+        when_matched=matched,
+        when_not_matched=unmatched,
+        when_not_matched_by_source=by_source,
+        sequence_by=task.sequence_by,
+        stored_sequence=stored,
+        source_columns=used,
+        target_columns=tuple(column.name for column in target),
+        time_zone=task.time_zone,
+        target_where=bind_target_where(task, target, zone),
+    )
+
+
+def bind_target_where(task: MergeTask, target: Sequence[Column], zone: tzinfo = UTC) -> Predicate | None:
+    """The condition on target rows, checked. Raises BadSpec naming the field."""
+    if task.target_where is None:
+        return None
+    where = "spec.targetWhere"
+    types = {f"target.{column.name}": column.type for column in target}
+    return check_types(parse_predicate(task.target_where, field=where), types, field=where, zone=zone)
+
+
+def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> tuple[BoundKey, ...]:
+    """The keys with their common types. Raises BadSpec (KeyColumnMissing, KeyTypeMismatch) naming the key."""
+    if not 1 <= len(task.keys) <= MAX_KEYS:
+        raise BadSpec(Reason.INVALID_SPEC, f"name 1 to {MAX_KEYS} key columns", field="spec.keys")
+    if len({key.target for key in task.keys}) < len(task.keys):
+        raise BadSpec(Reason.INVALID_SPEC, "a target column is named twice", field="spec.keys")
+    targets, sources = by_name(target), by_name(source)
+    return tuple(_bind_key(i, key.target, key.source, (targets, sources)) for i, key in enumerate(task.keys))
+
+
+def check_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> None:
+    """Refuse a sequence column that is missing, has no order, or is untyped text by accident (BadSpec)."""
+    if task.sequence_by is None:
+        return
+    where = "spec.sequenceBy"
+    column = by_name(source).get(task.sequence_by)
+    if column is None:
+        raise BadSpec(Reason.SOURCE_COLUMN_MISSING, f"the source has no column {task.sequence_by!r}", field=where)
+    if key_type(column.type) is None:
+        raise BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, f"{column.name!r} is {column.type}, it has no order", field=where)
+    if task.source.format in UNTYPED_FORMATS and not _is_typed(task, column.name, target):
+        raise BadSpec(
+            Reason.INVALID_SPEC,
+            f"the type of {column.name!r} is not known in a {task.source.format} source,"
+            " so text order would decide: declare it in spec.source.columns",
+            field=where,
+        )
+
+
+def bind_stored_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> StoredSequence | None:
+    """The table's sequence column with the type in which both sides compare. Raises BadSpec naming the field."""
+    name, where = task.target_sequence, "spec.targetSequence"
+    if name is None:
+        return None
+    if task.sequence_by is None:
+        message = "it needs sequenceBy, the source column whose values it keeps"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=where)
+    stored, given = by_name(target).get(name), by_name(source).get(task.sequence_by)
+    if stored is None:
+        raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {name!r}", field=where)
+    if given is None:
+        message = f"the source has no column {task.sequence_by!r}"
+        raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field="spec.sequenceBy")
+    left, right = key_type(stored.type), key_type(given.type)
+    common = left.common(right) if left and right else None
+    if common is None:
+        message = f"{name!r} is {stored.type} in the table but {given.name!r} is {given.type} in the source"
+        raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: give both one type", field=where)
+    return StoredSequence(target=name, source=given.name, type=common)
+
+
+def pack_by_bytes(sizes: Sequence[int], bins: int) -> tuple[tuple[int, ...], ...]:
+    """Divide items among at most ``bins`` bins of about equal size: the largest first into the emptiest bin.
+
+    Returns the indexes of each bin, ascending; no bin is empty. Deterministic.
+    """
+    heap = [(0, number) for number in range(max(1, bins))]
+    packed: list[list[int]] = [[] for _ in heap]
+    for index in sorted(range(len(sizes)), key=lambda i: (-sizes[i], i)):
+        load, number = heapq.heappop(heap)
+        packed[number].append(index)
+        heapq.heappush(heap, (load + max(1, sizes[index]), number))
+    return tuple(tuple(sorted(items)) for items in packed if items)
+
+
+def switched_off(task: MergeTask) -> dict[PruneStage, str]:
+    """The stages of the prune funnel that ``task`` does without, each with what says so."""
+    by_strategy = {PruningStrategy.NONE: tuple(PruneStage), PruningStrategy.MIN_MAX: (PruneStage.KEY_INDEX,)}
+    off = dict.fromkeys(by_strategy.get(task.pruning, ()), f"spec.pruning.strategy is {task.pruning}")
+    return off | dict.fromkeys(task.disabled_stages, "spec.pruning.disabledStages names it")
+
+
+def _bind_key(
+    index: int, target: str, source: str, sides: tuple[Mapping[str, Column], Mapping[str, Column]]
+) -> BoundKey:
+    where, (targets, sources) = f"spec.keys[{index}]", sides
+    for side, name, columns in (("table", target, targets), ("source", source, sources)):
+        if name not in columns:
+            raise BadSpec(Reason.KEY_COLUMN_MISSING, f"the {side} has no column {name!r}", field=where)
+    left, right = key_type(targets[target].type), key_type(sources[source].type)
+    common = left.common(right) if left and right else None
+    if common is None:
+        raise BadSpec(
+            Reason.KEY_TYPE_MISMATCH,
+            f"{target!r} is {targets[target].type} in the table but {source!r} is {sources[source].type} in the"
+            " source: keys need the same type on both sides",
+            field=where,
+        )
+    return BoundKey(target=target, source=source, type=common)
+
+
+def _is_typed(task: MergeTask, name: str, target: Sequence[Column]) -> bool:
+    declared: Iterable[ColumnSpec] = task.source.columns
+    mapped = {mapping.from_: mapping.column for mapping in task.source.mapping}
+    return name in {c.name for c in declared} or mapped.get(name, name) in {c.name for c in target}
+
+
+def _used_source_columns(
+    task: MergeTask, keys: Sequence[BoundKey], clauses: Sequence[BoundClause], source: Sequence[Column]
+) -> tuple[str, ...]:
+    used = {key.source for key in keys} | {origin for clause in clauses for origin in clause.values.values()}
+    used |= {
+        column.name for clause in clauses if clause.when for column in clause.when.columns if column.side == "source"
+    }
+    used |= {task.sequence_by} if task.sequence_by else set()
+    return tuple(column.name for column in source if column.name in used)

@@ -1,0 +1,152 @@
+"""Parquet footers of index files: which row groups may hold an entry, and what reading them costs.
+
+Used by lookup. Footers are kept by path and size, which never change. Must not read entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.io import FileIO
+from skipstone_core.errors import SkipstoneError
+
+from skipstone.indexes.definition import entry_schema
+from skipstone.indexes.keys import arrow_type, column_type
+from skipstone.indexes.scans import UnreadableIndexFile
+from skipstone.indexes.tables import IndexFile
+from skipstone.tables.bounds import decode_bounds
+from skipstone.tables.caches import ByteCache
+from skipstone.tables.filesets import ColumnBounds
+
+FOOTER_CACHE_BYTES = 64 * 1024 * 1024
+#: A decoded footer takes about so many times its serialized size.
+_DECODED = 8
+
+
+@contextmanager
+def naming_file(path: str) -> Iterator[None]:
+    """Whatever goes wrong inside is raised as UnreadableIndexFile with the path."""
+    try:
+        yield
+    except SkipstoneError:
+        raise
+    except Exception as error:
+        raise UnreadableIndexFile(path, error) from error
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The footer of an entry file whose first columns are keys of ``storages``."""
+
+    metadata: pq.FileMetaData
+    storages: tuple[str, ...]
+
+    def __len__(self) -> int:
+        """Number of row groups."""
+        return int(self.metadata.num_row_groups)
+
+    @cached_property
+    def bounds(self) -> tuple[ColumnBounds, ...]:
+        """Bounds of each key column, one element per row group, in stored form."""
+        return tuple(self._bounds(position, storage) for position, storage in enumerate(self.storages))
+
+    @cached_property
+    def column_bytes(self) -> dict[str, npt.NDArray[np.int64]]:
+        """Compressed bytes of each column, one element per row group."""
+        return {name: self._sizes(position) for name, position in self._positions.items()}
+
+    def cost_of(self, groups: npt.NDArray[np.intp], columns: Sequence[str]) -> int:
+        """Bytes of ``columns`` in some row groups."""
+        return sum(int(self.column_bytes[name][groups].sum()) for name in columns)
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {self.metadata.schema.column(n).path: n for n in range(self.metadata.num_columns)}
+
+    def _sizes(self, position: int) -> npt.NDArray[np.int64]:
+        groups = range(len(self))
+        return np.array([self.metadata.row_group(g).column(position).total_compressed_size for g in groups], np.int64)
+
+    def _bounds(self, position: int, storage: str) -> ColumnBounds:
+        column = self._positions[f"k{position}"]
+        groups = [self.metadata.row_group(group) for group in range(len(self))]
+        found = [_statistics(group.column(column)) for group in groups]
+        lower, upper, nulls = zip(*found, strict=True) if found else ((), (), ())
+        rows = pa.array([group.num_rows for group in groups], pa.int64())
+        unknown = pa.nulls(len(groups), pa.int64())
+        return ColumnBounds(_typed(lower, storage), _typed(upper, storage), pa.array(nulls, pa.int64()), unknown, rows)
+
+
+def _statistics(column: pq.ColumnChunkMetaData) -> tuple[Any, Any, int | None]:
+    found = column.statistics if column.is_stats_set else None
+    if found is None:
+        return None, None, None
+    nulls = found.null_count if found.has_null_count else None
+    return (found.min_raw, found.max_raw, nulls) if found.has_min_max else (None, None, nulls)
+
+
+def _typed(raw: Sequence[Any], storage: str) -> pa.Array:
+    """Physical values of Parquet as stored keys."""
+    target = arrow_type(storage)
+    if pa.types.is_decimal(target):
+        return decode_bounds(pa.array(raw, pa.binary()), column_type(storage), target)
+    if pa.types.is_string(target) or pa.types.is_binary(target):
+        return pa.array(raw, pa.binary()).cast(target)
+    if pa.types.is_boolean(target):
+        return pa.array(raw, target)
+    return pa.array(raw, pa.int32() if pa.types.is_date32(target) else pa.int64()).cast(target)
+
+
+class RowGroups:
+    """The row groups of several entry files one after the other, as ``files_that_may_match`` takes them.
+
+    A column's field id is its place in the key.
+    """
+
+    def __init__(self, footers: Sequence[Footer]) -> None:
+        """The footers in order."""
+        self.footers = footers
+        self.starts = np.cumsum([0, *map(len, footers)])
+
+    def __len__(self) -> int:
+        """Number of row groups of all files."""
+        return int(self.starts[-1])
+
+    def bounds(self, field_id: int) -> ColumnBounds:
+        """Bounds of key column number ``field_id``."""
+        parts = [footer.bounds[field_id] for footer in self.footers]
+        return ColumnBounds(
+            pa.concat_arrays([part.lower for part in parts]),
+            pa.concat_arrays([part.upper for part in parts]),
+            pa.concat_arrays([part.null_count for part in parts]),
+            pa.concat_arrays([part.nan_count for part in parts]),
+            pa.concat_arrays([part.value_count for part in parts]),
+        )
+
+
+_cache: ByteCache[tuple[str, int], Footer] = ByteCache(
+    "footers", FOOTER_CACHE_BYTES, lambda footer: _DECODED * int(footer.metadata.serialized_size)
+)
+
+
+def read_footer(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
+    """The footer of an entry file. Raises UnreadableIndexFile."""
+    return _cache.get((file.path, file.size), lambda: _read(io, file, storages))
+
+
+def _read(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
+    with naming_file(file.path), io.new_input(file.path).open() as stream:
+        footer = Footer(pq.read_metadata(stream), storages)
+        if footer.metadata.num_rows != file.records:
+            raise UnreadableIndexFile(file.path, f"it has {footer.metadata.num_rows} entries instead of {file.records}")
+        if lost := [name for name in entry_schema(storages).names if name not in footer.column_bytes]:
+            raise UnreadableIndexFile(file.path, f"it has no column {lost[0]}")
+        return footer

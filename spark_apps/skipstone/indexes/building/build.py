@@ -1,0 +1,292 @@
+"""Builds an index: the missing files of some segments become entries and cover rows in one commit.
+
+Called by the reindex run, wave by wave, so that a run that is killed keeps every finished wave. What a
+commit covers is decided by the index table alone: files that another run covered meanwhile are not entered twice.
+Must not change the indexed table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.errors import UserError
+from skipstone_core.history.commits import Outcome
+from skipstone_core.indexing.indexes import LiveFile, plan_builds
+from skipstone_core.indexing.snapshots import FileIdentity
+
+from skipstone.files.reader import DataFileDescription, describe_files
+from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
+from skipstone.indexes.building.entries import (
+    BuildTask,
+    EntrySource,
+    KeyColumn,
+    SkippedFile,
+    build_entries,
+    entry_encodings,
+)
+from skipstone.indexes.building.sorting import BUFFER_BYTES, with_partition
+from skipstone.indexes.coverage import COVER_SCHEMA, Coverage
+from skipstone.indexes.definition import COVER
+from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
+from skipstone.tables.committing.commits import CommitPorts, TableCommit
+from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
+from skipstone.tables.filesets import FileSet, pin_table
+from skipstone.tasks.runner import Tasks
+
+#: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
+ROWS_PER_TASK = 500_000
+#: Most files that a task of one wave reads: what a run has not committed yet is lost when it is killed.
+FILES_PER_TASK = 256
+#: What a task hands to its file at a time, in bytes of Arrow data: several row groups, of bounded rows each.
+WRITE_BYTES = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class MissingUnit:
+    """Files of one segment that are entered together, as ordinals of the FileSet."""
+
+    segment: int
+    ordinals: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class BuildSite:
+    """Where a build reads and writes. ``files`` is the pinned snapshot of ``table``."""
+
+    tasks: Tasks
+    catalog: Catalog
+    table: Table
+    files: FileSet
+    run_id: str
+    buffer_bytes: int = BUFFER_BYTES
+    ports: CommitPorts | None = None
+
+    def commit_site(self, index: IndexTable) -> CommitSite:
+        """Where what is built is committed."""
+        return CommitSite(catalog=self.catalog, ref=index.ref(), ports=self.ports)
+
+
+@dataclass(frozen=True)
+class WaveResult:
+    """How the build of a wave ended. ``outcome`` None: no file of it could be entered, nothing was committed.
+
+    ``entered``: segments of which files were entered; ``skipped``: files that could not be, each with its segment.
+    """
+
+    outcome: Outcome | None
+    entered: tuple[int, ...]
+    files: int
+    entries: int
+    skipped: tuple[tuple[int, SkippedFile], ...]
+
+
+def plan_units(files: FileSet, coverage: Coverage) -> tuple[MissingUnit, ...]:
+    """The missing files of a snapshot in units, oldest segment first."""
+    live = _live_files(files, np.flatnonzero(~coverage.covered))
+    ordinal_of = {file.identity: ordinal for ordinal, file in live.items()}
+    units = plan_builds(live.values(), (), None)
+    return tuple(
+        MissingUnit(unit.segment, tuple(ordinal_of[one] for one in unit.files), sum(one.records for one in unit.files))
+        for unit in units
+    )
+
+
+def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, LiveFile]:
+    rows = files.files.take(pa.array(ordinals)).to_pylist()
+    return {
+        row["file_id"]: LiveFile(
+            FileIdentity(row["path"], row["size"], row["records"]), row["segment"], row["added_snapshot_id"]
+        )
+        for row in rows
+    }
+
+
+@dataclass(frozen=True)
+class PlannedSource:
+    """A readable file of a wave and its segment."""
+
+    segment: int
+    source: EntrySource
+
+
+@dataclass(frozen=True)
+class EnteredWave:
+    """Units whose entries are written and not committed yet. ``sources`` are the files that could be read."""
+
+    sources: tuple[PlannedSource, ...]
+    next_file_id: int
+    written: tuple[WrittenFile, ...]
+    skipped: tuple[tuple[int, SkippedFile], ...]
+
+
+@dataclass(frozen=True)
+class WaveLimit:
+    """What a wave holds at the most: rows and files."""
+
+    rows: int
+    files: int
+
+
+def wave_limit(site: BuildSite) -> WaveLimit:
+    """What fills the buffer of every task once, were all keys eight bytes wide, and is read in a minute or two."""
+    tasks = site.tasks.parallelism
+    return WaveLimit(tasks * site.buffer_bytes // 8, tasks * FILES_PER_TASK)
+
+
+def plan_waves(units: Sequence[MissingUnit], limit: WaveLimit) -> list[list[MissingUnit]]:
+    """Units to enter together and commit at once, oldest first: as many as are within ``limit``, at least one.
+
+    Entries of small segments that are built together share sorted runs, so they need not be merged soon after.
+    """
+    waves: list[list[MissingUnit]] = []
+    rows = files = 0
+    for unit in units:
+        if not waves or unit.rows > rows or len(unit.ordinals) > files:
+            waves.append([])
+            rows, files = limit.rows, limit.files
+        waves[-1].append(unit)
+        rows, files = rows - unit.rows, files - len(unit.ordinals)
+    return waves
+
+
+def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit], first_file_id: int) -> EnteredWave:
+    """Write the entries of some units, with file ids from ``first_file_id`` on. Raises what a failing task raises."""
+    files = [(unit.segment, ordinal) for unit in units for ordinal in unit.ordinals]
+    described = _described(site, [ordinal for _, ordinal in files])
+    planned: list[PlannedSource] = []
+    skipped: list[tuple[int, SkippedFile]] = []
+    for file_id, (segment, ordinal) in enumerate(files, first_file_id):
+        found = described[ordinal]
+        if isinstance(found, UserError):
+            path = site.files.files["path"][ordinal].as_py()
+            skipped.append((segment, SkippedFile(file_id, path, str(found), vanished=False)))
+        else:
+            planned.append(PlannedSource(segment, EntrySource(file_id, found)))
+    results = site.tasks.run(build_entries, _tasks(site, index, [one.source for one in planned]))
+    segment_of = {one.source.file_id: one.segment for one in planned}
+    lost = {one.file_id: one for result in results for one in result.skipped}
+    return EnteredWave(
+        sources=tuple(one for one in planned if one.source.file_id not in lost),
+        next_file_id=first_file_id + len(files),
+        written=tuple(written for result in results for written in result.written),
+        skipped=(*skipped, *((segment_of[number], one) for number, one in lost.items())),
+    )
+
+
+def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDescription | UserError]:
+    """The files as tasks take them, by ordinal; the error of those that our reader cannot take (not Parquet).
+
+    All at once: descriptions of one call share their schema, which is then pickled once per task.
+    """
+    try:
+        return {one.file_id: one for one in describe_files(site.table, site.files, ordinals, with_deletes=False)}
+    except UserError as error:
+        if len(ordinals) == 1:
+            return {ordinals[0]: error}
+    return {number: found for one in ordinals for number, found in _described(site, [one]).items()}
+
+
+def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
+    names = {field.field_id: field.name for field in site.table.schema().fields}
+    keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
+    spec = index_write_spec(index, site.run_id)
+    count = _task_count(sum(source.file.records for source in sources), site.tasks.parallelism)
+    parts = balanced([part for source in sources for part in _split(source, count)], count)
+    return [BuildTask(tuple(part), keys, spec, site.buffer_bytes) for part in parts if part]
+
+
+def _task_count(rows: int, parallelism: int) -> int:
+    return min(parallelism, 1 + rows // ROWS_PER_TASK)
+
+
+def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
+    """How to write files for a commit planned on the head ``index``; a run that plans again gives them other names."""
+    spec = write_spec(index.table, f"{run_id}-{index.table.metadata.next_sequence_number()}")
+    encodings = entry_encodings([column.storage_type for column in index.definition.columns])
+    return replace(spec, encodings=encodings, row_group_bytes=min(spec.row_group_bytes, WRITE_BYTES))
+
+
+def _split(source: EntrySource, count: int) -> list[EntrySource]:
+    """A file with enough rows for several tasks is read by several tasks, each a share of its row groups."""
+    shares = min(count, _task_count(source.file.records, count))
+    return [replace(source, share=number, shares=shares) for number in range(shares)]
+
+
+def balanced(sources: Sequence[EntrySource], count: int) -> list[list[EntrySource]]:
+    """Deal sources out so that the parts have about as many rows; within a part the order is kept."""
+    parts: list[list[EntrySource]] = [[] for _ in range(count)]
+    rows = [0.0] * count
+    for source in sorted(sources, key=lambda one: -one.rows):
+        least = rows.index(min(rows))
+        parts[least].append(source)
+        rows[least] += source.rows
+    return [sorted(part, key=lambda one: (one.file_id, one.share)) for part in parts]
+
+
+def commit_entered(site: BuildSite, index: IndexTable, entered: EnteredWave) -> WaveResult:
+    """Commit a wave: its entries and their coverage at once. The plan was made on the head ``index.table``."""
+    entries = _entry_files(index, entered)
+    if not entered.sources:
+        nothing = WrittenFiles(index.table)
+        nothing.note(entries)
+        nothing.discard()
+        return WaveResult(None, (), 0, 0, entered.skipped)
+    segments = tuple(sorted({one.segment for one in entered.sources}))
+
+    def write(written: WrittenFiles) -> TableCommit:
+        added = written.note(entries)
+        covers = written.note(write_covers(index, cover_rows(index, entered.sources), site.run_id))
+        return TableCommit(
+            pinned=pin_table(index.table),
+            added=(*added, *covers),
+            summary={"skipstone.run": site.run_id, "skipstone.segments": str(len(segments))},
+            properties={NEXT_FILE_ID_PROPERTY: str(entered.next_file_id)},
+            guard=nobody_else_entered,
+        )
+
+    outcome = commit_written(site.commit_site(index), index.table, write)
+    count = sum(written.records for written in entered.written)
+    return WaveResult(outcome, segments, len(entered.sources), count, entered.skipped)
+
+
+def nobody_else_entered(_head: Table, added: tuple[DataFile, ...]) -> str | None:
+    """Guard of index commits: file ids and coverage were planned on a head without these files."""
+    return "another run of this index entered files meanwhile" if added else None
+
+
+def _entry_files(index: IndexTable, entered: EnteredWave) -> list[DataFile]:
+    return to_data_files([written.to_row() for written in entered.written], index.table)
+
+
+def cover_rows(index: IndexTable, sources: Sequence[PlannedSource]) -> pa.Table:
+    """Cover rows (COVER_SCHEMA) of the files entered."""
+    count = len(sources)
+    return pa.table(
+        {
+            "file_id": [one.source.file_id for one in sources],
+            "path": [one.source.file.path for one in sources],
+            "size": [one.source.file.size for one in sources],
+            "records": [one.source.file.records for one in sources],
+            "segment": [one.segment for one in sources],
+            "table_uuid": [index.stored.table_uuid] * count,
+            "definition": [index.definition.digest] * count,
+        },
+        schema=COVER_SCHEMA,
+    )
+
+
+def write_covers(index: IndexTable, covers: pa.Table, run_id: str, level: int = 0) -> list[DataFile]:
+    """Write cover rows as one file of the index table."""
+    if covers.num_rows == 0:
+        return []
+    writer = DataFileWriter(index_write_spec(index, run_id), f"cover-{covers['file_id'][0].as_py()}-{level}")
+    writer.write(with_partition(covers, COVER, level))
+    return to_data_files([written.to_row() for written in writer.close()], index.table)

@@ -1,0 +1,104 @@
+"""What Spark makes of the way a table is laid out, which scans of tasks do not tell it: joins of partitions without a
+shuffle, and filters that are known only when the query runs.
+
+Used by ``rewriting``, which leaves a relation to Spark where this is worth more than an index. Reads physical plans in
+the JVM, so it is asked only of queries that may have either. Must not know tables or indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from skipstone.query.plans.analysis.catalyst import Java
+from skipstone.query.plans.analysis.uses import Scope
+
+_JOINS = frozenset({"Join", "LateralJoin", "AsOfJoin", "Intersect", "Except"})
+_ADAPTIVE, _SCAN, _SHUFFLE = "AdaptiveSparkPlanExec", "BatchScanExec", "ShuffleExchangeExec"
+_BROADCAST_JOIN = "BroadcastHashJoinExec"
+#: Subqueries that compute a filter of a scan; they repeat a part of the plan that is there already.
+_FILTERING = frozenset({"SubqueryAdaptiveBroadcastExec", "SubqueryBroadcastExec"})
+#: An index leaves few files when it leaves this part of them: what a filter leaves nobody knows before it runs, and
+#: Spark itself assumes that it is half.
+_FEW = 10
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A physical plan. ``shuffles``: how many there are below joins. ``filtered``: ids of the columns of scans that
+    other relations filter when the query runs. ``grouped``: of scans that come partition by partition.
+    """
+
+    shuffles: int
+    filtered: frozenset[int]
+    grouped: frozenset[int]
+
+
+def has_joins(query: Scope) -> bool:
+    """Whether a query may join relations; a plan inside an expression often becomes a join."""
+    return bool(query.inner) or any(node.name in _JOINS for node in query.tree.walk())
+
+
+def leaves_few(left: int, files: int) -> bool:
+    """Whether an index that leaves ``left`` of ``files`` for tasks surely saves more than a filter at run time."""
+    return left * _FEW <= files
+
+
+def layout_of(execution: Java) -> Layout:
+    """The layout of a query's physical plan."""
+    found = [node for plan in _plans(execution.executedPlan()) for node in _nodes(plan, is_below_join=False)]
+    broadcasts = any(node.name == _BROADCAST_JOIN for node in found)
+    scans = [node.java for node in found if node.name == _SCAN]
+    return Layout(
+        shuffles=sum(node.name == _SHUFFLE and node.is_below_join for node in found),
+        filtered=_columns(scan for scan in scans if _is_filtered(scan, broadcasts=broadcasts)),
+        grouped=_columns(scan for scan in scans if _class(scan.outputPartitioning()) == "KeyGroupedPartitioning"),
+    )
+
+
+@dataclass(frozen=True)
+class _Physical:
+    name: str
+    java: Java
+    is_below_join: bool
+
+
+def _class(java: Java) -> str:
+    return str(java.getClass().getSimpleName())
+
+
+def _plans(plan: Java) -> Iterator[Java]:
+    """A physical plan as it begins, and those of its subqueries."""
+    first = plan.initialPlan() if _class(plan) == _ADAPTIVE else plan
+    yield first
+    inner = first.subqueriesAll()
+    for subquery in (inner.apply(number) for number in range(inner.size())):
+        if _class(subquery) not in _FILTERING:
+            for number in range(subquery.children().size()):
+                yield from _plans(subquery.children().apply(number))
+
+
+def _nodes(plan: Java, *, is_below_join: bool) -> Iterator[_Physical]:
+    name = _class(plan)
+    yield _Physical(name, plan, is_below_join)
+    children = plan.children()
+    for number in range(children.size()):
+        yield from _nodes(children.apply(number), is_below_join=is_below_join or "Join" in name)
+
+
+def _is_filtered(scan: Java, *, broadcasts: bool) -> bool:
+    filters = scan.runtimeFilters()
+    return any(_is_effective(filters.apply(number).child(), broadcasts=broadcasts) for number in range(filters.size()))
+
+
+def _is_effective(condition: Java, *, broadcasts: bool) -> bool:
+    """Whether a filter will filter: some do only with the rows that a join broadcasts anyway."""
+    if _class(condition) == "Literal":
+        return False
+    subquery = condition.plan()
+    return _class(subquery) != "SubqueryAdaptiveBroadcastExec" or broadcasts or not subquery.onlyInBroadcast()
+
+
+def _columns(scans: Iterator[Java]) -> frozenset[int]:
+    outputs = [scan.output() for scan in scans]
+    return frozenset(int(output.apply(number).exprId().id()) for output in outputs for number in range(output.size()))

@@ -1,0 +1,241 @@
+"""An Iceberg relation of a plan as the planner takes it: its table, pinned to what Spark would read.
+
+Used by ``session``. The table is opened from its metadata file, which never changes, and its indexes are found through
+the catalog that Spark loaded it from: the user's session is all the configuration there is. Must not plan reads.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cachetools import LRUCache
+from py4j.protocol import Py4JJavaError
+from pyiceberg.catalog.noop import NoopCatalog
+from pyiceberg.exceptions import NoSuchTableError
+from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.schema import Schema
+from pyiceberg.table import StaticTable, Table
+from pyiceberg.table.metadata import TableMetadata
+
+from skipstone.query.plans.analysis.catalyst import (
+    ICEBERG,
+    Java,
+    Node,
+    expression_id,
+    java_class,
+    json_mapper,
+    read_tree,
+)
+from skipstone.query.plans.refusals import Refusal
+
+_SPARK_TABLE = "org.apache.iceberg.spark.source.SparkTable"
+_PATH = "org.apache.iceberg.spark.PathIdentifier"
+_CHANGELOG = "org.apache.iceberg.spark.source.SparkChangelogTable"
+_DATA_TABLES = frozenset({"org.apache.iceberg.BaseTable", "org.apache.iceberg.rest.RESTTable"})
+_ROW_LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
+_METADATA_COLUMNS = _ROW_LINEAGE | {"_file", "_pos", "_spec_id", "_partition", "_deleted"}
+#: Read options that change how rows are read and not which.
+_HARMLESS_OPTIONS = frozenset(
+    {"path", "split-size", "lookback", "file-open-cost", "vectorization-enabled", "batch-size", "locality"}
+)
+#: Catalog properties that PyIceberg's file systems understand as Java's do.
+_STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
+_METADATA_FILES = 256
+
+_metadata: LRUCache[str, TableMetadata] = LRUCache(_METADATA_FILES)
+_lock = threading.Lock()
+
+
+class Refused(Exception):
+    """The relation is read as Spark reads it."""
+
+    def __init__(self, refusal: Refusal, detail: str = "") -> None:
+        super().__init__(detail)
+        self.refusal = refusal
+        self.detail = detail
+
+
+@dataclass(frozen=True)
+class IcebergRelation:
+    """A relation with its table.
+
+    ``snapshot_id``: None reads the head, in the table's own schema. ``schema``: what Spark reads it in.
+    ``java``: the relation in the JVM; ``frozen``: a Java table of that schema and of the metadata opened here.
+    """
+
+    name: str
+    table: Table
+    snapshot_id: int | None
+    schema: Schema
+    columns: Mapping[int, tuple[str, str]]
+    java: Java
+    frozen: Java
+
+
+def is_iceberg(java: Java) -> bool:
+    """Whether a relation is one of Iceberg's that was not rewritten yet."""
+    return java.table().getClass().getName() in (_SPARK_TABLE, _CHANGELOG)
+
+
+def open_relation(jvm: Java, node: Node, java: Java, wap_branch: str | None) -> IcebergRelation:
+    """Open the table of a relation. ``wap_branch``: what the session reads instead of main. Raises Refused."""
+    spark_table = java.table()
+    if spark_table.getClass().getName() == _CHANGELOG:
+        raise Refused(Refusal.CHANGELOG_TABLE)
+    table = spark_table.table()
+    if table.getClass().getName() not in _DATA_TABLES:
+        raise Refused(Refusal.METADATA_TABLE)
+    _require_plain_read(java, table, wap_branch)
+    current = table.operations().current()
+    opened = _open(jvm, java, table, str(current.metadataFileLocation()))
+    pinned = _pin(jvm, java, opened.metadata)
+    frozen = _frozen(jvm, table, current, pinned.schema)
+    columns = _columns(node, pinned.schema)
+    return IcebergRelation(str(table.name()), opened, pinned.snapshot_id, pinned.schema, columns, java, frozen)
+
+
+def _require_plain_read(java: Java, table: Java, wap_branch: str | None) -> None:
+    if java.catalog().isEmpty() or java.identifier().isEmpty():
+        raise Refused(Refusal.NO_CATALOG)
+    if java.identifier().get().getClass().getName() == _PATH:
+        raise Refused(Refusal.NO_CATALOG)
+    options = java.options()
+    unknown = () if options.isEmpty() else [key for key in options.keySet() if key not in _HARMLESS_OPTIONS]
+    if unknown:
+        raise Refused(Refusal.READ_OPTION, f"option {sorted(unknown)[0]}")
+    if table.properties().get("encryption.key-id"):
+        raise Refused(Refusal.ENCRYPTED)
+    if wap_branch and str(table.properties().get("write.wap.enabled")).lower() == "true":
+        raise Refused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
+
+
+def _open(jvm: Java, java: Java, table: Java, location: str) -> Table:
+    catalog = java.catalog().get()
+    # not the identifier of the relation: it may end in a selector such as branch_audit
+    name = str(table.name()).removeprefix(f"{catalog.name()}.")
+    return _table(tuple(name.split(".")), table, location, SparkCatalogView(jvm, catalog.icebergCatalog()))
+
+
+def _table(identifier: tuple[str, ...], java: Java, location: str, catalog: SparkCatalogView) -> Table:
+    io = _file_io(catalog.jvm, java, location)
+    return Table(identifier, _read_metadata(location, io), location, io, catalog)
+
+
+def _file_io(jvm: Java, java: Java, location: str) -> FileIO:
+    properties = json.loads(json_mapper(jvm).writeValueAsString(java.io().properties()))
+    return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
+
+
+def _read_metadata(location: str, io: FileIO) -> TableMetadata:
+    with _lock:
+        found = _metadata.get(location)
+    if found is None:
+        found = StaticTable.from_metadata(location, io.properties).metadata
+        with _lock:
+            _metadata[location] = found
+    return found
+
+
+@dataclass(frozen=True)
+class _Pinned:
+    snapshot_id: int | None
+    schema: Schema
+
+
+def _pin(jvm: Java, java: Java, metadata: TableMetadata) -> _Pinned:
+    """The snapshot that Spark pinned when it analyzed the query, and the schema it reads it in."""
+    spark_table = java.table()
+    snapshot_id = spark_table.snapshotId()
+    if snapshot_id is None:
+        raise Refused(Refusal.EMPTY)
+    current = metadata.schema()
+    if spark_table.equals(java_class(jvm, _SPARK_TABLE)(spark_table.table())):
+        return _Pinned(None if metadata.current_snapshot_id == snapshot_id else snapshot_id, current)
+    schema = _snapshot_schema(metadata, snapshot_id)
+    travels = java.timeTravelSpec().isDefined() and spark_table.branch() is None
+    if not travels and schema.fields != current.fields:
+        raise Refused(Refusal.SCHEMA_DIFFERS)
+    return _Pinned(snapshot_id, schema)
+
+
+def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
+    snapshot = metadata.snapshot_by_id(snapshot_id)
+    if snapshot is None:
+        raise Refused(Refusal.FAILED, f"snapshot {snapshot_id} is not in the metadata any more")
+    found = [schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id]
+    return found[0] if found else metadata.schema()
+
+
+def _frozen(jvm: Java, table: Java, metadata: Java, schema: Schema) -> Java:
+    """The table as it is now, whatever is committed to it later: staged scans read by the names of its schema."""
+    if metadata.currentSchemaId() != schema.schema_id:
+        builder = java_class(jvm, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
+        metadata = builder.setCurrentSchema(schema.schema_id).discardChanges().build()
+    operations = java_class(jvm, f"{ICEBERG}.StaticTableOperations")(metadata, table.io())
+    return java_class(jvm, f"{ICEBERG}.BaseTable")(operations, table.name())
+
+
+def reads_row_lineage(node: Node) -> bool:
+    """Whether a relation gives out columns of row lineage, which tasks made from JSON do not know."""
+    return any(read_tree(tree).fields["name"] in _ROW_LINEAGE for tree in node.fields["output"])
+
+
+def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
+    types = {field.name: str(field.field_type) for field in schema.fields}
+    attributes = [read_tree(tree) for tree in node.fields["output"]]
+    names = {str(attribute.fields["name"]) for attribute in attributes}
+    if unknown := names - types.keys() - _METADATA_COLUMNS:
+        raise Refused(Refusal.SCHEMA_DIFFERS, f"column {min(unknown)}")
+    known = [(expression_id(attribute), str(attribute.fields["name"])) for attribute in attributes]
+    return {number: (name, types[name]) for number, name in known if name in types}
+
+
+class SparkCatalogView(NoopCatalog):
+    """What finding indexes needs of a catalog, from the Java catalog of a Spark session."""
+
+    def __init__(self, jvm: Java, java: Java) -> None:
+        super().__init__("spark")
+        self.jvm = jvm
+        self._identifiers = java_class(jvm, f"{ICEBERG}.catalog.TableIdentifier")
+        self._java = java
+
+    def list_tables(self, namespace: str | tuple[str, ...]) -> list[tuple[str, ...]]:
+        """The tables of a namespace, by one call to the JVM however many they are."""
+        levels = _levels(namespace)
+        prefix = ".".join(levels) + "."
+        listed = str(self._java.listTables(self._namespace(levels)).toString()).strip("[]")
+        names = [one.removeprefix(prefix) for one in listed.split(", ") if one.startswith(prefix)]
+        return [(*levels, name) for name in names]
+
+    def load_table(self, identifier: str | tuple[str, ...]) -> Table:
+        """A table as it is now: Spark's cached copy of an index may be older than its last commit.
+
+        Raises NoSuchTableError.
+        """
+        *namespace, name = _levels(identifier)
+        java = self._identifiers.of(self._namespace(tuple(namespace)), name)
+        try:
+            self._java.invalidateTable(java)
+            table = self._java.loadTable(java)
+        except Py4JJavaError as error:
+            if "NoSuchTableException" in str(error.java_exception.getClass().getName()):
+                raise NoSuchTableError(f"there is no table {'.'.join(_levels(identifier))}") from error
+            raise
+        location = str(table.operations().current().metadataFileLocation())
+        return _table((*namespace, name), table, location, self)
+
+    def _namespace(self, levels: tuple[str, ...]) -> Any:
+        return self._identifiers.parse(".".join((*levels, "any"))).namespace()
+
+
+def _levels(identifier: str | tuple[str, ...]) -> tuple[str, ...]:
+    """The parts of an identifier; the planner joins a namespace of several levels by dots."""
+    parts = (identifier,) if isinstance(identifier, str) else identifier
+    *namespace, last = parts
+    if isinstance(identifier, str):
+        return tuple(last.split("."))
+    return (*(level for part in namespace for level in part.split(".")), last)

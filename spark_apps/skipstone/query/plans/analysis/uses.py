@@ -1,0 +1,187 @@
+"""Which relations a query reads, how, and what must hold for every row that it takes from each.
+
+Used by ``session``. A relation may be used several times, also by plans inside expressions; what holds for all of its
+rows is the OR of its uses. Must not open tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from skipstone.query.plans.analysis.catalyst import (
+    Java,
+    Node,
+    descend,
+    expression_id,
+    is_tree,
+    output_ids,
+    plan_tree,
+    read_tree,
+)
+from skipstone.query.plans.analysis.expressions import NOTHING_HIDDEN, Hidden
+from skipstone.query.plans.analysis.longlists import members, with_sets
+from skipstone.query.plans.analysis.normalize import normalized
+from skipstone.query.plans.refusals import Refusal
+
+RELATION = "DataSourceV2Relation"
+#: Key of a relation: the id of its first column, which all copies of one relation share and no other has.
+Key = int
+Slot = tuple[int, int | None]
+
+_LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
+
+
+@dataclass(frozen=True, eq=False)
+class Inner:
+    """A plan inside an expression: of which node, in which field of it, and where in the expression."""
+
+    owner: Node
+    slot: Slot
+    expression: Node
+    scope: Scope
+
+
+@dataclass(frozen=True, eq=False)
+class Scope:
+    """A plan with the plans inside its expressions. ``handle`` gives the plan in the JVM."""
+
+    handle: Callable[[], Java]
+    tree: Node
+    inner: tuple[Inner, ...]
+
+    @property
+    def relations(self) -> tuple[Node, ...]:
+        """Its own relations that have columns."""
+        return tuple(node for node in self.tree.walk() if node.name == RELATION and node.fields["output"])
+
+    def all(self) -> Iterator[Scope]:
+        """This scope and those inside it."""
+        yield self
+        for inner in self.inner:
+            yield from inner.scope.all()
+
+
+@dataclass(frozen=True, eq=False)
+class Use:
+    """One use of a relation. ``condition``: holds for every row used; None when none is known.
+
+    ``refusal``: why there is no other condition. ``hidden``: values in it that its JSON does not show.
+    ``columns``: ids of the columns used; None: maybe all.
+    """
+
+    condition: Node | None
+    refusal: Refusal
+    hidden: Hidden
+    columns: frozenset[int] | None = None
+
+
+def key_of(relation: Node) -> Key:
+    """The key of a relation that has columns."""
+    return output_ids(relation)[0]
+
+
+def open_scope(jvm: Java, plan: Java) -> Scope:
+    """The scope of a whole query."""
+    return _scope(lambda: plan, plan_tree(jvm, with_sets(jvm, plan)))
+
+
+def _scope(handle: Callable[[], Java], tree: Node) -> Scope:
+    return Scope(handle, tree, tuple(_inner(handle, tree)))
+
+
+def _inner(handle: Callable[[], Java], tree: Node) -> Iterator[Inner]:
+    for owner in tree.walk():
+        for slot, root in owner.expressions.items():
+            for expression in root.walk():
+                if is_tree(plan := expression.fields.get("plan", ())):
+                    inside = _plan_handle(handle, owner, slot, expression)
+                    yield Inner(owner, slot, expression, _scope(inside, read_tree(plan)))
+
+
+def _plan_handle(handle: Callable[[], Java], owner: Node, slot: Slot, expression: Node) -> Callable[[], Java]:
+    return lambda: descend(field_of(descend(handle(), owner.path), slot), expression.path).plan()
+
+
+def field_of(node: Java, slot: Slot) -> Java:
+    """The expression in a field of a node in the JVM; an Option is opened."""
+    position, at = slot
+    value = node.productElement(position)
+    if at is not None:
+        return value.apply(at)
+    return value.get() if value.getClass().getName() == "scala.Some" else value
+
+
+def uses_of(jvm: Java, query: Scope) -> dict[Key, list[Use]]:
+    """Every use of every relation, by its key; a relation whose uses cannot be told apart has one without condition."""
+    found: dict[Key, list[Use]] = {}
+    for scope in query.all():
+        if scope.relations:
+            for key, uses in _scope_uses(jvm, scope).items():
+                found.setdefault(key, []).extend(uses)
+    return found
+
+
+def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
+    plan = with_sets(jvm, normalized(jvm, scope.handle()))
+    tree = plan_tree(jvm, plan)
+    found: dict[Key, list[Use]] = {key_of(relation): [] for relation in scope.relations}
+    counts = {key: sum(key_of(relation) == key for relation in scope.relations) for key in found}
+    for relation in tree.walk():
+        if relation.name == RELATION and relation.fields["output"]:
+            found.setdefault(key_of(relation), []).append(_use(jvm, (plan, tree), relation))
+    for key, count in counts.items():
+        if len(found[key]) != count:
+            found[key] = [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)]
+    return found
+
+
+def _use(jvm: Java, normal: tuple[Java, Node], relation: Node) -> Use:
+    """The use of ``relation``, which is in the normalized plan ``normal`` with that tree."""
+    plan, tree = normal
+    above = ancestors(tree, relation)
+    if not above or above[-1].name != "Filter":
+        return Use(None, _why_no_condition(above, relation), NOTHING_HIDDEN)
+    (slot,) = above[-1].expressions
+    condition = above[-1].expressions[slot]
+
+    def java(node: Node) -> Java:
+        return descend(field_of(descend(plan, above[-1].path), slot), node.path)
+
+    hidden = Hidden(lambda literal: int(java(literal).value()), lambda in_set: members(jvm, java(in_set)))
+    return Use(condition, _why_no_condition(above[:-1], relation), hidden, _columns(above))
+
+
+def _columns(above: Sequence[Node]) -> frozenset[int] | None:
+    """Ids that the condition directly above a relation and a projection directly above that refer to."""
+    if len(above) < 2 or above[-2].name != "Project":
+        return None
+    trees = [*above[-1].expressions.values(), *above[-2].expressions.values()]
+    return frozenset(expression_id(node) for tree in trees for node in tree.walk() if node.name == "AttributeReference")
+
+
+def ancestors(tree: Node, node: Node) -> list[Node]:
+    """The nodes above ``node``, the root first."""
+    found = []
+    at = tree
+    for position in node.path:
+        found.append(at)
+        at = at.children[position]
+    return found
+
+
+def _why_no_condition(above: Sequence[Node], relation: Node) -> Refusal:
+    """The first thing between the relation and the nearest condition above it that stops the condition."""
+    filtered = [at for at, node in enumerate(above) if node.name == "Filter"]
+    between = above[filtered[-1] + 1 :] if filtered else []
+    for node in reversed(between):
+        if node.name in _LIMITS:
+            return Refusal.LIMITED
+        if node.name == "Join" and _supplies_nulls(node, relation.path[len(node.path)]):
+            return Refusal.OUTER_JOIN
+    return Refusal.NO_CONDITION
+
+
+def _supplies_nulls(join: Node, side: int) -> bool:
+    kind = str(join.fields["joinType"])
+    return "FullOuter" in kind or ("LeftOuter" in kind and side == 1) or ("RightOuter" in kind and side == 0)

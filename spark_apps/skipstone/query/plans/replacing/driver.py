@@ -1,0 +1,270 @@
+"""Rows that the driver reads itself, in place of a relation or of some of its files.
+
+Used by ``rewriting``: few rows by their position, and rows that an index alone holds, cost less than the tasks that
+would read whole files for them. Must not judge relations; what it does not take is staged.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from uuid import UUID
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.manifest import FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster
+
+from skipstone.compat.pyspark import java_frame
+from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.analysis.catalyst import Java, scala_object
+from skipstone.query.reading import answered_rows, driver_cores, rows_of_files
+from skipstone.tables.arrow import arrow_schema
+
+#: Spark types whose values Arrow carries over unchanged.
+_PLAIN = (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IntegerType,
+    LongType,
+    TimestampNTZType,
+    TimestampType,
+)
+_NOT_STREAMING = False
+#: Bytes of an index that the driver reads at most for an answer.
+_ANSWER_BYTES = 64 * 1024 * 1024
+Int64s = npt.NDArray[np.int64]
+_LOCAL = "org.apache.spark.sql.catalyst.plans.logical.LocalRelation"
+
+
+@dataclass(frozen=True)
+class DriverColumns:
+    """What of a relation the driver may read: ``names`` of the columns, and ``schema``, that of the whole relation."""
+
+    schema: StructType
+    names: tuple[str, ...]
+
+    @property
+    def part(self) -> float:
+        """The part of all columns that is read."""
+        return len(self.names) / len(self.schema)
+
+
+@dataclass(frozen=True)
+class DriverRead:
+    """Files that the driver reads: by position, and by the columns of the condition first where no index says which
+    rows match (``scanned``). ``takes_answer``: whether it takes the plan's answer.
+    """
+
+    columns: DriverColumns
+    ordinals: tuple[int, ...] = ()
+    scanned: tuple[int, ...] = ()
+    takes_answer: bool = False
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to read."""
+        return bool(self.ordinals or self.scanned or self.takes_answer)
+
+    def text(self) -> str:
+        """For explain."""
+        read = [f"{len(self.ordinals)} files by position"] if self.ordinals else []
+        read += [f"{len(self.scanned)} files by the condition's columns first"] if self.scanned else []
+        read += ["what the index holds"] if self.takes_answer else []
+        return f"read by the driver: {', '.join(read)}"
+
+
+@dataclass(frozen=True)
+class DriverRows:
+    """What was read in the end, its rows, and the files of the plan that are still to be read."""
+
+    read: DriverRead | None
+    rows: pa.Table
+    rest: tuple[int, ...]
+
+
+def driver_columns(java: Java, relation_schema: Schema, used: frozenset[str] | None) -> DriverColumns | None:
+    """The columns that the driver would read of the relation ``java``; None when only Spark can.
+
+    ``used`` None: all.
+    """
+    schema = StructType.fromJson(json.loads(java.schema().json()))
+    known = {field.name for field in relation_schema.fields}
+    if len({field.name for field in schema}) != len(schema) or any(field.name not in known for field in schema):
+        return None
+    read = [field for field in schema if used is None or field.name in used]
+    if not all(_is_plain(field.dataType) for field in [*read, *(field for field in schema if not field.nullable)]):
+        return None
+    return DriverColumns(schema, tuple(field.name for field in read))
+
+
+def _is_plain(kind: DataType) -> bool:
+    return isinstance(kind, _PLAIN) or (isinstance(kind, StringType) and kind.isUTF8BinaryCollation())
+
+
+@dataclass(frozen=True)
+class DriverLimits:
+    """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks."""
+
+    rows: int
+    parallelism: int
+
+
+def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverLimits) -> DriverRead | None:
+    """What the driver reads of ``plan``; None: nothing."""
+    takes_answer = plan.answer is not None and plan.answer.probe.cost.bytes <= _ANSWER_BYTES
+    counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
+    scanned = _unindexed(plan, takes_answer=takes_answer)
+    rows = sum(counts.values())
+    by_position, scan = _by_position(plan, columns, counts), _scan(plan, columns, scanned)
+    read = DriverRead(columns, takes_answer=takes_answer)
+    if rows <= limits.rows and _is_cheap([by_position], limits):
+        read = replace(read, ordinals=tuple(counts))
+    others = plan.funnel.min_max - len(scanned)
+    if others > 0 and rows * len(scanned) <= (limits.rows - rows) * others and _is_cheap([by_position, scan], limits):
+        read = replace(read, scanned=scanned)
+    return read or None
+
+
+#: What the driver would do, and what tasks would do instead.
+_Choice = tuple[ReadCost, ReadCost]
+
+
+def _is_cheap(choices: Sequence[_Choice], limits: DriverLimits) -> bool:
+    here, there = (sum(costs, ReadCost()) for costs in zip(*choices, strict=True))
+    return is_driver_faster(here, there, (driver_cores(), limits.parallelism))
+
+
+def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
+    """Files that the driver can read of which no index says which rows match."""
+    answered = set(plan.answer.ordinals.tolist()) if plan.answer is not None and takes_answer else set()
+    known = plan.row_groups.keys() | plan.positions.keys() | answered
+    return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known and _is_parquet(plan, ordinal))
+
+
+def _is_parquet(plan: ReadPlan, ordinal: int) -> bool:
+    """Files of other formats are left to tasks, which read all that Iceberg does."""
+    return plan.files.data_file(ordinal).file_format == FileFormat.PARQUET
+
+
+def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int]) -> _Choice:
+    sizes, records = _of_files(plan, tuple(counts))
+    decoded = np.minimum(1.0, np.array(list(counts.values())) * PAGE_ROWS / np.maximum(records, 1)) * sizes
+    here, there = (ReadCost(len(counts), int(part.sum() * columns.part)) for part in (decoded, sizes))
+    return here, there
+
+
+def _scan(plan: ReadPlan, columns: DriverColumns, scanned: tuple[int, ...]) -> _Choice:
+    size = int(_of_files(plan, scanned)[0].sum())
+    tested = len(plan.predicate.columns) if plan.predicate else len(columns.schema)
+    here = ReadCost(len(scanned), size * tested // len(columns.schema))
+    return here, ReadCost(len(scanned), int(size * columns.part))
+
+
+def _of_files(plan: ReadPlan, ordinals: tuple[int, ...]) -> tuple[Int64s, Int64s]:
+    sizes, records = (plan.files.files[name].to_numpy()[list(ordinals)] for name in ("size", "records"))
+    return sizes, records
+
+
+def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverLimits) -> DriverRows:
+    """Read what was chosen; what turns out unreadable or too large is left to tasks."""
+    names = chosen.columns.names
+    batches, read = list(rows_of_files(table, plan, names, chosen.ordinals)), replace(chosen, scanned=())
+    left = limits.rows - sum(map(len, batches))
+    scanned = _at_most(left, rows_of_files(table, plan, names, chosen.scanned))
+    if scanned is not None:
+        batches, read = [*batches, *scanned], replace(read, scanned=chosen.scanned)
+    answered = answered_rows(table, plan, names) if chosen.takes_answer and plan.answer is not None else None
+    answered = None if answered is None else _at_most(limits.rows, answered)
+    if answered is None:
+        read = replace(read, takes_answer=False)
+    done = {
+        *read.ordinals,
+        *read.scanned,
+        *(plan.answer.ordinals.tolist() if plan.answer and read.takes_answer else ()),
+    }
+    rest = tuple(ordinal for ordinal in plan.ordinals if ordinal not in done)
+    schema = pa.schema([arrow_schema(plan.files.schema).field(name) for name in names])
+    return DriverRows(read or None, pa.Table.from_batches([*batches, *(answered or [])], schema=schema), rest)
+
+
+def _at_most(rows: int, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
+    """The batches; None when they have more rows."""
+    found: list[pa.RecordBatch] = []
+    for batch in batches:
+        rows -= batch.num_rows
+        if rows < 0:
+            return None
+        found.append(batch)
+    return found
+
+
+def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Java:
+    """The rows as a local relation with all columns of the relation; those not read hold anything that they may.
+
+    Raises ValueError when Spark makes something else of them.
+    """
+    nullable = StructType([StructField(field.name, field.dataType, nullable=True) for field in columns.schema])
+    kinds = to_arrow_schema(nullable)
+    found = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
+    # in one piece: Spark takes an empty batch for the end of all rows
+    table = pa.Table.from_arrays(found, schema=kinds).combine_chunks()
+    local = java_frame(spark.createDataFrame(table, nullable)).queryExecution().analyzed()
+    if local.getClass().getName() != _LOCAL or local.data().size() != table.num_rows:
+        raise ValueError(f"Spark did not take {table.num_rows} rows into its plan")
+    return local
+
+
+def _column(rows: pa.Table, kind: pa.Field, field: StructField) -> pa.ChunkedArray:
+    if kind.name not in rows.schema.names:
+        count = rows.num_rows
+        return pa.chunked_array([pa.nulls(count, kind.type) if field.nullable else pa.repeat(_any(kind.type), count)])
+    column = rows.column(kind.name)
+    if pa.types.is_fixed_size_binary(column.type) and pa.types.is_string(kind.type):
+        texts = [None if value is None else str(UUID(bytes=value)) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(texts, kind.type)])
+    return column.cast(kind.type)
+
+
+def _any(kind: pa.DataType) -> pa.Scalar:
+    """A value of a plain type: generated code does not look whether it is there where it must be."""
+    if pa.types.is_decimal(kind):
+        return pa.scalar(Decimal(0), kind)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pa.scalar("").cast(kind)
+    return pa.scalar(0, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.scalar(0).cast(kind)
+
+
+def with_rows(jvm: Java, java: Java, rows: Java, staged: Java | None) -> Java:
+    """What stands in the place of the relation ``java``: ``rows`` under its column ids, beside what is ``staged``."""
+    if staged is None:
+        local = scala_object(jvm, _LOCAL)
+        none = scala_object(jvm, "scala.None")
+        return local.apply(java.output(), rows.data(), _NOT_STREAMING, none)
+    return scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.Union").apply(staged, rows)

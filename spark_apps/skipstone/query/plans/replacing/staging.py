@@ -1,0 +1,220 @@
+"""Puts the files of a read plan in the place of a relation: Iceberg's own scan of a list of tasks.
+
+Used by ``rewriting``. All files are handed over as one JSON text, so the calls to the JVM do not grow with their
+number. Tasks are whole files: Iceberg splits staged tasks itself, and refuses those that are parts of files already;
+readers skip row groups by the residual. Must not decide what is read.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from pyiceberg.conversions import to_json
+from pyiceberg.manifest import DataFile
+from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import PrimitiveType
+
+from skipstone.compat.pyiceberg import field_ids, optional_value
+from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.analysis.catalyst import ICEBERG, Java, java_class, json_mapper, scala_object
+from skipstone.query.plans.analysis.relations import IcebergRelation
+from skipstone.query.plans.replacing.residuals import Json
+
+#: In place of a table of which no file is read: Iceberg stages no empty lists.
+EMPTY = "empty"
+#: Option of a staged relation: the columns that its residual names, as a JSON list. Iceberg does not look at it.
+RESIDUAL = "skipstone-residual"
+_CONTENT = ("data", "position-deletes", "equality-deletes")
+#: The expression that says nothing; it is the JSON literal, not an object.
+_TRUE = True
+_CASE_SENSITIVE = True
+_NOT_STREAMING = False
+_REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
+#: What a file costs to open, in bytes, as Iceberg counts it.
+_OPEN_COST = 4 * 1024 * 1024
+_SMALLEST_SPLIT = 8 * 1024 * 1024
+_LARGEST_SPLIT = 128 * 1024 * 1024
+
+
+def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Java:
+    """A Spark table that reads what ``plan`` says, or EMPTY.
+
+    ``residual``: what readers may skip row groups by; None: nothing.
+    """
+    if not plan.ordinals:
+        return EMPTY
+    tasks = _tasks(jvm, relation, _Described(relation.table, plan, residual))
+    set_id = f"skipstone-{uuid.uuid4()}"
+    java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get().stageTasks(relation.frozen, set_id, tasks)
+    table = java_class(jvm, f"{ICEBERG}.spark.source.SparkRewriteTable")(relation.frozen, set_id)
+    staged_sets(jvm).add(table, set_id)
+    return table
+
+
+@dataclass(frozen=True, eq=False)
+class Staged:
+    """A Spark table of tasks, or EMPTY. ``residual``: columns by which readers skip row groups; they must be read.
+
+    ``split_size``: bytes per Spark task.
+    """
+
+    table: Java
+    residual: tuple[str, ...]
+    split_size: int
+
+
+def with_table(jvm: Java, java: Java, staged: Staged) -> Java:
+    """A copy of a relation, column ids included, that reads what is ``staged``."""
+    if staged.table == EMPTY:
+        local = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
+        return local.apply(
+            java.output(), scala_object(jvm, "scala.collection.immutable.Nil"), _NOT_STREAMING, _none(jvm)
+        )
+    options = java_class(jvm, "java.util.HashMap")(java.options())
+    options.putIfAbsent("split-size", str(staged.split_size))
+    options.put(RESIDUAL, json.dumps(staged.residual))
+    options = java_class(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(options)
+    # without catalog and identifier, so that nothing looks the table up again and reads all of it
+    return java.copy(staged.table, java.output(), _none(jvm), _none(jvm), options, _none(jvm))
+
+
+def _none(jvm: Java) -> Java:
+    return scala_object(jvm, "scala.None")
+
+
+def split_size(plan: ReadPlan, parallelism: int) -> int:
+    """Bytes per Spark task that keep all cores busy; Iceberg does not adapt the size of staged scans."""
+    sizes = plan.files.files["size"]
+    weight = sum(max(int(sizes[ordinal].as_py()), _OPEN_COST) for ordinal in plan.ordinals)
+    return max(_SMALLEST_SPLIT, min(_LARGEST_SPLIT, -(-weight // max(parallelism, 1))))
+
+
+# --- tasks ---
+
+
+def _tasks(jvm: Java, relation: IcebergRelation, described: _Described) -> Java:
+    text = json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
+    tree = json_mapper(jvm).readTree(text)
+    parser = java_class(jvm, f"{ICEBERG}.rest.TableScanResponseParser")
+    specs = relation.frozen.specs()
+    return parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, _CASE_SENSITIVE)
+
+
+class _Described:
+    """The files of a plan as Iceberg's JSON describes them; each delete file once."""
+
+    def __init__(self, table: Table, plan: ReadPlan, residual: Json | None) -> None:
+        self._table = table
+        self._plan = plan
+        self._residual = _TRUE if residual is None else residual
+        self._types: dict[int, list[PrimitiveType]] = {}
+        self._references: dict[str, int] = {}
+        self.deletes: list[Json] = []
+
+    def tasks(self) -> list[Json]:
+        """A task per file of the plan; afterwards ``deletes`` holds what they refer to."""
+        return [self._task(ordinal) for ordinal in self._plan.ordinals]
+
+    def _task(self, ordinal: int) -> Json:
+        files = self._plan.files
+        return {
+            "data-file": self._content_file(files.data_file(ordinal)),
+            "delete-file-references": [self._reference(delete) for delete in files.deletes(ordinal)],
+            "residual-filter": self._residual,
+        }
+
+    def _reference(self, delete: DataFile) -> int:
+        key = f"{delete.file_path}#{optional_value(delete, _OFFSET)}"
+        if key not in self._references:
+            self._references[key] = len(self.deletes)
+            self.deletes.append(self._content_file(delete))
+        return self._references[key]
+
+    def _content_file(self, file: DataFile) -> Json:
+        described = {
+            "spec-id": file.spec_id,
+            "content": _CONTENT[int(file.content)],
+            "file-path": file.file_path,
+            "file-format": file.file_format.value.lower(),
+            "partition": self._partition(file),
+            "file-size-in-bytes": file.file_size_in_bytes,
+            "record-count": file.record_count,
+            "split-offsets": file.split_offsets,
+            "equality-ids": file.equality_ids,
+            "sort-order-id": file.sort_order_id,
+            "referenced-data-file": optional_value(file, _REFERENCED),
+            "content-offset": optional_value(file, _OFFSET),
+            "content-size-in-bytes": optional_value(file, _LENGTH),
+        }
+        return {name: value for name, value in described.items() if value is not None}
+
+    def _partition(self, file: DataFile) -> list[Any]:
+        if file.spec_id not in self._types:
+            self._types[file.spec_id] = _partition_types(self._table, self._table.specs()[file.spec_id])
+        values = [file.partition[position] for position in range(len(file.partition))]
+        kinds = self._types[file.spec_id]
+        return [None if value is None else to_json(kind, value) for kind, value in zip(kinds, values, strict=True)]
+
+
+def _partition_types(table: Table, spec: PartitionSpec) -> list[PrimitiveType]:
+    """The types of a spec's fields; the source column may be in an older schema only."""
+    schemas: list[Schema] = [table.schema(), *table.schemas().values()]
+    found: list[PrimitiveType] = []
+    for field in spec.fields:
+        sources = [schema for schema in schemas if field.source_id in field_ids(schema)]
+        kind = field.transform.result_type(sources[0].find_type(field.source_id))
+        if not isinstance(kind, PrimitiveType):
+            raise TypeError(f"partition field {field.name} is a {kind}")
+        found.append(kind)
+    return found
+
+
+# --- release ---
+
+
+class StagedSets:
+    """Task sets that stay until nothing in the JVM can read them.
+
+    A DataFrame may be gone in Python while one made from it lives on, so the life of the Spark table decides: every
+    plan that reads a task set holds it.
+    """
+
+    def __init__(self, jvm: Java) -> None:
+        self._manager = java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get()
+        self._reference = java_class(jvm, "java.lang.ref.WeakReference")
+        self._dead = java_class(jvm, "java.lang.ref.ReferenceQueue")()
+        self._ids = java_class(jvm, "java.util.HashMap")()
+        self._lock = threading.Lock()
+        self._tables: dict[str, Java] = {}
+
+    def __len__(self) -> int:
+        """How many task sets are held."""
+        return len(self._tables)
+
+    def add(self, table: Java, set_id: str) -> None:
+        """Watch a Spark table that reads a task set, and free what nothing reads any more."""
+        with self._lock:
+            self._ids.put(self._reference(table, self._dead), set_id)
+            self._tables[set_id] = table.table()
+        self.free()
+
+    def free(self) -> None:
+        """Free task sets that nothing reads."""
+        while (reference := self._dead.poll()) is not None:
+            with self._lock:
+                set_id = str(self._ids.remove(reference))
+                table = self._tables.pop(set_id)
+            self._manager.removeTasks(table, set_id)
+
+
+@lru_cache(maxsize=1)
+def staged_sets(jvm: Java) -> StagedSets:
+    """The task sets of a JVM."""
+    return StagedSets(jvm)

@@ -1,0 +1,303 @@
+"""The merge run: a change feed applied to a table in one commit, reading only files that a source key can touch.
+
+Called by ``spark_apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
+JVM, and starts none for a small merge of plain files. A conflict that planning again can fix is planned again,
+bounded; the source is not read again for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyspark.sql import SparkSession
+from skipstone_core.codec import encode
+from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.requests import JobRequest, Management, MergeTask, SchemaEvolution, TableRef
+from skipstone_core.errors import BadSpec, DependencyUnavailable
+from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
+from skipstone_core.history.commits import Conflicted, Outcome
+from skipstone_core.ids import RUNS_DIRECTORY
+from skipstone_core.merging.merges import MergeCounts, switched_off
+from skipstone_core.reasons import Reason
+
+from skipstone.kernels.changes import verify_slices
+from skipstone.pruning.funnel import SliceRunner, run_here
+from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
+from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
+from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
+from skipstone.runs.merging.source import Changes, SourceSite, read_changes, read_changes_here
+from skipstone.runs.reporting.progress import task_progress
+from skipstone.runs.reporting.report import Reporter
+from skipstone.runs.reporting.states import report_state, told_with
+from skipstone.runs.settled import settled
+from skipstone.runs.workers import warm_workers
+from skipstone.session import spark_session
+from skipstone.sources.failures import readable
+from skipstone.sources.listing import SourceListing
+from skipstone.tables.catalogs import load_table, open_catalog, require_writable
+from skipstone.tables.committing.commits import CommitPorts, TableCommit
+from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
+from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.shaping.evolution import fits, with_columns
+from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
+from skipstone.tasks.failures import storage_failure
+from skipstone.tasks.runner import InProcess, InSpark, Tasks
+
+#: How often a merge is planned when other writers get in between.
+MAX_PLANS = 5
+_SUMMARY = "skipstone.merge."
+FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Job:
+    """What a run works for."""
+
+    request: JobRequest
+    reporter: Reporter
+    catalog: Catalog
+    ref: TableRef
+    task: MergeTask
+    ports: CommitPorts | None
+    limits: DriverLimits
+
+    def session(self) -> SparkSession:
+        """The session of this process, started when it is first asked for."""
+        with self.reporter.stage("session"):
+            return spark_session(self.request)
+
+    def load(self) -> Table:
+        """The table as it is now."""
+        return load_table(self.catalog, self.ref)
+
+    def report(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
+        """The report of ``outcome`` with the state of the table; ``funnel``: of the attempt that it judges."""
+        with self.reporter.stage("report"):
+            return told_with(replace(self.reporter.judge(outcome, encode(counts)), funnel=funnel), self._look)
+
+    def _look(self, report: JobReport) -> JobReport:
+        state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
+        return replace(report, table_states=(state,))
+
+
+def run_merge(
+    request: JobRequest,
+    reporter: Reporter,
+    ports: CommitPorts | None = None,
+    limits: DriverLimits = DRIVER_LIMITS,
+) -> JobReport:
+    """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
+    if request.merge is None or request.table is None:
+        raise BadSpec(Reason.INVALID_SPEC, "a merge needs a table and a merge task", field="request")
+    with reporter.stage("open"):
+        job = _Job(
+            request=request,
+            reporter=reporter,
+            catalog=open_catalog(request.warehouse),
+            ref=request.table,
+            task=request.merge,
+            ports=ports,
+            limits=limits,
+        )
+        intake = _take(job)
+    if intake is NOTHING:
+        return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
+    if not isinstance(intake, Intake):
+        return job.report(intake, MergeCounts())
+    with _scratch(request) as scratch:
+        outcome, rewrite = _plan_until_settled(job, intake, scratch)
+    return job.report(outcome, rewrite.counts, rewrite.funnel)
+
+
+def _take(job: _Job) -> Intake | Outcome:
+    """What there is to apply, or what the table already says of it."""
+    table = job.load()
+    if outcome := settled(table, job.request.txn):
+        return outcome
+    require_writable(table)
+    require_known_values(table)
+    merges_on_read(table)  # refuses a mode that it does not know before the source is read
+    mark_namespace(job.catalog, job.ref.namespace)
+    _refuse_evolution(job)
+    return take_source(job.request, table, job.task.source, job.reporter.note)
+
+
+def _refuse_evolution(job: _Job) -> None:
+    if job.task.schema_evolution is not SchemaEvolution.NONE and job.ref.management is Management.OBSERVED:
+        message = "the Table is Observed, so its schema is not ours to change: set None, or make it Managed"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")
+
+
+@contextmanager
+def _scratch(request: JobRequest) -> Iterator[Path]:
+    """A directory of this process alone, on the storage that executors share; gone afterwards."""
+    parent = Path(request.warehouse.root) / RUNS_DIRECTORY / request.owner_uid
+    parent.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=f"{request.run_id}-", dir=parent))
+    try:
+        yield scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outcome, Rewrite]:
+    changes: Changes | None = None
+    for number in itertools.count(1):
+        table = job.load()
+        try:
+            with job.reporter.stage("plan"):
+                files = read_file_set(table)
+            if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
+                changes = _read(job, (intake.listing, scratch), table, files)
+            outcome, rewrite = _attempt(job, changes, (table, files), (intake, f"{scratch.name}-{number}"))
+        except (DependencyUnavailable, OSError) as error:
+            if number == MAX_PLANS or _head(job.load()) == _head(table):
+                raise
+            job.reporter.progress(f"planning again: {error}")
+            continue
+        if not isinstance(outcome, Conflicted) or outcome.reason is not Reason.CONFLICTED or number == MAX_PLANS:
+            break
+        job.reporter.progress(f"planning again: {outcome.message}")
+    return outcome, rewrite
+
+
+def _head(table: Table) -> int | None:
+    return table.metadata.current_snapshot_id
+
+
+def _attempt(
+    job: _Job, changes: Changes, pinned: tuple[Table, FileSet], what: tuple[Intake, str]
+) -> tuple[Outcome, Rewrite]:
+    """Prune, rewrite and commit once."""
+    (table, files), (intake, token) = pinned, what
+    evolved = with_columns(table, changes.columns)
+    done: list[Rewrite] = []
+
+    def write(written: WrittenFiles) -> TableCommit:
+        target = evolved, files.in_schema(evolved.schema())
+        done.append(_rewrite(job, changes, target, (token, written)))
+        return _change(job, changes, (done[0], files), intake)
+
+    site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
+    try:
+        return commit_written(site, evolved, write), done[0]
+    except OSError as error:
+        if told := storage_failure(error, table.location()):
+            raise told from error
+        raise
+
+
+def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
+    listing, scratch = source
+    job.reporter.progress("reading the source")
+    site = SourceSite(task=job.task, listing=listing, scratch=scratch, limits=job.limits)
+    with job.reporter.stage("read"):
+        changes = read_changes_here(site, table, files)
+    if changes is not None:
+        return changes
+    spark = job.session()
+    warm_workers(spark)
+    with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
+        return read_changes(spark, site, table, files)
+
+
+def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned:
+    job.reporter.progress(f"looking for keys of {changes.rows} changes in {len(target[1])} files")
+    off, namespace = switched_off(job.task), job.request.warehouse.index_namespace
+    with job.reporter.stage("prune"), _search(job, changes) as run:
+        return prune_files(PruneSite(run=run, off=off, index_namespace=namespace), changes, *target)
+
+
+@contextmanager
+def _search(job: _Job, changes: Changes) -> Iterator[SliceRunner]:
+    """Where the funnel looks for keys: one slice per task when the source is large."""
+    if changes.rows <= job.limits.searched_rows:
+        yield run_here
+        return
+    spark = job.session()
+    with task_progress(spark, job.reporter, "pruning"):
+        yield run_in(InSpark(spark))
+
+
+def _tell_pruned(job: _Job, changes: Changes, found: tuple[FileSet, Pruned]) -> None:
+    files, pruned = found
+    counts = {"filesTotal": len(files), "filesCandidate": len(pruned.candidates.files), "rowsSource": changes.rows_read}
+    job.reporter.learn(counts, pruned.funnel)
+
+
+def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], attempt: tuple[str, WrittenFiles]) -> Rewrite:
+    token, written = attempt
+    pruned = _prune(job, changes, target)
+    _tell_pruned(job, changes, (target[1], pruned))
+    doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
+    job.reporter.progress(doing)
+    with _tasks(job, changes, (target[1], pruned), doing) as (tasks, cores), job.reporter.stage("rewrite"):
+        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written)
+        rewrite = rewrite_files(site, changes, target, pruned)
+    verify_slices(changes.slices)
+    return rewrite
+
+
+@contextmanager
+def _tasks(job: _Job, changes: Changes, found: tuple[FileSet, Pruned], doing: str) -> Iterator[tuple[Tasks, int]]:
+    """Where the rewrite's tasks run, and on how many cores."""
+    (files, pruned), sizes = found, job.request.spark
+    size = int(files.files["size"].to_numpy()[pruned.candidates.files].sum())
+    if size <= job.limits.candidate_bytes and changes.rows <= job.limits.rows:
+        yield InProcess(sizes.driver_cores), sizes.driver_cores
+        return
+    spark = job.session()
+    tasks = InSpark(spark)
+    with task_progress(spark, job.reporter, doing):
+        yield tasks, sizes.instances * sizes.executor_cores or tasks.parallelism
+
+
+def _change(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> TableCommit:
+    rewrite, files = done
+    job.reporter.learn(encode(rewrite.counts), rewrite.funnel)
+    job.reporter.progress("committing")
+    return TableCommit(
+        pinned=files.pinned,
+        added=rewrite.added,
+        removed=rewrite.removed,
+        marked=rewrite.marked,
+        deletes=rewrite.deletes,
+        replaced=rewrite.replaced,
+        read=rewrite.read,
+        columns=changes.columns,
+        txn=job.request.txn,
+        record=source_record(intake, encode(rewrite.counts)),
+        summary=_summary(rewrite, job.reporter.stages_ms),
+        guard=lambda table, added: _guard(changes, table, added),
+        unique_source=is_unique(job.task.source),
+        ledger=intake.ledger,
+    )
+
+
+def _guard(changes: Changes, table: Table, added: tuple[DataFile, ...]) -> str | None:
+    files = read_file_set(table).in_schema(with_columns(table, changes.columns).schema())
+    path = touched_by_keys(changes, table, files, [file.file_path for file in added])
+    return f"another writer added rows that this merge concerns in {path}" if path else None
+
+
+def _summary(rewrite: Rewrite, stages_ms: Mapping[str, int]) -> Mapping[str, str]:
+    """What the snapshot says of the merge; stage times up to the commit."""
+    counts = {f"{_SUMMARY}{name}": str(value) for name, value in encode(rewrite.counts).items()}
+    said = {
+        FUNNEL_SUMMARY: funnel_summary(rewrite.funnel),
+        f"{_SUMMARY}false-positives": false_positive_summary(rewrite.funnel),
+        f"{_SUMMARY}left-out": left_out_summary(rewrite.funnel),
+        f"{_SUMMARY}stages-ms": ", ".join(f"{name} {spent}" for name, spent in stages_ms.items()),
+    }
+    return {name: value for name, value in said.items() if value} | counts

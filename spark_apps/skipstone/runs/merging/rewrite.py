@@ -1,0 +1,227 @@
+"""Second half of a merge run: candidate files to rewritten files and inserts, through tasks.
+
+Called by the merge run, which says where tasks run. One task per core with many files each, balanced by bytes; the
+target is never shuffled. Must not commit.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.errors import UserError
+from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
+from skipstone_core.merging.merges import MergeCounts, pack_by_bytes
+
+from skipstone.files.positions import to_delete_files
+from skipstone.files.reader import describe_files
+from skipstone.files.writer import WriteSpec, to_data_files, write_spec
+from skipstone.kernels.merging import (
+    FileResult,
+    FileWork,
+    InsertResult,
+    InsertWork,
+    MergeWork,
+    WorkResult,
+    insert_work,
+    merge_files,
+    unmatched_rows,
+    write_inserts,
+)
+from skipstone.pruning.funnel import Candidates
+from skipstone.runs.merging.prune import Pruned
+from skipstone.runs.merging.source import Changes
+from skipstone.tables.committing.writing import WrittenFiles
+from skipstone.tables.filesets import FileSet
+from skipstone.tables.shaping.writeproperties import merges_on_read
+from skipstone.tasks.failures import caught, opened
+from skipstone.tasks.runner import Tasks
+
+#: Fewer source rows than this are inserted by the driver itself: a Spark job costs more.
+INSERT_HERE_ROWS = 50_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteSite:
+    """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide.
+
+    ``written`` takes note of what they wrote, also when one of them failed.
+    """
+
+    tasks: Tasks
+    cores: int
+    token: str
+    written: WrittenFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewrite:
+    """What a merge is about to commit.
+
+    ``deletes``: position delete files, for the data files ``marked``; ``replaced``: those that they replace.
+    ``read``: data files with rows that have a source row, none of which changes.
+    """
+
+    added: tuple[DataFile, ...]
+    removed: tuple[DataFile, ...]
+    marked: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+    replaced: tuple[DataFile, ...]
+    read: tuple[DataFile, ...]
+    counts: MergeCounts
+    funnel: tuple[FunnelStage, ...]
+
+
+def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, FileSet], pruned: Pruned) -> Rewrite:
+    """Merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
+    table, files = target
+    started = time.monotonic()
+    write = write_spec(table, site.token)
+    answers = site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, (table, files, write)))
+    merged = [one for one in _opened(answers, site.written) if isinstance(one, WorkResult)]
+    results = [result for part in merged for result in part.files]
+    inserted, inserts = _insert_rest(site, changes, results, write)
+    moved = _Moved(
+        removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
+        rewritten=tuple(to_data_files((row for part in merged for row in part.written), table)),
+        inserted=tuple(to_data_files(inserts, table)),
+        deletes=tuple(to_delete_files(row for part in merged for row in part.deletes)),
+    )
+    return Rewrite(
+        added=(*moved.rewritten, *moved.inserted),
+        removed=moved.removed,
+        marked=tuple(files.data_file(result.file_id) for result in results if result.marked),
+        deletes=moved.deletes,
+        replaced=tuple(_replaced(files, results)),
+        read=tuple(files.data_file(result.file_id) for result in results if result.only_read),
+        counts=_counts(changes, (files, pruned.candidates), (results, inserted), moved),
+        funnel=_with_join(pruned.funnel, results, started),
+    )
+
+
+def _replaced(files: FileSet, results: Sequence[FileResult]) -> Iterator[DataFile]:
+    """Delete files of files that are gone, or whose positions are in a new one."""
+    for result in results:
+        if result.marked or result.rewritten:
+            yield from (delete.file for delete in files.applying_deletes(result.file_id) if delete.is_own)
+
+
+def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], started: float) -> tuple[FunnelStage, ...]:
+    """The funnel with its last stage, and what each stage let through in vain.
+
+    Stages that look for keys answer for files with keys; from whenNotMatchedBySource on every touched file counts.
+    """
+    matched, touched = sum(result.rows_matched > 0 for result in results), sum(result.touched for result in results)
+    spent = round(1000 * (time.monotonic() - started))
+    join = FunnelStage(name=EXACT_JOIN, files_in=funnel[-1].files_out, files_out=touched, ms=spent)
+    by_keys = [stage for stage in funnel if stage.name != NOT_MATCHED_BY_SOURCE]
+    return (*judge_stages(by_keys, matched), *judge_stages((*funnel[len(by_keys) :], join), touched))
+
+
+def _works(
+    site: RewriteSite, changes: Changes, candidates: Candidates, target: tuple[Table, FileSet, WriteSpec]
+) -> list[MergeWork]:
+    table, files, write = target
+    ordinals = candidates.files.tolist()
+    parts = candidates.parts(changes.slices)
+    described = [FileWork(file, parts[file.file_id]) for file in describe_files(table, files, ordinals)]
+    bins = pack_by_bytes([work.file.size for work in described], site.cores)
+    work = MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=(), on_read=merges_on_read(table))
+    return [replace(work, files=_by_source([described[i] for i in one])) for one in bins]
+
+
+def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
+    """Files in the order of their source slices, so that a task's cache of row groups serves the next file."""
+    return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start) if work.parts else (-1, 0)))
+
+
+def _opened(answers: Sequence[bytes], written: WrittenFiles) -> list[object]:
+    """All results, noted in ``written``; raises the first user's error that a task met."""
+    done: list[object] = []
+    failed: list[UserError] = []
+    for answer in answers:
+        try:
+            done.append(opened(answer))
+        except UserError as error:
+            failed.append(error)
+    for one in done:
+        if isinstance(one, WorkResult | InsertResult):
+            written.note(to_data_files(one.written, written.table))
+        if isinstance(one, WorkResult):
+            written.note(to_delete_files(one.deletes))
+    if failed:
+        raise failed[0]
+    return done
+
+
+def _merge_task(work: MergeWork, task: str) -> bytes:
+    return caught(lambda: merge_files(work, f"merge-{task}"), work.write.location)
+
+
+def _insert_task(work: InsertWork, task: str) -> bytes:
+    return caught(lambda: write_inserts(work, f"insert-{task}"), work.write.location)
+
+
+def _insert_rest(
+    site: RewriteSite, changes: Changes, results: Sequence[FileResult], write: WriteSpec
+) -> tuple[int, list[bytes]]:
+    """Insert source rows that matched nowhere: how many, and the written files."""
+    plan = changes.plan
+    rest = unmatched_rows(changes.slices, results)
+    if not plan.when_not_matched or not len(rest):
+        return 0, []
+    if len(rest) <= INSERT_HERE_ROWS:
+        answers = [_insert_task(insert_work(plan, write, changes.slices, rest), "driver")]
+    else:
+        parts = np.array_split(rest, site.cores)
+        works = [insert_work(plan, write, changes.slices, part) for part in parts]
+        answers = site.tasks.run(_insert_task, works)
+    done = [one for one in _opened(answers, site.written) if isinstance(one, InsertResult)]
+    return sum(one.rows for one in done), [row for one in done for row in one.written]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Moved:
+    """Files by what a merge does with them."""
+
+    removed: tuple[DataFile, ...]
+    rewritten: tuple[DataFile, ...]
+    inserted: tuple[DataFile, ...]
+    deletes: tuple[DataFile, ...]
+
+
+def _counts(
+    changes: Changes,
+    target: tuple[FileSet, Candidates],
+    done: tuple[Sequence[FileResult], int],
+    moved: _Moved,
+) -> MergeCounts:
+    (files, candidates), (results, inserted) = target, done
+    updated = sum(result.rows_updated for result in results)
+    return MergeCounts(
+        files_total=len(files),
+        files_candidate=len(candidates.files),
+        files_touched=sum(result.touched for result in results),
+        files_rewritten=sum(result.rewritten for result in results),
+        files_marked=sum(result.marked for result in results),
+        rows_source=changes.rows_read,
+        rows_matched=sum(result.rows_matched for result in results),
+        rows_updated=updated,
+        rows_deleted=sum(result.rows_deleted for result in results),
+        rows_inserted=inserted,
+        rows_ignored=sum(result.rows_ignored for result in results),
+        rows_copied=sum(file.record_count for file in moved.rewritten) - updated,
+        bytes_candidate=int(files.files["size"].to_numpy()[candidates.files].sum()),
+        bytes_removed=_bytes(moved.removed),
+        bytes_rewritten=_bytes(moved.rewritten),
+        bytes_inserted=_bytes(moved.inserted),
+        bytes_deletes=_bytes(moved.deletes),
+    )
+
+
+def _bytes(files: Sequence[DataFile]) -> int:
+    return sum(file.file_size_in_bytes for file in files)

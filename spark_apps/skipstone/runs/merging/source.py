@@ -1,0 +1,233 @@
+"""First half of a merge run: the source, read once and written down as immutable slices sorted by key.
+
+Called by the merge run: in this process for a small source of plain files, else in Spark. Everything after it
+reads the slices, never the source again.
+Must not know files of the target except by their key ranges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import accumulate
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from pyiceberg.table import Table
+from pyiceberg.types import NestedField, UUIDType
+from pyspark import TaskContext
+from pyspark.sql import Column as SparkColumn
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from skipstone_core.contract.requests import MergeTask
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.keys import key_type
+from skipstone_core.merging.evolution import new_columns
+from skipstone_core.merging.merges import Column, MergePlan, plan_merge
+from skipstone_core.reasons import Reason
+
+from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
+from skipstone.pruning.bounds import file_ranges
+from skipstone.pruning.keyranges import order_keys
+from skipstone.runs.merging.driver import DriverLimits
+from skipstone.sources.arrow import table_batch
+from skipstone.sources.groups import quoted
+from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.sources.plain import PlainLimits, find_plain
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
+from skipstone.tables.arrow import arrow_type_of
+from skipstone.tables.filesets import FileSet
+from skipstone.tables.shaping.evolution import plan_columns, with_fields
+from skipstone.tasks.failures import caught, opened
+
+#: Source bytes per slice. A slice is sorted in the memory of one task.
+SLICE_BYTES = 64 * 1024 * 1024
+_ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
+_ANSWER_DDL = "answer binary not null"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Changes:
+    """The materialized source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by.
+
+    ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it.
+    """
+
+    plan: MergePlan
+    slices: tuple[ChangeSlice, ...]
+    schema_id: int
+    columns: tuple[NestedField, ...] = ()
+
+    @property
+    def rows_read(self) -> int:
+        """Rows of the source, superseded ones included."""
+        return sum(one.read for one in self.slices)
+
+    @property
+    def rows(self) -> int:
+        """Rows that count: the last of each key, and those without a key."""
+        return sum(one.rows for one in self.slices)
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceSite:
+    """Where and how the source is read. ``scratch``: a directory of this process alone, on the shared storage."""
+
+    task: MergeTask
+    listing: SourceListing
+    scratch: Path
+    limits: DriverLimits
+
+
+def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
+    """Read, check and write down the source for a merge into ``files`` of ``table``.
+
+    Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
+    source that changed while it was read.
+    """
+    read = read_source(spark, site.listing, site.task.source, files.schema, site.task.time_zone)
+    planned = _plan(site.task, read.columns, table, files)
+    return _written_down(site, planned, _write_slices(site, read, planned.plan))
+
+
+def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
+    """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
+    limits = PlainLimits(site.limits.rows, site.limits.source_bytes)
+    read = find_plain(site.listing, site.task.source, files.schema, limits)
+    if read is None:
+        return None
+    planned = _plan(site.task, read.columns, table, files)
+    columns, rule = _slice_columns(read.columns, planned.plan)
+    rows = read.rows(_kernel_schema(columns))
+    if rows is None:
+        return None
+    answer = caught(lambda: _write_rows(rows, rule, str(site.scratch)), str(site.scratch))
+    return _written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
+
+
+def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
+    """What the merge does, without slices as yet."""
+    source = _source_schema(columns)
+    types = {str(column.type): column.type for column in columns}
+    wanted = new_columns(task, target_schema(table.schema()), source)
+    added = plan_columns(table, [(column.name, types[column.type]) for column in wanted])
+    plan = plan_merge(task, target_schema(with_fields(files.schema, added)), source, _zone(task))
+    plan = selective_first(plan, files)
+    return Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added)
+
+
+def _written_down(site: SourceSite, planned: Changes, slices: Sequence[ChangeSlice]) -> Changes:
+    require_unchanged(site.listing)
+    numbered = (replace(one, base=base) for one, base in zip(slices, _bases(slices), strict=True))
+    return replace(planned, slices=tuple(numbered))
+
+
+def selective_first(plan: MergePlan, files: FileSet) -> MergePlan:
+    """``plan`` with its keys in the order by which slices are sorted: the most selective column first."""
+    order = order_keys(file_ranges(files, plan.keys))
+    return replace(plan, keys=tuple(plan.keys[i] for i in order))
+
+
+def target_schema(schema: Schema) -> tuple[Column, ...]:
+    """The table's columns as the rules of merges take them."""
+    return tuple(
+        Column(name=f.name, type=str(f.field_type), required=f.required, default=f.write_default) for f in schema.fields
+    )
+
+
+def _source_schema(columns: Sequence[SourceColumn]) -> tuple[Column, ...]:
+    return tuple(Column(name=column.name, type=str(column.type)) for column in columns)
+
+
+def _zone(task: MergeTask) -> ZoneInfo:
+    try:
+        return ZoneInfo(task.time_zone)
+    except (KeyError, ValueError, OSError):
+        message = f"{task.time_zone!r} is no time zone of the IANA database, such as Europe/Madrid"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from None
+
+
+def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[list[SourceColumn], SortRule]:
+    """What slices hold, and in which order."""
+    held = [column for column in columns if column.name in plan.source_columns]
+    types = {column.name: kind for column in held if (kind := key_type(str(column.type)))}
+    return held, SortRule(plan.keys, plan.sequence_by, types)
+
+
+def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
+    columns, rule = _slice_columns(read.columns, plan)
+    frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
+    kernel = _slice_kernel(_kernel_schema(columns), rule, str(site.scratch))
+    answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, _ANSWER_DDL).collect()
+    return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
+
+
+def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn], plan: MergePlan) -> DataFrame:
+    """All rows of a key in one partition: one partition for a small source, ranges of keys for a large one."""
+    count = -(-site.listing.total_bytes // SLICE_BYTES)
+    if count <= 1:
+        return frame.coalesce(1)
+    types = {column.name: column.type for column in columns}
+    keys = [_range_column(key.source, text=isinstance(types[key.source], UUIDType)) for key in plan.keys]
+    return frame.repartitionByRange(count, *keys)
+
+
+def _range_column(name: str, *, text: bool) -> SparkColumn:
+    """Text of a uuid may be written in two cases."""
+    column = sf.col(quoted(name))
+    return sf.lower(column) if text else column
+
+
+def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
+    return [0, *accumulate(one.rows for one in slices)][: len(slices)]
+
+
+def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
+    return pa.schema([pa.field(column.name, arrow_type_of(column.type)) for column in columns])
+
+
+def _slice_kernel(
+    schema: pa.Schema, rule: SortRule, directory: str
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        answer = caught(lambda: _write_partition(batches, schema, rule, directory), directory)
+        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_ANSWER)
+
+    return kernel
+
+
+def _write_partition(
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rule: SortRule, directory: str
+) -> ChangeSlice | None:
+    rows = []
+    for batch in batches:
+        _require_good(batch)
+        rows.append(table_batch(batch, schema))
+    return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, directory)
+
+
+def _write_rows(rows: pa.Table, rule: SortRule, directory: str) -> ChangeSlice | None:
+    return write_slice(rows, rule, f"{directory}/slice-{_attempt_id()}.parquet") if rows.num_rows else None
+
+
+def _attempt_id() -> int:
+    """Unique within the application: another attempt at the same partition writes another file."""
+    context = TaskContext.get()
+    return context.taskAttemptId() if context else 0
+
+
+def _require_good(batch: pa.RecordBatch) -> None:
+    errors = batch.column(ERROR_COLUMN)
+    if errors.null_count == len(errors):
+        return
+    first = pc.indices_nonzero(pc.is_valid(errors))[0].as_py()
+    file = batch.column(FILE_COLUMN)[first].as_py()
+    raise BadData(
+        Reason.BAD_RECORDS,
+        f"at least {len(errors) - errors.null_count} rows do not fit, the first in {file}: {errors[first].as_py()}; "
+        "fix the file, a merge leaves out no change",
+        field="spec.source",
+    )

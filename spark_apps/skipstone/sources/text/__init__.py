@@ -1,0 +1,1 @@
+"""Csv and Json: options, headers, and text as values of Iceberg types."""

@@ -1,0 +1,135 @@
+"""Reads Csv and Json files as raw text columns, cut by Spark's own parsers.
+
+Called by ``reading``. Csv columns go by the names in each file's header, never by position alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pyiceberg.schema import Schema
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+from skipstone_core.contract.requests import SourceSpec
+
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.listing import SourceListing
+from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
+from skipstone.sources.text.options import TextOptions
+
+#: Real file names may hold these; without this Spark would take them for patterns.
+NO_GLOB = {"__globPaths__": "false"}
+#: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
+_NEVER_WRITTEN = "\ue000\uf8ff\ue000"
+#: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
+_NO_NAME = "_skipstone_no_name"
+
+
+def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
+    """The files ``names`` of ``listing`` as Spark takes them."""
+    return [f"file://{listing.root}/{name}" for name in names]
+
+
+def csv_groups(
+    spark: SparkSession, listing: SourceListing, names: Sequence[str], options: TextOptions
+) -> list[RawGroup]:
+    """One group per header; ``names`` are the columns of files without header.
+
+    Raises BadData (SOURCE_UNREADABLE) for a header that cannot be used.
+    """
+    headers: dict[tuple[str, ...], list[str]] = {}
+    for file in listing.files:
+        require_unpackable(file.path)
+        found = read_header(Path(listing.root) / file.path, file.path, options)
+        if found is not None:
+            headers.setdefault(found if options.header else tuple(names), []).append(file.path)
+    return [_csv_group(spark, listing, (header, files), options) for header, files in headers.items()]
+
+
+def _csv_group(
+    spark: SparkSession, listing: SourceListing, alike: tuple[tuple[str, ...], list[str]], options: TextOptions
+) -> RawGroup:
+    header, files = alike
+    references = [f"c{position}" for position in range(len(header))]
+    reader = spark.read.schema(_strings(references)).options(**_csv_options(options), **_common(options))
+    frame = reader.csv(spark_paths(listing, files))
+    return RawGroup(
+        frame=frame.withColumn(URL, F.col("_metadata.file_path")),
+        columns={name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name},
+        record=_csv_record(references, options),
+        corrupt=f"the row does not have the {len(header)} fields of the header",
+        example=files[0],
+    )
+
+
+def _csv_options(options: TextOptions) -> Mapping[str, str]:
+    return {
+        "header": str(options.header).lower(),
+        "sep": options.delimiter,
+        "quote": options.quote,
+        "escape": options.escape or "\\",
+        "encoding": options.encoding,
+        "columnPruning": "false",
+        "nullValue": _NEVER_WRITTEN,
+    }
+
+
+def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
+    dialect = {"sep": options.delimiter, "quote": options.quote or '"', "escape": options.escape or "\\"}
+    return F.to_csv(F.expr(f"struct({', '.join(references)})"), {**dialect, "nullValue": options.null_value or ""})
+
+
+def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions) -> list[RawGroup]:
+    """One group with every name that stands in a record; reads the files once to learn the names.
+
+    Raises BadData (SOURCE_UNREADABLE).
+    """
+    for file in listing.files:
+        require_unpackable(file.path)
+        if options.multi_line:
+            require_one_document(Path(listing.root) / file.path, file.path)
+    paths = spark_paths(listing, [file.path for file in listing.files])
+    names = _json_names(spark, paths, options, listing)
+    read = names or (_NO_NAME,)
+    frame: DataFrame = spark.read.schema(_strings(read)).options(**_common(options)).json(paths)
+    return [
+        RawGroup(
+            frame=frame.withColumn(URL, F.col("_metadata.file_path")),
+            columns={name: RawColumn(quoted(name), is_text=True) for name in names},
+            record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
+            corrupt="the record is not a JSON object",
+            example=listing.files[0].path,
+        )
+    ]
+
+
+def _json_names(
+    spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing
+) -> tuple[str, ...]:
+    try:
+        found = spark.read.options(primitivesAsString="true", **_common(options)).json(list(paths)).schema.names
+    except AnalysisException as error:
+        raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
+    return tuple(name for name in found if name != CORRUPT)
+
+
+def _common(options: TextOptions) -> dict[str, str]:
+    """For both formats. Json is UTF-8 always: told an encoding, Spark would no longer keep numbers as written."""
+    return {
+        "mode": "PERMISSIVE",
+        "columnNameOfCorruptRecord": CORRUPT,
+        "multiLine": str(options.multi_line).lower(),
+        **NO_GLOB,
+    }
+
+
+def _strings(names: Sequence[str]) -> StructType:
+    return StructType([StructField(name, StringType()) for name in (*names, CORRUPT)])
+
+
+def declared_names(source: SourceSpec, schema: Schema) -> tuple[str, ...]:
+    """The columns of Csv files without header: ``source.columns`` in order, else the table's."""
+    return tuple(column.name for column in source.columns) or tuple(field.name for field in schema.fields)

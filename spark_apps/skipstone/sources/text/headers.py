@@ -1,0 +1,147 @@
+"""How text files begin: the headers of Csv files, in the dialect that Spark will use, and the first object of Json.
+
+Called by the readers on the driver. Must not read more of a file than that.
+"""
+
+from __future__ import annotations
+
+import bz2
+import csv
+import gzip
+import io
+import json
+from collections import Counter
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, TextIO, cast
+
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+from skipstone.sources.beneath import open_beneath
+from skipstone.sources.text.options import TextOptions
+
+#: Endings of packed files that Spark would read as if they were text.
+_NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
+
+#: Most first objects of files with many fit; more is read when not.
+_FIRST_CHARACTERS = 64 * 1024
+
+
+def require_unpackable(name: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) when the file's ending says it is packed in a way that is not read."""
+    ending = Path(name).suffix.lower()
+    if ending in _NOT_UNPACKED:
+        raise unreadable(name, f"files packed as {ending} are not read: unpack it, or pack it as .gz or .bz2")
+
+
+def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] | None:
+    """The column names of the file at ``path``, shown as ``name``; None when the file has no line.
+
+    Without header there are no names, only that there is a line: () is returned.
+    Raises BadData (SOURCE_UNREADABLE) when it cannot be read, names no column or one twice.
+    """
+    try:
+        with _open_text((path, name), options) as text:
+            if not options.header:
+                return () if any(line.strip() for line in text) else None
+            names = _first_record(text, options)
+        "".join(names or ()).encode()  # bytes that could not be decoded show here; those after the header do not matter
+    except (OSError, EOFError, UnicodeError, csv.Error) as error:
+        raise unreadable(name, f"the header cannot be read as {options.encoding}: {error}") from error
+    if names is not None and not "".join(names).strip():
+        raise unreadable(
+            name, "the header names no column: write the names into the first line, or set header to false"
+        )
+    twice = [column for column, n in Counter(names or ()).items() if n > 1 and column]
+    if twice:
+        raise unreadable(name, f"the column '{twice[0]}' stands twice in the header: give each column its own name")
+    return names
+
+
+def require_one_document(path: Path, name: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) when a Json object is followed by another document, which Spark would not read.
+
+    Reads as much as the first object takes. What is no whole object is left to Spark, which tells it as a bad row.
+    """
+    try:
+        with _open_text((path, name), TextOptions()) as text:
+            rest = _after_object(text)
+            is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
+    except (OSError, EOFError) as error:
+        raise unreadable(name, f"the file cannot be read: {error}") from error
+    if not is_alone:
+        raise unreadable(name, "the file holds more than one document: set multiLine to false for one object a line")
+
+
+def _after_object(text: TextIO) -> str | None:
+    """What was read behind the object that ``text`` begins with; None when it does not begin with a whole one."""
+    content, size = "", _FIRST_CHARACTERS
+    while more := text.read(size):
+        content = (content + more).lstrip()
+        if content and not content.startswith("{"):
+            return None
+        with suppress(ValueError, RecursionError):
+            return content[json.JSONDecoder().raw_decode(content)[1] :]
+        size = max(size, len(content))
+    return None
+
+
+def unreadable(name: str, message: str) -> BadData:
+    """The error for a file that cannot be used as it is."""
+    return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
+
+
+def _open_text(file: tuple[Path, str], options: TextOptions) -> TextIO:
+    binary = _open_binary(*file)
+    encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
+    newline = "" if options.multi_line else None
+    return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)
+
+
+def _open_binary(path: Path, name: str) -> BinaryIO:
+    opened = open_beneath(path, name)
+    match path.suffix.lower():
+        case ".gz":
+            return cast(BinaryIO, _Closing(gzip.GzipFile(fileobj=opened), opened))
+        case ".bz2":
+            return cast(BinaryIO, _Closing(bz2.BZ2File(opened), opened))
+        case _:
+            return opened
+
+
+class _Closing(io.BufferedReader):
+    """Unpacked content that closes the packed file too."""
+
+    def __init__(self, unpacked: io.RawIOBase | gzip.GzipFile | bz2.BZ2File, packed: BinaryIO) -> None:
+        super().__init__(cast(io.RawIOBase, unpacked))
+        self._packed = packed
+
+    def close(self) -> None:
+        """Close both."""
+        super().close()
+        self._packed.close()
+
+
+def _first_record(text: TextIO, options: TextOptions) -> tuple[str, ...] | None:
+    doubled = options.escape == options.quote
+    records = csv.reader(
+        text if options.multi_line else _first_line(text),
+        delimiter=options.delimiter,
+        quotechar=options.quote or None,
+        quoting=csv.QUOTE_MINIMAL if options.quote else csv.QUOTE_NONE,
+        doublequote=doubled,
+        escapechar=None if doubled else options.escape,
+        strict=True,
+    )
+    return next((tuple(record) for record in records if not _is_blank(record)), None)
+
+
+def _is_blank(record: list[str]) -> bool:
+    """Whether a record is a line without anything; one empty field in quotes is something."""
+    return not record or (len(record) == 1 and bool(record[0]) and not record[0].strip())
+
+
+def _first_line(text: TextIO) -> list[str]:
+    """The first line that is not blank, alone: without multiLine no record goes over a line's end."""
+    return next(([line] for line in text if line.strip()), [])

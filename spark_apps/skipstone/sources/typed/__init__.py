@@ -1,0 +1,1 @@
+"""Parquet and ORC as sources: files that carry their types."""

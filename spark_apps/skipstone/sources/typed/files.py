@@ -1,0 +1,113 @@
+"""Reads Parquet and ORC files under the types that their footers tell.
+
+Called by ``reading``, and by ``plain`` for footers. Footers are read on the driver, so that a column of a wrong type is
+told before anything runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow import orc
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+from skipstone_core.contract.requests import SourceFormat
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
+
+from skipstone.sources.beneath import open_beneath
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.listing import SourceListing
+from skipstone.sources.text.files import NO_GLOB, spark_paths
+from skipstone.sources.text.headers import unreadable
+from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
+
+#: Names and readings of a file's columns; None for a column that is there and cannot be loaded.
+Footer = tuple[tuple[str, FileType | None], ...]
+
+
+def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat) -> list[RawGroup]:
+    """One group per set of columns and types.
+
+    Raises BadData (SOURCE_UNREADABLE) for a file without a readable footer, BadSpec (COLUMN_TYPE_UNSUPPORTED) for an
+    ORC file with instants, which Spark refuses as a whole.
+    """
+    read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
+    footers: dict[tuple[tuple[str, str], ...], tuple[Footer, list[str]]] = {}
+    for file in listing.files:
+        footer = read(Path(listing.root) / file.path, file.path)
+        key = tuple((name, repr(found)) for name, found in footer)
+        footers.setdefault(key, (footer, []))[1].append(file.path)
+    return [_group(spark, listing, kind, alike) for alike in footers.values()]
+
+
+def read_parquet_footer(path: Path, name: str) -> Footer:
+    """The columns of a Parquet file; INT96 timestamps are instants, as Spark writes them."""
+    try:
+        with open_beneath(path, name) as opened, pq.ParquetFile(opened) as file:
+            schema, physical = file.schema_arrow, file.schema
+    except MemoryError:
+        raise  # which is one of Arrow's exceptions too
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(name, f"this is no readable Parquet file: {error}") from error
+    old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
+    instant = file_type(pa.timestamp("us", tz="UTC"))
+    return _unique(name, [(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
+
+
+def read_orc_footer(path: Path, name: str) -> Footer:
+    """The columns of an ORC file."""
+    try:
+        with open_beneath(path, name) as opened:
+            schema = orc.ORCFile(opened).schema
+    except MemoryError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(name, f"this is no readable ORC file: {error}") from error
+    for one in schema:
+        if pa.types.is_timestamp(one.type) and one.type.tz is not None:
+            raise BadSpec(
+                Reason.COLUMN_TYPE_UNSUPPORTED,
+                f"'{name}': column '{one.name}' is a timestamp with local time zone, which Spark does not read from "
+                "ORC: write it as a timestamp in UTC, or use Parquet",
+                field="source.paths",
+            )
+    return _unique(name, [(one.name, orc_type(one)) for one in schema])
+
+
+def _unique(name: str, columns: Sequence[tuple[str, FileType | None]]) -> Footer:
+    names = [column for column, _ in columns]
+    if len(set(names)) < len(names):
+        raise unreadable(name, "two columns have one name: give each column its own name")
+    return tuple(columns)
+
+
+def _group(
+    spark: SparkSession, listing: SourceListing, kind: SourceFormat, alike: tuple[Footer, list[str]]
+) -> RawGroup:
+    footer, files = alike
+    readable = {name: found for name, found in footer if found is not None}
+    ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
+    reader = spark.read.schema(ddl if ddl else StructType()).options(**NO_GLOB)
+    paths = spark_paths(listing, files)
+    frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
+    return RawGroup(
+        frame=frame.withColumns({CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}),
+        columns=raw_columns(footer),
+        record=_record(readable),
+        example=files[0],
+    )
+
+
+def _record(names: Iterable[str]) -> Column:
+    columns = ", ".join(map(quoted, names))
+    return F.to_json(F.expr(f"struct({columns})"), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
+
+
+def raw_columns(footer: Footer) -> Mapping[str, RawColumn]:
+    """The columns by name."""
+    return {name: RawColumn(quoted(name), found) for name, found in footer}

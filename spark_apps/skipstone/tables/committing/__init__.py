@@ -1,0 +1,1 @@
+"""Commits: plan, write, validate, swap, discard; each transaction at most once, and its outcome proven."""

@@ -1,0 +1,120 @@
+"""Is a planned change still right on a newer head? Judged over everything committed since the plan.
+
+Used by the commit loop before every swap, because a commit on the head it was just staged on is checked by nobody
+else. Errs towards conflict: planning again costs time, a wrong commit costs rows. Must not write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.history.commits import Conflicted
+from skipstone_core.indexing.snapshots import DeleteKind, Pinned
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.committing.changes import Guard
+from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.records.histories import ancestors
+
+
+@dataclass(frozen=True)
+class Window:
+    """What happened between the plan and the head: the head's files and the snapshots in between."""
+
+    head: Table
+    files: FileSet
+    snapshot_ids: Set[int] = field(default_factory=frozenset)
+
+    def added_files(self) -> tuple[DataFile, ...]:
+        """Data files that live at the head and were added since the plan."""
+        added = pc.is_in(self.files.files["added_snapshot_id"], pa.array(sorted(self.snapshot_ids), pa.int64()))
+        return tuple(self.files.data_file(row) for row in pc.indices_nonzero(added).to_pylist())
+
+
+def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
+    """Table, schema or default partition spec are not those that the change was planned on."""
+    name = ".".join(table.name())
+    if str(table.metadata.table_uuid) != pinned.table_uuid:
+        return Conflicted(Reason.TABLE_REPLACED, f"{name} was replaced by another table during the run.")
+    if table.schema().schema_id != pinned.schema_id:
+        return _again(f"the schema of {name} changed")
+    if table.spec().spec_id != pinned.spec_id:
+        return _again(f"the partitioning of {name} changed")
+    return None
+
+
+def find_conflict(
+    table: Table, pinned: Pinned, relied_on: tuple[DataFile, ...], guard: Guard | None
+) -> Conflicted | None:
+    """The first reason why a change planned on ``pinned`` must not be committed on the head of ``table``, or None.
+
+    ``relied_on``: data files of which the change takes rows, or leaves rows alone because of what they say. Without
+    the latter, two changes could each keep a row that the other one changes, as neither order of the two would.
+    """
+    if conflict := find_shape_conflict(table, pinned):
+        return conflict
+    head = table.current_snapshot()
+    if (head.snapshot_id if head else None) == pinned.snapshot_id or not (relied_on or guard):
+        return None
+    files = read_file_set(table)
+    between = _snapshots_since(table, pinned.snapshot_id, files)
+    if between is None:
+        return _again("the table was rolled back or the planned snapshot expired")
+    window = Window(table, files, between)
+    return _relied_on_conflict(window, relied_on) or _added_conflict(window, guard)
+
+
+def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozenset[int] | None:
+    """Ids of the snapshots after ``pinned`` up to the head; None when the head does not descend from it.
+
+    Since an empty table everything is new, also what was added by snapshots that are retained no more.
+    """
+    if pinned is None:
+        return frozenset(files.files["added_snapshot_id"].to_pylist())
+    found: set[int] = set()
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == pinned:
+            return frozenset(found)
+        found.add(snapshot.snapshot_id)
+    return None
+
+
+def _relied_on_conflict(window: Window, relied_on: tuple[DataFile, ...]) -> Conflicted | None:
+    if not relied_on:
+        return None
+    paths = pa.array([file.file_path for file in relied_on], pa.string())
+    rows = pc.index_in(paths, window.files.files["path"].combine_chunks())
+    if rows.null_count:
+        gone = paths.filter(pc.is_null(rows))[0].as_py()
+        return _again(f"{gone} was removed by another writer")
+    for delete in window.files.delete_files:
+        if delete.kind is DeleteKind.EQUALITY and delete.added_snapshot_id in window.snapshot_ids:
+            return _again(f"another writer added the equality delete {delete.file.file_path}")
+    return _new_delete_conflict(window, rows.to_pylist())
+
+
+def _new_delete_conflict(window: Window, rows: list[int]) -> Conflicted | None:
+    if not any(delete.added_snapshot_id in window.snapshot_ids for delete in window.files.delete_files):
+        return None
+    for row in rows:
+        for delete in window.files.applying_deletes(row):
+            if delete.added_snapshot_id in window.snapshot_ids:
+                return _again(f"another writer deleted rows of {window.files.files['path'][row].as_py()}")
+    return None
+
+
+def _added_conflict(window: Window, guard: Guard | None) -> Conflicted | None:
+    if guard is None:
+        return None
+    added = window.added_files()
+    message = guard(window.head, added) if added else None
+    return _again(message) if message else None
+
+
+def _again(message: str) -> Conflicted:
+    return Conflicted(Reason.CONFLICTED, f"Since the run planned its change, {message}.")

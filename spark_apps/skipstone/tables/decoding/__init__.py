@@ -1,0 +1,1 @@
+"""Data manifests from Avro to Arrow, kept in memory and on this machine. Knows no table and no snapshot."""

@@ -1,0 +1,197 @@
+"""Data manifests from Avro to Arrow without a Python object per entry.
+
+Called by manifests. Manifests of one schema are decoded together: many small ones cost no more than one large one.
+Never guesses: whatever is not exactly as the schema says raises NotDecodable, and PyIceberg's reader has to judge.
+
+Where a record begins is known only once the one before it was read. So records are read from the middle: the file's
+format is spelled the same in every record and is easily found. From there the lanes read to the end of their record,
+which is where the next one begins, then from the beginnings to the middle. Every lane must arrive exactly where the
+next began, and the last of each block at the block's end; then all were read as one after another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from enum import Enum
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.avro.decoder import new_decoder
+from pyiceberg.avro.resolver import construct_reader
+from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus, ManifestFile
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
+
+from skipstone.compat.doubles import exact_doubles
+from skipstone.tables.decoding.avro import (
+    AvroType,
+    Container,
+    NotDecodable,
+    Record,
+    parse_type,
+)
+from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition, canonical_partition
+from skipstone.tables.decoding.fields import DATA_FILE, FORMAT, PARTITION, Fields, Reading, map_column
+from skipstone.tables.decoding.lanes import PADDING, Ints, Lanes
+
+#: How a format is spelled, with its length before it; first as it follows a path that ends as usual.
+_SPELLINGS = (
+    re.compile(rb"\.parquet(?=\x0ePARQUET)"),
+    re.compile(rb"(?=\x0ePARQUET|\x06ORC|\x08AVRO|\x0eparquet|\x06orc|\x08avro)"),
+)
+#: Arrow's offsets have 32 bits.
+_MAX_PAYLOAD = 2**31 - 1
+
+
+def decode_manifests(containers: Sequence[Container], manifests: Sequence[ManifestFile]) -> list[DataManifest]:
+    """The live entries of each manifest, with inherited sequence numbers, snapshot and spec; all have one schema.
+
+    Raises NotDecodable when any of them is not exactly what this decoder knows.
+    """
+    try:
+        return _decode(containers, manifests)
+    except (IndexError, ValueError, KeyError, EOFError, pa.ArrowException) as error:
+        raise NotDecodable(f"the manifest does not keep to its schema: {error}") from error
+
+
+def _decode(containers: Sequence[Container], manifests: Sequence[ManifestFile]) -> list[DataManifest]:
+    schema = containers[0].schema_tree()
+    columns = _read_columns(_flat_fields(parse_type(schema)), containers)
+    which = np.repeat(np.arange(len(manifests)), [sum(container.counts) for container in containers])
+    entries, live = _entries(columns, manifests, which)
+    counts = np.bincount(live, minlength=len(manifests))
+    ends = np.cumsum(counts)
+    read_partition = _partition_reader(schema)
+    return [
+        _manifest(entries.slice(end - count, count), manifest.partition_spec_id, read_partition)
+        for manifest, count, end in zip(manifests, counts.tolist(), ends.tolist(), strict=True)
+    ]
+
+
+def _flat_fields(entry: AvroType) -> Fields:
+    """The fields of an entry in the order in which they are written; the data file's stand in its place."""
+    return tuple(
+        chain.from_iterable(
+            _record_fields(kind) if field_id == DATA_FILE else ((field_id, kind),)
+            for field_id, kind in _record_fields(entry)
+        )
+    )
+
+
+def _record_fields(kind: AvroType) -> Fields:
+    if not isinstance(kind, Record):
+        raise NotDecodable("an entry or its data file is not a record")
+    return kind.fields
+
+
+def _read_columns(fields: Fields, containers: Sequence[Container]) -> dict[str, pa.Array]:
+    """Each known field of all records."""
+    payload = b"".join([*(block for container in containers for block in container.blocks), PADDING])
+    counts = np.array([count for container in containers for count in container.counts], np.int64)
+    ends = np.cumsum([len(block) for container in containers for block in container.blocks], dtype=np.int64)
+    _require(len(payload) <= _MAX_PAYLOAD and (counts > 0).all())
+    middle = [field_id for field_id, _ in fields].index(FORMAT)
+    anchors = _anchors(payload, int(counts.sum()))
+    tails = Reading(Lanes(payload, anchors, np.append(anchors, len(payload))[1:]), pa.py_buffer(payload))
+    columns = tails.columns(fields[middle:])
+    _require((tails.lanes.at[np.cumsum(counts) - 1] == ends).all())
+    starts = np.concatenate([np.zeros(1, np.int64), tails.lanes.at])[: len(anchors)]
+    heads = Reading(Lanes(payload, starts, anchors), pa.py_buffer(payload))
+    columns |= heads.columns(fields[:middle])
+    _require((heads.lanes.at == anchors).all())
+    return columns
+
+
+def _anchors(payload: bytes, count: int) -> Ints:
+    """Where the format of each record stands: as many places as there are records."""
+    for spelling in _SPELLINGS:
+        found = np.fromiter((match.end() for match in spelling.finditer(payload)), np.int64)
+        if len(found) == count:
+            return found
+    raise NotDecodable("the formats of the files are not found")
+
+
+def _entries(
+    columns: dict[str, pa.Array], manifests: Sequence[ManifestFile], which: Ints
+) -> tuple[pa.RecordBatch, Ints]:
+    """The live entries, ``partition`` still encoded, and the manifest of each; ``which``: the manifest of each row."""
+    columns = {**_absent(len(which)), **columns, **_inherited(columns, manifests, which)}
+    _check_known(columns["status"], ManifestEntryStatus)
+    _check_known(columns["content"], DataFileContent)
+    columns["format"] = _formats(columns["format"])
+    columns["path"] = columns["path"].cast(pa.string())
+    columns["sort_order_id"] = columns["sort_order_id"].cast(pa.int32())
+    found = pa.RecordBatch.from_arrays([columns[name] for name in ENTRY_SCHEMA.names], ENTRY_SCHEMA.names)
+    live = columns["status"].to_numpy() != ManifestEntryStatus.DELETED.value
+    return (found, which) if live.all() else (found.filter(pa.array(live)), which[live])
+
+
+def _check_known(numbers: pa.Array, kinds: type[Enum]) -> None:
+    _require(np.isin(numbers.to_numpy(), [kind.value for kind in kinds]).all())
+
+
+def _absent(rows: int) -> dict[str, pa.Array]:
+    """Columns of fields that a manifest need not have."""
+    missing = {name: pa.nulls(rows, pa.int64()) for name in ("snapshot_id", "sequence", "file_sequence")}
+    missing |= {name: pa.nulls(rows, ENTRY_SCHEMA.field(name).type) for name in ("split_offsets", "sort_order_id")}
+    missing["content"] = pa.array(np.full(rows, DataFileContent.DATA.value))
+    nothing = np.zeros(rows + 1, np.int64)
+    for name in ("column_sizes", "value_counts", "null_counts", "nan_counts"):
+        missing[name] = map_column(nothing, nothing[:0], pa.array([], pa.int64()))
+    for name in ("lower", "upper"):
+        missing[name] = map_column(nothing, nothing[:0], pa.array([], pa.binary()))
+    return missing
+
+
+def _inherited(columns: dict[str, pa.Array], manifests: Sequence[ManifestFile], which: Ints) -> dict[str, pa.Array]:
+    """Sequence numbers, snapshot and spec: what an entry does not say its manifest says; both 0 in format v1."""
+    missing = pa.nulls(len(which), pa.int64())
+    is_added = pc.equal(columns["status"], ManifestEntryStatus.ADDED.value)
+    sequences = pa.array([manifest.sequence_number or 0 for manifest in manifests], pa.int64()).take(pa.array(which))
+    sequence = pc.if_else(is_added, sequences, 0)
+    snapshots = pa.array([manifest.added_snapshot_id for manifest in manifests], pa.int64()).take(pa.array(which))
+    return {
+        "segment": pc.coalesce(columns.get("file_sequence", missing), sequence),
+        "data_sequence": pc.coalesce(columns.get("sequence", missing), sequence),
+        "added_snapshot_id": pc.coalesce(columns.get("snapshot_id", missing), snapshots),
+        "spec_id": pa.array([manifest.partition_spec_id for manifest in manifests], pa.int32()).take(pa.array(which)),
+    }
+
+
+def _formats(found: pa.Array) -> pa.Array:
+    """The formats as PyIceberg spells them; raises ValueError for one that it does not know."""
+    encoded = found.cast(pa.string()).dictionary_encode()
+    names = [FileFormat(name).value for name in encoded.dictionary.to_pylist()]
+    return pa.array(names, pa.string()).take(encoded.indices)
+
+
+def _manifest(entries: pa.RecordBatch, spec_id: int, read_partition: Callable[[bytes], Partition]) -> DataManifest:
+    """One manifest's entries with each distinct partition decoded once."""
+    encoded = entries.column("partition").dictionary_encode()
+    numbers: dict[Partition, int] = {}
+    ordinals = [numbers.setdefault(read_partition(value), len(numbers)) for value in encoded.dictionary.to_pylist()]
+    partition = pa.array(ordinals, pa.int32()).take(encoded.indices)
+    arrays = [partition if name == "partition" else entries.column(name) for name in ENTRY_SCHEMA.names]
+    return DataManifest(spec_id, pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA), tuple(numbers))
+
+
+def _partition_reader(schema: Any) -> Callable[[bytes], Partition]:
+    """PyIceberg's own reader of partition values of a manifest with the Avro ``schema``."""
+    reader = construct_reader(AvroSchemaConversion().avro_to_iceberg(schema).find_type(PARTITION))
+
+    def read(value: bytes) -> Partition:
+        decoder = new_decoder(value)
+        with exact_doubles():
+            found = reader.read(decoder)
+        _require(decoder.tell() == len(value))
+        return canonical_partition(found[position] for position in range(len(found)))
+
+    return read
+
+
+def _require(condition: object) -> None:
+    if not condition:
+        raise NotDecodable("the manifest does not keep to its schema")

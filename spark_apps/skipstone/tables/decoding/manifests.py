@@ -1,0 +1,262 @@
+"""The data manifests of a snapshot as Arrow: decoded once per process, and once per machine where a folder is kept.
+
+Used by FileSet only; manifests never change. Must not decide which file is live beyond what a manifest entry says.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import pyarrow as pa
+from cachetools import LRUCache
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
+from pyiceberg.typedef import Record
+from pyiceberg.utils.concurrent import ExecutorFactory
+
+from skipstone.compat.doubles import exact_doubles
+from skipstone.compat.pyiceberg import with_inherited
+from skipstone.tables.decoding.avro import Container, NotDecodable, read_container
+from skipstone.tables.decoding.decoder import decode_manifests
+from skipstone.tables.decoding.decodes import DecodeFolder, ManifestKey, compacted, open_folder
+from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition, canonical_partition
+
+CACHE_BYTES = 256 * 1024 * 1024
+#: Bytes of manifests that are fetched and decoded together: bounds memory, yet spares small manifests a step each.
+_BATCH_BYTES = 16 * 1024 * 1024
+#: Listing a full folder costs as much as many decodes: it is trimmed once in so many of them, by chance, whoever makes
+#: them.
+_DECODES_PER_TRIM = 256
+#: Iceberg's read version that knows deletion vectors.
+_READ_VERSION = 3
+
+
+@dataclass(frozen=True)
+class ManifestCounters:
+    """Where data manifests came from. ``by_pyiceberg`` of the ``decoded`` needed PyIceberg's own, slower reader;
+    ``bytes_read``: lengths of the decoded manifests as stored."""
+
+    from_memory: int = 0
+    from_disk: int = 0
+    decoded: int = 0
+    by_pyiceberg: int = 0
+    bytes_read: int = 0
+
+    def __add__(self, other: ManifestCounters) -> ManifestCounters:
+        """Both together."""
+        return ManifestCounters(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+
+
+_cache: LRUCache[ManifestKey, DataManifest] = LRUCache(CACHE_BYTES, getsizeof=lambda manifest: manifest.nbytes)
+_totals = ManifestCounters()
+_lock = threading.Lock()
+
+
+def manifest_counters() -> ManifestCounters:
+    """Counts of this process since it began."""
+    with _lock:
+        return _totals
+
+
+def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], ManifestCounters]:
+    """The live entries of each of ``manifests``, and where they came from."""
+    global _totals
+    keys = [ManifestKey.of(manifest) for manifest in manifests]
+    found = _from_memory(keys)
+    counters = ManifestCounters(from_memory=len(found))
+    missing = {key: manifest for key, manifest in zip(keys, manifests, strict=True) if key not in found}
+    if missing:
+        loaded, more = _load(missing, io)
+        _remember(loaded)
+        found, counters = found | loaded, counters + more
+    with _lock:
+        _totals += counters
+    return [found[key] for key in keys], counters
+
+
+def _from_memory(keys: Iterable[ManifestKey]) -> dict[ManifestKey, DataManifest]:
+    with _lock:
+        return {key: kept for key in keys if (kept := _cache.get(key)) is not None}
+
+
+def _remember(loaded: dict[ManifestKey, DataManifest]) -> None:
+    with _lock:
+        for key, manifest in loaded.items():
+            if manifest.nbytes <= CACHE_BYTES:
+                _cache[key] = manifest
+
+
+def _load(
+    missing: dict[ManifestKey, ManifestFile], io: FileIO
+) -> tuple[dict[ManifestKey, DataManifest], ManifestCounters]:
+    folder = open_folder()
+    found = {key: kept for key in missing if folder and (kept := folder.load(key))}
+    counters = ManifestCounters(from_disk=len(found))
+    for batch in _batches([manifest for key, manifest in missing.items() if key not in found]):
+        decoded, by_pyiceberg = _decode(batch, io)
+        for manifest, entries in zip(batch, decoded, strict=True):
+            key = ManifestKey.of(manifest)
+            found[key] = _keep(key, entries, folder)
+        size = sum(manifest.manifest_length for manifest in batch)
+        counters += ManifestCounters(decoded=len(batch), by_pyiceberg=by_pyiceberg, bytes_read=size)
+    if folder and random.random() * _DECODES_PER_TRIM < counters.decoded:
+        folder.trim()
+    return found, counters
+
+
+def _batches(manifests: Sequence[ManifestFile]) -> Iterator[list[ManifestFile]]:
+    """Manifests to decode together: as many as are not too many bytes, at least one."""
+    batch: list[ManifestFile] = []
+    size = 0
+    for manifest in manifests:
+        size += manifest.manifest_length
+        if batch and size > _BATCH_BYTES:
+            yield batch
+            batch, size = [], manifest.manifest_length
+        batch.append(manifest)
+    if batch:
+        yield batch
+
+
+def _keep(key: ManifestKey, entries: DataManifest, folder: DecodeFolder | None) -> DataManifest:
+    """Keep the entries on disk and take them from there, which frees memory; without a folder as they are."""
+    if folder:
+        folder.save(key, entries)
+    return (folder and folder.load(key)) or compacted(key, entries)
+
+
+def _decode(batch: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], int]:
+    """The entries of each manifest, and how many needed PyIceberg's reader."""
+    containers = ExecutorFactory.get_or_create().map(lambda manifest: _container(manifest, io), batch)
+    alike: dict[str, dict[int, Container]] = defaultdict(dict)
+    for number, container in enumerate(containers):
+        if container:
+            alike[container.schema][number] = container
+    decoded: dict[int, DataManifest] = {}
+    for group in alike.values():
+        decoded |= _decode_alike(group, batch)
+    found = [
+        decoded.get(number) or _to_arrow(live_entries(manifest, io), manifest.partition_spec_id)
+        for number, manifest in enumerate(batch)
+    ]
+    return found, len(batch) - len(decoded)
+
+
+def _decode_alike(group: dict[int, Container], batch: Sequence[ManifestFile]) -> dict[int, DataManifest]:
+    """Entries by number in ``batch``; without those that only PyIceberg can read."""
+    try:
+        decoded = decode_manifests(list(group.values()), [batch[number] for number in group])
+        return dict(zip(group, decoded, strict=True))
+    except NotDecodable:
+        if len(group) == 1:
+            return {}
+    singles = (_decode_alike({number: container}, batch) for number, container in group.items())
+    return {number: entries for single in singles for number, entries in single.items()}
+
+
+def _container(manifest: ManifestFile, io: FileIO) -> Container | None:
+    with io.new_input(manifest.manifest_path).open() as stream:
+        data = stream.read()
+    try:
+        return read_container(data)
+    except NotDecodable:
+        return None
+
+
+def live_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """Entries that are not deleted, with inherited sequence numbers, snapshot and spec."""
+    with (
+        exact_doubles(),
+        AvroFile[ManifestEntry](
+            io.new_input(manifest.manifest_path),
+            MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+            read_types={-1: ManifestEntry, 2: DataFile},
+            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+        ) as reader,
+    ):
+        return [with_inherited(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED]
+
+
+def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:
+    partitions: dict[Partition, int] = {}
+    columns: list[list[Any]] = [[] for _ in ENTRY_SCHEMA]
+    for entry in entries:
+        key = partition_tuple(entry.data_file)
+        ordinal = partitions.setdefault(key, len(partitions))
+        for column, value in zip(columns, _row(entry, ordinal), strict=True):
+            column.append(value)
+    arrays = [pa.array(values, field.type) for values, field in zip(columns, ENTRY_SCHEMA, strict=True)]
+    return DataManifest(spec_id, pa.RecordBatch.from_arrays(arrays, schema=ENTRY_SCHEMA), tuple(partitions))
+
+
+def partition_tuple(file: DataFile) -> Partition:
+    """The partition of ``file`` in Iceberg's internal values, see ``canonical_partition``."""
+    return canonical_partition(file.partition[position] for position in range(len(file.partition)))
+
+
+def _row(entry: ManifestEntry, partition: int) -> tuple[Any, ...]:
+    file = entry.data_file
+    return (
+        file.file_path,
+        file.file_size_in_bytes,
+        file.record_count,
+        entry.file_sequence_number or 0,
+        entry.snapshot_id,
+        entry.sequence_number or 0,
+        file.spec_id,
+        partition,
+        file.file_format.value,
+        file.sort_order_id,
+        file.split_offsets,
+        *(list(counts.items()) if counts else [] for counts in _statistics(file)),
+    )
+
+
+def _statistics(file: DataFile) -> tuple[Any, ...]:
+    return (
+        file.column_sizes,
+        file.value_counts,
+        file.null_value_counts,
+        file.nan_value_counts,
+        file.lower_bounds,
+        file.upper_bounds,
+    )
+
+
+def to_data_file(manifest: DataManifest, row: int) -> DataFile:
+    """The PyIceberg data file of one entry, with spec id and statistics."""
+    values = {name: manifest.entries.column(name)[row].as_py() for name in ENTRY_SCHEMA.names}
+    file = DataFile.from_args(
+        content=DataFileContent.DATA,
+        file_path=values["path"],
+        file_format=FileFormat(values["format"]),
+        partition=Record(*manifest.partition(row)),
+        record_count=values["records"],
+        file_size_in_bytes=values["size"],
+        column_sizes=dict(values["column_sizes"]),
+        value_counts=dict(values["value_counts"]),
+        null_value_counts=dict(values["null_counts"]),
+        nan_value_counts=dict(values["nan_counts"]),
+        lower_bounds=dict(values["lower"]),
+        upper_bounds=dict(values["upper"]),
+        split_offsets=values["split_offsets"],
+        sort_order_id=values["sort_order_id"],
+        key_metadata=None,
+        equality_ids=None,
+    )
+    file.spec_id = manifest.spec_id
+    return file

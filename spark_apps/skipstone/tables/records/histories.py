@@ -1,0 +1,196 @@
+"""The history of a table's head: its retained ancestors, and which commits of ours are part of it.
+
+Used by the memories of transactions and of consumed files, and by the validation of commits. Reads metadata; manifests
+only when the metadata alone cannot tell. Must not commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from skipstone_core.history.commits import TxnRecord
+from skipstone_core.history.lineages import (
+    Lineage,
+    Link,
+    Span,
+    Standing,
+    decode_lineage,
+    encode_lineage,
+    plan_corrections,
+    plan_lineage,
+)
+from skipstone_core.ids import LINEAGE_PROPERTY, TXN_SUMMARY
+
+from skipstone.tables.filesets import read_file_set
+
+#: Which snapshot a cherry-picked one applied again, in its summary.
+_PICKED_FROM = "source-snapshot-id"
+
+
+def ancestors(table: Table, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
+    """``snapshot`` (the head of main) and its ancestors as far as they are retained, newest first."""
+    snapshot = snapshot or table.current_snapshot()
+    while snapshot is not None:
+        yield snapshot
+        parent = snapshot.parent_snapshot_id
+        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+
+
+def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> bool:
+    """Whether a snapshot that was committed to main is no longer an ancestor of its head.
+
+    Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
+    retained is newer. Then the chain was cut, for which not every engine leaves a sign, and what lies behind the cut
+    counts as an ancestor. What a cherry-pick applied again is not rolled back.
+    """
+    snapshot: Snapshot | None = None
+    for snapshot in ancestors(table):
+        if snapshot.snapshot_id == snapshot_id:
+            return False
+        if (snapshot.sequence_number or 0) < sequence_number:
+            return not was_picked(table, snapshot_id)
+    return snapshot is None
+
+
+def was_picked(table: Table, snapshot_id: int) -> bool:
+    """Whether retained ancestors of the head tell that they applied a snapshot again, itself or a pick of it."""
+    return any(snapshot_id in _sources(table, snapshot) for snapshot in ancestors(table))
+
+
+class History:
+    """How the commits of our transactions stand in the history of the head of ``table``."""
+
+    def __init__(self, table: Table, records: Mapping[str, TxnRecord]) -> None:
+        """``records``: the newest of the table, as its properties hold them."""
+        self._table = table
+        self._records = records
+        self._chain = tuple(ancestors(table))
+        self._ids = frozenset(snapshot.snapshot_id for snapshot in self._chain)
+        self._picked = frozenset(source for snapshot in self._chain for source in _sources(table, snapshot))
+
+    def standing(self, record: TxnRecord) -> Standing:
+        """How the commit of ``record`` stands. Raises OSError when manifests have to be read and cannot be."""
+        told = self._told(record)
+        if told is not Standing.UNTOLD:
+            return told
+        is_there = record.is_empty or record.snapshot_id in self._snapshots_with_files
+        return Standing.APPLIED if is_there else Standing.UNTOLD
+
+    def properties(self) -> tuple[dict[str, str], tuple[str, ...]]:
+        """What the next commit on this head sets and removes, so that later ones can tell after expiry too."""
+        lineage = Lineage(self._table.metadata.next_sequence_number(), self._corrected.spans)
+        if lineage.spans:
+            return {LINEAGE_PROPERTY: encode_lineage(lineage)}, ()
+        return {}, (LINEAGE_PROPERTY,) if LINEAGE_PROPERTY in self._table.properties else ()
+
+    def sequence_number(self, record: TxnRecord) -> int:
+        """The sequence number of the commit of ``record``, 0 when nothing tells it."""
+        snapshot = self._table.snapshot_by_id(record.snapshot_id)
+        return record.sequence_number or (snapshot.sequence_number if snapshot else 0) or 0
+
+    def _told(self, record: TxnRecord) -> Standing:
+        """How it stands as far as metadata tells."""
+        if record.snapshot_id in self._ids or record.snapshot_id in self._picked:
+            return Standing.APPLIED
+        number = self.sequence_number(record)
+        if not self._chain or (number and number >= (self._chain[-1].sequence_number or 0)):
+            return Standing.UNTOLD if number < self._lost_pick else Standing.ROLLED_BACK
+        return self._lineage.standing(number)
+
+    @cached_property
+    def _corrected(self) -> Lineage:
+        """The lineage as the next commit should remember it.
+
+        What a cherry-pick applied again is in doubt as soon as the picking snapshot expires.
+        """
+        judged = [record for record in self._records.values() if self.sequence_number(record)]
+        told = {
+            self.sequence_number(record): self._told(record)
+            for record in judged
+            if self._lineage.standing(self.sequence_number(record)) is Standing.UNTOLD
+        }
+        picked = {self.sequence_number(r): Standing.UNTOLD for r in judged if r.snapshot_id in self._picked}
+        picked |= dict.fromkeys(self._picked_numbers(), Standing.UNTOLD)
+        picked |= {self.sequence_number(r): Standing.UNTOLD for r in judged if self._told(r) is Standing.UNTOLD}
+        return plan_corrections(self._lineage, told | picked)
+
+    def _picked_numbers(self) -> Iterator[int]:
+        for snapshot_id in self._picked:
+            snapshot = self._table.snapshot_by_id(snapshot_id)
+            if snapshot is not None and snapshot.sequence_number:
+                yield snapshot.sequence_number
+
+    @cached_property
+    def _lost_pick(self) -> int:
+        """The sequence number of the newest cherry-pick of which nothing tells what it applied again, 0 without one."""
+        ours = {record.snapshot_id for record in self._records.values()}
+        for snapshot in self._chain:
+            *_, last = (0, *_sources(self._table, snapshot))
+            if last and last not in ours and self._table.snapshot_by_id(last) is None:
+                return snapshot.sequence_number or 0
+        return 0
+
+    @cached_property
+    def _lineage(self) -> Lineage:
+        newest = self._newest()
+        if newest is None:
+            return Lineage()
+        known, snapshot = self._known(newest[0]), self._table.snapshot_by_id(newest[1])
+        chain = [_link(one) for one in self._chain]
+        known_chain = [_link(one) for one in ancestors(self._table, snapshot)] if snapshot else []
+        lineage = plan_lineage(known, chain, known_chain)
+        if chain and lineage.standing(newest[0]) is Standing.UNTOLD:
+            lineage = plan_lineage(known, chain, known_chain, frozenset(self._alive()))
+        return lineage
+
+    def _newest(self) -> tuple[int, int] | None:
+        """Sequence number and snapshot id of our newest commit."""
+        found = [(self.sequence_number(record), record.snapshot_id) for record in self._records.values()]
+        found += [(s.sequence_number or 0, s.snapshot_id) for s in self._table.metadata.snapshots if _is_ours(s)]
+        newest = max(found, default=(0, 0))
+        return newest if newest[0] else None
+
+    def _known(self, at: int) -> Lineage:
+        """What our newest commit knew of those before it."""
+        text = self._table.properties.get(LINEAGE_PROPERTY)
+        if text is not None:
+            return Lineage(at, decode_lineage(text).spans)
+        if all(record.sequence_number for record in self._records.values()):
+            return Lineage(at)
+        return Lineage(at, (Span(1, at, Standing.UNTOLD),))  # written by a release that kept no account
+
+    def _alive(self) -> Iterator[int]:
+        for record in self._records.values():
+            if record.snapshot_id in self._snapshots_with_files:
+                yield self.sequence_number(record)
+
+    @cached_property
+    def _snapshots_with_files(self) -> frozenset[int]:
+        """Ids of the snapshots that added a data or delete file which the head still holds."""
+        files = read_file_set(self._table)
+        added = frozenset(files.files["added_snapshot_id"].unique().to_pylist())
+        return added | {delete.added_snapshot_id for delete in files.delete_files}
+
+
+def _link(snapshot: Snapshot) -> Link:
+    return Link(snapshot.snapshot_id, snapshot.sequence_number or 0, _is_ours(snapshot))
+
+
+def _is_ours(snapshot: Snapshot) -> bool:
+    return snapshot.summary is not None and TXN_SUMMARY in snapshot.summary.additional_properties
+
+
+def _sources(table: Table, snapshot: Snapshot) -> tuple[int, ...]:
+    """What ``snapshot`` was picked from, what that was picked from, and so on as far as they are retained."""
+    found: list[int] = []
+    picking: Snapshot | None = snapshot
+    while picking is not None:
+        said = picking.summary.additional_properties.get(_PICKED_FROM) if picking.summary else None
+        if said is None or not said.isdecimal() or int(said) in found:
+            break
+        found.append(int(said))
+        picking = table.snapshot_by_id(found[-1])
+    return tuple(found)

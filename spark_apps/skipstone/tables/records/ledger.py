@@ -1,0 +1,156 @@
+"""Which files of a directory a consumer has taken, remembered in the commits that took them.
+
+Used by loads and merges that consume a directory file by file. A chain of small files under ``.skipstone/consumed``
+holds hashes; a table property, set in the same commit as the data, points at the newest (core ``consumption``).
+Beside the tables and never under one: what a table's folder holds without its metadata knowing, orphan clean-up eats.
+Must not read or list sources.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pyiceberg.table import Table
+from skipstone_core.contract.requests import WarehouseRef
+from skipstone_core.errors import ContractViolation, DependencyUnavailable
+from skipstone_core.history.commits import Conflicted
+from skipstone_core.history.consumption import (
+    Record,
+    RecordPointer,
+    consumed_property,
+    consumer_hash,
+    covered_span,
+    decode_pointer,
+    decode_record,
+    encode_pointer,
+    encode_record,
+    split_entries,
+)
+from skipstone_core.ids import CONSUMED_DIRECTORY
+from skipstone_core.reasons import Reason
+
+from skipstone.durable import keep_content
+from skipstone.tables.records.histories import was_picked, was_rolled_back
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConsumedFiles:
+    """The memory of one consumer of one table."""
+
+    warehouse: WarehouseRef
+    consumer: str
+
+    def find_head(self, table: Table) -> RecordPointer | None:
+        """The newest record whose commit is still in the history of main; what was rolled back is not consumed.
+
+        What a cherry-pick applied again is consumed. Raises DependencyUnavailable when a record is gone or damaged, or
+        when a commit was applied again without those before it.
+        """
+        text = table.properties.get(consumed_property(self.consumer))
+        try:
+            pointer = decode_pointer(text) if text else None
+        except ContractViolation as error:
+            raise self._unavailable(consumed_property(self.consumer), error) from error
+        while pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number):
+            pointer = self.read(table, pointer).previous
+        if pointer and was_picked(table, int(pointer.snapshot_id)):
+            self._require_whole(table, pointer)
+        return pointer
+
+    def _require_whole(self, table: Table, picked: RecordPointer) -> None:
+        """Raise DependencyUnavailable when a record before ``picked`` was rolled back and not applied again."""
+        pointer: RecordPointer | None = picked
+        while pointer and was_picked(table, int(pointer.snapshot_id)):
+            pointer = self.read(table, pointer).previous
+        if pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number):
+            raise DependencyUnavailable(
+                Reason.STORAGE_UNAVAILABLE,
+                f"which files {self.consumer} consumed cannot be told: snapshot {picked.snapshot_id} was cherry-picked "
+                f"without snapshot {pointer.snapshot_id}, whose files it took for consumed; cherry-pick that one too, "
+                "or roll both back",
+            )
+
+    def entries(self, table: Table, head: RecordPointer | None) -> Iterator[tuple[bytes, bytes]]:
+        """Name and state of each file that the chain up to ``head`` holds. Raises DependencyUnavailable."""
+        while head is not None:
+            record = self.read(table, head)
+            yield from split_entries(record.entries)
+            head = record.rest
+
+    def read(self, table: Table, pointer: RecordPointer) -> Record:
+        """One record. Raises DependencyUnavailable when it is gone or damaged."""
+        path = self.path(table, pointer.digest)
+        try:
+            content = path.read_bytes()
+            if hashlib.sha256(content).hexdigest() != pointer.digest:
+                raise ContractViolation("its content is not what was written")
+            return decode_record(content)
+        except (OSError, ContractViolation) as error:
+            raise self._unavailable(str(path), error) from error
+
+    def path(self, table: Table, digest: str) -> Path:
+        """Where the record of this digest is."""
+        folder = Path(self.warehouse.root) / CONSUMED_DIRECTORY / str(table.metadata.table_uuid)
+        return folder / consumer_hash(self.consumer) / digest
+
+    def extended(self, table: Table, head: RecordPointer | None, entries: bytes) -> Record:
+        """The record that follows ``head``: ``entries``, and what it has to hold again."""
+        number = head.number + 1 if head else 1
+        floor, rest, parts = number - covered_span(number), head, [entries]
+        while rest is not None and rest.number > floor:
+            record = self.read(table, rest)
+            parts.append(record.entries)
+            rest = record.rest
+        return Record(
+            table_uuid=str(table.metadata.table_uuid),
+            consumer=self.consumer,
+            previous=head,
+            rest=rest,
+            entries=b"".join(parts),
+        )
+
+    def _unavailable(self, place: str, error: Exception) -> DependencyUnavailable:
+        return DependencyUnavailable(
+            Reason.STORAGE_UNAVAILABLE,
+            f"the record of files consumed by {self.consumer} cannot be read at {place}: {error}; restore it from "
+            f"a backup of {CONSUMED_DIRECTORY}. Only for a feed that may be applied twice: remove the table property "
+            f"{consumed_property(self.consumer)} to take every file as new",
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Consumption:
+    """Files taken by one change: the ledger of its commit. ``taken``: path by the hash of its name."""
+
+    memory: ConsumedFiles
+    taken: Mapping[bytes, str]
+    entries: bytes
+
+    def find_conflict(self, table: Table) -> Conflicted | None:
+        """Whether another job of this consumer took one of our files. Raises DependencyUnavailable."""
+        for name, _ in self.memory.entries(table, self.memory.find_head(table)):
+            if name in self.taken:
+                message = (
+                    f"'{self.taken[name]}' was consumed by another job of {self.memory.consumer} meanwhile; nothing "
+                    "was applied, and the next job takes what is still new."
+                )
+                return Conflicted(Reason.SOURCE_ALREADY_APPLIED, message)
+        return None
+
+    def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
+        """Write the record that follows the head's; the property that points at it. Raises OSError."""
+        head = self.memory.find_head(table)
+        content = encode_record(self.memory.extended(table, head, self.entries))
+        digest = hashlib.sha256(content).hexdigest()
+        keep_content(self.memory.path(table, digest), content)
+        pointer = RecordPointer(
+            digest=digest,
+            number=head.number + 1 if head else 1,
+            snapshot_id=str(snapshot_id),
+            sequence_number=table.metadata.next_sequence_number(),
+            files=(head.files if head else 0) + len(self.taken),
+        )
+        return {consumed_property(self.memory.consumer): encode_pointer(pointer)}

@@ -1,0 +1,44 @@
+"""The rooms: every folder is told in ARCHITECTURE.md, and stays small enough to be read as one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = {
+    "spark_apps/skipstone": ROOT / "spark_apps" / "skipstone",
+    "core/skipstone_core": ROOT / "core" / "skipstone_core",
+}
+#: Modules in one folder; more than these are divided by purpose.
+MODULES = 12
+
+
+def rooms(package: Path) -> list[str]:
+    """The folders of ``package`` by their paths in it."""
+    return sorted({str(path.parent.relative_to(package)) for path in package.rglob("*.py")} - {"."})
+
+
+def told(package: str) -> list[str]:
+    """The rooms in the table of ``package``."""
+    _, _, table = (ROOT / "ARCHITECTURE.md").read_text().partition(f"| Room of `{package}/` |")
+    first_cells = [line.split("|")[1] for line in table.partition("\n\n")[0].splitlines()[2:]]
+    return sorted(room for cell in first_cells for room in re.findall(r"`([a-z_/]+)/`", cell))
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_room_is_in_the_table_and_every_row_is_a_room(package: str) -> None:
+    assert told(package) == rooms(PACKAGES[package])
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_rooms_are_divided_before_they_are_crowded(package: str) -> None:
+    sizes = {room: len(list((PACKAGES[package] / room).glob("[!_]*.py"))) for room in rooms(PACKAGES[package])}
+    assert {room: size for room, size in sizes.items() if size > MODULES} == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_room_is_a_package(package: str) -> None:
+    assert [room for room in rooms(PACKAGES[package]) if not (PACKAGES[package] / room / "__init__.py").exists()] == []
