@@ -18,7 +18,8 @@ import pytest
 from pyiceberg import manifest as manifests
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.reader import DoubleReader
+from pyiceberg.avro.reader import DoubleReader, Reader
+from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -26,7 +27,7 @@ from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import snapshot
-from pyiceberg.types import LongType, NestedField, StructType, TimestamptzType
+from pyiceberg.types import DoubleType, LongType, NestedField, StructType, TimestamptzType
 from skipstone.compat import doubles
 from skipstone.compat import pyiceberg as ours
 from skipstone.compat.rowdelta import RowDelta
@@ -137,20 +138,21 @@ def test_batches_are_read_in_a_requested_schema() -> None:
     assert ours.to_requested_schema(schema, schema, batch).column(0).type == pa.timestamp("us", "UTC")
 
 
-def test_only_who_asks_for_it_reads_doubles_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doubles_are_read_exactly_by_readers_of_ours_and_by_all_who_are_asked_to(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def inexact(_: DoubleReader, decoder: Any) -> float:
         return float(decoder.read_double())
 
-    def read() -> float:
-        return DoubleReader().read(new_decoder(STRUCT_DOUBLE.pack(0.1)))
+    def read(reader: Reader) -> object:
+        return reader.read(new_decoder(STRUCT_DOUBLE.pack(0.1)))
 
     monkeypatch.setattr(DoubleReader, "read", inexact)
-    as_shipped = read()
-    with doubles.exact_doubles():
-        assert read() == 0.1
-    assert read() == as_shipped
+    as_shipped = read(construct_reader(DoubleType()))
+    assert read(doubles.exact_reader(DoubleType())) == 0.1
+    assert read(construct_reader(DoubleType())) == as_shipped
     doubles.read_doubles_exactly()
-    assert read() == 0.1
+    assert read(construct_reader(DoubleType())) == 0.1
 
 
 def test_pyspark_hands_out_its_java_objects() -> None:

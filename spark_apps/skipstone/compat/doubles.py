@@ -1,53 +1,65 @@
 """Doubles in Avro files, read exactly: PyIceberg's compiled decoder reads them with the precision of floats.
 
 Partition values are read that way, and written back when a commit rewrites a manifest: 0.1 became another number.
-Other users of PyIceberg in the process, as in a notebook, see no change unless the process commits. Does nothing once
-PyIceberg is right.
+What we read ourselves has readers of its own; other users of PyIceberg in the process, as in a notebook, see no change
+unless the process commits.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from typing import TypeVar
 
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.avro.reader import DoubleReader
+from pyiceberg.avro.file import AvroFile
+from pyiceberg.avro.reader import DoubleReader, Reader
+from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
+from pyiceberg.schema import Schema, visit_with_partner
+from pyiceberg.typedef import StructProtocol
+from pyiceberg.types import DoubleType, IcebergType
 
+Row = TypeVar("Row", bound=StructProtocol)
 _INEXACT = 0.1
-#: Whether this thread reads for us.
-_reads_exactly: ContextVar[bool] = ContextVar("reads_exactly", default=False)
 
 
 def _exactly(_: DoubleReader, decoder: BinaryDecoder) -> float:
     return float(STRUCT_DOUBLE.unpack(decoder.read(STRUCT_DOUBLE.size))[0])
 
 
-def _as_asked(reader: DoubleReader, decoder: BinaryDecoder) -> float:
-    return _exactly(reader, decoder) if _reads_exactly.get() else decoder.read_double()
+class _ExactDoubleReader(DoubleReader):
+    def read(self, decoder: BinaryDecoder) -> float:
+        return _exactly(self, decoder)
 
 
-def _is_inexact() -> bool:
-    return bool(new_decoder(STRUCT_DOUBLE.pack(_INEXACT)).read_double() != _INEXACT)
+class _ExactResolver(ReadSchemaResolver):
+    def visit_double(self, double_type: DoubleType, partner: IcebergType | None) -> Reader:
+        return _ExactDoubleReader()  # type: ignore[no-untyped-call]
+
+
+def _reader(written: Schema | IcebergType, wanted: Schema | IcebergType | None, resolver: _ExactResolver) -> Reader:
+    found: Reader = visit_with_partner(written, wanted, resolver, SchemaPartnerAccessor())  # type: ignore[misc]
+    return found
+
+
+def exact_reader(kind: IcebergType) -> Reader:
+    """PyIceberg's reader of values of ``kind`` that reads all eight bytes of a double."""
+    return _reader(kind, kind, _ExactResolver())
+
+
+class ExactAvroFile(AvroFile[Row]):
+    """PyIceberg's Avro file that reads all eight bytes of a double."""
+
+    def __enter__(self) -> ExactAvroFile[Row]:
+        """Open it."""
+        super().__enter__()
+        self.reader = _reader(self.schema, self.read_schema, _ExactResolver(self.read_types, self.read_enums))
+        return self
 
 
 def read_doubles_exactly() -> None:
     """Make all of this process read all eight bytes of a double; a process that commits has to.
 
-    PyIceberg reads the manifests that a commit rewrites in threads of its own.
+    PyIceberg reads the manifests that a commit rewrites in threads of its own. Does nothing once PyIceberg is right.
     """
-    if _is_inexact():
+    if new_decoder(STRUCT_DOUBLE.pack(_INEXACT)).read_double() != _INEXACT:
         DoubleReader.read = _exactly  # type: ignore[method-assign, assignment]
-
-
-@contextmanager
-def exact_doubles() -> Iterator[None]:
-    """Within the block, this thread reads all eight bytes of a double."""
-    if DoubleReader.read is not _exactly and _is_inexact():
-        DoubleReader.read = _as_asked  # type: ignore[method-assign, assignment]
-    before = _reads_exactly.set(True)
-    try:
-        yield
-    finally:
-        _reads_exactly.reset(before)

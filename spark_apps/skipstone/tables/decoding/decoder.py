@@ -21,11 +21,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus, ManifestFile
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from skipstone.compat.doubles import exact_doubles
+from skipstone.compat.doubles import exact_reader
 from skipstone.tables.decoding.avro import (
     AvroType,
     Container,
@@ -180,12 +179,11 @@ def _manifest(entries: pa.RecordBatch, spec_id: int, read_partition: Callable[[b
 
 def _partition_reader(schema: Any) -> Callable[[bytes], Partition]:
     """PyIceberg's own reader of partition values of a manifest with the Avro ``schema``."""
-    reader = construct_reader(AvroSchemaConversion().avro_to_iceberg(schema).find_type(PARTITION))
+    reader = exact_reader(AvroSchemaConversion().avro_to_iceberg(schema).find_type(PARTITION))
 
     def read(value: bytes) -> Partition:
         decoder = new_decoder(value)
-        with exact_doubles():
-            found = reader.read(decoder)
+        found = reader.read(decoder)
         _require(decoder.tell() == len(value))
         return canonical_partition(found[position] for position in range(len(found)))
 

@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 from cachetools import LRUCache
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import (
     MANIFEST_ENTRY_SCHEMAS,
@@ -28,7 +27,7 @@ from pyiceberg.manifest import (
 from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from skipstone.compat.doubles import exact_doubles
+from skipstone.compat.doubles import ExactAvroFile
 from skipstone.compat.pyiceberg import with_inherited
 from skipstone.tables.decoding.avro import Container, NotDecodable, read_container
 from skipstone.tables.decoding.decoder import decode_manifests
@@ -179,15 +178,12 @@ def _container(manifest: ManifestFile, io: FileIO) -> Container | None:
 
 def live_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
     """Entries that are not deleted, with inherited sequence numbers, snapshot and spec."""
-    with (
-        exact_doubles(),
-        AvroFile[ManifestEntry](
-            io.new_input(manifest.manifest_path),
-            MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
-            read_types={-1: ManifestEntry, 2: DataFile},
-            read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-        ) as reader,
-    ):
+    with ExactAvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
         return [with_inherited(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED]
 
 
