@@ -1,6 +1,7 @@
 """A real API server for the tests of this folder: etcd, kube-apiserver and controllers, one per pytest session.
 
-`control_plane` runs with our CRDs; `api` talks to it as the administrator; `namespace` is fresh for each test.
+`control_plane` runs with our CRDs; `api` talks to it as the administrator; `namespace` is fresh for each test. It is
+not deleted: the API server goes away with the session, and to empty a namespace takes a hundred requests.
 """
 
 from __future__ import annotations
@@ -27,8 +28,7 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
     with run_control_plane(tmp_path_factory.mktemp("kube")) as plane:
         plane.kubectl("apply", "--server-side", "--filename", str(CRD_FOLDER))
         names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]
-        for name in names:
-            plane.kubectl("wait", "--for=condition=Established", f"crd/{name}", "--timeout=300s")
+        plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", *(f"crd/{name}" for name in names))
         wait_until(lambda: _discovers(plane, len(names)), seconds=300, failure="kubectl does not discover our kinds")
         yield plane
 
@@ -53,24 +53,23 @@ def api(api_client: client.ApiClient) -> client.CustomObjectsApi:
 
 
 @pytest.fixture
-def namespace(api_client: client.ApiClient) -> Iterator[str]:
-    """A fresh namespace; its deletion is begun at the end."""
-    yield from _make_namespace(api_client)
+def namespace(api_client: client.ApiClient) -> str:
+    """A fresh namespace."""
+    return _make_namespace(api_client)
 
 
 @pytest.fixture
-def second_namespace(api_client: client.ApiClient) -> Iterator[str]:
+def second_namespace(api_client: client.ApiClient) -> str:
     """Another fresh namespace."""
-    yield from _make_namespace(api_client)
+    return _make_namespace(api_client)
 
 
-def _make_namespace(api_client: client.ApiClient) -> Iterator[str]:
+def _make_namespace(api_client: client.ApiClient) -> str:
     core = client.CoreV1Api(api_client)
     name = f"t-{uuid.uuid4().hex[:8]}"
     core.create_namespace({"metadata": {"name": name}})
     wait_until(lambda: _has_account(core, name), seconds=300, failure=f"namespace {name} got no service account")
-    yield name
-    core.delete_namespace(name)
+    return name
 
 
 def _has_account(core: client.CoreV1Api, namespace: str) -> bool:

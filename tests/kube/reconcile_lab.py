@@ -139,8 +139,13 @@ class Site:
         end = time.monotonic() + seconds
         while not await done():
             assert time.monotonic() < end, f"{what} was not reached in {seconds:.0f} s; {await self._told()}"
+            written = len(self.kube.writes)
             await self.round()
-            await asyncio.sleep(0.05)
+            has_written = len(self.kube.writes) > written
+            if has_written:
+                self.kubelet.stir()
+            # What others change, controllers and the test itself, is looked for four times a second.
+            await self.kubelet.moves(0.05 if has_written else 0.25)
 
     async def round(self) -> None:
         """Every key once, and again as long as it wants to go on."""

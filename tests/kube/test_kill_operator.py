@@ -43,16 +43,11 @@ class Outcome:
 
 @pytest.fixture(scope="module")
 def pool() -> Iterator[ProcessPoolExecutor]:
-    """Two processes that do drivers' work."""
+    """A process that does drivers' work: one of them does the little that there is, and starts Spark once."""
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(max_workers=2, mp_context=context) as opened:
-        list(opened.map(lambda_free_warm_up, range(2)))
+    with ProcessPoolExecutor(max_workers=1, mp_context=context) as opened:
+        opened.submit(warm_up).result()
         yield opened
-
-
-def lambda_free_warm_up(_: int) -> int:
-    """Importable by worker processes."""
-    return warm_up()
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,7 @@ from kubernetes import client
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
 from tests.cluster.toolchain import build_tools
+from tests.kube.forked import ForkedOperator
 from tests.ports import free_port
 from tests.unit import objects
 
@@ -34,25 +35,28 @@ from skipstone_operator.runtime.resync import ResyncTiming
 sys.exit(main(os.environ, ResyncTiming(interval=6.0, patience=3.0, tolerated_rounds=1000)))
 """
 OFTEN = ("-c", RESYNCING)
+PROGRAM = ("-m", "skipstone_operator")
 WRITES = {"create", "update", "patch", "delete", "deletecollection"}
 
 
 @dataclass
 class Operator:
-    """One operator process. Its log is JSON, one object a line."""
+    """One operator process. Its log is JSON, one object a line. Without ``command`` it is forked."""
 
     environment: dict[str, str]
     log: Path
-    command: tuple[str, ...] = ("-m", "skipstone_operator")
+    command: tuple[str, ...] = ()
     probe: int = field(default_factory=free_port)
     metrics: int = field(default_factory=free_port)
 
     def start(self) -> None:
         ports = {"SKIPSTONE_PROBE_PORT": str(self.probe), "SKIPSTONE_METRICS_PORT": str(self.metrics)}
+        environment = {**self.environment, **ports}
+        if not self.command:
+            self.process: subprocess.Popen[bytes] | ForkedOperator = ForkedOperator(environment, self.log)
+            return
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(
-                [sys.executable, *self.command], env={**self.environment, **ports}, stdout=log, stderr=log
-            )
+            self.process = subprocess.Popen([sys.executable, *self.command], env=environment, stdout=log, stderr=log)
 
     def messages(self) -> list[str]:
         return [json.loads(line)["message"] for line in self.log.read_text().splitlines()]
@@ -248,6 +252,7 @@ def test_probe_and_metrics_answer(operators: list[Operator]) -> None:
 def test_sigterm_ends_the_operator_and_frees_the_lease(
     operators: list[Operator], leases: client.CoordinationV1Api, namespace: str
 ) -> None:
+    operators[0].command = PROGRAM
     operators[0].start()
     operators[0].wait_healthy()
     assert holder(leases, namespace) == "operator-0"
@@ -376,6 +381,7 @@ def test_an_api_server_that_is_late_is_waited_for(operators: list[Operator], tmp
 
 def test_a_bad_setting_ends_the_start_with_one_sentence(operators: list[Operator]) -> None:
     operators[0].environment["SKIPSTONE_WORKERS"] = "many"
+    operators[0].command = PROGRAM
     operators[0].start()
     assert operators[0].wait_end() == 1
     (message,) = operators[0].messages()

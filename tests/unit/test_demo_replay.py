@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from demo.data import FEED, write_all
-from demo.replay import differences, fingerprint, open_replay
+from demo.replay import ColumnPrint, differences, fingerprint, open_replay
+
+Fingerprint = tuple[ColumnPrint, ...]
 
 
 @pytest.fixture(scope="module")
@@ -15,6 +17,12 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("flights")
     assert write_all(path) == 336_776
     return path
+
+
+@pytest.fixture(scope="module")
+def expected(root: Path) -> Fingerprint:
+    """What the feed makes of the months."""
+    return fingerprint(open_replay(root), "expected")
 
 
 @pytest.fixture
@@ -26,9 +34,8 @@ def changed_feed(root: Path, tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_replay_equals_itself(root: Path) -> None:
-    one, two = open_replay(root), open_replay(root)
-    assert differences(fingerprint(one, "expected"), fingerprint(two, "expected")) == ()
+def test_a_replay_equals_itself(root: Path, expected: Fingerprint) -> None:
+    assert differences(expected, fingerprint(open_replay(root), "expected")) == ()
 
 
 def test_every_kind_of_change_is_in_the_feed(root: Path) -> None:
@@ -37,22 +44,20 @@ def test_every_kind_of_change_is_in_the_feed(root: Path) -> None:
 
 
 @pytest.mark.parametrize("wanted", ["U,2,", "D,3,", "I,4,"])
-def test_one_removed_row_of_the_feed_is_noticed(root: Path, changed_feed: Path, wanted: str) -> None:
+def test_one_removed_row_of_the_feed_is_noticed(expected: Fingerprint, changed_feed: Path, wanted: str) -> None:
     lines = (changed_feed / FEED).read_text().splitlines(keepends=True)
     victim = next(i for i, line in enumerate(lines) if line.startswith(wanted) and ",LGA," not in line)
     (changed_feed / FEED).write_text("".join(lines[:victim] + lines[victim + 1 :]))
-    expected = fingerprint(open_replay(root), "expected")
     assert differences(expected, fingerprint(open_replay(changed_feed), "expected")) != ()
 
 
-def test_swapped_values_of_two_rows_are_noticed(root: Path) -> None:
+def test_swapped_values_of_two_rows_are_noticed(root: Path, expected: Fingerprint) -> None:
     connection = open_replay(root)
-    before = fingerprint(connection, "expected")
     connection.execute(
         "UPDATE expected SET dest = CASE dest WHEN 'IAH' THEN 'MIA' ELSE 'IAH' END WHERE month = 1 AND day = 1"
         " AND dep_time IN (517, 542)"
     )
-    names = [sentence.split(":")[0] for sentence in differences(before, fingerprint(connection, "expected"))]
+    names = [sentence.split(":")[0] for sentence in differences(expected, fingerprint(connection, "expected"))]
     assert names == ["column *"]
 
 

@@ -50,20 +50,30 @@ class SimulatedKubelet:
     driven: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
     _tasks: set[asyncio.Task[None]] = field(default_factory=set)
-    _stopping: asyncio.Event = field(default_factory=asyncio.Event)
+    _stopping: bool = False
+    _stirred: asyncio.Event = field(default_factory=asyncio.Event)
+    _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
         """Look for new pods five times a second until ``stop``, then let drivers that are running finish."""
         async with aiohttp.ClientSession(self.upstream) as self._session:
-            while not self._stopping.is_set():
+            while not self._stopping:
                 await self._look()
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(self._stopping.wait(), LOOK_SECONDS)
+                await _within(LOOK_SECONDS, self._stirred)
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def stop(self) -> None:
         """End ``run`` between two requests: one that is cut off leaves its socket to the garbage collector."""
-        self._stopping.set()
+        self._stopping = True
+        self._stirred.set()
+
+    def stir(self) -> None:
+        """Look for new pods at once."""
+        self._stirred.set()
+
+    async def moves(self, seconds: float) -> None:
+        """Wait until a pod has moved, at most ``seconds``."""
+        await _within(seconds, self._moved)
 
     async def _look(self) -> None:
         pods = (await self._call("GET", f"{self._pods}?labelSelector={MANAGED}"))["items"]
@@ -114,6 +124,7 @@ class SimulatedKubelet:
             "containerStatuses": [{**container, "ready": phase == "Running"}],
         }
         await self._call("PATCH", f"{self._pods}/{name}/status", {"status": status})
+        self._moved.set()
 
     async def _call(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
@@ -123,3 +134,10 @@ class SimulatedKubelet:
             answer.raise_for_status()
             found: JsonObject = await answer.json()
             return found
+
+
+async def _within(seconds: float, event: asyncio.Event) -> None:
+    """Wait for the event, at most ``seconds``, and take it back."""
+    with suppress(TimeoutError):
+        await asyncio.wait_for(event.wait(), seconds)
+    event.clear()

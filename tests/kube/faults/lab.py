@@ -11,8 +11,6 @@ import json
 import os
 import signal
 import ssl
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor
@@ -24,9 +22,9 @@ from tests.cluster.controlplane import ControlPlane
 from tests.kube.faults.driver import drive
 from tests.kube.faults.kubelet import SimulatedKubelet
 from tests.kube.faults.proxy import FaultProxy, Moment
+from tests.kube.forked import ForkedOperator
 from tests.ports import free_port
 
-ROOT = Path(__file__).resolve().parents[3]
 #: No more than a bound: a machine with much to do takes as long as it takes.
 RECOVERY_SECONDS = 1200.0
 QUIET_SECONDS = 1.5
@@ -63,7 +61,7 @@ class Lab:
     pool: Executor
     proxy: FaultProxy = field(init=False)
     kubelet: SimulatedKubelet = field(init=False)
-    operator: subprocess.Popen[bytes] | None = None
+    operator: ForkedOperator | None = None
     #: Why the operator ended when nobody had killed it.
     endings: list[str] = field(default_factory=list)
 
@@ -105,10 +103,8 @@ class Lab:
             "SKIPSTONE_PROBE_PORT": str(free_port()),
             "SKIPSTONE_METRICS_PORT": str(free_port()),
         }
-        command = [sys.executable, "-m", "skipstone_operator"]
-        with self.log.open("ab") as log:
-            self._own_log = log.tell()
-            self.operator = subprocess.Popen(command, env=environment, stdout=log, stderr=log, cwd=ROOT)
+        self._own_log = self.log.stat().st_size if self.log.exists() else 0
+        self.operator = ForkedOperator(environment, self.log)
 
     def kill_operator(self) -> None:
         """SIGKILL, by pid."""
@@ -120,9 +116,9 @@ class Lab:
         """Run one plan to its end; returns the number of writes. Raises TimeoutError when the work does not end."""
         self.proxy.arm(plan.at, plan.moment, self.kill_operator)
         await asyncio.to_thread(work)
-        await self.until(lambda: self.proxy.fired.is_set() or (ended() and self.is_quiet()), f"{plan}: the fault")
+        await self.until(lambda: self.proxy.fired.is_set() or (self.is_quiet() and ended()), f"{plan}: the fault")
         self.revive_operator()
-        await self.until(lambda: ended() and self.is_quiet(), f"{plan}: the end")
+        await self.until(lambda: self.is_quiet() and ended(), f"{plan}: the end")
         self.proxy.disarm()
         self.revive_operator()
         return len(self.proxy.writes)
