@@ -11,13 +11,17 @@ RANDOM_MODULES := $(addprefix tests/unit/test_, query_random.py merges_random.py
 # Modules that take long for what they add to the others of tests/unit.
 LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.py sbom.py demo_replay.py \
 	manifest_decodes.py)
+# What is run against the oldest and the newest Kubernetes that is pinned, besides the one of the cluster.
+VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
+	admission.py accepted_settings.py columns_printed.py runtime_adapter.py)
+VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 CLUSTER ?= embedded
 export CLUSTER
 
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick test-fresh soak-query soak-merge soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -74,6 +78,13 @@ test-quick: setup ## Lint and most unit tests, for while you work: about two min
 	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
 	@$(STAGE) "most unit tests" $(PYTHON_ENV)/pytest -q -n 2 tests/unit $(addprefix --ignore=,$(RANDOM_MODULES) $(LONG_MODULES))
+	@$(STAGE) --summary
+
+test-versions: setup cluster-tools ## Schemas, rules, Roles and policies on the oldest and newest Kubernetes that is pinned
+	@$(STAGE) --begin
+	@$(STAGE) "API servers of $(VERSIONS)" $(CLUSTER_CLI) releases
+	@for version in $(VERSIONS); do SKIPSTONE_KUBERNETES=$$version \
+		$(STAGE) "Kubernetes $$version" $(PYTHON_ENV)/pytest -q $(VERSION_MODULES) || exit 1; done
 	@$(STAGE) --summary
 
 test-unit: setup ## Tests of rules, decisions and kernels

@@ -25,7 +25,7 @@ from tests.cluster.layout import KUBE, NODE, find_shared_cache
 from tests.cluster.node import BRIDGE, reset_node, start_node, start_runtime, stop_node
 from tests.cluster.shell import stage
 from tests.cluster.smoke import run_smoke
-from tests.cluster.toolchain import ALL, CONTROL_PLANE, build_tools
+from tests.cluster.toolchain import ALL, STORE_AND_CLIENT, build_api_server, build_tools, read_releases
 from tests.cluster.transfer import import_images
 from tests.cluster.volumes import create_volume, delete_volume
 
@@ -55,6 +55,7 @@ def build_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="command")
     simple: list[tuple[str, str, Command]] = [
         ("tools", "build every program", build_every_tool),
+        ("releases", "build the API server of every pinned release of Kubernetes", build_every_release),
         ("images", "build every image and give it to the cluster if that runs", refresh_images),
         ("kube-up", "start a Kubernetes API without a node", kube_up),
         ("kube-down", "stop it", kube_down),
@@ -89,6 +90,11 @@ def build_every_tool(_: argparse.Namespace) -> None:
     build_tools(ALL)
 
 
+def build_every_release(_: argparse.Namespace) -> None:
+    for release in read_releases():
+        build_api_server(release)
+
+
 def refresh_images(_: argparse.Namespace) -> None:
     tags = build_images()
     write_bills(tags)
@@ -97,7 +103,8 @@ def refresh_images(_: argparse.Namespace) -> None:
 
 
 def kube_up(_: argparse.Namespace) -> None:
-    build_tools(CONTROL_PLANE)
+    build_tools(STORE_AND_CLIENT)
+    build_api_server("")
     with stage("start the Kubernetes API"):
         plane = start_control_plane(KUBE.root, die_with_parent=False)
     _say_ready(plane)

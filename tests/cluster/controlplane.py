@@ -12,7 +12,7 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,7 +23,7 @@ from tests.cluster.pki import Subject, build_authority, issue_certificate, issue
 from tests.cluster.prerequisites import CONTROL_PLANE_PACKAGES, check_path_length, install_packages
 from tests.cluster.processes import Program, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import run, succeeds, wait_until
-from tests.cluster.toolchain import CONTROL_PLANE, build_tools, find_tool
+from tests.cluster.toolchain import STORE_AND_CLIENT, build_api_server, build_tools, find_tool
 
 LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
@@ -102,29 +102,31 @@ class ControlPlane:
 
 
 def start_control_plane(
-    root: Path, *, endpoints: Endpoints | None = None, die_with_parent: bool = True
+    root: Path, *, endpoints: Endpoints | None = None, die_with_parent: bool = True, release: str = ""
 ) -> ControlPlane:
     """Start a private control plane with its state below `root`, and return it when it answers.
 
     Without `endpoints` it listens on free ports of the loopback address. With `die_with_parent` its programs end with
-    the thread that called, so that a killed test run leaves none. Raises ClusterError.
+    the thread that called, so that a killed test run leaves none. `release` is one of Kubernetes, such as 1.31, for
+    the API server and its controllers instead of the cluster's. Raises ClusterError.
     """
     state = StateDir(root.resolve())
     check_path_length(state.root)
     install_packages(CONTROL_PLANE_PACKAGES, state.logs / "apt.log")
-    build_tools(CONTROL_PLANE)
+    build_tools(STORE_AND_CLIENT)
+    programs = build_api_server(release)
     plane = ControlPlane(state, settle_endpoints(state, endpoints))
     issue_server_files(plane)
-    for program in (_etcd(plane), _api_server(plane), _controller_manager(plane)):
+    for program in (_etcd(plane), _api_server(plane, programs), _controller_manager(plane, programs)):
         start_program(state, program, die_with_parent=die_with_parent)
     wait_until_ready(plane)
     return plane
 
 
 @contextmanager
-def control_plane(root: Path) -> Iterator[ControlPlane]:
+def control_plane(root: Path, *, release: str = "") -> Iterator[ControlPlane]:
     """Give a private control plane and remove it with its state at the end."""
-    plane = start_control_plane(root)
+    plane = start_control_plane(root, release=release)
     try:
         yield plane
     finally:
@@ -235,12 +237,12 @@ def _etcd(plane: ControlPlane) -> Program:
     ])  # fmt: skip
 
 
-def _api_server(plane: ControlPlane) -> Program:
+def _api_server(plane: ControlPlane, programs: Mapping[str, Path]) -> Program:
     pki, ends = plane.state.pki, plane.endpoints
     plane.state.logs.mkdir(parents=True, exist_ok=True)
     reconciler = "none" if ends.host == LOOPBACK else "lease"
     return Program("kube-apiserver", [
-        find_tool("kube-apiserver"),
+        programs["kube-apiserver"],
         f"--etcd-servers={ends.etcd_url}",
         f"--bind-address={ends.host}",
         f"--advertise-address={ends.host}",
@@ -267,11 +269,11 @@ def _api_server(plane: ControlPlane) -> Program:
     ])  # fmt: skip
 
 
-def _controller_manager(plane: ControlPlane) -> Program:
+def _controller_manager(plane: ControlPlane, programs: Mapping[str, Path]) -> Program:
     pki = plane.state.pki
     kubeconfig = pki / "controller-manager.kubeconfig"
     return Program("kube-controller-manager", [
-        find_tool("kube-controller-manager"),
+        programs["kube-controller-manager"],
         f"--kubeconfig={kubeconfig}",
         "--secure-port=0",
         f"--service-account-private-key-file={pki / 'sa.key'}",

@@ -1,7 +1,8 @@
 """Build the Kubernetes programs from their pinned Go modules.
 
 Called by the command line and by `controlplane`. A program is built once per user and pinned version: the folder of a
-build is named after a digest of its go.mod, go.sum and flags, and checkouts link to it.
+build is named after a digest of its go.mod, go.sum and flags, and checkouts link to it. The API server and its
+controllers are pinned for more releases of Kubernetes than the one that the cluster runs.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import platform
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.cluster.errors import ClusterError
@@ -24,12 +25,24 @@ from tests.cluster.shell import run_logged, stage
 
 @dataclass(frozen=True)
 class Tool:
-    """One program: its name, the folder below tools/ that pins it, and its Go package."""
+    """One program: its name, the folder below tools/ that pins it, and its Go package.
+
+    `release` is that of Kubernetes, empty for the programs of the cluster.
+    """
 
     name: str
     pin: str
     package: str
     cold: str
+    release: str = ""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.name}-{self.release}" if self.release else self.name
+
+    @property
+    def source(self) -> Path:
+        return SOURCES / "tools" / (f"{self.pin}-{self.release}" if self.release else self.pin)
 
 
 KUBERNETES = "k8s.io/kubernetes"
@@ -44,13 +57,37 @@ TOOLS = (
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "2 min"),
     Tool("pause", "pause", ".", "1 s"),
 )
-CONTROL_PLANE = ("etcd", "kube-apiserver", "kubectl", "kube-controller-manager")
+STORE_AND_CLIENT = ("etcd", "kubectl")
+API_SERVER = ("kube-apiserver", "kube-controller-manager")
 ALL = tuple(tool.name for tool in TOOLS)
 
 
 def build_tools(names: Sequence[str]) -> dict[str, Path]:
     """Return the path of each named program, building those that no checkout of this user has built."""
     return {name: _build(tool) for name in names for tool in TOOLS if tool.name == name}
+
+
+def build_api_server(release: str) -> dict[str, Path]:
+    """Return the API server and its controllers of a `release` such as 1.31, built; '' is that of the cluster."""
+    return {tool.name: _build(_of_release(tool, release)) for tool in TOOLS if tool.name in API_SERVER}
+
+
+def read_releases() -> dict[str, str]:
+    """Return the version of Kubernetes that is pinned for each release, the cluster's own under ''."""
+    folders = sorted((SOURCES / "tools").glob("kubernetes*"))
+    return {folder.name.removeprefix("kubernetes").removeprefix("-"): _read_kubernetes(folder) for folder in folders}
+
+
+def _of_release(tool: Tool, release: str) -> Tool:
+    known = read_releases()
+    if release not in known:
+        others = ", ".join(name for name in known if name)
+        raise ClusterError(f"Kubernetes {release} is not pinned below tests/cluster/tools: choose one of {others}")
+    return replace(tool, release=release)
+
+
+def _read_kubernetes(folder: Path) -> str:
+    return read_pin(folder / "go.mod", KUBERNETES)
 
 
 def find_tool(name: str) -> Path:
@@ -71,13 +108,13 @@ def _build(tool: Tool) -> Path:
         with _locked(target.parent / f".{tool.name}.lock"):
             if not target.exists():
                 _compile(tool, target)
-    _link(CACHE / "bin" / tool.name, target)
+    _link(CACHE / "bin" / tool.full_name, target)
     return target
 
 
 def _compile(tool: Tool, target: Path) -> None:
     half = target.with_name(f".{tool.name}.partial")
-    log = CACHE / "log" / f"build-{tool.name}.log"
+    log = CACHE / "log" / f"build-{tool.full_name}.log"
     env = {**os.environ, "CGO_ENABLED": "0"}
     command: list[str | Path] = [
         "go",
@@ -90,15 +127,15 @@ def _compile(tool: Tool, target: Path) -> None:
         half,
         tool.package,
     ]
-    with stage(f"build {tool.name} (about {tool.cold} the first time)"):
-        run_logged(command, log, cwd=SOURCES / "tools" / tool.pin, env=env)
+    with stage(f"build {tool.full_name} (about {tool.cold} the first time)"):
+        run_logged(command, log, cwd=tool.source, env=env)
     half.replace(target)
 
 
 def _flags(tool: Tool) -> str:
-    if tool.pin != "kubernetes":
+    if not tool.package.startswith(KUBERNETES):
         return "-s -w"
-    version = read_pin(SOURCES / "tools" / tool.pin / "go.mod", KUBERNETES)
+    version = _read_kubernetes(tool.source)
     major, minor = version.removeprefix("v").split(".")[:2]
     values = {"gitVersion": version, "gitMajor": major, "gitMinor": minor}
     return " ".join(["-s -w", *(f"-X k8s.io/component-base/version.{key}={value}" for key, value in values.items())])
@@ -113,11 +150,10 @@ def read_pin(go_mod: Path, module: str) -> str:
 
 
 def _shared_path(tool: Tool) -> Path:
-    folder = SOURCES / "tools" / tool.pin
     digest = hashlib.sha256(f"{platform.machine()} {_flags(tool)}".encode())
-    for path in sorted(folder.glob("*.*")):
+    for path in sorted(tool.source.glob("*.*")):
         digest.update(path.read_bytes())
-    return find_shared_cache() / "bin" / f"{tool.pin}-{digest.hexdigest()[:12]}" / tool.name
+    return find_shared_cache() / "bin" / f"{tool.source.name}-{digest.hexdigest()[:12]}" / tool.name
 
 
 def _link(link: Path, target: Path) -> None:

@@ -2,10 +2,12 @@
 
 `control_plane` runs with our CRDs; `api` talks to it as the administrator; `namespace` is fresh for each test. It is
 not deleted: the API server goes away with the session, and to empty a namespace takes a hundred requests.
+`SKIPSTONE_KUBERNETES=1.31` chooses another pinned release of Kubernetes than that of the cluster.
 """
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,12 +22,13 @@ from tests.cluster.shell import wait_until
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 CRD_FOLDER = REPOSITORY / "crds"
+RELEASE = os.environ.get("SKIPSTONE_KUBERNETES", "")
 
 
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane with our CRDs established."""
-    with run_control_plane(tmp_path_factory.mktemp("kube")) as plane:
+    with run_control_plane(tmp_path_factory.mktemp("kube"), release=RELEASE) as plane:
         plane.kubectl("apply", "--server-side", "--filename", str(CRD_FOLDER))
         names = [yaml.safe_load(path.read_text())["metadata"]["name"] for path in sorted(CRD_FOLDER.glob("*.yaml"))]
         plane.kubectl("wait", "--for=condition=Established", "--timeout=300s", *(f"crd/{name}" for name in names))

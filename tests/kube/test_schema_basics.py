@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import Any
 
 import pytest
@@ -10,11 +11,12 @@ import yaml
 from kubernetes.client import ApiException, CustomObjectsApi
 from skipstone_core.codec import encode
 from skipstone_operator.resources.common import Condition, ConditionStatus
-from skipstone_operator.resources.kinds import CATEGORY, GROUP, KINDS, VERSION, parse
+from skipstone_operator.resources.kinds import CATEGORY, GROUP, KINDS, VERSION, Kind, parse
 from skipstone_operator.resources.table import TableStatus
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.errors import ClusterError
+from tests.cluster.toolchain import read_releases
 from tests.kube.cases import INDEX, LEFT_OUT, LOAD, MERGE, TABLE, WAREHOUSE, Case, manifest
 from tests.kube.schedule_cases import ACCEPTED, SCHEDULE
 
@@ -35,6 +37,11 @@ def create(api: CustomObjectsApi, namespace: str, kind: str, name: str = "one") 
         GROUP, VERSION, namespace, KINDS[kind].plural, manifest(kind, SMALLEST[kind], name)
     )
     return created
+
+
+def test_the_api_server_is_of_the_release_that_was_chosen(control_plane: ControlPlane) -> None:
+    served = json.loads(control_plane.kubectl("get", "--raw", "/version"))["gitVersion"]
+    assert served == read_releases()[os.environ.get("SKIPSTONE_KUBERNETES", "")]
 
 
 def test_discovery_lists_every_kind_with_short_name_and_category(control_plane: ControlPlane) -> None:
@@ -114,10 +121,27 @@ def test_defaults_of_the_server_are_those_of_the_typed_model(api: CustomObjectsA
 def test_server_fills_in_default(api: CustomObjectsApi, kind: str, path: str, value: object) -> None:
     body = manifest(kind, SMALLEST[kind])
     found = api.create_namespaced_custom_object(GROUP, VERSION, "default", KINDS[kind].plural, body, dry_run="All")
-    found = found["spec"]
+    assert value_at(found["spec"], path) == value
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS.values() if kind.selectable], ids=lambda kind: kind.name)
+def test_objects_are_selected_by_each_field_and_by_all(api: CustomObjectsApi, namespace: str, kind: Kind) -> None:
+    def select(selector: str) -> list[str]:
+        found = api.list_namespaced_custom_object(GROUP, VERSION, namespace, kind.plural, field_selector=selector)
+        return [item["metadata"]["name"] for item in found["items"]]
+
+    made = create(api, namespace, kind.name)
+    wanted = [f"{path}={value_at(made, path)}" for path in kind.selectable]
+    for selector in [*wanted, ",".join(wanted)]:
+        assert select(selector) == ["one"]
+        assert select(f"{selector}-other") == []
+
+
+def value_at(found: dict[str, Any], path: str) -> Any:
+    value: Any = found
     for part in path.split("."):
-        found = found[part]
-    assert found == value
+        value = value[part]
+    return value
 
 
 @pytest.mark.parametrize("kind", ["LoadJob", "MergeJob"])

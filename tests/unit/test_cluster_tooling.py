@@ -20,7 +20,7 @@ from tests.cluster.layout import SOURCES, StateDir
 from tests.cluster.prerequisites import check_path_length, read_go_version, read_version
 from tests.cluster.processes import Program, find_pid, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import run, run_logged, wait_until
-from tests.cluster.toolchain import read_pin
+from tests.cluster.toolchain import build_api_server, read_pin, read_releases
 
 
 def test_go_versions_compare_as_numbers() -> None:
@@ -41,6 +41,12 @@ def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
 def test_a_pin_that_is_missing_names_the_module() -> None:
     with pytest.raises(ClusterError, match="does not require example/absent"):
         read_pin(SOURCES / "tools/etcd/go.mod", "example/absent")
+
+
+def test_a_release_that_is_not_pinned_names_those_that_are() -> None:
+    known = ", ".join(release for release in read_releases() if release)
+    with pytest.raises(ClusterError, match=f"Kubernetes 1.0 is not pinned .* choose one of {known}"):
+        build_api_server("1.0")
 
 
 def test_a_state_folder_too_long_for_sockets_is_refused() -> None:

@@ -1,0 +1,9 @@
+//go:build tools
+
+// Package tools pins the API server and the controllers of Kubernetes 1.37.
+package tools
+
+import (
+	_ "k8s.io/kubernetes/cmd/kube-apiserver"
+	_ "k8s.io/kubernetes/cmd/kube-controller-manager"
+)
