@@ -24,8 +24,11 @@ from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseR
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 from tests.spark.soundness import Soundness
 
-#: Tests run each query once or twice: what the second compiler makes of it comes too late.
-ONE_COMPILER = "-XX:TieredStopAtLevel=1"
+#: Makes the JVM of tests take little of the processor. Each query runs once or twice: what the second compiler makes of
+#: it comes too late. But thousands of queries leave so much code that the 48 MiB of one compiler are soon full: the JVM
+#: then sweeps them all the time, and interprets what finds no room. Several threads that collect garbage cost more than
+#: they save where each core has a worker of its own.
+LEAN = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -XX:+UseSerialGC"
 #: PySpark leaves the sockets of collected results to the garbage collector.
 _OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 #: Most tests write many small files and wait for the disk after each. How full memory may get is asked first.
@@ -96,10 +99,12 @@ def collected_sockets() -> Iterator[None]:
 def _submit_arguments() -> str:
     """As a pod has them, plus the Iceberg runtime: whoever starts the JVM first starts this one."""
     settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
-    jars = ",".join(str(path) for path in jar_paths("iceberg-runtime", ICEBERG_RUNTIME))
-    settings["spark.driver.extraJavaOptions"] = f"{JVM_OPTIONS} {ONE_COMPILER}"
+    settings["spark.driver.extraJavaOptions"] = f"{JVM_OPTIONS} {LEAN}"
+    # Jars that are named by --jars the JVM sends to itself, encrypted, which takes seconds
+    runtime = jar_paths("iceberg-runtime", ICEBERG_RUNTIME)
+    settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
     options = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
-    return f"--jars {jars} {options} pyspark-shell"
+    return f"{options} pyspark-shell"
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -133,13 +138,15 @@ def _sound_tables(
     node = request.node
     cases = (node.name, getattr(node, "originalname", ""))
     names = {request.path.name, *(f"{request.path.name}::{case}" for case in cases)}
+    own = request.node.funcargs.get("tmp_path")
     if names & UNSOUND.keys():
         soundness.leave_out(tmp_path_factory.getbasetemp())
-        return
-    own = request.node.funcargs.get("tmp_path")
+    else:
+        if own is not None:
+            soundness.check_folder(own)
+        soundness.check_changed(tmp_path_factory.getbasetemp())
     if own is not None:
-        soundness.check_folder(own)
-    soundness.check_changed(tmp_path_factory.getbasetemp())
+        soundness.forget(own)
 
 
 @pytest.fixture

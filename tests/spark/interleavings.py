@@ -49,12 +49,19 @@ class Fate(StrEnum):
     REFUSED = "is refused"
 
 
+def make_lake(root: Path, mode: str) -> None:
+    """A table of three files of ten rows that is merged in ``mode``, made in two commits."""
+    bed = MergeBed(root)
+    modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file", MERGE_MODE: mode}
+    bed.create(SCHEMA, **modes)
+    bed.append(rows(0, 10), rows(10, 10))
+    bed.append(rows(20, 10))
+    bed.catalog.close()
+
+
 @dataclass
 class Scene:
-    """A table of three files of ten rows, and a feed that updates row 5, deletes row 15 and inserts row 100.
-
-    ``mode``: how the table is merged.
-    """
+    """The table of ``make_lake``, and a feed that updates row 5, deletes row 15 and inserts row 100."""
 
     root: Path
     spark: SparkSession
@@ -63,12 +70,8 @@ class Scene:
     session: SparkSession = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make the table in two commits."""
+        """Open it."""
         self.bed = MergeBed(self.root)
-        modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file", MERGE_MODE: self.mode}
-        self.bed.create(SCHEMA, **modes)
-        self.bed.append(rows(0, 10), rows(10, 10))
-        self.bed.append(rows(20, 10))
         self.session = second_spark(self.spark, self.bed.warehouse)
 
     def sql(self, text: str) -> None:

@@ -7,6 +7,7 @@ What was read once is remembered by its path: files of a table never change, so 
 from __future__ import annotations
 
 import itertools
+import os
 import re
 import sqlite3
 from collections.abc import Iterator
@@ -42,6 +43,7 @@ class Soundness:
         self._known: dict[str, Any] = {}
         self._planned: set[str] = set()
         self._catalogs: dict[Path, int] = {}
+        self._over: set[str] = set()
 
     def check_folder(self, folder: Path) -> None:
         """Check the tables of all SQLite catalogs in and below ``folder``."""
@@ -50,14 +52,24 @@ class Soundness:
 
     def check_changed(self, folder: Path) -> None:
         """Check those below the folders in ``folder`` that changed since they were last checked."""
-        for path in (path for below in folder.iterdir() if below.is_dir() for path in _catalogs_in(below)):
+        for path in self._catalogs_below(folder):
             if self._catalogs.get(path) != path.stat().st_mtime_ns:
                 self._check_catalog(path)
 
     def leave_out(self, folder: Path) -> None:
         """Take what is below the folders in ``folder`` as checked: it is broken on purpose."""
-        found = (path for below in folder.iterdir() if below.is_dir() for path in _catalogs_in(below))
-        self._catalogs.update({path: path.stat().st_mtime_ns for path in found})
+        self._catalogs.update({path: path.stat().st_mtime_ns for path in self._catalogs_below(folder)})
+
+    def forget(self, folder: Path) -> None:
+        """Look into ``folder`` no more: it is that of a test which is over."""
+        self._over.add(str(folder))
+
+    def _catalogs_below(self, folder: Path) -> Iterator[Path]:
+        """Those below the folders in ``folder``, each once: pytest makes links to them, too."""
+        with os.scandir(folder) as found:
+            folders = [one.path for one in found if one.is_dir(follow_symlinks=False) and one.path not in self._over]
+        for path in folders:
+            yield from _catalogs_in(Path(path))
 
     def _check_catalog(self, path: Path) -> None:
         self._catalogs[path] = path.stat().st_mtime_ns

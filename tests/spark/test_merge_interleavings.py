@@ -5,6 +5,7 @@ After each the table is what the two would have made one after the other; no fil
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,39 +16,69 @@ from skipstone_core.errors import UserError
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import MergeMode
 
-from tests.spark.interleavings import CASES, POINTS, Case, Fate, Scene, T, guide_row, in_order, merged_after
+from tests.spark.interleavings import CASES, POINTS, Fate, Scene, T, guide_row, in_order, make_lake, merged_after
+from tests.spark.kept import Kept
 
 GUIDE = Path(__file__).parents[2] / "docs" / "guide" / "merging.md"
 
 
+#: What Spark read after another writer, by the writer and how the table is merged: the same at every point of a merge.
+Theirs = dict[tuple[str, str], list[dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Kept]:
+    """A lake for each way to merge."""
+    found = {}
+    for mode in (MergeMode.COPY_ON_WRITE, MergeMode.MERGE_ON_READ):
+        root = tmp_path_factory.mktemp("lake")
+        make_lake(root, mode)
+        found[mode.value] = Kept(root, tmp_path_factory.mktemp("kept"))
+    return found
+
+
+@pytest.fixture(scope="module")
+def theirs() -> Theirs:
+    """Filled by whoever needs it first."""
+    return {}
+
+
 @pytest.fixture
-def scene(tmp_path: Path, spark: SparkSession) -> Scene:
-    return Scene(tmp_path, spark)
+def scene(request: pytest.FixtureRequest, kept: dict[str, Kept], spark: SparkSession) -> Iterator[Scene]:
+    """The lake as it was made, merged by copies unless the test names another mode."""
+    mode = getattr(request, "param", MergeMode.COPY_ON_WRITE).value
+    made = Scene(kept[mode].restored(), spark, mode)
+    yield made
+    made.bed.catalog.close()
 
 
 @pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_each_interleaving_has_the_outcome_that_the_guide_states(scene: Scene, case: Case, point: str) -> None:
-    assert_outcome(scene, case, point)
+@pytest.mark.parametrize("name", CASES)
+def test_each_interleaving_has_the_outcome_that_the_guide_states(
+    scene: Scene, name: str, point: str, theirs: Theirs
+) -> None:
+    assert_outcome(scene, name, point, theirs)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_merges_on_read_have_the_same_outcomes(tmp_path: Path, spark: SparkSession, case: Case) -> None:
-    assert_outcome(Scene(tmp_path, spark, MergeMode.MERGE_ON_READ), case, "commit")
+@pytest.mark.parametrize("scene", [MergeMode.MERGE_ON_READ], indirect=True)
+@pytest.mark.parametrize("name", CASES)
+def test_merges_on_read_have_the_same_outcomes(scene: Scene, name: str, theirs: Theirs) -> None:
+    assert_outcome(scene, name, "commit", theirs)
 
 
-def assert_outcome(scene: Scene, case: Case, point: str) -> None:
-    theirs: list[dict[str, Any]] = []
+def assert_outcome(scene: Scene, name: str, point: str, read: Theirs) -> None:
+    case, left = CASES[name], (name, scene.mode)
 
     def act() -> None:
         case.act(scene)
-        theirs.extend(scene.read())
+        if left not in read:
+            read[left] = scene.read()
 
     if case.fate is Fate.REFUSED:
         with pytest.raises(UserError) as caught:
             scene.merge(point, act)
         assert case.explains(str(caught.value))
-        assert in_order(scene.read()) == in_order(theirs)
+        assert in_order(scene.read()) == in_order(read[left])
     else:
         report, said = scene.merge(point, act)
         assert report.outcome is RunOutcome.COMMITTED, report
@@ -55,7 +86,7 @@ def assert_outcome(scene: Scene, case: Case, point: str) -> None:
         again = [text for text in said if text.startswith("planning again")]
         assert len(again) == (1 if case.fate is Fate.AGAIN else 0), again
         assert all(map(case.explains, again)), again
-        assert in_order(scene.read()) == in_order(merged_after(theirs))
+        assert in_order(scene.read()) == in_order(merged_after(read[left]))
     assert scene.missing_files() == set()
     assert scene.stray_files() == set()
 
