@@ -147,7 +147,9 @@ class Transition:
 def find_transitions(old: Sequence[Condition], new: Sequence[Condition]) -> tuple[Transition, ...]:
     """What changed from ``old`` to ``new`` in status or reason, each reason once."""
     before = {condition.type: (condition.status, condition.reason) for condition in old}
-    changed = [c for c in new if before.get(c.type) != (c.status, c.reason) and _is_news(c, before.get(c.type))]
+    changed = [
+        c for c in new if before.get(c.type) != (c.status, c.reason) and _is_news(c, is_first=c.type not in before)
+    ]
     by_reason = {condition.reason: condition for condition in reversed(changed)}
     return tuple(_transition(condition) for condition in reversed(by_reason.values()))
 
@@ -157,11 +159,11 @@ def _transition(condition: Condition) -> Transition:
     return Transition(_severity(condition), reason, condition.message or reason.doc)
 
 
-def _is_news(condition: Condition, before: tuple[ConditionStatus, str] | None) -> bool:
+def _is_news(condition: Condition, *, is_first: bool) -> bool:
     # A job's Complete and Failed repeat the reason of Progressing until one of them becomes True.
     if condition.type in (COMPLETE, FAILED):
         return condition.status is ConditionStatus.TRUE
-    if before is None and condition.type in (PROGRESSING, DEGRADED):
+    if is_first and condition.type in (PROGRESSING, DEGRADED):
         return condition.reason not in (Reason.IDLE, Reason.HEALTHY)
     return True
 

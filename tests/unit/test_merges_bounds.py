@@ -18,7 +18,7 @@ from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.source import Changes, target_schema
 from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.committing.writing import WrittenFiles
-from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tables.filesets import PinnedTable, pin_table, read_file_set
 from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
@@ -103,7 +103,7 @@ def rewritten(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause)
     one = write_slice(feed, SortRule(plan.keys, None, {"k": kind}), str(lake.root / "slice.parquet"))
     changes = Changes(plan=plan, slices=(one,), schema_id=0)
     site = RewriteSite(tasks=InProcess(), cores=1, token="t", written=WrittenFiles(table))
-    return rewrite_files(site, changes, (table, files), prune_files(PruneSite(), changes, table, files))
+    return rewrite_files(site, changes, PinnedTable(table, files), prune_files(PruneSite(), changes, table, files))
 
 
 def counts(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause) -> MergeCounts:

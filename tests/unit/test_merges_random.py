@@ -29,7 +29,7 @@ from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.source import Changes, selective_first, target_schema
 from skipstone.tables.committing.writing import WrittenFiles
 from skipstone.tables.deletes import PATH_FIELD_ID
-from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData
@@ -174,7 +174,7 @@ def merged(
     table = bench.on_read if on_read else bench.table
     pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, table, bench.files)
     site = RewriteSite(tasks=InProcess(3), cores=3, token=f"m{next(_TOKENS)}", written=WrittenFiles(table))
-    rewrite = rewrite_files(site, changes, (table, bench.files), pruned)
+    rewrite = rewrite_files(site, changes, PinnedTable(table, bench.files), pruned)
     changed = {file.file_path for file in (*rewrite.removed, *rewrite.marked)}
     rows = [row for path, kept in bench.live.items() if path not in changed for row in kept]
     rows += marked_rows(bench, rewrite)

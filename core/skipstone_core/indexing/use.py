@@ -93,10 +93,6 @@ def are_few(rows: int, of_rows: int) -> bool:
     return rows <= FEW_ROWS_PART * of_rows
 
 
-def is_driver_faster(here: ReadCost, there: ReadCost, cores: tuple[int, int]) -> bool:
-    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``.
-
-    ``cores``: the driver's and those of all tasks.
-    """
-    mine, theirs = cores
-    return here.weight / mine <= there.weight / theirs + JOB_BYTES
+def is_driver_faster(here: ReadCost, there: ReadCost, *, driver_cores: int, task_cores: int) -> bool:
+    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``."""
+    return here.weight / driver_cores <= there.weight / task_cores + JOB_BYTES

@@ -144,7 +144,7 @@ def _bind_assigned(
         message = "an Update of rows that the source does not have needs set, with a literal for each column"
         raise BadSpec(Reason.INVALID_SPEC, message, field=path)
     if "source" in role.sides:
-        _keep_sequence(path, sides, (values, literals))
+        _keep_sequence(path, sides, values, literals)
     _check_assignable(path, values, sides)
     return values, literals
 
@@ -179,11 +179,11 @@ def _bind_literal(field_name: str, value: Constant | None, target: Column, zone:
         raise BadSpec(Reason.INVALID_SPEC, message, field=field_name) from None
 
 
-def _keep_sequence(path: str, sides: Sides, into: tuple[dict[str, str], dict[str, Value | None]]) -> None:
+def _keep_sequence(path: str, sides: Sides, values: dict[str, str], literals: Mapping[str, Value | None]) -> None:
     """Every row that is written keeps the sequence of its change; nothing else may go there."""
     if sides.stored is None:
         return
-    (target, source), (values, literals) = sides.stored, into
+    target, source = sides.stored
     if target in literals or values.get(target, source) != source:
         message = f"{target!r} keeps the sequence of each row's last change and is written by the merge: remove it"
         raise BadSpec(Reason.INVALID_SPEC, message, field=f"{path}.{target}")

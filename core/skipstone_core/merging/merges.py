@@ -160,7 +160,9 @@ def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column
     if len({key.target for key in task.keys}) < len(task.keys):
         raise BadSpec(Reason.INVALID_SPEC, "a target column is named twice", field="spec.keys")
     targets, sources = by_name(target), by_name(source)
-    return tuple(_bind_key(i, key.target, key.source, (targets, sources)) for i, key in enumerate(task.keys))
+    return tuple(
+        _bind_key(f"spec.keys[{i}]", key.target, key.source, targets, sources) for i, key in enumerate(task.keys)
+    )
 
 
 def check_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> None:
@@ -226,9 +228,8 @@ def switched_off(task: MergeTask) -> dict[PruneStage, str]:
 
 
 def _bind_key(
-    index: int, target: str, source: str, sides: tuple[Mapping[str, Column], Mapping[str, Column]]
+    where: str, target: str, source: str, targets: Mapping[str, Column], sources: Mapping[str, Column]
 ) -> BoundKey:
-    where, (targets, sources) = f"spec.keys[{index}]", sides
     for side, name, columns in (("table", target, targets), ("source", source, sources)):
         if name not in columns:
             raise BadSpec(Reason.KEY_COLUMN_MISSING, f"the {side} has no column {name!r}", field=where)

@@ -22,7 +22,7 @@ def publish_measures(obj: Raw, status: Raw, meter: Meter) -> None:
     """Tell ``meter`` of runs that ended, of launches that got on, and of an index's lag."""
     before = _part(obj, "status")
     for current, last in zip(CURRENT, LAST, strict=True):
-        _run_finished(_part(before, current), (_part(before, last), _part(status, last)), meter)
+        _run_finished(_part(before, current), _part(before, last), _part(status, last), meter)
     for name in CURRENT:
         _launched(_part(before, name), _part(status, name), meter)
     if obj.get("kind") == "SecondaryIndex":
@@ -36,8 +36,7 @@ def _part(of: Raw, name: str) -> Raw:
     return found if isinstance(found, Mapping) else {}
 
 
-def _run_finished(current: Raw, last: tuple[Raw, Raw], meter: Meter) -> None:
-    before, after = last
+def _run_finished(current: Raw, before: Raw, after: Raw, meter: Meter) -> None:
     if not after or (after.get("id"), after.get("completionTime")) == (before.get("id"), before.get("completionTime")):
         return
     spent = _seconds(after.get("startTime"), after.get("completionTime")) or 0.0

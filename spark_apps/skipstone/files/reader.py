@@ -95,7 +95,7 @@ def describe_files(
     mapping_json = mapping.model_dump_json() if mapping is not None else None
     for ordinal in ordinals:
         _require_format(files.data_file(ordinal), formats)
-    described = [_describe(table, files, ordinal, (schema_json, mapping_json)) for ordinal in ordinals]
+    described = [_describe(table, files, ordinal, schema_json, mapping_json) for ordinal in ordinals]
     if not with_deletes:
         return described
     return [_with_deletes(file, files) for file in described]
@@ -250,17 +250,19 @@ def _require_format(file: DataFile, formats: Collection[FileFormat]) -> None:
     raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {hint}")
 
 
-def _describe(table: Table, files: FileSet, ordinal: int, shared: tuple[str, str | None]) -> DataFileDescription:
+def _describe(
+    table: Table, files: FileSet, ordinal: int, schema_json: str, mapping_json: str | None
+) -> DataFileDescription:
     file = files.data_file(ordinal)
     return DataFileDescription(
         file_id=ordinal,
         path=file.file_path,
         size=file.file_size_in_bytes,
         records=file.record_count,
-        schema_json=shared[0],
+        schema_json=schema_json,
         file_format=file.file_format.value,
         constants=tuple(_constants(table, file)),
-        name_mapping_json=shared[1],
+        name_mapping_json=mapping_json,
         spec_id=file.spec_id,
         partition=tuple(file.partition[at] for at in range(len(table.specs()[file.spec_id].fields))),
     )

@@ -25,7 +25,7 @@ from skipstone_core.indexing.indexes import synced_up_to
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
-from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
+from skipstone.indexes.definition import FAILED_PROPERTY, Misfit, define_index, definition_problem
 from skipstone.indexes.tables import (
     NEXT_FILE_ID_PROPERTY,
     IndexTable,
@@ -142,7 +142,7 @@ def index_state(
     except UnreadableIndex as error:
         reason = Reason.INDEX_DAMAGED if error.is_damaged else Reason.STORAGE_UNAVAILABLE
         state = replace(_counts(files, _nothing(files), index), exists=True)
-        return _with_problem(state, (reason, f"{error}; it counts as empty"))
+        return _with_problem(state, Misfit(reason, f"{error}; it counts as empty"))
     if found is None:
         return _with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index))
     state = _counts(files, cover_files(files, sound_covers(found, covers, damage)), index, found)
@@ -156,27 +156,27 @@ def _damage(identifier: tuple[str, str], found: IndexTable | None) -> tuple[Dama
         raise UnreadableIndex(identifier, error) from error
 
 
-def _damage_problem(damage: Sequence[DamagedFile]) -> tuple[Reason, str] | None:
+def _damage_problem(damage: Sequence[DamagedFile]) -> Misfit | None:
     if not damage:
         return None
     others = f" (and {len(damage) - 1} other files)" if len(damage) > 1 else ""
-    return Reason.INDEX_DAMAGED, f"{damage[0]}{others}; the next reindex builds its segments again"
+    return Misfit(Reason.INDEX_DAMAGED, f"{damage[0]}{others}; the next reindex builds its segments again")
 
 
 def _nothing(files: FileSet) -> Coverage:
     return cover_files(files, COVER_SCHEMA.empty_table())
 
 
-def _spec_problem(schema: Schema, index: IndexRef) -> tuple[Reason, str] | None:
+def _spec_problem(schema: Schema, index: IndexRef) -> Misfit | None:
     try:
         define_index(schema, index.columns)
     except BadSpec as error:
-        return error.reason, str(error)
+        return Misfit(error.reason, str(error))
     return None
 
 
-def _with_problem(state: IndexState, problem: tuple[Reason, str] | None) -> IndexState:
-    return state if problem is None else replace(state, degraded=problem[0], message=problem[1])
+def _with_problem(state: IndexState, problem: Misfit | None) -> IndexState:
+    return state if problem is None else replace(state, degraded=problem.reason, message=problem.message)
 
 
 def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTable | None = None) -> IndexState:

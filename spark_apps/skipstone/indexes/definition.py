@@ -160,22 +160,30 @@ def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
     )
 
 
-def definition_problem(schema: Schema, stored: StoredDefinition) -> tuple[Reason, str] | None:
+@dataclass(frozen=True)
+class Misfit:
+    """Why an index serves its table badly or not at all."""
+
+    reason: Reason
+    message: str
+
+
+def definition_problem(schema: Schema, stored: StoredDefinition) -> Misfit | None:
     """Why a stored definition no longer fits the table's schema; None when it does. Renamed columns fit."""
     by_id = {field.field_id: field for field in schema.fields}
     by_name = {field.name: field for field in schema.fields}
     for column, name in zip(stored.definition.columns, stored.names, strict=True):
         namesake = by_name.get(name)
         if namesake is not None and namesake.field_id != column.field_id:
-            return (
+            return Misfit(
                 Reason.COLUMN_REPLACED,
                 f"column {name!r} was replaced by a new column; delete the index and create it again",
             )
         field = by_id.get(column.field_id)
         if field is None:
-            return Reason.COLUMN_NOT_FOUND, f"column {name!r} was dropped from the table; delete the index"
+            return Misfit(Reason.COLUMN_NOT_FOUND, f"column {name!r} was dropped from the table; delete the index")
         if storage_type(field.field_type) != column.storage_type:
-            return (
+            return Misfit(
                 Reason.COLUMN_TYPE_UNSUPPORTED,
                 f"column {name!r} changed its type to {field.field_type}; delete the index and create it again",
             )

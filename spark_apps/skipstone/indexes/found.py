@@ -140,10 +140,10 @@ def _find(catalog: Catalog, identifier: tuple[str, str], files: FileSet) -> Foun
         return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, _FOREIGN))
     index, content = opened
     problem = definition_problem(files.schema, index.stored)
-    if problem and problem[0] is not Reason.COLUMN_REPLACED:
-        return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, problem[1]))
+    if problem and problem.reason is not Reason.COLUMN_REPLACED:
+        return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, problem.message))
     return FoundIndex(
-        index, _covered_files(index, files, content.cover_rows), content.bounds, problem[1] if problem else ""
+        index, _covered_files(index, files, content.cover_rows), content.bounds, problem.message if problem else ""
     )
 
 

@@ -30,13 +30,12 @@ class UnreadableIndexFile(SkipstoneError):
 
 
 def scan_entries(
-    file: tuple[FileIO, str], schema: pa.Schema, condition: pc.Expression | None, columns: Sequence[str]
+    io: FileIO, path: str, schema: pa.Schema, condition: pc.Expression | None, columns: Sequence[str]
 ) -> Iterator[pa.RecordBatch]:
     """Batches of ``columns`` of the entries that pass ``condition``, in file order; ``schema``: of all entries.
 
     Raises UnreadableIndexFile, also for a file of another schema: its columns would read as null.
     """
-    io, path = file
     try:
         with io.new_input(path).open() as stream:
             fragment = _FORMAT.make_fragment(stream)

@@ -27,13 +27,12 @@ def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | No
         raise BadSpec(Reason.INVALID_SPEC, "a confirm run needs a table and a transaction.", field="request")
     catalog = open_known_catalog(request.warehouse)
     with reporter.stage("confirm"):
-        report = _confirm(catalog, request.table, request.confirm.txn, (reporter, ports))
+        report = _confirm(catalog, request.table, request.confirm.txn, reporter, ports)
     state = report_state(catalog, request.warehouse, request.table, request.indexes)
     return replace(report, table_states=(state,))
 
 
-def _confirm(catalog: Catalog, ref: TableRef, txn: str, tools: tuple[Reporter, CommitPorts | None]) -> JobReport:
-    reporter, ports = tools
+def _confirm(catalog: Catalog, ref: TableRef, txn: str, reporter: Reporter, ports: CommitPorts | None) -> JobReport:
     found = find_table(catalog, ref)
     if isinstance(found, Lost) and found.is_proven:
         # The table that the transaction was for is gone, and every late commit to it is refused by its UUID.

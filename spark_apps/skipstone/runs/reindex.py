@@ -143,7 +143,7 @@ def _open(work: _Work) -> IndexTable:
     found = _sound_index(work, identifier)
     if found is not None:
         if problem := definition_problem(work.table.schema(), found.stored):
-            raise BadSpec(problem[0], problem[1], field="spec.columns")
+            raise BadSpec(problem.reason, problem.message, field="spec.columns")
         return found
     definition = define_index(work.table.schema(), work.index.columns)
     new = NewIndex(

@@ -56,7 +56,7 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
     frame = _with_null_text(group, rules)
-    typed = [_typed((group, frame), column, rules) for column in columns]
+    typed = [_typed(group, frame, column, rules) for column in columns]
     values = [one.value.alias(_held(i)) for i, one in enumerate(typed)]
     judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed)} as {_FAULT}"))
     told = judged.select(
@@ -88,9 +88,8 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
     return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
 
 
-def _typed(raw: tuple[RawGroup, DataFrame], column: SourceColumn, rules: TextRules) -> _Typed:
-    """``raw``: a group, and its frame with nulls in place."""
-    group, frame = raw
+def _typed(group: RawGroup, frame: DataFrame, column: SourceColumn, rules: TextRules) -> _Typed:
+    """``frame``: that of the group, with nulls in place."""
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, F.lit(None).cast(frame_type(column.type)))

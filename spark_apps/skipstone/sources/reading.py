@@ -52,9 +52,9 @@ def read_source(
     SOURCE_COLUMN_MISSING when files differ in their columns).
     """
     rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, (listing, source, schema), rules.options)
+    groups = _groups(spark, listing, source, schema, rules.options)
     columns = source_columns(source, schema, groups)
-    return SourceRead(frame=_joined((spark, listing.root), groups, columns, rules), columns=columns, listing=listing)
+    return SourceRead(frame=_joined(spark, listing.root, groups, columns, rules), columns=columns, listing=listing)
 
 
 def read_table_rows(
@@ -66,9 +66,9 @@ def read_table_rows(
     feeds and for a source column that the mapping names and a file lacks.
     """
     rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, (listing, source, schema), rules.options)
+    groups = _groups(spark, listing, source, schema, rules.options)
     columns = table_columns(source, schema, groups)
-    return SourceRead(frame=_joined((spark, listing.root), groups, columns, rules), columns=columns, listing=listing)
+    return SourceRead(frame=_joined(spark, listing.root, groups, columns, rules), columns=columns, listing=listing)
 
 
 def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:
@@ -77,21 +77,19 @@ def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules
         no_options(source)
     rules = TextRules(options=text_options(source) if is_text else TextOptions(), time_zone=time_zone)
     moment = F.lit("2000-01-01 00:00:00").cast("timestamp")
-    _probe(spark, F.to_utc_timestamp(moment, time_zone), ("spec.timeZone", time_zone, "time zone"))
+    _probe(spark, F.to_utc_timestamp(moment, time_zone), "spec.timeZone", time_zone, "time zone")
     for name, pattern in (
         ("dateFormat", rules.options.date_format),
         ("timestampFormat", rules.options.timestamp_format),
     ):
         if pattern is not None:
-            _probe(
-                spark, F.try_to_timestamp(F.lit("x"), F.lit(pattern)), (f"source.options.{name}", pattern, "pattern")
-            )
+            column = F.try_to_timestamp(F.lit("x"), F.lit(pattern))
+            _probe(spark, column, f"source.options.{name}", pattern, "pattern")
     return rules
 
 
-def _probe(spark: SparkSession, column: Column, what: tuple[str, str, str]) -> None:
+def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str) -> None:
     """Let Spark judge a zone or a pattern once, so that a wrong one is told by its field's name."""
-    field, text, noun = what
     try:
         spark.sql("values 1").select(column).collect()  # one literal row: Spark folds it and runs no job
     except PySparkException as error:
@@ -101,9 +99,8 @@ def _probe(spark: SparkSession, column: Column, what: tuple[str, str, str]) -> N
 
 
 def _groups(
-    spark: SparkSession, what: tuple[SourceListing, SourceSpec, Schema], options: TextOptions
+    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, options: TextOptions
 ) -> list[RawGroup]:
-    listing, source, schema = what
     if source.format is SourceFormat.CSV:
         return csv_groups(spark, listing, declared_names(source, schema), options)
     if source.format is SourceFormat.JSON:
@@ -112,9 +109,8 @@ def _groups(
 
 
 def _joined(
-    site: tuple[SparkSession, str], groups: Sequence[RawGroup], columns: Sequence[SourceColumn], rules: TextRules
+    spark: SparkSession, root: str, groups: Sequence[RawGroup], columns: Sequence[SourceColumn], rules: TextRules
 ) -> DataFrame:
-    spark, root = site
     if not groups:
         return spark.range(0).select(*empty_columns())
     return reduce(DataFrame.union, [project(group, columns, rules, root) for group in groups])

@@ -213,6 +213,14 @@ def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
     return FileSet(pinned, snapshot, schema, Content(manifests, deletes, decode_counts))
 
 
+@dataclass(frozen=True)
+class PinnedTable:
+    """A table with the live files of the snapshot that work on it is planned for."""
+
+    table: Table
+    files: FileSet
+
+
 def pin_table(table: Table) -> Pinned:
     """What a run that plans on the current state of ``table`` must find unchanged, or validate, when it commits."""
     snapshot = table.current_snapshot()

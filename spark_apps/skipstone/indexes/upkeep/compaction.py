@@ -85,7 +85,7 @@ def compact_index(site: BuildSite, index: IndexTable, dropped: frozenset[int]) -
     removed = tuple(index.files.data_file(file.ordinal) for file in (*merged, *covers))
 
     def write(written: WrittenFiles) -> TableCommit:
-        entries = _merge_entries(site, (index, merged), dropped, written)
+        entries = _merge_entries(site, index, merged, dropped, written)
         added = (*entries, *written.note(_merge_covers(site, index, covers, dropped)))
         summary = {"skipstone.run": site.run_id, "skipstone.merge": str(len(removed))}
         return TableCommit(pinned=pin_table(index.table), added=added, removed=removed, summary=summary)
@@ -119,9 +119,8 @@ def _merge_covers(
 
 
 def _merge_entries(
-    site: BuildSite, merged: tuple[IndexTable, Sequence[IndexFile]], dropped: frozenset[int], written: WrittenFiles
+    site: BuildSite, index: IndexTable, files: Sequence[IndexFile], dropped: frozenset[int], written: WrittenFiles
 ) -> tuple[DataFile, ...]:
-    index, files = merged
     if not files:
         return ()
     storages = tuple(column.storage_type for column in index.definition.columns)
@@ -150,7 +149,7 @@ def merge_entries(task: MergeTask, task_id: str) -> MergedRange:
         sorter = EntrySorter(runs, task.buffer_bytes)
         try:
             for path in task.paths:
-                for batch in scan_entries((task.io, path), schema, condition, schema.names):
+                for batch in scan_entries(task.io, path, schema, condition, schema.names):
                     sorter.add(batch)
         except UnreadableIndexFile as error:
             runs.abort()

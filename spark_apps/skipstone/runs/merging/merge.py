@@ -47,7 +47,7 @@ from skipstone.sources.listing import SourceListing
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
-from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.shaping.evolution import fits, with_columns
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
@@ -157,10 +157,11 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outco
         table = job.load()
         try:
             with job.reporter.stage("plan"):
-                files = read_file_set(table)
-            if changes is None or changes.schema_id != files.pinned.schema_id or not fits(table, changes.columns):
-                changes = _read(job, (intake.listing, scratch), table, files)
-            outcome, rewrite = _attempt(job, changes, (table, files), (intake, f"{scratch.name}-{number}"))
+                pinned = PinnedTable(table, read_file_set(table))
+            schema_id = pinned.files.pinned.schema_id
+            if changes is None or changes.schema_id != schema_id or not fits(table, changes.columns):
+                changes = _read(job, intake.listing, scratch, pinned)
+            outcome, rewrite = _attempt(job, changes, pinned, intake, f"{scratch.name}-{number}")
         except (DependencyUnavailable, OSError) as error:
             if number == MAX_PLANS or _head(job.load()) == _head(table):
                 raise
@@ -176,18 +177,16 @@ def _head(table: Table) -> int | None:
     return table.metadata.current_snapshot_id
 
 
-def _attempt(
-    job: _Job, changes: Changes, pinned: tuple[Table, FileSet], what: tuple[Intake, str]
-) -> tuple[Outcome, Rewrite]:
+def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, token: str) -> tuple[Outcome, Rewrite]:
     """Prune, rewrite and commit once."""
-    (table, files), (intake, token) = pinned, what
+    table, files = pinned.table, pinned.files
     evolved = with_columns(table, changes.columns)
     done: list[Rewrite] = []
 
     def write(written: WrittenFiles) -> TableCommit:
-        target = evolved, files.in_schema(evolved.schema())
-        done.append(_rewrite(job, changes, target, (token, written)))
-        return _change(job, changes, (done[0], files), intake)
+        target = PinnedTable(evolved, files.in_schema(evolved.schema()))
+        done.append(_rewrite(job, changes, target, token, written))
+        return _change(job, changes, done[0], files, intake)
 
     site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
     try:
@@ -198,25 +197,25 @@ def _attempt(
         raise
 
 
-def _read(job: _Job, source: tuple[SourceListing, Path], table: Table, files: FileSet) -> Changes:
-    listing, scratch = source
+def _read(job: _Job, listing: SourceListing, scratch: Path, pinned: PinnedTable) -> Changes:
     job.reporter.progress("reading the source")
     site = SourceSite(task=job.task, listing=listing, scratch=scratch, limits=job.limits)
     with job.reporter.stage("read"):
-        changes = read_changes_here(site, table, files)
+        changes = read_changes_here(site, pinned.table, pinned.files)
     if changes is not None:
         return changes
     spark = job.session()
     warm_workers(spark)
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
-        return read_changes(spark, site, table, files)
+        return read_changes(spark, site, pinned.table, pinned.files)
 
 
-def _prune(job: _Job, changes: Changes, target: tuple[Table, FileSet]) -> Pruned:
-    job.reporter.progress(f"looking for keys of {changes.rows} changes in {len(target[1])} files")
+def _prune(job: _Job, changes: Changes, target: PinnedTable) -> Pruned:
+    job.reporter.progress(f"looking for keys of {changes.rows} changes in {len(target.files)} files")
     off, namespace = switched_off(job.task), job.request.warehouse.index_namespace
     with job.reporter.stage("prune"), _search(job, changes) as run:
-        return prune_files(PruneSite(run=run, off=off, index_namespace=namespace), changes, *target)
+        site = PruneSite(run=run, off=off, index_namespace=namespace)
+        return prune_files(site, changes, target.table, target.files)
 
 
 @contextmanager
@@ -230,19 +229,17 @@ def _search(job: _Job, changes: Changes) -> Iterator[SliceRunner]:
         yield run_in(InSpark(spark))
 
 
-def _tell_pruned(job: _Job, changes: Changes, found: tuple[FileSet, Pruned]) -> None:
-    files, pruned = found
+def _tell_pruned(job: _Job, changes: Changes, files: FileSet, pruned: Pruned) -> None:
     counts = {"filesTotal": len(files), "filesCandidate": len(pruned.candidates.files), "rowsSource": changes.rows_read}
     job.reporter.learn(counts, pruned.funnel)
 
 
-def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], attempt: tuple[str, WrittenFiles]) -> Rewrite:
-    token, written = attempt
+def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, written: WrittenFiles) -> Rewrite:
     pruned = _prune(job, changes, target)
-    _tell_pruned(job, changes, (target[1], pruned))
-    doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target[1])} files"
+    _tell_pruned(job, changes, target.files, pruned)
+    doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target.files)} files"
     job.reporter.progress(doing)
-    with _tasks(job, changes, (target[1], pruned), doing) as (tasks, cores), job.reporter.stage("rewrite"):
+    with _tasks(job, changes, target.files, pruned, doing) as (tasks, cores), job.reporter.stage("rewrite"):
         site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written)
         rewrite = rewrite_files(site, changes, target, pruned)
     verify_slices(changes.slices)
@@ -250,9 +247,9 @@ def _rewrite(job: _Job, changes: Changes, target: tuple[Table, FileSet], attempt
 
 
 @contextmanager
-def _tasks(job: _Job, changes: Changes, found: tuple[FileSet, Pruned], doing: str) -> Iterator[tuple[Tasks, int]]:
+def _tasks(job: _Job, changes: Changes, files: FileSet, pruned: Pruned, doing: str) -> Iterator[tuple[Tasks, int]]:
     """Where the rewrite's tasks run, and on how many cores."""
-    (files, pruned), sizes = found, job.request.spark
+    sizes = job.request.spark
     size = int(files.files["size"].to_numpy()[pruned.candidates.files].sum())
     if size <= job.limits.candidate_bytes and changes.rows <= job.limits.rows:
         yield InProcess(sizes.driver_cores), sizes.driver_cores
@@ -263,8 +260,7 @@ def _tasks(job: _Job, changes: Changes, found: tuple[FileSet, Pruned], doing: st
         yield tasks, sizes.instances * sizes.executor_cores or tasks.parallelism
 
 
-def _change(job: _Job, changes: Changes, done: tuple[Rewrite, FileSet], intake: Intake) -> TableCommit:
-    rewrite, files = done
+def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intake: Intake) -> TableCommit:
     job.reporter.learn(encode(rewrite.counts), rewrite.funnel)
     job.reporter.progress("committing")
     return TableCommit(

@@ -73,15 +73,22 @@ def run_in(tasks: Tasks) -> SliceRunner:
     """A runner that hands each slice to a task; what is asked travels once."""
 
     def run(ask: Callable[[ChangeSlice], Answer], slices: Sequence[ChangeSlice]) -> list[Answer]:
-        answers = dict(tasks.run(partial(_asked, ask), list(enumerate(slices))))
+        answers = dict(tasks.run(partial(_asked, ask), [_NumberedSlice(*one) for one in enumerate(slices)]))
         return [answers[number] for number in range(len(slices))]
 
     return run
 
 
-def _asked(ask: Callable[[ChangeSlice], Answer], work: tuple[int, ChangeSlice], _: str) -> tuple[int, Answer]:
-    number, one = work
-    return number, ask(one)
+@dataclass(frozen=True)
+class _NumberedSlice:
+    """A slice, with its place among all."""
+
+    number: int
+    slice: ChangeSlice
+
+
+def _asked(ask: Callable[[ChangeSlice], Answer], work: _NumberedSlice, _: str) -> tuple[int, Answer]:
+    return work.number, ask(work.slice)
 
 
 def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Sequence[str]) -> str | None:

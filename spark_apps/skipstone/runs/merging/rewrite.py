@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from pyiceberg.manifest import DataFile
-from pyiceberg.table import Table
 from skipstone_core.errors import UserError
 from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage, judge_stages
 from skipstone_core.merging.merges import MergeCounts, pack_by_bytes
@@ -36,7 +35,7 @@ from skipstone.pruning.funnel import Candidates
 from skipstone.runs.merging.prune import Pruned
 from skipstone.runs.merging.source import Changes
 from skipstone.tables.committing.writing import WrittenFiles
-from skipstone.tables.filesets import FileSet
+from skipstone.tables.filesets import FileSet, PinnedTable
 from skipstone.tables.shaping.writeproperties import merges_on_read
 from skipstone.tasks.failures import caught, opened
 from skipstone.tasks.runner import Tasks
@@ -76,20 +75,21 @@ class Rewrite:
     funnel: tuple[FunnelStage, ...]
 
 
-def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, FileSet], pruned: Pruned) -> Rewrite:
+def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, pruned: Pruned) -> Rewrite:
     """Merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
-    table, files = target
+    table, files = target.table, target.files
     started = time.monotonic()
     write = write_spec(table, site.token)
-    answers = site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, (table, files, write)))
+    answers = site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target, write))
     merged = [one for one in _opened(answers, site.written) if isinstance(one, WorkResult)]
     results = [result for part in merged for result in part.files]
-    inserted, inserts = _insert_rest(site, changes, results, write)
+    rows_inserted, inserts = _insert_rest(site, changes, results, write)
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
         rewritten=tuple(to_data_files((row for part in merged for row in part.written), table)),
         inserted=tuple(to_data_files(inserts, table)),
         deletes=tuple(to_delete_files(row for part in merged for row in part.deletes)),
+        rows_inserted=rows_inserted,
     )
     return Rewrite(
         added=(*moved.rewritten, *moved.inserted),
@@ -98,7 +98,7 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: tuple[Table, File
         deletes=moved.deletes,
         replaced=tuple(_replaced(files, results)),
         read=tuple(files.data_file(result.file_id) for result in results if result.only_read),
-        counts=_counts(changes, (files, pruned.candidates), (results, inserted), moved),
+        counts=_counts(changes, files, pruned.candidates, results, moved),
         funnel=_with_join(pruned.funnel, results, started),
     )
 
@@ -123,14 +123,14 @@ def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], sta
 
 
 def _works(
-    site: RewriteSite, changes: Changes, candidates: Candidates, target: tuple[Table, FileSet, WriteSpec]
+    site: RewriteSite, changes: Changes, candidates: Candidates, target: PinnedTable, write: WriteSpec
 ) -> list[MergeWork]:
-    table, files, write = target
     ordinals = candidates.files.tolist()
     parts = candidates.parts(changes.slices)
-    described = [FileWork(file, parts[file.file_id]) for file in describe_files(table, files, ordinals)]
+    described = [FileWork(file, parts[file.file_id]) for file in describe_files(target.table, target.files, ordinals)]
     bins = pack_by_bytes([work.file.size for work in described], site.cores)
-    work = MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=(), on_read=merges_on_read(table))
+    on_read = merges_on_read(target.table)
+    work = MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=(), on_read=on_read)
     return [replace(work, files=_by_source([described[i] for i in one])) for one in bins]
 
 
@@ -186,21 +186,18 @@ def _insert_rest(
 
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
-    """Files by what a merge does with them."""
+    """Files by what a merge does with them, and how many rows are in those inserted."""
 
     removed: tuple[DataFile, ...]
     rewritten: tuple[DataFile, ...]
     inserted: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
+    rows_inserted: int
 
 
 def _counts(
-    changes: Changes,
-    target: tuple[FileSet, Candidates],
-    done: tuple[Sequence[FileResult], int],
-    moved: _Moved,
+    changes: Changes, files: FileSet, candidates: Candidates, results: Sequence[FileResult], moved: _Moved
 ) -> MergeCounts:
-    (files, candidates), (results, inserted) = target, done
     updated = sum(result.rows_updated for result in results)
     return MergeCounts(
         files_total=len(files),
@@ -212,7 +209,7 @@ def _counts(
         rows_matched=sum(result.rows_matched for result in results),
         rows_updated=updated,
         rows_deleted=sum(result.rows_deleted for result in results),
-        rows_inserted=inserted,
+        rows_inserted=moved.rows_inserted,
         rows_ignored=sum(result.rows_ignored for result in results),
         rows_copied=sum(file.record_count for file in moved.rewritten) - updated,
         bytes_candidate=int(files.files["size"].to_numpy()[candidates.files].sum()),

@@ -25,7 +25,7 @@ def task_progress(spark: SparkSession, reporter: Reporter, doing: str) -> Iterat
     group = f"{reporter.request.run_id}-{doing}"
     context.setJobGroup(group, doing)
     stop = threading.Event()
-    thread = threading.Thread(target=_watch, args=(context, reporter, (group, doing), stop), daemon=True)
+    thread = threading.Thread(target=_watch, args=(context, reporter, group, doing, stop), daemon=True)
     thread.start()
     try:
         yield
@@ -34,8 +34,7 @@ def task_progress(spark: SparkSession, reporter: Reporter, doing: str) -> Iterat
         thread.join()
 
 
-def _watch(context: SparkContext, reporter: Reporter, job: tuple[str, str], stop: threading.Event) -> None:
-    group, doing = job
+def _watch(context: SparkContext, reporter: Reporter, group: str, doing: str, stop: threading.Event) -> None:
     tracker = context.statusTracker()
     while not stop.wait(POLL_SECONDS):
         try:

@@ -46,13 +46,12 @@ def csv_groups(
         found = read_header(Path(listing.root) / file.path, file.path, options)
         if found is not None:
             headers.setdefault(found if options.header else tuple(names), []).append(file.path)
-    return [_csv_group(spark, listing, (header, files), options) for header, files in headers.items()]
+    return [_csv_group(spark, listing, header, files, options) for header, files in headers.items()]
 
 
 def _csv_group(
-    spark: SparkSession, listing: SourceListing, alike: tuple[tuple[str, ...], list[str]], options: TextOptions
+    spark: SparkSession, listing: SourceListing, header: Sequence[str], files: Sequence[str], options: TextOptions
 ) -> RawGroup:
-    header, files = alike
     references = [f"c{position}" for position in range(len(header))]
     reader = spark.read.schema(_strings(references)).options(**_csv_options(options), **_common(options))
     frame = reader.csv(spark_paths(listing, files))

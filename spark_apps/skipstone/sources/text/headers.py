@@ -42,7 +42,7 @@ def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] 
     Raises BadData (SOURCE_UNREADABLE) when it cannot be read, names no column or one twice.
     """
     try:
-        with _open_text((path, name), options) as text:
+        with _open_text(path, name, options) as text:
             if not options.header:
                 return () if any(line.strip() for line in text) else None
             names = _first_record(text, options)
@@ -65,7 +65,7 @@ def require_one_document(path: Path, name: str) -> None:
     Reads as much as the first object takes. What is no whole object is left to Spark, which tells it as a bad row.
     """
     try:
-        with _open_text((path, name), TextOptions()) as text:
+        with _open_text(path, name, TextOptions()) as text:
             rest = _after_object(text)
             is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
     except (OSError, EOFError) as error:
@@ -92,8 +92,8 @@ def unreadable(name: str, message: str) -> BadData:
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
 
 
-def _open_text(file: tuple[Path, str], options: TextOptions) -> TextIO:
-    binary = _open_binary(*file)
+def _open_text(path: Path, name: str, options: TextOptions) -> TextIO:
+    binary = _open_binary(path, name)
     encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
     return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)

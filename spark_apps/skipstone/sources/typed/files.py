@@ -42,7 +42,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
         footer = read(Path(listing.root) / file.path, file.path)
         key = tuple((name, repr(found)) for name, found in footer)
         footers.setdefault(key, (footer, []))[1].append(file.path)
-    return [_group(spark, listing, kind, alike) for alike in footers.values()]
+    return [_group(spark, listing, kind, footer, files) for footer, files in footers.values()]
 
 
 def read_parquet_footer(path: Path, name: str) -> Footer:
@@ -87,9 +87,8 @@ def _unique(name: str, columns: Sequence[tuple[str, FileType | None]]) -> Footer
 
 
 def _group(
-    spark: SparkSession, listing: SourceListing, kind: SourceFormat, alike: tuple[Footer, list[str]]
+    spark: SparkSession, listing: SourceListing, kind: SourceFormat, footer: Footer, files: Sequence[str]
 ) -> RawGroup:
-    footer, files = alike
     readable = {name: found for name, found in footer if found is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
     reader = spark.read.schema(ddl if ddl else StructType()).options(**NO_GLOB)

@@ -129,16 +129,15 @@ def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
     counts = {key: sum(key_of(relation) == key for relation in scope.relations) for key in found}
     for relation in tree.walk():
         if relation.name == RELATION and relation.fields["output"]:
-            found.setdefault(key_of(relation), []).append(_use(jvm, (plan, tree), relation))
+            found.setdefault(key_of(relation), []).append(_use(jvm, plan, tree, relation))
     for key, count in counts.items():
         if len(found[key]) != count:
             found[key] = [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)]
     return found
 
 
-def _use(jvm: Java, normal: tuple[Java, Node], relation: Node) -> Use:
-    """The use of ``relation``, which is in the normalized plan ``normal`` with that tree."""
-    plan, tree = normal
+def _use(jvm: Java, plan: Java, tree: Node, relation: Node) -> Use:
+    """The use of ``relation``, which is in the normalized ``plan`` with that ``tree``."""
     above = ancestors(tree, relation)
     if not above or above[-1].name != "Filter":
         return Use(None, _why_no_condition(above, relation), NOTHING_HIDDEN)

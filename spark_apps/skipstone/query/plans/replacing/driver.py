@@ -158,7 +158,7 @@ _Choice = tuple[ReadCost, ReadCost]
 
 def _is_cheap(choices: Sequence[_Choice], limits: DriverLimits) -> bool:
     here, there = (sum(costs, ReadCost()) for costs in zip(*choices, strict=True))
-    return is_driver_faster(here, there, (driver_cores(), limits.parallelism))
+    return is_driver_faster(here, there, driver_cores=driver_cores(), task_cores=limits.parallelism)
 
 
 def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
