@@ -25,9 +25,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from skipstone.kernels.changes import ROW_GROUP_ROWS, ChangeSlice
-from skipstone.pruning.bounds import KeyRangeStage
 from skipstone.pruning.funnel import Candidates
 from skipstone.pruning.keyranges import FileRanges
+from skipstone.pruning.statistics import KeyRangeStage
 from skipstone_core.keys import KeyFamily, KeyType
 from skipstone_core.merging.merges import BoundKey
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.files.reader import describe_files, read_data_file
-from skipstone.files.writer import DataFileWriter, to_data_files, write_spec, written_batch
+from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.contract.requests import TableRef
@@ -30,8 +30,7 @@ def write_files(table: Table, rows: pa.Table) -> tuple[DataFile, ...]:
     """Data files with ``rows``, not committed."""
     writer = DataFileWriter(write_spec(table, "testrun"), f"{os.getpid()}-{next(_TASKS)}")
     writer.write(rows)
-    returned = written_batch(writer.close()).column("written").to_pylist()
-    return tuple(to_data_files(returned, table))
+    return tuple(to_data_files((file.to_row() for file in writer.close()), table))
 
 
 def append(table: Table, rows: pa.Table, **change: Any) -> Table:

@@ -19,7 +19,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
@@ -42,6 +42,8 @@ from skipstone_core.contract.requests import (
 )
 
 _UIDS = itertools.count(1)
+#: The driver does no part of a merge by itself.
+ALL_IN_SPARK = DriverMergeLimits(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0)
 Row = Mapping[str, Any]
 UPDATE = MergeClause(action=MergeAction.UPDATE)
 DELETE = MergeClause(action=MergeAction.DELETE)
@@ -54,7 +56,7 @@ class MergeBed:
     """One warehouse in a directory with one namespace ``ns``; ``limits``: of what merges do without Spark."""
 
     root: Path
-    limits: DriverLimits = DRIVER_LIMITS
+    limits: DriverMergeLimits = DRIVER_LIMITS
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:

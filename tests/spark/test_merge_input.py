@@ -12,7 +12,7 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from skipstone.runs.merging import source as merge_source
-from skipstone.runs.merging.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.requests import (
@@ -27,7 +27,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.reasons import Reason
 
-from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, task_of
+from tests.spark.merge_bed import ALL_IN_SPARK, DELETE_D, INSERT, UPDATE, MergeBed, task_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
@@ -171,7 +171,7 @@ def test_a_source_that_is_missing_or_outside_is_refused(bed: MergeBed) -> None:
 
 @pytest.mark.parametrize(("limits", "reader"), [(ALL_IN_SPARK, "read_source"), (DRIVER_LIMITS, "find_plain")])
 def test_a_source_that_changes_while_it_is_read_is_refused(
-    bed: MergeBed, monkeypatch: pytest.MonkeyPatch, limits: DriverLimits, reader: str
+    bed: MergeBed, monkeypatch: pytest.MonkeyPatch, limits: DriverMergeLimits, reader: str
 ) -> None:
     bed.limits = limits
     path = bed.source(FEED)

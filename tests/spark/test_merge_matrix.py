@@ -29,13 +29,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
-from skipstone.runs.merging.driver import ALL_IN_SPARK, DRIVER_LIMITS
+from skipstone.runs.merging.driver import DRIVER_LIMITS
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, PruningStrategy
 from skipstone_core.table_properties import MERGE_MODE
 
-from tests.spark.merge_bed import DELETE, DELETE_D, UPDATE, MergeBed, duckdb_merge, rows_of, task_of
+from tests.spark.merge_bed import ALL_IN_SPARK, DELETE, DELETE_D, UPDATE, MergeBed, duckdb_merge, rows_of, task_of
 from tests.spark.secondengine import spark_rows
 
 START = datetime(2024, 1, 1)  # noqa: DTZ001

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.runs.merging.driver import ALL_IN_SPARK, DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import RunOutcome
@@ -23,6 +23,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.spark.lake import read_all
+from tests.spark.merge_bed import ALL_IN_SPARK
 from tests.unit.merge_feeds import POOL, Feed, random_feed, random_merge, random_table
 from tests.unit.merge_reference import Refused, Row
 from tests.unit.query_lake import RandomLake
@@ -54,7 +55,7 @@ def test_a_chain_of_merges_in_the_driver_equals_the_reference(tmp_path: Path, sp
     merge_a_chain(tmp_path, seed, DRIVER_LIMITS)
 
 
-def merge_a_chain(tmp_path: Path, seed: int, limits: DriverLimits) -> None:
+def merge_a_chain(tmp_path: Path, seed: int, limits: DriverMergeLimits) -> None:
     """MERGES_PER_TABLE merges into a random table, each compared; every other table is merged on read."""
     lake, random = random_table(tmp_path, seed, KINDS), Random(seed)
     with lake.table.transaction() as change:

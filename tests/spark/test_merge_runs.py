@@ -8,13 +8,12 @@ import pyarrow as pa
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.merging.driver import ALL_IN_SPARK
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.reasons import Reason
 
-from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, duckdb_merge, task_of
+from tests.spark.merge_bed import ALL_IN_SPARK, DELETE_D, INSERT, UPDATE, MergeBed, duckdb_merge, task_of
 
 SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),

@@ -24,15 +24,17 @@ from pyiceberg.transforms import (
     TruncateTransform,
 )
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
-from skipstone_core.keys import KeyType, key_type, normalize
+from skipstone_core.keys import KeyType, key_type
 from skipstone_core.language.parser import parse_predicate
-from skipstone_core.language.predicates import check_types, evaluate
-from skipstone_core.merging.merges import Column
+from skipstone_core.language.predicates import check_types
+from skipstone_core.merging.merges import MergeColumn
 
 from tests.spark.index_bed import Lake
 from tests.unit.merge_reference import Clause, Merge, Refused, Row, When
 from tests.unit.query_lake import RandomLake, iceberg_type
 from tests.unit.query_values import KINDS, Conditions, Kind, random_values
+from tests.unit.scalar_keys import normalize
+from tests.unit.scalar_predicates import evaluate
 
 FOUR_KILOBYTES = "😀" * 1024
 POOL: Mapping[str, Kind] = {
@@ -328,6 +330,6 @@ def fit(lake: RandomLake, column: str, value: Any) -> Any:
         raise Refused(f"{value!r} does not fit {column}") from None
 
 
-def feed_columns(feed: Feed) -> list[Column]:
+def feed_columns(feed: Feed) -> list[MergeColumn]:
     """The source's columns as the rules of merges take them."""
-    return [Column(name=name, type=str(iceberg_type(POOL[kind].type))) for name, kind in feed.kinds.items()]
+    return [MergeColumn(name=name, type=str(iceberg_type(POOL[kind].type))) for name, kind in feed.kinds.items()]

@@ -11,9 +11,9 @@ from skipstone_core.history.archives import (
     KEPT_RECORDS,
     MAX_MERGED_RECORDS,
     RADIX,
+    ArchiveContent,
     ArchivedRecord,
     ArchiveFile,
-    Content,
     decode_content,
     decode_files,
     decode_section,
@@ -45,7 +45,7 @@ def found(file: ArchiveFile, data: bytes, kind: str, name: str) -> list[str]:
 
 @given(records, st.sets(st.integers(0, 2**40)))
 def test_what_was_archived_is_found(given_records: list[ArchivedRecord], partial: set[int]) -> None:
-    content = Content(records=tuple(given_records), partial=tuple(sorted(partial)))
+    content = ArchiveContent(records=tuple(given_records), partial=tuple(sorted(partial)))
     file, data = encode_content(content)
     read = decode_content(file, data)
     assert (sorted(read.records), read.partial) == (sorted(content.records), content.partial)
@@ -57,7 +57,7 @@ def test_what_was_archived_is_found(given_records: list[ArchivedRecord], partial
 
 
 def test_a_byte_that_changed_is_noticed_wherever_it_is() -> None:
-    file, data = encode_content(Content(records=(ArchivedRecord("t", "d", "x" * 50),), partial=(7,)))
+    file, data = encode_content(ArchiveContent(records=(ArchivedRecord("t", "d", "x" * 50),), partial=(7,)))
     for place in range(len(data)):
         with pytest.raises(ContractViolation):
             decode_content(file, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])

@@ -10,7 +10,7 @@ from skipstone_core.history.consumption import (
     NAME_BYTES,
     RADIX,
     STATE_BYTES,
-    Record,
+    ConsumptionRecord,
     RecordPointer,
     consumed_property,
     covered_span,
@@ -45,7 +45,7 @@ def test_a_record_is_read_back_as_it_was_written(
     pointer: RecordPointer | None, files: list[tuple[str, int, int]]
 ) -> None:
     entries = b"".join(entry(*file) for file in files)
-    record = Record(table_uuid="u", consumer="c", previous=pointer, rest=pointer, entries=entries)
+    record = ConsumptionRecord(table_uuid="u", consumer="c", previous=pointer, rest=pointer, entries=entries)
     assert decode_record(encode_record(record)) == record
     assert [name + state for name, state in split_entries(entries)] == [entry(*file) for file in files]
 
@@ -59,7 +59,7 @@ def test_what_is_no_record_is_refused(content: bytes) -> None:
 
 
 def test_a_cut_record_is_refused() -> None:
-    whole = encode_record(Record(table_uuid="u", consumer="c", entries=entry("a", 1, 2)))
+    whole = encode_record(ConsumptionRecord(table_uuid="u", consumer="c", entries=entry("a", 1, 2)))
     with pytest.raises(ContractViolation):
         decode_record(whole[:-1])
 

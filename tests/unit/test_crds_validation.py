@@ -9,7 +9,7 @@ import pytest
 from skipstone_core.codec import encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.reasons import Reason
-from skipstone_operator.resources.checks import Finding, validate_spec
+from skipstone_operator.resources.checks import SpecProblem, validate_spec
 from skipstone_operator.resources.crds import name_rule, root_schema
 from skipstone_operator.resources.fieldreference import all_messages
 from skipstone_operator.resources.kinds import KINDS, TABLE, parse, parse_as
@@ -19,7 +19,7 @@ from tests.kube.cases import POD_TEMPLATES, Case, manifest
 from tests.kube.schedule_cases import ACCEPTED, EDITS, REJECTED, UNTYPED
 
 
-def judge(case: Case) -> Finding | None:
+def judge(case: Case) -> SpecProblem | None:
     return validate_spec(case.kind, parse(manifest(case.kind, case.changed)).spec)
 
 

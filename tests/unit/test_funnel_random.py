@@ -44,7 +44,7 @@ from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey,
 from skipstone_core.funnel import FunnelStage, PruneStage
 from skipstone_core.indexing import use as index_use
 from skipstone_core.keys import key_type
-from skipstone_core.merging.merges import Column, MergePlan, plan_merge
+from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 
 from tests.examples import cases
 from tests.unit.query_lake import RandomLake, random_lake
@@ -145,7 +145,10 @@ def random_merge(made: RandomLake, random: Random, folder: Path) -> Merge:
     )
     target = target_schema(files.schema)
     types = {column.name: column.type for column in target}
-    source = [Column(name="seq", type="long"), *(Column(name=f"s_{name}", type=types[name]) for name in names)]
+    source = [
+        MergeColumn(name="seq", type="long"),
+        *(MergeColumn(name=f"s_{name}", type=types[name]) for name in names),
+    ]
     plan = plan_merge(task, target, source)
     kinds = {column.name: kind for column in source if (kind := key_type(column.type))}
     rows = source_rows(made, random, names)

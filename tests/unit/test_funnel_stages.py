@@ -35,7 +35,7 @@ from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey,
 from skipstone_core.funnel import FunnelStage, LeftOut, PruneStage
 from skipstone_core.indexing import use as index_use
 from skipstone_core.keys import key_type
-from skipstone_core.merging.merges import Column, plan_merge
+from skipstone_core.merging.merges import MergeColumn, plan_merge
 
 from tests.spark.index_bed import Lake, index_on, local
 from tests.spark.lake import append
@@ -73,7 +73,7 @@ def source(
     files = read_file_set(lake.table())
     target = target_schema(files.schema)
     named = {column.name: column.type for column in target} | types
-    columns = [Column(name=name, type=named[name]) for name in keys]
+    columns = [MergeColumn(name=name, type=named[name]) for name in keys]
     task = MergeTask(
         source=SourceSpec(format=SourceFormat.PARQUET, paths=("x",)),
         keys=tuple(MergeKey(target=name, source=name) for name in keys),

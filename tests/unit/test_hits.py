@@ -31,7 +31,15 @@ from pyiceberg.types import (
     UUIDType,
 )
 from skipstone.indexes.asking import hits
-from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, HitCollector, Hits, both, either, split_by_file
+from skipstone.indexes.asking.hits import (
+    POSITION_BITS,
+    ROW_GROUP_BITS,
+    HitCollector,
+    IndexHits,
+    both,
+    either,
+    split_by_file,
+)
 from skipstone.indexes.keys import column_values, is_exact, storage_type, stored_keys
 from skipstone.tables.arrow import arrow_type_of
 
@@ -41,7 +49,7 @@ MASKS = st.lists(st.booleans(), min_size=FILES, max_size=FILES)
 LIMITS = st.sampled_from([0, 3, 1000])
 
 
-def made(rows: set[tuple[int, int]], covered: list[bool], limit: int) -> Hits:
+def made(rows: set[tuple[int, int]], covered: list[bool], limit: int) -> IndexHits:
     """Hits of the covered ones of ``rows`` (ordinal, position); more than ``limit`` are kept by row group."""
     with mock.patch.object(hits, "MAX_ROWS", limit):
         collector = HitCollector(np.array(covered))
@@ -56,11 +64,11 @@ def groups_of(rows: set[tuple[int, int]]) -> set[tuple[int, int]]:
     return {(ordinal, position // GROUP_ROWS) for ordinal, position in rows}
 
 
-def found_groups(one: Hits) -> set[tuple[int, int]]:
+def found_groups(one: IndexHits) -> set[tuple[int, int]]:
     return {(ordinal, group) for ordinal, part in split_by_file(one.locations, ROW_GROUP_BITS) for group in part}
 
 
-def found_rows(one: Hits) -> set[tuple[int, int]] | None:
+def found_rows(one: IndexHits) -> set[tuple[int, int]] | None:
     if one.rows is None:
         return None
     return {(ordinal, position) for ordinal, part in split_by_file(one.rows.keys, POSITION_BITS) for position in part}

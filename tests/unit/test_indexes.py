@@ -15,7 +15,6 @@ from skipstone_core.indexing.indexes import (
     SortedRun,
     is_purge_worthwhile,
     plan_builds,
-    plan_index_sync,
     plan_run_merge,
     synced_up_to,
 )
@@ -40,37 +39,14 @@ indexed_files = st.frozensets(identities)
 
 @settings(max_examples=500)
 @given(live_files, indexed_files)
-def test_covered_is_what_is_both_indexed_and_live(live: list[LiveFile], indexed: frozenset[FileIdentity]) -> None:
-    sync = plan_index_sync(live, indexed)
-    alive = {file.identity for file in live}
-    assert sync.missing == alive - indexed
-    assert sync.unlisted == indexed - alive
-    assert sum(one.files_covered for one in sync.segments) == len(alive & indexed)
-    assert sum(one.rows_live for one in sync.segments) == sum(file.records for file in alive)
-
-
-@settings(max_examples=500)
-@given(live_files, indexed_files)
-def test_a_segment_is_synced_exactly_when_all_its_live_files_are_covered(
-    live: list[LiveFile], indexed: frozenset[FileIdentity]
-) -> None:
-    sync = plan_index_sync(live, indexed)
-    lacking = {file.segment for file in live if file.identity not in indexed}
-    assert set(sync.missing_segments) == lacking
-    assert list(sync.missing_segments) == sorted(lacking)
-    assert [one.segment for one in sync.segments] == sorted({file.segment for file in live})
-
-
-@settings(max_examples=500)
-@given(live_files, indexed_files)
-def test_carrying_out_all_builds_brings_every_segment_in_sync(
+def test_builds_enter_every_live_file_that_the_index_lacks_once(
     live: list[LiveFile], indexed: frozenset[FileIdentity]
 ) -> None:
     units = plan_builds(live, indexed, None)
     built = [identity for unit in units for identity in unit.files]
     assert max(Counter(built).values(), default=0) <= 1
-    assert not set(built) & indexed
-    assert plan_index_sync(live, indexed | set(built)).missing_segments == ()
+    assert set(built) == {file.identity for file in live} - indexed
+    assert [unit.segment for unit in units] == sorted(unit.segment for unit in units)
 
 
 @settings(max_examples=300)
@@ -88,17 +64,15 @@ def test_the_bound_on_segments_takes_the_oldest_first(live: list[LiveFile], limi
     assert plan_builds(live, (), limit) == plan_builds(live, (), None)[:limit]
 
 
-def test_a_rewritten_file_makes_its_new_segment_missing_and_its_old_entry_unlisted() -> None:
+def test_a_rewritten_file_is_built_in_its_new_segment() -> None:
     old, new = live_file(1, 1), live_file(2, 3)
-    sync = plan_index_sync([new, live_file(3, 2)], [old.identity, FileIdentity("f3", 100, 10)])
-    assert sync.missing_segments == (3,)
-    assert sync.unlisted == {old.identity}
-    assert sync.synced_sequence_number == 2
+    units = plan_builds([new, live_file(3, 2)], [old.identity, FileIdentity("f3", 100, 10)], None)
+    assert [(unit.segment, unit.files) for unit in units] == [(3, (new.identity,))]
 
 
 def test_a_file_of_the_same_path_and_another_size_is_another_file() -> None:
-    sync = plan_index_sync([live_file(1, 1)], [FileIdentity("f1", 99, 10)])
-    assert sync.missing_segments == (1,)
+    units = plan_builds([live_file(1, 1)], [FileIdentity("f1", 99, 10)], None)
+    assert [unit.segment for unit in units] == [1]
 
 
 def test_files_without_sequence_number_are_built_snapshot_by_snapshot() -> None:

@@ -9,7 +9,9 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone_core.keys import KeyFamily, KeyType, float_order, float_value, key_type, normalize
+from skipstone_core.keys import KeyFamily, KeyType, float_order, key_type
+
+from tests.unit.scalar_keys import float_value, normalize
 
 FLOAT = KeyType(KeyFamily.FLOAT)
 STRING = KeyType(KeyFamily.STRING)

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from skipstone.kernels.canonical import canonical
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.sortedkeys import fixed_bytes, words_of
-from skipstone_core.keys import KeyFamily, KeyType, KeyValue, normalize
+from skipstone_core.keys import KeyFamily, KeyType
+
+from tests.unit.scalar_keys import KeyValue, normalize
 
 FLOATS = [-math.inf, -1.5, -0.0, 0.0, 5e-324, 1.5, math.inf, math.nan]
 SUPPLEMENTARY = ["", "a", "a\x00", "é", "\uffff", "\U0001f600", "z" * 100]

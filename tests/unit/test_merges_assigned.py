@@ -23,24 +23,24 @@ from skipstone_core.language.literals import Unfit, fit_literal
 from skipstone_core.language.parser import parse_assigned
 from skipstone_core.language.predicates import ColumnRef, Constant
 from skipstone_core.merging.evolution import new_columns
-from skipstone_core.merging.merges import Column, MergePlan, plan_merge
+from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
 TARGET = (
-    Column(name="id", type="long", required=True),
-    Column(name="name", type="string"),
-    Column(name="price", type="decimal(9, 2)"),
-    Column(name="day", type="date"),
-    Column(name="version", type="long"),
-    Column(name="tags", type="list<string>"),
+    MergeColumn(name="id", type="long", required=True),
+    MergeColumn(name="name", type="string"),
+    MergeColumn(name="price", type="decimal(9, 2)"),
+    MergeColumn(name="day", type="date"),
+    MergeColumn(name="version", type="long"),
+    MergeColumn(name="tags", type="list<string>"),
 )
 SOURCE = (
-    Column(name="id", type="long"),
-    Column(name="name", type="string"),
-    Column(name="old name", type="string"),
-    Column(name="op", type="string"),
-    Column(name="seq", type="int"),
-    Column(name="extra", type="date"),
+    MergeColumn(name="id", type="long"),
+    MergeColumn(name="name", type="string"),
+    MergeColumn(name="old name", type="string"),
+    MergeColumn(name="op", type="string"),
+    MergeColumn(name="seq", type="int"),
+    MergeColumn(name="extra", type="date"),
 )
 TASK = MergeTask(
     source=SourceSpec(format=SourceFormat.PARQUET, paths=("changes",)),
@@ -134,7 +134,7 @@ def test_a_merge_may_only_tidy_up() -> None:
 
 
 def test_inserts_take_the_defaults_of_columns_that_nothing_feeds() -> None:
-    target = (*TARGET, Column(name="state", type="string", required=True, default="new"))
+    target = (*TARGET, MergeColumn(name="state", type="string", required=True, default="new"))
     (clause,) = plan_merge(TASK, target, SOURCE).when_not_matched
     assert clause.literals == {"state": "new"}
     chosen = MergeClause(action=MergeAction.INSERT, values={"id": "id", "state": "'mine'"})
@@ -260,4 +260,4 @@ def test_clauses_that_choose_add_what_they_name() -> None:
 
 def test_a_name_in_another_case_is_refused() -> None:
     with pytest.raises(BadSpec, match=r"spec\.schemaEvolution: 'NAME' would differ from column 'name' in case only"):
-        new_columns(EVOLVING, TARGET, (*SOURCE, Column(name="NAME", type="string")))
+        new_columns(EVOLVING, TARGET, (*SOURCE, MergeColumn(name="NAME", type="string")))

@@ -22,7 +22,7 @@ from skipstone.tables.filesets import PinnedTable, pin_table, read_file_set
 from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.keys import key_type
-from skipstone_core.merging.merges import Column, MergeCounts, plan_merge
+from skipstone_core.merging.merges import MergeColumn, MergeCounts, plan_merge
 
 from tests.spark.index_bed import Lake
 from tests.spark.lake import ref_of, write_files
@@ -96,7 +96,7 @@ def rewritten(lake: Lake, table: Table, keys: pa.Array, *by_source: MergeClause)
     )
     files = read_file_set(table)
     target = target_schema(files.schema)
-    plan = plan_merge(task, target, [target[0], Column(name="v", type="string")])
+    plan = plan_merge(task, target, [target[0], MergeColumn(name="v", type="string")])
     kind = key_type(target[0].type)
     assert kind is not None
     feed = pa.table({"k": keys, "v": ["new"] * len(keys)})

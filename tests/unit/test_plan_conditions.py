@@ -14,6 +14,8 @@ from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.residuals import MAX_VALUES, residual_of
 from skipstone_core.language import predicates as core
 
+from tests.unit.scalar_predicates import evaluate
+
 COLUMNS = {1: ("a", "int"), 2: ("b", "int"), 3: ("t", "timestamptz"), 4: ("u", "uuid"), 5: ("s", "string")}
 TYPES = {1: "integer", 2: "integer", 3: "timestamp", 4: "string", 5: "string"}
 Tree = list[dict[str, Any]]
@@ -112,7 +114,7 @@ def test_where_a_condition_is_true_its_translation_is(condition: Tree, a: int | 
     row = {"a": a, "b": b}
     found = translated(condition)
     if found is not None and value_of(read_tree(condition), row) is True:
-        assert core.evaluate(core.Predicate(found, ""), row) is True, shown(found)
+        assert evaluate(core.Predicate(found, ""), row) is True, shown(found)
 
 
 @settings(max_examples=300, deadline=None, derandomize=True)

@@ -13,7 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import MAX_DEPTH, parse_predicate
-from skipstone_core.language.predicates import Value, check_types, compare, evaluate
+from skipstone_core.language.predicates import Value, check_types
+
+from tests.unit.scalar_predicates import compare, evaluate
 
 TYPES = {
     "source.op": "string",

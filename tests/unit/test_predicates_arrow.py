@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.kernels.predicates import evaluate_predicate
+from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone_core.language.predicates import (
     And,
     ColumnRef,
@@ -25,8 +25,9 @@ from skipstone_core.language.predicates import (
     StartsWith,
     Value,
     check_types,
-    evaluate,
 )
+
+from tests.unit.scalar_predicates import evaluate
 
 COLUMNS: dict[str, tuple[str, pa.DataType]] = {
     "source.i": ("long", pa.int64()),

@@ -13,8 +13,10 @@ from hypothesis import strategies as st
 from skipstone.kernels.canonical import canonical
 from skipstone.kernels.sortedkeys import MAX_WIDTH
 from skipstone.pruning.keyranges import FileRanges, find_candidates, order_keys
-from skipstone_core.keys import KeyFamily, KeyType, normalize
-from skipstone_core.merging.intervals import Bounds, is_candidate, known_bounds
+from skipstone_core.keys import KeyFamily, KeyType
+
+from tests.unit.scalar_bounds import KeyBounds, is_candidate, known_bounds
+from tests.unit.scalar_keys import normalize
 
 Key = int | bytes
 numbers = st.integers(-12, 12)
@@ -48,7 +50,7 @@ def test_candidates_are_those_of_the_scalar_definition(columns: list[Column], da
         [ranges([file[i] for file in files], column.arrow) for i, column in enumerate(columns)],
         [pa.array([key[i] for key in keys], column.arrow) for i, column in enumerate(columns)],
     )
-    bounds: list[list[Bounds | None]] = [[known_bounds(*pair) for pair in file] for file in files]
+    bounds: list[list[KeyBounds | None]] = [[known_bounds(*pair) for pair in file] for file in files]
     expected = [number for number, one in enumerate(bounds) if is_candidate(one, keys)]
     assert hits.files.tolist() == expected
     for file, start, stop in zip(hits.files.tolist(), hits.start.tolist(), hits.stop.tolist(), strict=True):

@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.tables.bounds import decode_bounds, trusted
-from skipstone_core.stats import Bounds, least_above, trusted_bounds, upper_bound
+from skipstone_core.stats import least_above, upper_bound
+
+from tests.unit.scalar_bounds import Bounds, trusted_bounds
 
 NAN = float("nan")
 edges = st.none() | st.sampled_from([NAN, -0.0, 0.0, 1.0, float("inf"), float("-inf")]) | st.floats()

@@ -54,7 +54,7 @@ class ArchivedRecord:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Content:
+class ArchiveContent:
     """What one file holds. ``partial``: segments of which rows were left out."""
 
     records: tuple[ArchivedRecord, ...] = ()
@@ -98,7 +98,7 @@ def decode_files(text: str) -> tuple[ArchiveFile, ...]:
         raise ContractViolation(f"the list of archived transactions cannot be read: {error}") from error
 
 
-def encode_content(content: Content) -> tuple[ArchiveFile, bytes]:
+def encode_content(content: ArchiveContent) -> tuple[ArchiveFile, bytes]:
     """The bytes of a file and how it is found again."""
     count = max(1, len(content.records) // SECTION_ENTRIES)
     sections: list[list[list[str]]] = [[] for _ in range(count)]
@@ -116,7 +116,7 @@ def encode_content(content: Content) -> tuple[ArchiveFile, bytes]:
     return ArchiveFile(digest=digest, records=len(content.records), sections=count, size=len(data)), data
 
 
-def decode_content(file: ArchiveFile, data: bytes) -> Content:
+def decode_content(file: ArchiveFile, data: bytes) -> ArchiveContent:
     """All that a file holds. Raises ContractViolation when it is not what was written."""
     if hashlib.sha256(data).hexdigest() != file.digest:
         raise ContractViolation("its content is not what was written")
@@ -129,7 +129,7 @@ def decode_content(file: ArchiveFile, data: bytes) -> Content:
             partial = decode_partial(body, checksum)
         else:
             records += [ArchivedRecord(*row[1:]) for row in decode_section(body, checksum) if row[0] == "t"]
-    return Content(records=tuple(records), partial=partial)
+    return ArchiveContent(records=tuple(records), partial=partial)
 
 
 def section_of(name: str, sections: int) -> int:

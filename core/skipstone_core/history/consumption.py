@@ -46,7 +46,7 @@ class RecordPointer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class ConsumptionRecord:
     """One record. ``previous`` is the one before it; ``rest`` the one that holds what ``entries`` lack, or None.
 
     ``entries``: for each file 16 bytes that stand for its path, 8 for its size and time, 8 for its last change
@@ -84,14 +84,14 @@ def decode_pointer(text: str) -> RecordPointer:
         raise ContractViolation(f"a pointer to consumed files cannot be read: {error}") from error
 
 
-def encode_record(record: Record) -> bytes:
+def encode_record(record: ConsumptionRecord) -> bytes:
     """The bytes of a record: one line of JSON, then the entries."""
     head = encode(record)
     del head["entries"]
     return json.dumps(head, sort_keys=True, separators=(",", ":")).encode() + b"\n" + record.entries
 
 
-def decode_record(content: bytes) -> Record:
+def decode_record(content: bytes) -> ConsumptionRecord:
     """Read what ``encode_record`` wrote. Raises ContractViolation when it is something else."""
     head, _, entries = content.partition(b"\n")
     try:
@@ -104,7 +104,7 @@ def decode_record(content: bytes) -> Record:
         raise ContractViolation("a record of consumed files is damaged or of another version")
     if version == 1:
         entries = b"".join(entries[at : at + width] + UNKNOWN_CHANGE for at in range(0, len(entries), width))
-    return decode(Record, {**raw, "version": RECORD_VERSION, "entries": entries})
+    return decode(ConsumptionRecord, {**raw, "version": RECORD_VERSION, "entries": entries})
 
 
 def entry(path: str, size: int, mtime_ns: int, ctime_ns: int = 0) -> bytes:

@@ -7,7 +7,7 @@ index holds exactly that file (path, size, records). Must not know how entries a
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from skipstone_core.ids import canonical_hash
@@ -61,45 +61,6 @@ class LiveFile:
     added_snapshot_id: int
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentSync:
-    """How much of one live segment an index covers."""
-
-    segment: int
-    files_live: int
-    files_covered: int
-    rows_live: int
-    rows_covered: int
-
-    @property
-    def is_synced(self) -> bool:
-        """Whether all live files of the segment are covered."""
-        return self.files_covered == self.files_live
-
-
-@dataclass(frozen=True)
-class IndexSync:
-    """Coverage of one snapshot by one index, ``segments`` ascending by id.
-
-    ``missing`` are the live files that the index lacks; ``unlisted`` are indexed files that this snapshot does not
-    hold: stale, unless another retained snapshot holds them.
-    """
-
-    segments: tuple[SegmentSync, ...]
-    missing: frozenset[FileIdentity]
-    unlisted: frozenset[FileIdentity]
-
-    @property
-    def missing_segments(self) -> tuple[int, ...]:
-        """Ids of the segments that are not synced, oldest first."""
-        return tuple(one.segment for one in self.segments if not one.is_synced)
-
-    @property
-    def synced_sequence_number(self) -> int:
-        """The newest segment up to which everything is covered; 0 when already the oldest is missing."""
-        return synced_up_to((one.segment, one.is_synced) for one in self.segments)
-
-
 def synced_up_to(segments: Iterable[tuple[int, bool]]) -> int:
     """The last segment before the first that is not synced, of (id, synced) ascending by id; 0 for none."""
     last = 0
@@ -108,31 +69,6 @@ def synced_up_to(segments: Iterable[tuple[int, bool]]) -> int:
             return last
         last = segment
     return last
-
-
-def plan_index_sync(live: Iterable[LiveFile], indexed: Iterable[FileIdentity]) -> IndexSync:
-    """Compare the files of one snapshot with those an index holds: covered = indexed and live."""
-    held = frozenset(indexed)
-    by_segment: defaultdict[int, list[LiveFile]] = defaultdict(list)
-    for file in live:
-        by_segment[file.segment].append(file)
-    identities = {file.identity for files in by_segment.values() for file in files}
-    return IndexSync(
-        segments=tuple(_segment_sync(segment, by_segment[segment], held) for segment in sorted(by_segment)),
-        missing=frozenset(identities - held),
-        unlisted=held - identities,
-    )
-
-
-def _segment_sync(segment: int, files: Sequence[LiveFile], held: frozenset[FileIdentity]) -> SegmentSync:
-    covered = [file for file in files if file.identity in held]
-    return SegmentSync(
-        segment=segment,
-        files_live=len(files),
-        files_covered=len(covered),
-        rows_live=sum(file.identity.records for file in files),
-        rows_covered=sum(file.identity.records for file in covered),
-    )
 
 
 @dataclass(frozen=True, slots=True)

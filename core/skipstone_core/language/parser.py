@@ -26,8 +26,8 @@ from skipstone_core.language.predicates import (
     Operand,
     Or,
     Predicate,
-    Refused,
     StartsWith,
+    Unsayable,
     children,
     refuse,
 )
@@ -94,10 +94,10 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
     except UnexpectedInput as error:
         refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}")
     except VisitError as error:
-        if not isinstance(error.orig_exc, Refused):
+        if not isinstance(error.orig_exc, Unsayable):
             raise
         refuse(field, str(error.orig_exc))
-    except Refused as error:
+    except Unsayable as error:
         refuse(field, str(error))
     if _depth(root) > MAX_DEPTH:  # type: ignore[arg-type]
         refuse(field, f"conditions are nested more than {MAX_DEPTH} deep")
@@ -112,10 +112,10 @@ def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | None
         said = f"at position {_position(error, text)}: {_unexpected(error)}"
         refuse(field, f"{said}; write a source column (`in backticks` unless a plain word) or a literal")
     except VisitError as error:
-        if not isinstance(error.orig_exc, Refused):
+        if not isinstance(error.orig_exc, Unsayable):
             raise
         refuse(field, str(error.orig_exc))
-    except Refused as error:
+    except Unsayable as error:
         refuse(field, str(error))
     return found  # type: ignore[return-value]
 
@@ -243,7 +243,7 @@ def _parsed(read: Any, token: Token, example: str) -> Any:
     try:
         return read(_unquoted(token))
     except ValueError:
-        raise Refused(f"at position {(token.start_pos or 0) + 1}: {token} is not like {example}") from None
+        raise Unsayable(f"at position {(token.start_pos or 0) + 1}: {token} is not like {example}") from None
 
 
 def _prefix(token: Token) -> str:
@@ -252,10 +252,10 @@ def _prefix(token: Token) -> str:
     chars = iter(pattern[:-1])
     for char in chars:
         if char in "%_":
-            raise Refused(f"at position {position}: like takes a plain prefix followed by one %, as in 'abc%'")
+            raise Unsayable(f"at position {position}: like takes a plain prefix followed by one %, as in 'abc%'")
         prefix += next(chars, "\\") if char == "\\" else char
     if not pattern.endswith("%") or pattern.endswith("\\%"):
-        raise Refused(f"at position {position}: like takes a prefix followed by %, as in 'abc%'")
+        raise Unsayable(f"at position {position}: like takes a prefix followed by %, as in 'abc%'")
     return prefix
 
 

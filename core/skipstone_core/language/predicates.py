@@ -1,7 +1,7 @@
-"""Predicates of resources: the tree, its check against column types, and the meaning of each node.
+"""Predicates of resources: the tree and its check against column types.
 
-Used for ``when`` conditions of merges. No functions, no subqueries, no SQL text reaches an engine. ``evaluate`` is the
-definition; the array version in the data plane is tested against it. Must not know where columns come from.
+Used for ``when`` conditions of merges. No functions, no subqueries, no SQL text reaches an engine. Must not know where
+columns come from.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, tzinfo
 from decimal import Decimal
-from typing import Any, Literal, NoReturn
+from typing import Literal, NoReturn
 
 from skipstone_core.errors import BadSpec
-from skipstone_core.keys import KeyFamily, float_order, key_type
+from skipstone_core.keys import KeyFamily, key_type
 from skipstone_core.reasons import Reason
 
 Value = bool | int | float | Decimal | str | date | datetime
@@ -110,13 +110,8 @@ class Predicate:
         return frozenset(operand for operand in _operands(self.root) if isinstance(operand, ColumnRef))
 
 
-class Refused(Exception):
+class Unsayable(Exception):
     """A literal or a shape that the grammar lets through and the language does not."""
-
-
-def evaluate(predicate: Predicate, row: Mapping[str, Value | None]) -> bool | None:
-    """The value of a checked predicate on one row, keyed by ``source.x``, ``target.y`` or the bare name."""
-    return _evaluate(predicate.root, row)
 
 
 def check_types(predicate: Predicate, types: Mapping[str, str], *, field: str = "", zone: tzinfo = UTC) -> Predicate:
@@ -127,7 +122,7 @@ def check_types(predicate: Predicate, types: Mapping[str, str], *, field: str = 
     """
     try:
         return replace(predicate, root=_checked(predicate.root, _Types(types, zone)))
-    except Refused as error:
+    except Unsayable as error:
         refuse(field, str(error))
 
 
@@ -157,81 +152,6 @@ def _operands(node: Node) -> Iterator[Operand]:
             for child in children(node):
                 yield from _operands(child)
 
-
-# --- meaning ---
-
-
-def _evaluate(node: Node, row: Mapping[str, Value | None]) -> bool | None:
-    match node:
-        case Comparison():
-            return compare(node.op, _value(node.left, row), _value(node.right, row))
-        case InList():
-            return any_of([compare("=", _value(node.operand, row), item.value) for item in node.values])
-        case IsNull():
-            return _value(node.operand, row) is None
-        case StartsWith():
-            value = _value(node.operand, row)
-            return None if value is None else str(value).startswith(node.prefix)
-        case Not():
-            inner = _evaluate(node.inner, row)
-            return None if inner is None else not inner
-        case Or():
-            return any_of([_evaluate(part, row) for part in node.parts])
-        case And():
-            negated = any_of([_negated(_evaluate(part, row)) for part in node.parts])
-            return _negated(negated)
-
-
-def any_of(parts: list[bool | None]) -> bool | None:
-    """SQL's OR over values that may be null."""
-    return True if True in parts else (None if None in parts else False)
-
-
-def compare(op: Operator, left: Value | None, right: Value | None) -> bool | None:
-    """SQL's comparison with Spark's order of floats; null when either side is null."""
-    if left is None or right is None:
-        return None
-    a, b = _comparable(left, right)
-    match op:
-        case "=":
-            return bool(a == b)
-        case "!=":
-            return bool(a != b)
-        case "<":
-            return bool(a < b)
-        case "<=":
-            return bool(a <= b)
-        case ">":
-            return bool(a > b)
-        case ">=":
-            return bool(a >= b)
-
-
-def _negated(value: Value | None) -> bool | None:
-    return None if value is None else not value
-
-
-def _value(operand: Operand, row: Mapping[str, Value | None]) -> Value | None:
-    return operand.value if isinstance(operand, Constant) else row[str(operand)]
-
-
-def _comparable(left: Value, right: Value) -> tuple[Any, Any]:
-    if isinstance(left, float) or isinstance(right, float):
-        return float_order(float(left)), float_order(float(right))  # type: ignore[arg-type]
-    if isinstance(left, datetime) or isinstance(right, datetime):
-        return _instant(left), _instant(right)
-    if isinstance(left, str) and isinstance(right, str):
-        return left.encode(), right.encode()
-    return left, right
-
-
-def _instant(value: Value) -> datetime:
-    if isinstance(value, datetime):
-        return value if value.tzinfo else value.replace(tzinfo=UTC)
-    return datetime.combine(value, time(), tzinfo=UTC)  # type: ignore[arg-type]
-
-
-# --- types ---
 
 _NUMBERS = frozenset({KeyFamily.INTEGER, KeyFamily.DECIMAL, KeyFamily.FLOAT})
 _COMPARED = _NUMBERS | {
@@ -263,7 +183,7 @@ def _checked(node: Node, types: _Types) -> Node:
             return node
         case StartsWith():
             if _family(node.operand, types) is not KeyFamily.STRING:
-                raise Refused(f"like needs a string, {_shown(node.operand)} is none")
+                raise Unsayable(f"like needs a string, {_shown(node.operand)} is none")
             return node
         case Not():
             return Not(_checked(node.inner, types))
@@ -277,7 +197,7 @@ def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand
     a, b = _family(left, types), _family(right, types)
     if a is b or {a, b} <= _NUMBERS or {a, b} == {KeyFamily.DATE, KeyFamily.TIMESTAMP}:
         return left, right
-    raise Refused(f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare")
+    raise Unsayable(f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare")
 
 
 def _placed(operand: Operand, other: KeyFamily, zone: tzinfo) -> Operand:
@@ -298,7 +218,7 @@ def _family(operand: Operand, types: _Types) -> KeyFamily:
         return _constant_family(operand.value)
     kind = key_type(_type_name(operand, types))
     if kind is None or kind.family not in _COMPARED:
-        raise Refused(f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null")
+        raise Unsayable(f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null")
     return kind.family
 
 
@@ -306,7 +226,7 @@ def _type_name(operand: Operand, types: _Types) -> str:
     if isinstance(operand, Constant):
         return _constant_family(operand.value)
     if (name := types.columns.get(str(operand))) is None:
-        raise Refused(f"there is no column {_shown(operand)}{_hint(operand, types)}")
+        raise Unsayable(f"there is no column {_shown(operand)}{_hint(operand, types)}")
     return name
 
 

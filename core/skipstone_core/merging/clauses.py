@@ -20,7 +20,7 @@ from skipstone_core.reasons import Reason
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class MergeColumn:
     """A column of one side: ``type`` is an Iceberg type name. ``default``: what inserts write when nothing feeds it."""
 
     name: str
@@ -69,8 +69,8 @@ NOT_MATCHED_BY_SOURCE = Role(
 class Sides:
     """What clauses are bound against. ``stored``: target to source column of the sequence that the table keeps."""
 
-    target: Sequence[Column]
-    source: Sequence[Column]
+    target: Sequence[MergeColumn]
+    source: Sequence[MergeColumn]
     keys: tuple[BoundKey, ...]
     zone: tzinfo = UTC
     mapping: Sequence[ColumnMapping] = ()
@@ -101,7 +101,7 @@ def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | C
     return value
 
 
-def by_name(columns: Sequence[Column]) -> dict[str, Column]:
+def by_name(columns: Sequence[MergeColumn]) -> dict[str, MergeColumn]:
     """Columns by their name."""
     return {column.name: column for column in columns}
 
@@ -166,7 +166,7 @@ def _chosen(
     return values, literals
 
 
-def _bind_literal(field_name: str, value: Constant | None, target: Column, zone: tzinfo) -> Value | None:
+def _bind_literal(field_name: str, value: Constant | None, target: MergeColumn, zone: tzinfo) -> Value | None:
     if value is None:
         if target.required:
             message = f"{target.name!r} is required in the table and cannot be null"
@@ -202,11 +202,11 @@ def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     return values
 
 
-def _defaults(target: Sequence[Column], values: Mapping[str, str]) -> dict[str, Value | None]:
+def _defaults(target: Sequence[MergeColumn], values: Mapping[str, str]) -> dict[str, Value | None]:
     return {c.name: c.default for c in target if c.default is not None and c.name not in values}
 
 
-def _check_required(path: str, target: Sequence[Column], fed: Mapping[str, object]) -> None:
+def _check_required(path: str, target: Sequence[MergeColumn], fed: Mapping[str, object]) -> None:
     missing = [column.name for column in target if column.required and column.name not in fed]
     if missing:
         message = f"{missing[0]!r} is required in the table and nothing feeds it: map a source column to it"

@@ -11,11 +11,13 @@ from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import ColumnRef
-from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, Column, Role, check_assigned
+from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, MergeColumn, Role, check_assigned
 from skipstone_core.reasons import Reason
 
 
-def new_columns(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> tuple[Column, ...]:
+def new_columns(
+    task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn]
+) -> tuple[MergeColumn, ...]:
     """The columns to add, in the source's order: those that the clauses would feed if the table had them.
 
     A clause that chooses columns feeds those it names. One that does not feeds every source column of its own name
@@ -27,12 +29,12 @@ def new_columns(task: MergeTask, target: Sequence[Column], source: Sequence[Colu
     known = {column.name for column in target}
     wanted = {name: origin for name, origin in _fed(task, source).items() if name not in known}
     kinds = {column.name: column.type for column in source}
-    added = [Column(name=name, type=kinds[origin]) for name, origin in wanted.items() if origin in kinds]
+    added = [MergeColumn(name=name, type=kinds[origin]) for name, origin in wanted.items() if origin in kinds]
     _refuse_case_twins([*(column.name for column in target), *(column.name for column in added)])
     return tuple(added)
 
 
-def _fed(task: MergeTask, source: Sequence[Column]) -> dict[str, str]:
+def _fed(task: MergeTask, source: Sequence[MergeColumn]) -> dict[str, str]:
     """Table column to source column of all clauses."""
     found: dict[str, str] = {}
     for role, clauses in ((MATCHED, task.when_matched), (NOT_MATCHED, task.when_not_matched)):

@@ -22,7 +22,7 @@ from skipstone_core.merging.clauses import (
     NOT_MATCHED_BY_SOURCE,
     BoundClause,
     BoundKey,
-    Column,
+    MergeColumn,
     Sides,
     bind_clauses,
     by_name,
@@ -32,7 +32,7 @@ from skipstone_core.reasons import Reason
 __all__ = [
     "BoundClause",
     "BoundKey",
-    "Column",
+    "MergeColumn",
     "MergeCounts",
     "MergePlan",
     "StoredSequence",
@@ -108,13 +108,10 @@ class MergeCounts:
     bytes_inserted: int = 0
     bytes_deletes: int = 0
 
-    @property
-    def changes_nothing(self) -> bool:
-        """Whether the table would be the same without the commit."""
-        return self.rows_updated == self.rows_deleted == self.rows_inserted == 0
 
-
-def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Column], zone: tzinfo = UTC) -> MergePlan:
+def plan_merge(
+    task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn], zone: tzinfo = UTC
+) -> MergePlan:
     """Check ``task`` against the schemas of both sides and bind its names.
 
     Raises BadSpec naming the field: missing or mismatched keys, unknown columns, predicates that do not parse or fit,
@@ -144,7 +141,7 @@ def plan_merge(task: MergeTask, target: Sequence[Column], source: Sequence[Colum
     )
 
 
-def bind_target_where(task: MergeTask, target: Sequence[Column], zone: tzinfo = UTC) -> Predicate | None:
+def bind_target_where(task: MergeTask, target: Sequence[MergeColumn], zone: tzinfo = UTC) -> Predicate | None:
     """The condition on target rows, checked. Raises BadSpec naming the field."""
     if task.target_where is None:
         return None
@@ -153,7 +150,7 @@ def bind_target_where(task: MergeTask, target: Sequence[Column], zone: tzinfo = 
     return check_types(parse_predicate(task.target_where, field=where), types, field=where, zone=zone)
 
 
-def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> tuple[BoundKey, ...]:
+def bind_keys(task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn]) -> tuple[BoundKey, ...]:
     """The keys with their common types. Raises BadSpec (KeyColumnMissing, KeyTypeMismatch) naming the key."""
     if not 1 <= len(task.keys) <= MAX_KEYS:
         raise BadSpec(Reason.INVALID_SPEC, f"name 1 to {MAX_KEYS} key columns", field="spec.keys")
@@ -165,7 +162,7 @@ def bind_keys(task: MergeTask, target: Sequence[Column], source: Sequence[Column
     )
 
 
-def check_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> None:
+def check_sequence(task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn]) -> None:
     """Refuse a sequence column that is missing, has no order, or is untyped text by accident (BadSpec)."""
     if task.sequence_by is None:
         return
@@ -184,7 +181,9 @@ def check_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[C
         )
 
 
-def bind_stored_sequence(task: MergeTask, target: Sequence[Column], source: Sequence[Column]) -> StoredSequence | None:
+def bind_stored_sequence(
+    task: MergeTask, target: Sequence[MergeColumn], source: Sequence[MergeColumn]
+) -> StoredSequence | None:
     """The table's sequence column with the type in which both sides compare. Raises BadSpec naming the field."""
     name, where = task.target_sequence, "spec.targetSequence"
     if name is None:
@@ -228,7 +227,7 @@ def switched_off(task: MergeTask) -> dict[PruneStage, str]:
 
 
 def _bind_key(
-    where: str, target: str, source: str, targets: Mapping[str, Column], sources: Mapping[str, Column]
+    where: str, target: str, source: str, targets: Mapping[str, MergeColumn], sources: Mapping[str, MergeColumn]
 ) -> BoundKey:
     for side, name, columns in (("table", target, targets), ("source", source, sources)):
         if name not in columns:
@@ -245,14 +244,14 @@ def _bind_key(
     return BoundKey(target=target, source=source, type=common)
 
 
-def _is_typed(task: MergeTask, name: str, target: Sequence[Column]) -> bool:
+def _is_typed(task: MergeTask, name: str, target: Sequence[MergeColumn]) -> bool:
     declared: Iterable[ColumnSpec] = task.source.columns
     mapped = {mapping.from_: mapping.column for mapping in task.source.mapping}
     return name in {c.name for c in declared} or mapped.get(name, name) in {c.name for c in target}
 
 
 def _used_source_columns(
-    task: MergeTask, keys: Sequence[BoundKey], clauses: Sequence[BoundClause], source: Sequence[Column]
+    task: MergeTask, keys: Sequence[BoundKey], clauses: Sequence[BoundClause], source: Sequence[MergeColumn]
 ) -> tuple[str, ...]:
     used = {key.source for key in keys} | {origin for clause in clauses for origin in clause.values.values()}
     used |= {

@@ -40,7 +40,7 @@ TRANSFORM_TYPES = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Finding:
+class SpecProblem:
     """Why a spec cannot be used. ``message`` is one sentence that begins with the field's path."""
 
     reason: Reason
@@ -48,7 +48,7 @@ class Finding:
     message: str
 
 
-def validate_spec(kind: str, spec: Any) -> Finding | None:
+def validate_spec(kind: str, spec: Any) -> SpecProblem | None:
     """The first thing that is wrong with the typed ``spec`` of ``kind``, or None.
 
     Reasons are InvalidSpec and ColumnTypeUnsupported.
@@ -60,7 +60,7 @@ def validate_spec(kind: str, spec: Any) -> Finding | None:
         return None
     unsupported = re.fullmatch(r"spec\.(mergeTemplate\.spec\.)?(source\.)?columns\[\d+\]\.type", violation.field)
     reason = Reason.COLUMN_TYPE_UNSUPPORTED if unsupported else Reason.INVALID_SPEC
-    return Finding(reason=reason, field=violation.field, message=f"{violation.field}: {violation.message}")
+    return SpecProblem(reason=reason, field=violation.field, message=f"{violation.field}: {violation.message}")
 
 
 def _table_violations(spec: TableSpec) -> Iterator[Violation]:

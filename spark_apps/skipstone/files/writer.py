@@ -41,10 +41,6 @@ from skipstone.tables.shaping.writeproperties import (
 )
 from skipstone.tables.storage import file_io
 
-#: How tasks return written files through ``mapInArrow``: one binary column, one row per file.
-WRITTEN_SCHEMA = pa.schema([pa.field("written", pa.binary(), nullable=False)])
-#: The same for Spark's ``mapInArrow(…, schema=…)``.
-WRITTEN_DDL = "written binary not null"
 #: Rows that one writer holds in memory before it writes the largest partition out, in bytes of Arrow.
 MEMORY_BYTES = 256 * 1024 * 1024
 #: Files that one writer keeps open; the one least recently written to is finished first.
@@ -123,7 +119,7 @@ class WrittenFile:
         return int(self.statistics["record_count"])
 
     def to_row(self) -> bytes:
-        """Bytes for WRITTEN_SCHEMA."""
+        """As tasks return it."""
         return pickle.dumps((self.path, self.size, self.partition, dict(self.statistics)))
 
     @staticmethod
@@ -381,11 +377,6 @@ def _slices(table: pa.Table, nbytes: int) -> Iterator[pa.Table]:
     step = max(1, table.num_rows * nbytes // max(table.nbytes, 1))
     for start in range(0, table.num_rows, step):
         yield table.slice(start, step)
-
-
-def written_batch(files: Iterable[WrittenFile]) -> pa.RecordBatch:
-    """The batch of WRITTEN_SCHEMA that a task yields."""
-    return pa.RecordBatch.from_arrays([pa.array([file.to_row() for file in files], pa.binary())], schema=WRITTEN_SCHEMA)
 
 
 def to_data_files(rows: Iterable[bytes], table: Table) -> list[DataFile]:

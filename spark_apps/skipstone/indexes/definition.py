@@ -30,7 +30,6 @@ COLUMNS_PROPERTY = "skipstone.index.columns"
 #: Segments that could not be indexed: JSON object of segment id to sentence.
 FAILED_PROPERTY = "skipstone.index.failed"
 
-_START_OVER = "delete the index and create it again"
 #: Field id of ``file_id`` in every index table.
 FILE_ID_FIELD = 3
 _KIND_FIELD, _LEVEL_FIELD, _FIRST_KEY_FIELD = 1, 2, 100

@@ -19,7 +19,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage
 from skipstone.indexes.definition import StoredDefinition, definition_problem, key_name, stored_definition
-from skipstone.indexes.predicates import AllOf, AnyOf, Test, bounds_leading, index_expression
+from skipstone.indexes.keytests import AllOf, AnyOf, Test, bounds_leading, index_expression
 from skipstone.indexes.ranges import KnownBounds
 from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
 from skipstone.tables.caches import ByteCache
@@ -33,7 +33,7 @@ _FOREIGN = "it was made for another table or by another version"
 
 
 @dataclass(frozen=True)
-class Refusal:
+class IndexRefusal:
     """Why an index is not used: the code and a sentence without a full stop."""
 
     code: NotUsed
@@ -45,7 +45,7 @@ class IndexProblem:
     """An index that cannot be used now, and why."""
 
     name: str
-    refusal: Refusal
+    refusal: IndexRefusal
 
 
 @dataclass(frozen=True)
@@ -135,13 +135,13 @@ def _find(catalog: Catalog, identifier: tuple[str, str], files: FileSet) -> Foun
         opened = None if table is None else _open(table, files.table_uuid)
     except Exception as error:  # noqa: BLE001 - whatever is wrong with an index must cost time, never an answer
         message = str(UnreadableIndex(identifier, error))
-        return IndexProblem(name, Refusal(NotUsed.UNREADABLE, message))
+        return IndexProblem(name, IndexRefusal(NotUsed.UNREADABLE, message))
     if opened is None:
-        return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, _FOREIGN))
+        return IndexProblem(name, IndexRefusal(NotUsed.DEFINITION_MISMATCH, _FOREIGN))
     index, content = opened
     problem = definition_problem(files.schema, index.stored)
     if problem and problem.reason is not Reason.COLUMN_REPLACED:
-        return IndexProblem(name, Refusal(NotUsed.DEFINITION_MISMATCH, problem.message))
+        return IndexProblem(name, IndexRefusal(NotUsed.DEFINITION_MISMATCH, problem.message))
     return FoundIndex(
         index, _covered_files(index, files, content.cover_rows), content.bounds, problem.message if problem else ""
     )

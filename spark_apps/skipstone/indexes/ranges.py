@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
 from skipstone.indexes.keys import storage_type, stored_keys
-from skipstone.indexes.predicates import AllOf, AnyOf, Maybe, Never, Null, Points, Range, Test
+from skipstone.indexes.keytests import AllOf, AnyOf, Maybe, Never, Null, Points, Range, Test
 from skipstone.tables.filesets import ColumnBounds
 
 Mask = npt.NDArray[np.bool_]

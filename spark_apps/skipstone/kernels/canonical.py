@@ -19,13 +19,7 @@ Int64s = npt.NDArray[np.int64]
 _NAN_ORDER = np.int64(0x7FF8000000000000)
 _MAGNITUDE = np.int64(0x7FFFFFFFFFFFFFFF)
 _SIGN = np.uint64(1 << 63)
-_BYTES_FAMILIES = frozenset({KeyFamily.STRING, KeyFamily.BINARY})
 _WHOLE_DAYS = pa.int32()
-
-
-def is_bytes(kind: KeyType) -> bool:
-    """Whether canonical keys of ``kind`` are bytes (large_binary) instead of int64."""
-    return kind.family in _BYTES_FAMILIES or (kind.family is KeyFamily.DECIMAL and kind.is_wide)
 
 
 def canonical(values: pa.Array | pa.ChunkedArray, kind: KeyType) -> pa.Array:

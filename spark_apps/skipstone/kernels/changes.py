@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 from skipstone_core.errors import BadData
 from skipstone_core.keys import KeyType
-from skipstone_core.merging.merges import BoundKey, MergePlan
+from skipstone_core.merging.merges import BoundKey
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import canonical, null_rows
@@ -62,11 +62,6 @@ class SortRule:
     keys: tuple[BoundKey, ...]
     sequence: str | None
     types: Mapping[str, KeyType]
-
-
-def sort_rule(plan: MergePlan, types: Mapping[str, KeyType]) -> SortRule:
-    """The rule of ``plan``; ``types`` are the key types of all source columns that have one."""
-    return SortRule(plan.keys, plan.sequence_by, types)
 
 
 def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:

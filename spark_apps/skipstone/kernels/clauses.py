@@ -19,7 +19,7 @@ from skipstone_core.merging.merges import BoundClause, MergePlan
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
-from skipstone.kernels.predicates import evaluate_predicate
+from skipstone.kernels.evaluation import evaluate_predicate
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.

@@ -34,9 +34,9 @@ from skipstone.kernels.clauses import (
     source_columns,
     target_columns,
 )
+from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
-from skipstone.kernels.predicates import evaluate_predicate
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
 from skipstone.tables.storage import file_io
 

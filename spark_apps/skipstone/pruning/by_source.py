@@ -12,7 +12,7 @@ import numpy as np
 from skipstone_core.funnel import NOT_MATCHED_BY_SOURCE, FunnelStage
 from skipstone_core.merging.merges import BoundClause
 
-from skipstone.indexes.predicates import Maybe, any_of, plan_test
+from skipstone.indexes.keytests import Maybe, any_of, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.kernels.canonical import Int64s
 from skipstone.pruning.funnel import Candidates

@@ -62,7 +62,7 @@ class Candidates:
 
 
 @dataclass(frozen=True)
-class Refusal:
+class StageRefusal:
     """Why a stage does not run: a code, and a sentence without a full stop."""
 
     code: LeftOut
@@ -76,7 +76,7 @@ class Stage(Protocol):
     def name(self) -> PruneStage:
         """What the stage is called."""
 
-    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """A subset of ``candidates`` (of files, or of the source rows they may hold) that loses no match.
 
         Or why it cannot find one, or not at a cost that pays.
@@ -109,7 +109,7 @@ def run_funnel(
         started, before = time.monotonic(), len(candidates.files)
         answer = _answer(stage, candidates, off or {})
         counted = FunnelStage(name=stage.name, files_in=before, files_out=before)
-        if isinstance(answer, Refusal):
+        if isinstance(answer, StageRefusal):
             counted = replace(counted, left_out=answer.code, message=answer.message)
         else:
             candidates = answer
@@ -118,9 +118,9 @@ def run_funnel(
     return candidates, counts
 
 
-def _answer(stage: Stage, candidates: Candidates, off: Mapping[PruneStage, str]) -> Candidates | Refusal:
+def _answer(stage: Stage, candidates: Candidates, off: Mapping[PruneStage, str]) -> Candidates | StageRefusal:
     if stage.name in off:
-        return Refusal(LeftOut.SWITCHED_OFF, off[stage.name])
+        return StageRefusal(LeftOut.SWITCHED_OFF, off[stage.name])
     if not len(candidates.files):
-        return Refusal(LeftOut.NOTHING_LEFT)
+        return StageRefusal(LeftOut.NOTHING_LEFT)
     return stage.prune(candidates)

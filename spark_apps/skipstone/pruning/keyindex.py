@@ -21,7 +21,7 @@ from skipstone.indexes.asking.keyprobe import KeyProbe, KeySearch, hit_files, ke
 from skipstone.indexes.found import FoundIndex, IndexProblem
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeSlice, read_keys
-from skipstone.pruning.funnel import Candidates, Refusal, SliceRunner, run_here
+from skipstone.pruning.funnel import Candidates, SliceRunner, StageRefusal, run_here
 from skipstone.tables.filesets import FileSet
 
 _log = logging.getLogger(__name__)
@@ -76,12 +76,12 @@ class KeyIndexStage:
         """What the stage is called."""
         return PruneStage.KEY_INDEX
 
-    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """Drop covered files without a hit, by every index that pays on what the others left."""
         try:
             indexes, problems = self.find()
         except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a merge
-            return Refusal(LeftOut.UNREADABLE, f"the indexes cannot be listed: {error}")
+            return StageRefusal(LeftOut.UNREADABLE, f"the indexes cannot be listed: {error}")
         bound = [(index, keys) for index in indexes if (keys := self._bound(index))]
         refusal, left = _none_fits(problems), candidates
         for index, keys in sorted(bound, key=lambda pair: self._order(pair[0], pair[1], candidates)):
@@ -89,7 +89,7 @@ class KeyIndexStage:
             if isinstance(found, Candidates):
                 left = found
                 continue
-            refusal = Refusal(found.code, f"index {index.name}: {found.message}")
+            refusal = StageRefusal(found.code, f"index {index.name}: {found.message}")
             _log.info("%s: %s", refusal.code, refusal.message)
         return refusal if left is candidates else left
 
@@ -113,16 +113,16 @@ class KeyIndexStage:
             bound.append(by_field[field_id])
         return bound
 
-    def _asked(self, index: FoundIndex, keys: Sequence[BoundKey], candidates: Candidates) -> Candidates | Refusal:
+    def _asked(self, index: FoundIndex, keys: Sequence[BoundKey], candidates: Candidates) -> Candidates | StageRefusal:
         wanted = self._wanted(index, candidates)
         if not wanted.any():
-            return Refusal(LeftOut.NOT_COVERED, f"it covers none of {len(candidates.files)} candidate files")
+            return StageRefusal(LeftOut.NOT_COVERED, f"it covers none of {len(candidates.files)} candidate files")
         try:
             search = key_search(index, [key.type for key in keys], wanted, self._savings(wanted))
             hits = self._hits(search, keys)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never rows
-            return Refusal(LeftOut.UNREADABLE, str(error))
-        if isinstance(hits, Refusal):
+            return StageRefusal(LeftOut.UNREADABLE, str(error))
+        if isinstance(hits, StageRefusal):
             return hits
         keep = ~wanted
         keep[hits] = True
@@ -132,17 +132,17 @@ class KeyIndexStage:
         fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
         return ReadCost(int(wanted.sum()), int(self.files.column_bytes(fields)[wanted].sum()))
 
-    def _hits(self, search: KeySearch, keys: Sequence[BoundKey]) -> Int64s | Refusal:
+    def _hits(self, search: KeySearch, keys: Sequence[BoundKey]) -> Int64s | StageRefusal:
         probes = self.run(ProbePlanner(search, keys), self.slices)
         cost = reduce(ReadCost.__add__, (probe.cost for probe in probes))
         if not is_worthwhile(cost, search.savings):
-            return Refusal(LeftOut.NO_GAIN, f"it would read {cost} to save at most {search.savings}")
+            return StageRefusal(LeftOut.NO_GAIN, f"it would read {cost} to save at most {search.savings}")
         by_path = {one.path: probe for one, probe in zip(self.slices, probes, strict=True)}
         return np.unique(np.concatenate(self.run(Prober(search, keys, by_path), self.slices)))
 
 
-def _none_fits(problems: Sequence[IndexProblem]) -> Refusal:
+def _none_fits(problems: Sequence[IndexProblem]) -> StageRefusal:
     """No index binds a key column; one that cannot be used may be why."""
     if not problems:
-        return Refusal(LeftOut.NO_INDEX)
-    return Refusal(LeftOut.NO_INDEX, "; ".join(f"index {one.name}: {one.refusal.message}" for one in problems))
+        return StageRefusal(LeftOut.NO_INDEX)
+    return StageRefusal(LeftOut.NO_INDEX, "; ".join(f"index {one.name}: {one.refusal.message}" for one in problems))

@@ -47,7 +47,7 @@ class FileRanges:
 
 
 @dataclass(frozen=True)
-class Hits:
+class KeyRangeHits:
     """Candidate files, ascending, each with its half-open slice of the source rows that were searched."""
 
     files: Int64s
@@ -65,7 +65,7 @@ class _Column:
     stop: Int64s
 
 
-def find_candidates(ranges: Sequence[FileRanges], keys: Sequence[pa.Array]) -> Hits:
+def find_candidates(ranges: Sequence[FileRanges], keys: Sequence[pa.Array]) -> KeyRangeHits:
     """Files that may hold one of the keys: some source row lies within the file's bounds in every key column.
 
     ``ranges`` and ``keys`` run in parallel, one per key column; ``keys`` are canonical, without nulls, and the rows
@@ -77,7 +77,7 @@ def find_candidates(ranges: Sequence[FileRanges], keys: Sequence[pa.Array]) -> H
     if len(columns) > 1:
         alive[alive] = _holds_row(columns, np.flatnonzero(alive))
     files = np.flatnonzero(alive)
-    return Hits(files, columns[0].start[files], columns[0].stop[files])
+    return KeyRangeHits(files, columns[0].start[files], columns[0].stop[files])
 
 
 def order_keys(ranges: Sequence[FileRanges]) -> tuple[int, ...]:

@@ -32,7 +32,7 @@ from skipstone_core.merging.merges import BoundKey
 from skipstone.kernels.canonical import Int64s, canonical, ordered_floats
 from skipstone.kernels.changes import ChangeSlice, read_key_rows
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
-from skipstone.pruning.funnel import Candidates, Refusal, SliceRunner, run_here
+from skipstone.pruning.funnel import Candidates, SliceRunner, StageRefusal, run_here
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet
 
@@ -158,15 +158,15 @@ class PartitionStage:
         """What the stage is called."""
         return PruneStage.PARTITIONS
 
-    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """Drop files of partitions that no key belongs to. It pays unless surely every bucket is hit."""
         partitions, of_file = self.files.partitions()
         used = np.unique(of_file[candidates.files])
         judged = [one for one in self._by_spec(partitions, used) if one.fields]
         if not judged:
-            return Refusal(LeftOut.NOT_PARTITIONED_BY_KEY)
+            return StageRefusal(LeftOut.NOT_PARTITIONED_BY_KEY)
         if (count := sum(one.keyed for one in self.slices)) >= KEYS_PER_BUCKET * _buckets(judged):
-            return Refusal(LeftOut.EVERY_PARTITION, f"{count} keys are in all {_buckets(judged):.0f} buckets")
+            return StageRefusal(LeftOut.EVERY_PARTITION, f"{count} keys are in all {_buckets(judged):.0f} buckets")
         search = PartitionSearch(tuple(judged), len(partitions))
         keep = np.logical_or.reduce(self.run(search, self.slices))
         keep[np.setdiff1d(used, np.concatenate([one.numbers for one in judged]))] = True

@@ -14,11 +14,11 @@ from pyiceberg.table import Table
 from skipstone_core.indexing.use import NotUsed, ReadCost
 
 from skipstone.indexes.asking.answers import IndexAnswer, Wanted, plan_answer
-from skipstone.indexes.asking.candidates import Candidates
-from skipstone.indexes.asking.hits import Hits
+from skipstone.indexes.asking.candidates import WeighedFiles
+from skipstone.indexes.asking.hits import IndexHits
 from skipstone.indexes.asking.lookup import look_up
-from skipstone.indexes.found import FoundIndex, IndexProblem, Refusal, find_indexes
-from skipstone.indexes.predicates import Maybe, Test
+from skipstone.indexes.found import FoundIndex, IndexProblem, IndexRefusal, find_indexes
+from skipstone.indexes.keytests import Maybe, Test
 from skipstone.query.readplan import IndexUse, ReadOptions
 from skipstone.tables.filesets import FileSet
 
@@ -31,7 +31,7 @@ class Question:
 
     test: Test
     files: FileSet
-    candidates: Candidates
+    candidates: WeighedFiles
     wanted: Wanted | None = None
 
 
@@ -39,7 +39,7 @@ class Question:
 class Advice:
     """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all."""
 
-    hits: Hits | None = None
+    hits: IndexHits | None = None
     answer: IndexAnswer | None = None
     uses: tuple[IndexUse, ...] = ()
     no_index: NotUsed | None = None
@@ -80,7 +80,7 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
     return Advice(found.hits, answer, uses)
 
 
-def _use(index: FoundIndex, refusal: Refusal | None, cost: ReadCost | None) -> IndexUse:
+def _use(index: FoundIndex, refusal: IndexRefusal | None, cost: ReadCost | None) -> IndexUse:
     segments, missing = index.files.segments, index.files.missing_segments
     if refusal is None:
         return IndexUse(index.name, segments, missing, used=True, reason="", cost=cost)

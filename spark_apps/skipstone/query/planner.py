@@ -19,9 +19,9 @@ from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.asking.answers import Wanted
-from skipstone.indexes.asking.candidates import Candidates
-from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, Hits, split_by_file
-from skipstone.indexes.predicates import Maybe, Test, plan_test
+from skipstone.indexes.asking.candidates import WeighedFiles
+from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
+from skipstone.indexes.keytests import Maybe, Test, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
@@ -77,9 +77,9 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
     return Wanted(selected, tuple(sorted(column.name for column in predicate.columns)))
 
 
-def _candidates(test: Test, files: FileSet, *, by_position: bool) -> Candidates:
+def _candidates(test: Test, files: FileSet, *, by_position: bool) -> WeighedFiles:
     sizes, records = (files.files[name].to_numpy() for name in ("size", "records"))
-    return Candidates(
+    return WeighedFiles(
         files_that_may_match(test, files, bounds_columns(files.schema)),
         sizes,
         records,
@@ -110,13 +110,13 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
     )
 
 
-def _row_groups(hits: Hits, kept: Mask) -> dict[int, tuple[int, ...]]:
+def _row_groups(hits: IndexHits, kept: Mask) -> dict[int, tuple[int, ...]]:
     """Row groups to read of the files that an index covers."""
     found = split_by_file(hits.locations, ROW_GROUP_BITS)
     return {ordinal: tuple(groups.tolist()) for ordinal, groups in found if kept[ordinal]}
 
 
-def _positions(hits: Hits, kept: Mask, files: FileSet, *, by_position: bool) -> dict[int, npt.NDArray[np.int64]]:
+def _positions(hits: IndexHits, kept: Mask, files: FileSet, *, by_position: bool) -> dict[int, npt.NDArray[np.int64]]:
     """Rows to read of the files in which they are few."""
     if hits.rows is None or not by_position:
         return {}

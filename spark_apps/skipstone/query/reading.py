@@ -28,7 +28,7 @@ from skipstone.files.reader import (
 )
 from skipstone.indexes.asking.answers import AnswerRows, read_answer
 from skipstone.indexes.asking.hits import POSITION_BITS
-from skipstone.kernels.predicates import evaluate_predicate
+from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.tables.arrow import arrow_schema
 

@@ -108,9 +108,3 @@ def referenced_path(file: DataFile) -> str | None:
     """The one data file that all deletes of ``file`` are for, when the manifest says so."""
     path: str | None = optional_value(file, 17)
     return path
-
-
-def vector_range(file: DataFile) -> tuple[int, int] | None:
-    """Offset and length in bytes of a deletion vector within its Puffin file."""
-    offset, length = optional_value(file, 18), optional_value(file, 19)
-    return (offset, length) if offset is not None and length is not None else None

@@ -60,7 +60,7 @@ class ColumnBounds:
 
 
 @dataclass(frozen=True)
-class Content:
+class SnapshotContent:
     """What the manifests of a snapshot say. ``decode_counts``: where this read had the data manifests from."""
 
     manifests: list[DataManifest]
@@ -71,7 +71,7 @@ class Content:
 class FileSet:
     """All live data files of one snapshot; ordinals (``file_id``) are valid within this object only."""
 
-    def __init__(self, pinned: Pinned, snapshot: Snapshot | None, schema: Schema, content: Content) -> None:
+    def __init__(self, pinned: Pinned, snapshot: Snapshot | None, schema: Schema, content: SnapshotContent) -> None:
         """Made by ``read_file_set``; ``schema`` is the one bounds are typed in."""
         self.pinned = pinned
         self.schema = schema
@@ -210,7 +210,7 @@ def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
         schema_id=schema.schema_id,
         spec_id=table.spec().spec_id,
     )
-    return FileSet(pinned, snapshot, schema, Content(manifests, deletes, decode_counts))
+    return FileSet(pinned, snapshot, schema, SnapshotContent(manifests, deletes, decode_counts))
 
 
 @dataclass(frozen=True)

@@ -15,13 +15,13 @@ import pyarrow as pa
 from pyiceberg.types import IcebergType
 from skipstone_core.indexing.snapshots import DeleteKind
 
-from skipstone.indexes.asking.candidates import Candidates
+from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS
 from skipstone.indexes.asking.lookup import weighed_probe
 from skipstone.indexes.asking.probes import Probe, read_entries
-from skipstone.indexes.found import FoundIndex, Refusal
+from skipstone.indexes.found import FoundIndex, IndexRefusal
 from skipstone.indexes.keys import column_values, is_exact
-from skipstone.indexes.predicates import Test
+from skipstone.indexes.keytests import Test
 from skipstone.tables.filesets import FileSet
 
 
@@ -64,7 +64,7 @@ class AnswerRows:
 
 
 def plan_answer(
-    test: Test, wanted: Wanted, indexes: Sequence[FoundIndex], files: FileSet, candidates: Candidates
+    test: Test, wanted: Wanted, indexes: Sequence[FoundIndex], files: FileSet, candidates: WeighedFiles
 ) -> IndexAnswer | None:
     """The cheapest answer from one index for some of the candidates; None when no index holds all columns."""
     fields = {field.name: field for field in files.schema.fields}
@@ -72,7 +72,7 @@ def plan_answer(
         return None
     numbers = {fields[name].field_id for name in wanted.all}
     fitting = [index for index in indexes if index.key_columns().keys() >= numbers and index.serves(test)]
-    weighed: list[Probe | Refusal] = [weighed_probe(index, test, candidates) for index in fitting]
+    weighed: list[Probe | IndexRefusal] = [weighed_probe(index, test, candidates) for index in fitting]
     probes = [probe for probe in weighed if isinstance(probe, Probe)]
     if not probes:
         return None

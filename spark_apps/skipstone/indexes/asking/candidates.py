@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 from skipstone_core.indexing.use import ReadCost, are_few, is_narrow
 
-from skipstone.indexes.asking.hits import Hits
+from skipstone.indexes.asking.hits import IndexHits
 
 Int64s = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Candidates:
+class WeighedFiles:
     """One element per file of the FileSet: whether it may match, bytes, rows, row groups (0: not known).
 
     ``by_position``: whether the reader can take single rows.
@@ -34,19 +34,19 @@ class Candidates:
         chosen = self.mask & among
         return ReadCost(int(chosen.sum()), int(self.sizes[chosen].sum()))
 
-    def without(self, ordinals: Int64s) -> Candidates:
+    def without(self, ordinals: Int64s) -> WeighedFiles:
         """The others."""
         mask = self.mask.copy()
         mask[ordinals] = False
         return replace(self, mask=mask)
 
-    def hit_cost(self, hits: Hits) -> ReadCost:
+    def hit_cost(self, hits: IndexHits) -> ReadCost:
         """What reading the row groups with hits costs; files of unknown row groups count whole."""
         ordinals, groups = np.unique(hits.ordinals[self.mask[hits.ordinals]], return_counts=True)
         part = np.minimum(1.0, groups / np.maximum(1, self.row_groups[ordinals]))
         return ReadCost(len(ordinals), int((self.sizes[ordinals] * part).sum()))
 
-    def are_narrowed_by(self, hits: Hits) -> bool:
+    def are_narrowed_by(self, hits: IndexHits) -> bool:
         """Whether reading the hits, or by position when they are few, is less than reading what is covered."""
         covered = self.mask & hits.covered
         if hits.is_empty or is_narrow(self.hit_cost(hits).bytes, int(self.sizes[covered].sum())):

@@ -44,7 +44,7 @@ class HitRows:
 
 
 @dataclass(frozen=True)
-class Hits:
+class IndexHits:
     """What indexes say of a condition, for one FileSet.
 
     ``covered``: one boolean per file. ``locations``: sorted unique (ordinal << 32 | row group), of covered files only.
@@ -80,10 +80,10 @@ def split_by_file(keys: Int64s, bits: int) -> Iterator[tuple[int, Int64s]]:
     return zip(ordinals.tolist(), parts, strict=False)
 
 
-def no_hits(covered: npt.NDArray[np.bool_]) -> Hits:
+def no_hits(covered: npt.NDArray[np.bool_]) -> IndexHits:
     """Covered files without any hit."""
     nothing = np.empty(0, np.int64)
-    return Hits(covered, nothing, HitRows(nothing, nothing))
+    return IndexHits(covered, nothing, HitRows(nothing, nothing))
 
 
 class HitCollector:
@@ -107,44 +107,44 @@ class HitCollector:
         else:
             self._rows.append(HitRows(ordinals << POSITION_BITS | positions, groups))
 
-    def hits(self) -> Hits:
+    def hits(self) -> IndexHits:
         """All of them."""
         if self._rows is None:
-            return Hits(self._covered, np.unique(np.concatenate(self._locations)))
+            return IndexHits(self._covered, np.unique(np.concatenate(self._locations)))
         if not self._rows:
             return no_hits(self._covered)
         rows = _merged(self._rows)
-        return Hits(self._covered, rows.locations, rows)
+        return IndexHits(self._covered, rows.locations, rows)
 
 
-def both(a: Hits, b: Hits) -> Hits:
+def both(a: IndexHits, b: IndexHits) -> IndexHits:
     """Hits of a conjunction: a file known to one side only follows that side."""
     covered = a.covered | b.covered
     if a.rows is not None and b.rows is not None:
         rows = _common_rows(a, a.rows, b, b.rows)
-        return Hits(covered, rows.locations, rows)
+        return IndexHits(covered, rows.locations, rows)
     if a.rows is None and b.rows is not None:
         a, b = b, a
     only_a, only_b = a.locations[~b.covered[a.ordinals]], b.locations[~a.covered[b.ordinals]]
     common = np.intersect1d(a.locations, b.locations, assume_unique=True)
     locations = np.sort(np.concatenate([only_a, only_b, common]))
     if a.rows is None or len(only_b):
-        return Hits(covered, locations)
+        return IndexHits(covered, locations)
     rows = a.rows.where(np.isin(a.rows.ordinals << ROW_GROUP_BITS | a.rows.groups, locations))
-    return Hits(covered, rows.locations, rows)
+    return IndexHits(covered, rows.locations, rows)
 
 
-def _common_rows(a: Hits, rows_a: HitRows, b: Hits, rows_b: HitRows) -> HitRows:
+def _common_rows(a: IndexHits, rows_a: HitRows, b: IndexHits, rows_b: HitRows) -> HitRows:
     only_a, only_b = rows_a.where(~b.covered[rows_a.ordinals]), rows_b.where(~a.covered[rows_b.ordinals])
     common = rows_a.where(np.isin(rows_a.keys, rows_b.keys, assume_unique=True))
     return _merged([only_a, only_b, common])
 
 
-def either(a: Hits, b: Hits) -> Hits:
+def either(a: IndexHits, b: IndexHits) -> IndexHits:
     """Hits of a disjunction: only files known to both sides are known."""
     covered = a.covered & b.covered
     locations = np.union1d(a.locations, b.locations)
-    found = Hits(covered, locations[covered[locations >> ROW_GROUP_BITS]])
+    found = IndexHits(covered, locations[covered[locations >> ROW_GROUP_BITS]])
     if a.rows is None or b.rows is None:
         return found
     rows = _merged([a.rows, b.rows])

@@ -18,7 +18,7 @@ from pyiceberg.io import FileIO
 from skipstone_core.indexing.use import ReadCost, is_worthwhile
 from skipstone_core.keys import KeyType
 
-from skipstone.indexes.asking.footers import Footer, naming_file, read_footer
+from skipstone.indexes.asking.rowgroups import Footer, naming_file, read_footer
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.tables import IndexFile

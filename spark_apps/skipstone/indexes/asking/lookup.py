@@ -13,11 +13,11 @@ from functools import reduce
 import numpy as np
 from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
 
-from skipstone.indexes.asking.candidates import Candidates
-from skipstone.indexes.asking.hits import Hits, both, either, no_hits
+from skipstone.indexes.asking.candidates import WeighedFiles
+from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, entry_files, plan_probe, read_hits
-from skipstone.indexes.found import FoundIndex, Refusal
-from skipstone.indexes.predicates import AllOf, AnyOf, Test
+from skipstone.indexes.found import FoundIndex, IndexRefusal
+from skipstone.indexes.keytests import AllOf, AnyOf, Test
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class LookUp:
     ``refusals``: why the indexes that were not used were not, ``costs``: what was read of the others, by name.
     """
 
-    hits: Hits | None
-    refusals: Mapping[str, Refusal]
+    hits: IndexHits | None
+    refusals: Mapping[str, IndexRefusal]
     costs: Mapping[str, ReadCost]
 
 
-def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -> LookUp:
+def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles) -> LookUp:
     """What ``indexes`` together say of a test. An index that cannot be read covers nothing and is named."""
     weighing = _Weighing(indexes, candidates)
     question = weighing.question(test)
@@ -68,7 +68,7 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -
         weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates))
         hits = None
     if hits is None:
-        wasted = Refusal(NotUsed.NO_GAIN, "another arm of the OR has hits nearly everywhere")
+        wasted = IndexRefusal(NotUsed.NO_GAIN, "another arm of the OR has hits nearly everywhere")
         weighing.refusals = {**dict.fromkeys(weighing.asked, wasted), **weighing.refusals}
         weighing.asked = {}
     for index in indexes:
@@ -77,26 +77,26 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: Candidates) -
     return LookUp(hits, refusals, weighing.asked)
 
 
-def _everywhere(hits: Hits, candidates: Candidates) -> Refusal:
+def _everywhere(hits: IndexHits, candidates: WeighedFiles) -> IndexRefusal:
     covered = candidates.cost(hits.covered)
-    return Refusal(NotUsed.NO_GAIN, f"its hits are in {candidates.hit_cost(hits)} of the {covered} that it covers")
+    return IndexRefusal(NotUsed.NO_GAIN, f"its hits are in {candidates.hit_cost(hits)} of the {covered} that it covers")
 
 
-def _unasked(index: FoundIndex, test: Test) -> Refusal:
+def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
     if index.replaced:
-        return Refusal(NotUsed.COLUMN_REPLACED, index.replaced)
+        return IndexRefusal(NotUsed.COLUMN_REPLACED, index.replaced)
     message = "the condition does not narrow its first column"
     if index.serves_part(test):
         message += " in every arm of an OR that other indexes serve"
-    return Refusal(NotUsed.LEADING_COLUMN_NOT_BOUND, message)
+    return IndexRefusal(NotUsed.LEADING_COLUMN_NOT_BOUND, message)
 
 
-def weighed_probe(index: FoundIndex, test: Test, candidates: Candidates) -> Probe | Refusal:
+def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Probe | IndexRefusal:
     """What to read of an index that serves ``test``, or why it is not asked."""
     savings = candidates.cost(index.covered)
     if savings.files == 0 and candidates.mask.any():
         message = f"it covers none of the {int(candidates.mask.sum())} files that may match"
-        return Refusal(NotUsed.NOT_COVERED, message)
+        return IndexRefusal(NotUsed.NOT_COVERED, message)
     try:
         files = entry_files(index, test)
         to_open = ReadCost(files=len(files))
@@ -113,8 +113,8 @@ class _Weighing:
     """Decides which indexes are worth asking. ``asked``: cost of those that were by name, filled while asking."""
 
     indexes: Sequence[FoundIndex]
-    candidates: Candidates
-    refusals: dict[str, Refusal] = field(default_factory=dict)
+    candidates: WeighedFiles
+    refusals: dict[str, IndexRefusal] = field(default_factory=dict)
     asked: dict[str, ReadCost] = field(default_factory=dict)
 
     def question(self, test: Test) -> Question | None:
@@ -165,22 +165,22 @@ class _Weighing:
         if known is None or known.code is not NotUsed.UNREADABLE:
             self.asked[name] = self.asked.get(name, ReadCost()) + probe.cost
 
-    def refuse(self, index: FoundIndex, refusal: Refusal) -> None:
+    def refuse(self, index: FoundIndex, refusal: IndexRefusal) -> None:
         """Remember why; an index that could not be read stays unreadable."""
         known = self.refusals.get(index.name)
         if known is None or known.code is not NotUsed.UNREADABLE:
             self.refusals[index.name] = refusal
 
 
-def _no_gain(cost: ReadCost, savings: ReadCost) -> Refusal:
+def _no_gain(cost: ReadCost, savings: ReadCost) -> IndexRefusal:
     """Refusal by cost, with the numbers."""
     if savings.files == 0:
-        return Refusal(NotUsed.NO_GAIN, "no file is left to narrow")
-    return Refusal(NotUsed.NO_GAIN, f"it would read {cost} to save at most {savings}")
+        return IndexRefusal(NotUsed.NO_GAIN, "no file is left to narrow")
+    return IndexRefusal(NotUsed.NO_GAIN, f"it would read {cost} to save at most {savings}")
 
 
-def _unreadable(error: Exception) -> Refusal:
-    return Refusal(NotUsed.UNREADABLE, f"it cannot be read: {error}")
+def _unreadable(error: Exception) -> IndexRefusal:
+    return IndexRefusal(NotUsed.UNREADABLE, f"it cannot be read: {error}")
 
 
 def probes_of(question: Question) -> list[Probe]:
@@ -192,10 +192,10 @@ def probes_of(question: Question) -> list[Probe]:
 
 @dataclass(frozen=True)
 class _Asking:
-    candidates: Candidates
+    candidates: WeighedFiles
     weighing: _Weighing
 
-    def ask(self, question: Question) -> Hits | None:
+    def ask(self, question: Question) -> IndexHits | None:
         """The hits of a question; None when they turn out to be nearly everywhere."""
         match question:
             case Probe():
@@ -207,7 +207,7 @@ class _Asking:
                 known = [hits for hits in found if hits is not None]
                 return reduce(either, known) if len(known) == len(found) else None
 
-    def _ask_index(self, probe: Probe) -> Hits | None:
+    def _ask_index(self, probe: Probe) -> IndexHits | None:
         index = probe.index
         try:
             hits, is_whole = read_hits(probe, self.candidates.are_narrowed_by)
@@ -221,9 +221,9 @@ class _Asking:
         self.weighing.take(probe)
         return hits
 
-    def _ask_all(self, question: Conjunction) -> Hits | None:
+    def _ask_all(self, question: Conjunction) -> IndexHits | None:
         """Cheapest first; each further part has to be worth what the ones before leave to read."""
-        hits: Hits | None = None
+        hits: IndexHits | None = None
         for part in sorted(question.parts, key=lambda part: part.cost.weight):
             left = np.ones_like(self.candidates.mask) if hits is None else hits.left
             if hits is None or self.weighing.is_gain(part, self.candidates.cost(left)):

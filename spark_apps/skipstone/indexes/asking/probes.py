@@ -15,11 +15,11 @@ import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from skipstone_core.indexing.use import ReadCost
 
-from skipstone.indexes.asking.footers import Footer, RowGroups, naming_file, read_footer
-from skipstone.indexes.asking.hits import HitCollector, Hits
+from skipstone.indexes.asking.hits import HitCollector, IndexHits
+from skipstone.indexes.asking.rowgroups import Footer, RowGroups, naming_file, read_footer
 from skipstone.indexes.definition import entry_schema
 from skipstone.indexes.found import FoundIndex
-from skipstone.indexes.predicates import Test, index_expression, tested_columns
+from skipstone.indexes.keytests import Test, index_expression, tested_columns
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
 
@@ -81,7 +81,7 @@ def _key_names(index: FoundIndex, test: Test) -> tuple[str, ...]:
     return tuple(sorted({keys[number][0] for number in tested_columns(test) if number in keys}))
 
 
-def read_hits(probe: Probe, are_worth_it: Callable[[Hits], bool]) -> tuple[Hits, bool]:
+def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[IndexHits, bool]:
     """The hits of a probe, and whether these are all: reading stops when they are not ``are_worth_it`` any more.
 
     Raises UnreadableIndexFile.

@@ -52,7 +52,7 @@ class KeyRange:
 
 
 @dataclass(frozen=True)
-class MergeTask:
+class RangeMergeTask:
     """Merge the entries of ``paths`` in one key range, without those of ``dropped`` file ids."""
 
     paths: tuple[str, ...]
@@ -128,7 +128,7 @@ def _merge_entries(
     level = max(file.level for file in files) + 1
     io, spec = index.table.io, index_write_spec(index, site.run_id)
     tasks = [
-        MergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
+        RangeMergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
         for one in key_ranges(index.table.io, paths, site.buffer_bytes // 2)
     ]
     results = site.tasks.run(merge_entries, tasks)
@@ -139,7 +139,7 @@ def _merge_entries(
     return entries
 
 
-def merge_entries(task: MergeTask, task_id: str) -> MergedRange:
+def merge_entries(task: RangeMergeTask, task_id: str) -> MergedRange:
     """The kernel of a merge: read one key range of all files, sort, write."""
     schema = entry_schema(task.storages)
     keep = pc.invert(pc.field("file_id").isin(pa.array(sorted(task.dropped), pa.int32())))

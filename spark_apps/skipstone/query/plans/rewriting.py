@@ -24,7 +24,7 @@ from skipstone.query.plans.analysis.layouts import Layout, has_joins, layout_of,
 from skipstone.query.plans.analysis.normalize import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.analysis.relations import (
     IcebergRelation,
-    Refused,
+    RelationRefused,
     is_iceberg,
     open_relation,
     reads_row_lineage,
@@ -33,8 +33,8 @@ from skipstone.query.plans.analysis.uses import Key, Scope, Use, ancestors, key_
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.driver import (
-    DriverLimits,
     DriverRead,
+    DriverReadLimits,
     driver_columns,
     driver_read,
     read_rows,
@@ -43,7 +43,7 @@ from skipstone.query.plans.replacing.driver import (
 )
 from skipstone.query.plans.replacing.rebuild import Rebuilder
 from skipstone.query.plans.replacing.residuals import Json, columns_of, residual_of
-from skipstone.query.plans.replacing.staging import Staged, split_size, staged_table, with_table
+from skipstone.query.plans.replacing.staging import StagedScan, split_size, staged_table, with_table
 from skipstone.query.plans.replacing.trial import try_plan
 
 logger = logging.getLogger("skipstone.query")
@@ -60,7 +60,7 @@ class Session:
     java: Java
     index_namespace: str | None
     wap_branch: str | None
-    limits: DriverLimits
+    limits: DriverReadLimits
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,12 +110,12 @@ class _Replaced:
     """What a relation becomes: rows that the driver read, and what is staged of the rest."""
 
     rows: Java | None
-    staged: Staged | None
+    staged: StagedScan | None
 
 
 class Rewriting:
     """The rewriting of one analyzed plan, of which Spark has run the commands: a plan that still holds them would run
-    them again. Raises Refused when queries like it are never rewritten.
+    them again. Raises RelationRefused when queries like it are never rewritten.
     """
 
     def __init__(self, session: Session, analyzed: Java) -> None:
@@ -253,9 +253,9 @@ class Rewriting:
         self._judged[key] = dataclasses.replace(planned, driver=None)
         return _Replaced(None, self._tasks(planned.relation, planned.plan, None))
 
-    def _tasks(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Staged:
+    def _tasks(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> StagedScan:
         size = split_size(plan, self._session.limits.parallelism)
-        return Staged(staged_table(self._jvm, relation, plan, residual), columns_of(residual), size)
+        return StagedScan(staged_table(self._jvm, relation, plan, residual), columns_of(residual), size)
 
     def _found_sites(self) -> dict[Key, list[_Site]]:
         """Every place of each Iceberg relation."""
@@ -283,20 +283,20 @@ class Rewriting:
         name = str(sites[0].java.table().name())
         try:
             if key in self._cached:
-                raise Refused(Refusal.CACHED)
+                raise RelationRefused(Refusal.CACHED)
             for site in sites:
                 _require_stable(site)
             return self._plan(sites[0], uses)
         except _NotUsed as refused:
             return RelationExplanation(name, refused.refusal, refused.detail, refused.plan)
-        except Refused as refused:
+        except RelationRefused as refused:
             return RelationExplanation(name, refused.refusal, refused.detail)
         except Exception as error:  # noqa: BLE001 - a relation that fails is read as Spark reads it
             return _failed(name, error)
 
     def _plan(self, site: _Site, uses: list[Use]) -> _Planned:
         if unconditional := [use for use in uses if use.condition is None]:
-            raise Refused(unconditional[0].refusal)
+            raise RelationRefused(unconditional[0].refusal)
         relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
         predicate = _predicate(relation, uses)
         namespace = self._session.index_namespace
@@ -315,7 +315,7 @@ class Rewriting:
         return _Planned(relation, plan, len(uses) > 1, driver)
 
 
-class _NotUsed(Refused):
+class _NotUsed(RelationRefused):
     """Refused after planning: the plan says why."""
 
     def __init__(self, refusal: Refusal, plan: ReadPlan) -> None:
@@ -326,13 +326,13 @@ class _NotUsed(Refused):
 def _opened(jvm: Java, analyzed: Java) -> Scope:
     """The query as it will run: common table expressions inlined, the current time fixed."""
     if analyzed.isStreaming():
-        raise Refused(Refusal.STREAMING)
+        raise RelationRefused(Refusal.STREAMING)
     query = open_scope(jvm, analyzed)
     names = {node.name for scope in query.all() for node in scope.tree.walk()}
     if "CommandResult" in names:
-        raise Refused(Refusal.COMMAND)
+        raise RelationRefused(Refusal.COMMAND)
     if names & _RECURSIVE:
-        raise Refused(Refusal.RECURSIVE)
+        raise RelationRefused(Refusal.RECURSIVE)
     if not any(scope.relations for scope in query.all()):
         return query
     final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)
@@ -346,21 +346,21 @@ def _counts(query: Scope) -> Counter[Key]:
 def _require_stable(site: _Site) -> None:
     """Refuse a relation when an expression above it would see other rows, or in another order, and answer otherwise."""
     if reads_row_lineage(site.node):
-        raise Refused(Refusal.ROW_LINEAGE)
+        raise RelationRefused(Refusal.ROW_LINEAGE)
     above = ancestors(site.scope.tree, site.node)
     if any(node.name == "Sample" for node in above):
-        raise Refused(Refusal.SAMPLED)
+        raise RelationRefused(Refusal.SAMPLED)
     plan = site.scope.handle()
     if plan.deterministic():
         return
     for node in above:
         expressions = descend(plan, node.path).expressions()
         if not all(expressions.apply(number).deterministic() for number in range(expressions.size())):
-            raise Refused(Refusal.NON_DETERMINISTIC)
+            raise RelationRefused(Refusal.NON_DETERMINISTIC)
 
 
 def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
-    """What holds for every row that some use takes. Raises Refused."""
+    """What holds for every row that some use takes. Raises RelationRefused."""
     found = [_translated(relation, use) for use in uses]
     root = core.Or(tuple(found)) if len(found) > 1 else found[0]
     return core.Predicate(root, shown(root))
@@ -368,11 +368,11 @@ def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
 
 def _translated(relation: IcebergRelation, use: Use) -> core.Node:
     if use.condition is None:
-        raise Refused(use.refusal)
+        raise RelationRefused(use.refusal)
     translator = Translator(relation.columns, use.hidden)
     node = translator.may_be_true(use.condition)
     if node is None or not is_narrowing(node):
-        raise Refused(translator.refusal or why_not(use.condition) or use.refusal)
+        raise RelationRefused(translator.refusal or why_not(use.condition) or use.refusal)
     return node
 
 

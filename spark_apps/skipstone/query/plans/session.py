@@ -19,10 +19,10 @@ from skipstone_core.indexing import use as index_use
 
 from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm
 from skipstone.query.plans.analysis.catalyst import Java, java_class
-from skipstone.query.plans.analysis.relations import Refused
+from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.explanation import Explanation
 from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.replacing.driver import DriverLimits
+from skipstone.query.plans.replacing.driver import DriverReadLimits
 from skipstone.query.plans.rewriting import Rewriting, Session, first_line
 
 logger = logging.getLogger("skipstone.query")
@@ -114,7 +114,7 @@ def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
         with _active(session):
             rewriting = Rewriting(session, java_frame(df).queryExecution().commandExecuted())
             return rewriting.rewritten(), rewriting.explanation
-    except Refused as refused:
+    except RelationRefused as refused:
         return None, Explanation(refusal=refused.refusal, detail=refused.detail)
     except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query
         logger.warning("%s: the query runs without indexes: %s", Refusal.FAILED.value, first_line(error))
@@ -122,20 +122,20 @@ def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
 
 
 def _session(df: DataFrame) -> Session:
-    """The session of a DataFrame. Raises Refused when its queries are not rewritten."""
+    """The session of a DataFrame. Raises RelationRefused when its queries are not rewritten."""
     if not isinstance(df, ClassicDataFrame):
-        raise Refused(Refusal.SPARK_CONNECT)
+        raise RelationRefused(Refusal.SPARK_CONNECT)
     spark = df.sparkSession
     enabled = str(spark.conf.get(ENABLED, "true")).lower()
     if enabled == "false" or df in _without_index:
-        raise Refused(Refusal.SWITCHED_OFF)
+        raise RelationRefused(Refusal.SWITCHED_OFF)
     return Session(
         jvm=jvm(spark),
         spark=spark,
         java=java_session(spark),
         wap_branch=spark.conf.get("spark.wap.branch", None),
         index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
-        limits=DriverLimits(_driver_rows(spark), spark.sparkContext.defaultParallelism),
+        limits=DriverReadLimits(_driver_rows(spark), spark.sparkContext.defaultParallelism),
     )
 
 

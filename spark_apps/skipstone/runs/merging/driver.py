@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, kw_only=True)
-class DriverLimits:
+class DriverMergeLimits:
     """A merge beyond any of these uses Spark for that part of it; all zero: for every part.
 
     ``rows``: source rows; ``source_bytes``: of plain source files, unpacked; ``candidate_bytes``: of the data files
@@ -22,5 +22,4 @@ class DriverLimits:
     searched_rows: int = 4_000_000
 
 
-DRIVER_LIMITS = DriverLimits()
-ALL_IN_SPARK = DriverLimits(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0)
+DRIVER_LIMITS = DriverMergeLimits()

@@ -32,7 +32,7 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverLimits
+from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.source import Changes, SourceSite, read_changes, read_changes_here
@@ -70,7 +70,7 @@ class _Job:
     ref: TableRef
     task: MergeTask
     ports: CommitPorts | None
-    limits: DriverLimits
+    limits: DriverMergeLimits
 
     def session(self) -> SparkSession:
         """The session of this process, started when it is first asked for."""
@@ -95,7 +95,7 @@ def run_merge(
     request: JobRequest,
     reporter: Reporter,
     ports: CommitPorts | None = None,
-    limits: DriverLimits = DRIVER_LIMITS,
+    limits: DriverMergeLimits = DRIVER_LIMITS,
 ) -> JobReport:
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
     if request.merge is None or request.table is None:

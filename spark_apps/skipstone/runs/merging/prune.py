@@ -20,11 +20,11 @@ from skipstone.files.reader import describe_files
 from skipstone.indexes.found import find_indexes
 from skipstone.kernels.changes import ChangeSlice
 from skipstone.kernels.merging import FileWork, concerns_merge
-from skipstone.pruning.bounds import KeyRangeStage, TargetWhereStage, file_ranges
 from skipstone.pruning.by_source import join_by_source
 from skipstone.pruning.funnel import Candidates, SliceRunner, Stage, run_funnel, run_here
 from skipstone.pruning.keyindex import FindIndexes, KeyIndexStage
 from skipstone.pruning.partitions import PartitionStage
+from skipstone.pruning.statistics import KeyRangeStage, TargetWhereStage, file_ranges
 from skipstone.runs.merging.source import Changes
 from skipstone.tables.filesets import FileSet
 from skipstone.tasks.runner import Tasks

@@ -26,13 +26,13 @@ from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merging.evolution import new_columns
-from skipstone_core.merging.merges import Column, MergePlan, plan_merge
+from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
-from skipstone.pruning.bounds import file_ranges
 from skipstone.pruning.keyranges import order_keys
-from skipstone.runs.merging.driver import DriverLimits
+from skipstone.pruning.statistics import file_ranges
+from skipstone.runs.merging.driver import DriverMergeLimits
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
@@ -79,7 +79,7 @@ class SourceSite:
     task: MergeTask
     listing: SourceListing
     scratch: Path
-    limits: DriverLimits
+    limits: DriverMergeLimits
 
 
 def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -131,15 +131,16 @@ def selective_first(plan: MergePlan, files: FileSet) -> MergePlan:
     return replace(plan, keys=tuple(plan.keys[i] for i in order))
 
 
-def target_schema(schema: Schema) -> tuple[Column, ...]:
+def target_schema(schema: Schema) -> tuple[MergeColumn, ...]:
     """The table's columns as the rules of merges take them."""
     return tuple(
-        Column(name=f.name, type=str(f.field_type), required=f.required, default=f.write_default) for f in schema.fields
+        MergeColumn(name=f.name, type=str(f.field_type), required=f.required, default=f.write_default)
+        for f in schema.fields
     )
 
 
-def _source_schema(columns: Sequence[SourceColumn]) -> tuple[Column, ...]:
-    return tuple(Column(name=column.name, type=str(column.type)) for column in columns)
+def _source_schema(columns: Sequence[SourceColumn]) -> tuple[MergeColumn, ...]:
+    return tuple(MergeColumn(name=column.name, type=str(column.type)) for column in columns)
 
 
 def _zone(task: MergeTask) -> ZoneInfo:

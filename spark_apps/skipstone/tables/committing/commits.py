@@ -36,7 +36,15 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable
 from skipstone.tables.clocks import find_clock_conflict
 from skipstone.tables.committing.changes import Guard, TableCommit
-from skipstone.tables.committing.swaps import CommitHooks, CommitPorts, NoHooks, Parts, Staged, stage, swap_until_known
+from skipstone.tables.committing.swaps import (
+    CommitHooks,
+    CommitPorts,
+    NoHooks,
+    Parts,
+    StagedSwap,
+    stage,
+    swap_until_known,
+)
 from skipstone.tables.committing.validation import find_conflict
 from skipstone.tables.records.txns import Memory, find_digest, find_source_conflict, find_txn, plan_memory
 from skipstone.tables.shaping.evolution import fits
@@ -101,7 +109,7 @@ def discard_files(table: Table, added: tuple[DataFile, ...]) -> None:
             _log.warning("%s stays behind: %s", file.file_path, error)
 
 
-def _prepare(table: Table, change: TableCommit, ports: CommitPorts) -> Outcome | Staged:
+def _prepare(table: Table, change: TableCommit, ports: CommitPorts) -> Outcome | StagedSwap:
     return (
         _settled(table, change)
         or find_clock_conflict(table, ports.now_ms())
@@ -140,7 +148,7 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
     return find_conflict(table, change.pinned, change.relied_on, change.guard)
 
 
-def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> Staged | Conflicted:
+def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> StagedSwap | Conflicted:
     try:
         staged = stage(table, _parts(change), ports.now_ms())
     except ValidationException as error:
@@ -165,7 +173,7 @@ def _parts(change: TableCommit) -> Parts:
     )
 
 
-def _stamped(record: TxnRecord, table: Table, staged: Staged) -> TxnRecord:
+def _stamped(record: TxnRecord, table: Table, staged: StagedSwap) -> TxnRecord:
     number = table.metadata.next_sequence_number()
     return replace(record, time_ms=staged.record.time_ms, snapshot_id=staged.snapshot_id, sequence_number=number)
 
@@ -183,7 +191,7 @@ def _properties(table: Table, change: TableCommit, record: TxnRecord) -> dict[st
     return found
 
 
-def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnState]) -> Outcome | Staged:
+def _prepare_abort(table: Table, txn: str, ports: CommitPorts, found: list[TxnState]) -> Outcome | StagedSwap:
     """``found`` takes the state that needs no fence."""
     state = find_txn(table, txn)
     if not isinstance(state, Absent):

@@ -112,7 +112,7 @@ class Parts:
 
 
 @dataclass(frozen=True)
-class Staged:
+class StagedSwap:
     """A swap that is written but for the catalog's pointer. ``record``: what is told of it once it landed."""
 
     table: Table
@@ -170,7 +170,7 @@ class Staged:
         discard_manifests(self.producer)
 
 
-def stage(table: Table, parts: Parts, now_ms: int) -> Staged:
+def stage(table: Table, parts: Parts, now_ms: int) -> StagedSwap:
     """Write manifests for ``parts`` on the head of ``table``; a change without files is an empty snapshot.
 
     ``now_ms``: what the clock says. Raises ValidationException when a removed file is not in the head, OSError when the
@@ -192,7 +192,7 @@ def stage(table: Table, parts: Parts, now_ms: int) -> Staged:
         raise
     time_ms = commit_time_ms(table.metadata, now_ms)
     change_updates(transaction, partial(_timed, time_ms=time_ms))
-    return Staged(table, transaction, producer, TxnRecord(time_ms=time_ms, snapshot_id=producer.snapshot_id))
+    return StagedSwap(table, transaction, producer, TxnRecord(time_ms=time_ms, snapshot_id=producer.snapshot_id))
 
 
 def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
@@ -218,7 +218,7 @@ def _await_manifest_writers() -> None:
 
 
 #: Given the fresh head: the outcome, or what to swap now.
-Prepare = Callable[[Table], Outcome | Staged]
+Prepare = Callable[[Table], Outcome | StagedSwap]
 
 
 def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: CommitPorts) -> Outcome:
@@ -244,7 +244,7 @@ class _Rounds:
     ref: TableRef
     prepare: Prepare
     ports: CommitPorts
-    sent: list[tuple[SentSwap, Staged]] = field(default_factory=list)
+    sent: list[tuple[SentSwap, StagedSwap]] = field(default_factory=list)
     doubt: str = "others were faster"
 
     @property
@@ -256,13 +256,13 @@ class _Rounds:
         """Swap until the outcome is known, or there are no rounds left."""
         for attempt in range(ROUNDS):
             step = self._look()
-            if not isinstance(step, Staged):
+            if not isinstance(step, StagedSwap):
                 return step
             if landed := self._send(step):
                 return landed
             self.ports.pause(attempt)
         step = self._look()
-        if not isinstance(step, Staged):
+        if not isinstance(step, StagedSwap):
             return step
         step.discard()
         if self.is_open:
@@ -274,7 +274,7 @@ class _Rounds:
         """The outcome while something is open."""
         return Unknown(f"The commit was sent and it is not known whether it landed ({self.doubt}): {why}")
 
-    def _send(self, staged: Staged) -> Committed | None:
+    def _send(self, staged: StagedSwap) -> Committed | None:
         """Try one swap; None when the next look decides. Raises what kept it from being sent."""
         self.sent.append((staged.sent(), staged))
         try:
@@ -296,14 +296,14 @@ class _Rounds:
             _delete_old_metadata(self.catalog, staged.table, metadata)
         return landed
 
-    def _look(self) -> Outcome | Staged:
+    def _look(self) -> Outcome | StagedSwap:
         """Look at the table: the outcome, or what to swap now."""
         step = self._step()
         if isinstance(step, Conflicted | AlreadyCommitted) and self.is_open:
             return self.unknown(step.message if isinstance(step, Conflicted) else "another attempt committed")
         return step
 
-    def _step(self) -> Outcome | Staged:
+    def _step(self) -> Outcome | StagedSwap:
         table = self._fresh_table()
         if not isinstance(table, Table):
             return table

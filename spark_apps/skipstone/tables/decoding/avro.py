@@ -61,13 +61,13 @@ class Repeated:
 
 
 @dataclass(frozen=True)
-class Record:
+class AvroRecord:
     """Fields one after another, each with its Iceberg field id (None: it has none)."""
 
     fields: tuple[tuple[int | None, AvroType], ...]
 
 
-AvroType = Varint | Sized | Fixed | Nullable | Repeated | Record
+AvroType = Varint | Sized | Fixed | Nullable | Repeated | AvroRecord
 
 _PRIMITIVES: dict[str, AvroType] = {
     "null": Fixed(0),
@@ -89,11 +89,11 @@ def parse_type(avro: Any) -> AvroType:
         case ["null", inner]:
             return Nullable(parse_type(inner))
         case {"type": "record", "fields": list(fields)}:
-            return Record(tuple((field.get("field-id"), parse_type(field["type"])) for field in fields))
+            return AvroRecord(tuple((field.get("field-id"), parse_type(field["type"])) for field in fields))
         case {"type": "array", "items": items}:
             return Repeated(parse_type(items))
         case {"type": "map", "values": values}:
-            return Repeated(Record(((None, Sized()), (None, parse_type(values)))))
+            return Repeated(AvroRecord(((None, Sized()), (None, parse_type(values)))))
         case {"type": "fixed", "size": int(size)}:
             return Fixed(size)
         case {"type": inner}:

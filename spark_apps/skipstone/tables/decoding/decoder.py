@@ -26,10 +26,10 @@ from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from skipstone.compat.doubles import exact_reader
 from skipstone.tables.decoding.avro import (
+    AvroRecord,
     AvroType,
     Container,
     NotDecodable,
-    Record,
     parse_type,
 )
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition, canonical_partition
@@ -81,7 +81,7 @@ def _flat_fields(entry: AvroType) -> Fields:
 
 
 def _record_fields(kind: AvroType) -> Fields:
-    if not isinstance(kind, Record):
+    if not isinstance(kind, AvroRecord):
         raise NotDecodable("an entry or its data file is not a record")
     return kind.fields
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from skipstone.tables.decoding.avro import AvroType, NotDecodable, Nullable, Record, Repeated, Sized, Varint
+from skipstone.tables.decoding.avro import AvroRecord, AvroType, NotDecodable, Nullable, Repeated, Sized, Varint
 from skipstone.tables.decoding.lanes import ALL, Ints, Lanes, Rows, Spans
 
 #: Field ids of the manifest format that have a part of their own in decoding.
@@ -175,7 +175,7 @@ def _expect(kind: AvroType, expected: type) -> None:
 def _expect_pairs(kind: AvroType, value: type) -> None:
     """A map with int keys, which Iceberg writes as an array of records of key and value."""
     match kind:
-        case Repeated(Record(((_, Varint()), (_, item)))) if isinstance(item, value):
+        case Repeated(AvroRecord(((_, Varint()), (_, item)))) if isinstance(item, value):
             return
     raise NotDecodable("a map of statistics is not written as Iceberg writes it")
 

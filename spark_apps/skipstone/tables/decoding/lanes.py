@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from skipstone.tables.decoding.avro import AvroType, Fixed, NotDecodable, Nullable, Record, Repeated, Sized, Varint
+from skipstone.tables.decoding.avro import AvroRecord, AvroType, Fixed, NotDecodable, Nullable, Repeated, Sized, Varint
 
 Ints = npt.NDArray[np.int64]
 #: Lanes by number; ALL is every lane, without the cost of naming them.
@@ -118,7 +118,7 @@ class Lanes:
                 self.pass_over(inner, self.present(rows))
             case Repeated(item):
                 self._pass_over_items(item, rows)
-            case Record(fields):
+            case AvroRecord(fields):
                 for _, field in fields:
                     self.pass_over(field, rows)
 

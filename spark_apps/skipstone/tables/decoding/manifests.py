@@ -61,19 +61,11 @@ class ManifestCounters:
 
 
 _cache: LRUCache[ManifestKey, DataManifest] = LRUCache(CACHE_BYTES, getsizeof=lambda manifest: manifest.nbytes)
-_totals = ManifestCounters()
 _lock = threading.Lock()
-
-
-def manifest_counters() -> ManifestCounters:
-    """Counts of this process since it began."""
-    with _lock:
-        return _totals
 
 
 def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], ManifestCounters]:
     """The live entries of each of ``manifests``, and where they came from."""
-    global _totals
     keys = [ManifestKey.of(manifest) for manifest in manifests]
     found = _from_memory(keys)
     counters = ManifestCounters(from_memory=len(found))
@@ -82,8 +74,6 @@ def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[
         loaded, more = _load(missing, io)
         _remember(loaded)
         found, counters = found | loaded, counters + more
-    with _lock:
-        _totals += counters
     return [found[key] for key in keys], counters
 
 

@@ -15,9 +15,9 @@ from typing import TypeVar
 from pyiceberg.table import Table
 from skipstone_core.errors import ContractViolation, DependencyUnavailable
 from skipstone_core.history.archives import (
+    ArchiveContent,
     ArchivedRecord,
     ArchiveFile,
-    Content,
     decode_content,
     decode_files,
     decode_partial,
@@ -79,7 +79,7 @@ class TxnArchive:
             ArchivedRecord(txn, record.source_digest or "", encode_record(record)) for txn, record in records.items()
         ]
         file, data = encode_content(
-            Content(
+            ArchiveContent(
                 records=(*new, *(record for content in contents for record in content.records)),
                 partial=(*partial, *(segment for content in contents for segment in content.partial)),
             )
@@ -87,7 +87,7 @@ class TxnArchive:
         keep_content(self._path(file), data)
         return encode_files((file, *(known for known in self._files if known not in merged)))
 
-    def _content(self, file: ArchiveFile) -> Content:
+    def _content(self, file: ArchiveFile) -> ArchiveContent:
         try:
             return decode_content(file, self._path(file).read_bytes())
         except (OSError, ContractViolation) as error:

@@ -18,7 +18,7 @@ from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import ContractViolation, DependencyUnavailable
 from skipstone_core.history.commits import Conflicted
 from skipstone_core.history.consumption import (
-    Record,
+    ConsumptionRecord,
     RecordPointer,
     consumed_property,
     consumer_hash,
@@ -80,7 +80,7 @@ class ConsumedFiles:
             yield from split_entries(record.entries)
             head = record.rest
 
-    def read(self, table: Table, pointer: RecordPointer) -> Record:
+    def read(self, table: Table, pointer: RecordPointer) -> ConsumptionRecord:
         """One record. Raises DependencyUnavailable when it is gone or damaged."""
         path = self.path(table, pointer.digest)
         try:
@@ -96,7 +96,7 @@ class ConsumedFiles:
         folder = Path(self.warehouse.root) / CONSUMED_DIRECTORY / str(table.metadata.table_uuid)
         return folder / consumer_hash(self.consumer) / digest
 
-    def extended(self, table: Table, head: RecordPointer | None, entries: bytes) -> Record:
+    def extended(self, table: Table, head: RecordPointer | None, entries: bytes) -> ConsumptionRecord:
         """The record that follows ``head``: ``entries``, and what it has to hold again."""
         number = head.number + 1 if head else 1
         floor, rest, parts = number - covered_span(number), head, [entries]
@@ -104,7 +104,7 @@ class ConsumedFiles:
             record = self.read(table, rest)
             parts.append(record.entries)
             rest = record.rest
-        return Record(
+        return ConsumptionRecord(
             table_uuid=str(table.metadata.table_uuid),
             consumer=self.consumer,
             previous=head,

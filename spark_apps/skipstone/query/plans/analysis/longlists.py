@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from skipstone.query.plans.analysis.catalyst import Java, java_class, java_type, scala_object, text_in_pieces
-from skipstone.query.plans.analysis.relations import Refused
+from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.refusals import Refusal
 
 #: Leaves of an expression above which its lists are made sets.
@@ -28,14 +28,14 @@ _RULES = ("optimizer.ConstantFolding", "optimizer.OptimizeIn")
 def with_sets(jvm: Java, plan: Java) -> Java:
     """``plan`` with sets of literals in place of long lists, in the plans of its subqueries too.
 
-    Nodes and expressions keep their places. Raises Refused when an expression stays too large.
+    Nodes and expressions keep their places. Raises RelationRefused when an expression stays too large.
     """
     if _leaves(jvm, plan) <= LONG:
         return plan
     for rule in _RULES:
         plan = plan.transformDownWithSubqueries(_everywhere(jvm, rule))
     if _leaves(jvm, plan) > MAX_LEAVES:
-        raise Refused(Refusal.LIST_TOO_LONG, f"an expression has more than {MAX_LEAVES:,} terms")
+        raise RelationRefused(Refusal.LIST_TOO_LONG, f"an expression has more than {MAX_LEAVES:,} terms")
     return plan
 
 

@@ -50,7 +50,7 @@ _metadata: LRUCache[str, TableMetadata] = LRUCache(_METADATA_FILES)
 _lock = threading.Lock()
 
 
-class Refused(Exception):
+class RelationRefused(Exception):
     """The relation is read as Spark reads it."""
 
     def __init__(self, refusal: Refusal, detail: str = "") -> None:
@@ -82,13 +82,13 @@ def is_iceberg(java: Java) -> bool:
 
 
 def open_relation(jvm: Java, node: Node, java: Java, wap_branch: str | None) -> IcebergRelation:
-    """Open the table of a relation. ``wap_branch``: what the session reads instead of main. Raises Refused."""
+    """Open the table of a relation. ``wap_branch``: what the session reads instead of main. Raises RelationRefused."""
     spark_table = java.table()
     if spark_table.getClass().getName() == _CHANGELOG:
-        raise Refused(Refusal.CHANGELOG_TABLE)
+        raise RelationRefused(Refusal.CHANGELOG_TABLE)
     table = spark_table.table()
     if table.getClass().getName() not in _DATA_TABLES:
-        raise Refused(Refusal.METADATA_TABLE)
+        raise RelationRefused(Refusal.METADATA_TABLE)
     _require_plain_read(java, table, wap_branch)
     current = table.operations().current()
     opened = _open(jvm, java, table, str(current.metadataFileLocation()))
@@ -100,17 +100,17 @@ def open_relation(jvm: Java, node: Node, java: Java, wap_branch: str | None) -> 
 
 def _require_plain_read(java: Java, table: Java, wap_branch: str | None) -> None:
     if java.catalog().isEmpty() or java.identifier().isEmpty():
-        raise Refused(Refusal.NO_CATALOG)
+        raise RelationRefused(Refusal.NO_CATALOG)
     if java.identifier().get().getClass().getName() == _PATH:
-        raise Refused(Refusal.NO_CATALOG)
+        raise RelationRefused(Refusal.NO_CATALOG)
     options = java.options()
     unknown = () if options.isEmpty() else [key for key in options.keySet() if key not in _HARMLESS_OPTIONS]
     if unknown:
-        raise Refused(Refusal.READ_OPTION, f"option {sorted(unknown)[0]}")
+        raise RelationRefused(Refusal.READ_OPTION, f"option {sorted(unknown)[0]}")
     if table.properties().get("encryption.key-id"):
-        raise Refused(Refusal.ENCRYPTED)
+        raise RelationRefused(Refusal.ENCRYPTED)
     if wap_branch and str(table.properties().get("write.wap.enabled")).lower() == "true":
-        raise Refused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
+        raise RelationRefused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
 def _open(jvm: Java, java: Java, table: Java, location: str) -> Table:
@@ -151,21 +151,21 @@ def _pin(jvm: Java, java: Java, metadata: TableMetadata) -> _Pinned:
     spark_table = java.table()
     snapshot_id = spark_table.snapshotId()
     if snapshot_id is None:
-        raise Refused(Refusal.EMPTY)
+        raise RelationRefused(Refusal.EMPTY)
     current = metadata.schema()
     if spark_table.equals(java_class(jvm, _SPARK_TABLE)(spark_table.table())):
         return _Pinned(None if metadata.current_snapshot_id == snapshot_id else snapshot_id, current)
     schema = _snapshot_schema(metadata, snapshot_id)
     travels = java.timeTravelSpec().isDefined() and spark_table.branch() is None
     if not travels and schema.fields != current.fields:
-        raise Refused(Refusal.SCHEMA_DIFFERS)
+        raise RelationRefused(Refusal.SCHEMA_DIFFERS)
     return _Pinned(snapshot_id, schema)
 
 
 def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
     snapshot = metadata.snapshot_by_id(snapshot_id)
     if snapshot is None:
-        raise Refused(Refusal.FAILED, f"snapshot {snapshot_id} is not in the metadata any more")
+        raise RelationRefused(Refusal.FAILED, f"snapshot {snapshot_id} is not in the metadata any more")
     found = [schema for schema in metadata.schemas if schema.schema_id == snapshot.schema_id]
     return found[0] if found else metadata.schema()
 
@@ -189,7 +189,7 @@ def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
     attributes = [read_tree(tree) for tree in node.fields["output"]]
     names = {str(attribute.fields["name"]) for attribute in attributes}
     if unknown := names - types.keys() - _METADATA_COLUMNS:
-        raise Refused(Refusal.SCHEMA_DIFFERS, f"column {min(unknown)}")
+        raise RelationRefused(Refusal.SCHEMA_DIFFERS, f"column {min(unknown)}")
     known = [(expression_id(attribute), str(attribute.fields["name"])) for attribute in attributes]
     return {number: (name, types[name]) for number, name in known if name in types}
 

@@ -129,14 +129,14 @@ def _is_plain(kind: DataType) -> bool:
 
 
 @dataclass(frozen=True)
-class DriverLimits:
+class DriverReadLimits:
     """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks."""
 
     rows: int
     parallelism: int
 
 
-def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverLimits) -> DriverRead | None:
+def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
     """What the driver reads of ``plan``; None: nothing."""
     takes_answer = plan.answer is not None and plan.answer.probe.cost.bytes <= _ANSWER_BYTES
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
@@ -156,7 +156,7 @@ def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverLimits) ->
 _Choice = tuple[ReadCost, ReadCost]
 
 
-def _is_cheap(choices: Sequence[_Choice], limits: DriverLimits) -> bool:
+def _is_cheap(choices: Sequence[_Choice], limits: DriverReadLimits) -> bool:
     here, there = (sum(costs, ReadCost()) for costs in zip(*choices, strict=True))
     return is_driver_faster(here, there, driver_cores=driver_cores(), task_cores=limits.parallelism)
 
@@ -192,7 +192,7 @@ def _of_files(plan: ReadPlan, ordinals: tuple[int, ...]) -> tuple[Int64s, Int64s
     return sizes, records
 
 
-def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverLimits) -> DriverRows:
+def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverReadLimits) -> DriverRows:
     """Read what was chosen; what turns out unreadable or too large is left to tasks."""
     names = chosen.columns.names
     batches, read = list(rows_of_files(table, plan, names, chosen.ordinals)), replace(chosen, scanned=())

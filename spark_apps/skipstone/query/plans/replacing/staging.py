@@ -59,7 +59,7 @@ def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual:
 
 
 @dataclass(frozen=True, eq=False)
-class Staged:
+class StagedScan:
     """A Spark table of tasks, or EMPTY. ``residual``: columns by which readers skip row groups; they must be read.
 
     ``split_size``: bytes per Spark task.
@@ -70,7 +70,7 @@ class Staged:
     split_size: int
 
 
-def with_table(jvm: Java, java: Java, staged: Staged) -> Java:
+def with_table(jvm: Java, java: Java, staged: StagedScan) -> Java:
     """A copy of a relation, column ids included, that reads what is ``staged``."""
     if staged.table == EMPTY:
         local = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")

@@ -14,12 +14,12 @@ from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.language.predicates import Predicate
 from skipstone_core.merging.merges import BoundKey
 
-from skipstone.indexes.predicates import Maybe, plan_test
+from skipstone.indexes.keytests import Maybe, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.kernels.canonical import canonical
 from skipstone.kernels.changes import ChangeSlice, read_keys
-from skipstone.pruning.funnel import Candidates, Pieces, Refusal, SliceRunner, run_here
-from skipstone.pruning.keyranges import FileRanges, Hits, find_candidates
+from skipstone.pruning.funnel import Candidates, Pieces, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.keyranges import FileRanges, KeyRangeHits, find_candidates
 from skipstone.tables.filesets import FileSet
 
 _NOTHING = np.empty(0, dtype=np.int64)
@@ -47,10 +47,10 @@ class SliceSearch:
     ranges: Sequence[FileRanges]
     keys: Sequence[BoundKey]
 
-    def __call__(self, one: ChangeSlice) -> Hits:
+    def __call__(self, one: ChangeSlice) -> KeyRangeHits:
         """Files are numbered as in ``ranges``."""
         if not one.keyed:
-            return Hits(_NOTHING, _NOTHING, _NOTHING)
+            return KeyRangeHits(_NOTHING, _NOTHING, _NOTHING)
         return find_candidates(self.ranges, read_keys(one, self.keys))
 
 
@@ -72,11 +72,11 @@ class KeyRangeStage:
         """What the stage is called."""
         return PruneStage.KEY_RANGES
 
-    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """Drop what no key can touch and narrow the slices of the rest."""
         ranges = [_of_candidates(one, candidates) for one in self.ranges()]
         if all((one.unknown & ~one.empty).all() for one in ranges):
-            return Refusal(LeftOut.BOUNDS_UNKNOWN, "no candidate file has bounds of a key column")
+            return StageRefusal(LeftOut.BOUNDS_UNKNOWN, "no candidate file has bounds of a key column")
         hits = self.run(SliceSearch(ranges, self.keys), self.slices)
         found = _pieces(hits, candidates)
         return Candidates(np.unique(found.files), found)
@@ -86,7 +86,7 @@ def _of_candidates(ranges: FileRanges, candidates: Candidates) -> FileRanges:
     return ranges if len(candidates.files) == len(ranges.empty) else ranges.take(candidates.files)
 
 
-def _pieces(hits: Sequence[Hits], candidates: Candidates) -> Pieces:
+def _pieces(hits: Sequence[KeyRangeHits], candidates: Candidates) -> Pieces:
     """Hits of all slices by file; a file's slices keep their order."""
     numbers = [np.full(len(one.files), number, dtype=np.int64) for number, one in enumerate(hits)]
     found = Pieces(
@@ -113,12 +113,12 @@ class TargetWhereStage:
         """What the stage is called."""
         return PruneStage.TARGET_WHERE
 
-    def prune(self, candidates: Candidates) -> Candidates | Refusal:
+    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
         """Drop files in which no row can satisfy the condition."""
         if self.where is None:
-            return Refusal(LeftOut.NO_TARGET_WHERE)
+            return StageRefusal(LeftOut.NO_TARGET_WHERE)
         test = plan_test(self.where.root, self.files.schema, side="target")
         if isinstance(test, Maybe):
-            return Refusal(LeftOut.BOUNDS_UNKNOWN, f"bounds cannot judge {self.where.text}")
+            return StageRefusal(LeftOut.BOUNDS_UNKNOWN, f"bounds cannot judge {self.where.text}")
         mask = files_that_may_match(test, self.files, bounds_columns(self.files.schema))
         return candidates.among(np.flatnonzero(mask))
