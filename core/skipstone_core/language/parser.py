@@ -27,7 +27,7 @@ from skipstone_core.language.predicates import (
     Or,
     Predicate,
     StartsWith,
-    Unsayable,
+    UnsupportedPredicate,
     children,
     refuse,
 )
@@ -94,10 +94,10 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
     except UnexpectedInput as error:
         refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}")
     except VisitError as error:
-        if not isinstance(error.orig_exc, Unsayable):
+        if not isinstance(error.orig_exc, UnsupportedPredicate):
             raise
         refuse(field, str(error.orig_exc))
-    except Unsayable as error:
+    except UnsupportedPredicate as error:
         refuse(field, str(error))
     if _depth(root) > MAX_DEPTH:  # type: ignore[arg-type]
         refuse(field, f"conditions are nested more than {MAX_DEPTH} deep")
@@ -112,10 +112,10 @@ def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | None
         said = f"at position {_position(error, text)}: {_unexpected(error)}"
         refuse(field, f"{said}; write a source column (`in backticks` unless a plain word) or a literal")
     except VisitError as error:
-        if not isinstance(error.orig_exc, Unsayable):
+        if not isinstance(error.orig_exc, UnsupportedPredicate):
             raise
         refuse(field, str(error.orig_exc))
-    except Unsayable as error:
+    except UnsupportedPredicate as error:
         refuse(field, str(error))
     return found  # type: ignore[return-value]
 
@@ -243,7 +243,7 @@ def _parsed(read: Any, token: Token, example: str) -> Any:
     try:
         return read(_unquoted(token))
     except ValueError:
-        raise Unsayable(f"at position {(token.start_pos or 0) + 1}: {token} is not like {example}") from None
+        raise UnsupportedPredicate(f"at position {(token.start_pos or 0) + 1}: {token} is not like {example}") from None
 
 
 def _prefix(token: Token) -> str:
@@ -252,10 +252,12 @@ def _prefix(token: Token) -> str:
     chars = iter(pattern[:-1])
     for char in chars:
         if char in "%_":
-            raise Unsayable(f"at position {position}: like takes a plain prefix followed by one %, as in 'abc%'")
+            raise UnsupportedPredicate(
+                f"at position {position}: like takes a plain prefix followed by one %, as in 'abc%'"
+            )
         prefix += next(chars, "\\") if char == "\\" else char
     if not pattern.endswith("%") or pattern.endswith("\\%"):
-        raise Unsayable(f"at position {position}: like takes a prefix followed by %, as in 'abc%'")
+        raise UnsupportedPredicate(f"at position {position}: like takes a prefix followed by %, as in 'abc%'")
     return prefix
 
 

@@ -110,7 +110,7 @@ class Predicate:
         return frozenset(operand for operand in _operands(self.root) if isinstance(operand, ColumnRef))
 
 
-class Unsayable(Exception):
+class UnsupportedPredicate(Exception):
     """A literal or a shape that the grammar lets through and the language does not."""
 
 
@@ -122,7 +122,7 @@ def check_types(predicate: Predicate, types: Mapping[str, str], *, field: str = 
     """
     try:
         return replace(predicate, root=_checked(predicate.root, _Types(types, zone)))
-    except Unsayable as error:
+    except UnsupportedPredicate as error:
         refuse(field, str(error))
 
 
@@ -183,7 +183,7 @@ def _checked(node: Node, types: _Types) -> Node:
             return node
         case StartsWith():
             if _family(node.operand, types) is not KeyFamily.STRING:
-                raise Unsayable(f"like needs a string, {_shown(node.operand)} is none")
+                raise UnsupportedPredicate(f"like needs a string, {_shown(node.operand)} is none")
             return node
         case Not():
             return Not(_checked(node.inner, types))
@@ -197,7 +197,7 @@ def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand
     a, b = _family(left, types), _family(right, types)
     if a is b or {a, b} <= _NUMBERS or {a, b} == {KeyFamily.DATE, KeyFamily.TIMESTAMP}:
         return left, right
-    raise Unsayable(f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare")
+    raise UnsupportedPredicate(f"{_shown(left)} ({a}) and {_shown(right)} ({b}) do not compare")
 
 
 def _placed(operand: Operand, other: KeyFamily, zone: tzinfo) -> Operand:
@@ -218,7 +218,9 @@ def _family(operand: Operand, types: _Types) -> KeyFamily:
         return _constant_family(operand.value)
     kind = key_type(_type_name(operand, types))
     if kind is None or kind.family not in _COMPARED:
-        raise Unsayable(f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null")
+        raise UnsupportedPredicate(
+            f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null"
+        )
     return kind.family
 
 
@@ -226,7 +228,7 @@ def _type_name(operand: Operand, types: _Types) -> str:
     if isinstance(operand, Constant):
         return _constant_family(operand.value)
     if (name := types.columns.get(str(operand))) is None:
-        raise Unsayable(f"there is no column {_shown(operand)}{_hint(operand, types)}")
+        raise UnsupportedPredicate(f"there is no column {_shown(operand)}{_hint(operand, types)}")
     return name
 
 

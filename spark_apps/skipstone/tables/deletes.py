@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import NamedTuple
 
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry
 from pyiceberg.partitioning import PartitionSpec
@@ -21,7 +22,13 @@ from skipstone.tables.decoding.manifests import partition_tuple
 
 #: Iceberg's reserved field id of the data file path in position deletes.
 PATH_FIELD_ID = 2147483546
-Scope = tuple[int, Partition]
+
+
+class DeleteScope(NamedTuple):
+    """A partition of one spec: what a delete that names no data file applies to."""
+
+    spec_id: int
+    partition: Partition
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class DeleteIndex:
 
     everywhere: list[Delete] = field(default_factory=list)
     by_path: dict[str, list[Delete]] = field(default_factory=lambda: defaultdict(list))
-    by_scope: dict[Scope, list[Delete]] = field(default_factory=lambda: defaultdict(list))
+    by_scope: dict[DeleteScope, list[Delete]] = field(default_factory=lambda: defaultdict(list))
 
     def __bool__(self) -> bool:
         """Whether there is any delete at all."""
@@ -82,7 +89,7 @@ class DeleteIndex:
         parted = (*self.by_path.values(), *self.by_scope.values())
         return [*self.everywhere, *(delete for deletes in parted for delete in deletes)]
 
-    def applying(self, path: str, scope: Scope, data_sequence: int) -> list[Delete]:
+    def applying(self, path: str, scope: DeleteScope, data_sequence: int) -> list[Delete]:
         """The deletes that may apply to the data file ``path`` in ``scope``."""
         return [
             delete
@@ -101,7 +108,7 @@ class DeleteIndex:
         elif path := delete.only_path:
             self.by_path[path].append(delete)
         else:
-            self.by_scope[(file.spec_id, partition_tuple(file))].append(delete)
+            self.by_scope[DeleteScope(file.spec_id, partition_tuple(file))].append(delete)
 
 
 def referenced_path(file: DataFile) -> str | None:

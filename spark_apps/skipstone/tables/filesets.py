@@ -26,7 +26,7 @@ from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
 from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
-from skipstone.tables.deletes import Delete, DeleteIndex
+from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
 #: ``file_id``: ordinal within this FileSet.
@@ -135,7 +135,7 @@ class FileSet:
             return []
         manifest, row = self._locate(ordinal)
         path, sequence = (manifest.entries.column(name)[row].as_py() for name in ("path", "data_sequence"))
-        return self._deletes.applying(path, (manifest.spec_id, manifest.partition(row)), sequence)
+        return self._deletes.applying(path, DeleteScope(manifest.spec_id, manifest.partition(row)), sequence)
 
     def has_deletes(self, ordinal: int) -> bool:
         """Whether any delete file applies to the file."""

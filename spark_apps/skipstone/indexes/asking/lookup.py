@@ -24,7 +24,7 @@ from skipstone.indexes.keytests import AllOf, AnyOf, Test
 class Conjunction:
     """Every part narrows the hits."""
 
-    parts: tuple[Question, ...]
+    parts: tuple[IndexQuestion, ...]
 
     @property
     def cost(self) -> ReadCost:
@@ -36,7 +36,7 @@ class Conjunction:
 class Disjunction:
     """All parts have to be asked."""
 
-    parts: tuple[Question, ...]
+    parts: tuple[IndexQuestion, ...]
 
     @property
     def cost(self) -> ReadCost:
@@ -44,7 +44,7 @@ class Disjunction:
         return reduce(ReadCost.__add__, (part.cost for part in self.parts))
 
 
-Question = Probe | Conjunction | Disjunction
+IndexQuestion = Probe | Conjunction | Disjunction
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,11 @@ class _Weighing:
     refusals: dict[str, IndexRefusal] = field(default_factory=dict)
     asked: dict[str, ReadCost] = field(default_factory=dict)
 
-    def question(self, test: Test) -> Question | None:
+    def question(self, test: Test) -> IndexQuestion | None:
         """What to ask for a test; None when no index serves it or none is worth it."""
-        found: list[Question] = [probe for index in self.indexes if (probe := self._probe(index, test)) is not None]
+        found: list[IndexQuestion] = [
+            probe for index in self.indexes if (probe := self._probe(index, test)) is not None
+        ]
         if isinstance(test, AllOf):
             below = [self.question(part) for part in test.parts if isinstance(part, AnyOf) and not self._serves(part)]
             found.extend(one for one in below if one is not None)
@@ -130,7 +132,7 @@ class _Weighing:
     def _serves(self, test: Test) -> bool:
         return any(index.serves(test) for index in self.indexes)
 
-    def _any(self, test: AnyOf) -> Question | None:
+    def _any(self, test: AnyOf) -> IndexQuestion | None:
         arms = [self.question(part) for part in test.parts]
         known = [arm for arm in arms if arm is not None]
         if len(known) < len(arms):
@@ -150,7 +152,7 @@ class _Weighing:
         self.refuse(index, found)
         return None
 
-    def is_gain(self, question: Question, savings: ReadCost) -> bool:
+    def is_gain(self, question: IndexQuestion, savings: ReadCost) -> bool:
         """Whether to ask; the indexes of a question that is not worth it are refused."""
         if is_worthwhile(question.cost, savings):
             return True
@@ -183,7 +185,7 @@ def _unreadable(error: Exception) -> IndexRefusal:
     return IndexRefusal(NotUsed.UNREADABLE, f"it cannot be read: {error}")
 
 
-def probes_of(question: Question) -> list[Probe]:
+def probes_of(question: IndexQuestion) -> list[Probe]:
     """All probes of a question."""
     if isinstance(question, Probe):
         return [question]
@@ -195,7 +197,7 @@ class _Asking:
     candidates: WeighedFiles
     weighing: _Weighing
 
-    def ask(self, question: Question) -> IndexHits | None:
+    def ask(self, question: IndexQuestion) -> IndexHits | None:
         """The hits of a question; None when they turn out to be nearly everywhere."""
         match question:
             case Probe():

@@ -27,7 +27,7 @@ from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
 
 #: Names and readings of a file's columns; None for a column that is there and cannot be loaded.
-Footer = tuple[tuple[str, FileType | None], ...]
+FileColumns = tuple[tuple[str, FileType | None], ...]
 
 
 def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat) -> list[RawGroup]:
@@ -37,7 +37,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     ORC file with instants, which Spark refuses as a whole.
     """
     read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
-    footers: dict[tuple[tuple[str, str], ...], tuple[Footer, list[str]]] = {}
+    footers: dict[tuple[tuple[str, str], ...], tuple[FileColumns, list[str]]] = {}
     for file in listing.files:
         footer = read(Path(listing.root) / file.path, file.path)
         key = tuple((name, repr(found)) for name, found in footer)
@@ -45,7 +45,7 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     return [_group(spark, listing, kind, footer, files) for footer, files in footers.values()]
 
 
-def read_parquet_footer(path: Path, name: str) -> Footer:
+def read_parquet_footer(path: Path, name: str) -> FileColumns:
     """The columns of a Parquet file; INT96 timestamps are instants, as Spark writes them."""
     try:
         with open_beneath(path, name) as opened, pq.ParquetFile(opened) as file:
@@ -59,7 +59,7 @@ def read_parquet_footer(path: Path, name: str) -> Footer:
     return _unique(name, [(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
 
 
-def read_orc_footer(path: Path, name: str) -> Footer:
+def read_orc_footer(path: Path, name: str) -> FileColumns:
     """The columns of an ORC file."""
     try:
         with open_beneath(path, name) as opened:
@@ -79,7 +79,7 @@ def read_orc_footer(path: Path, name: str) -> Footer:
     return _unique(name, [(one.name, orc_type(one)) for one in schema])
 
 
-def _unique(name: str, columns: Sequence[tuple[str, FileType | None]]) -> Footer:
+def _unique(name: str, columns: Sequence[tuple[str, FileType | None]]) -> FileColumns:
     names = [column for column, _ in columns]
     if len(set(names)) < len(names):
         raise unreadable(name, "two columns have one name: give each column its own name")
@@ -87,7 +87,7 @@ def _unique(name: str, columns: Sequence[tuple[str, FileType | None]]) -> Footer
 
 
 def _group(
-    spark: SparkSession, listing: SourceListing, kind: SourceFormat, footer: Footer, files: Sequence[str]
+    spark: SparkSession, listing: SourceListing, kind: SourceFormat, footer: FileColumns, files: Sequence[str]
 ) -> RawGroup:
     readable = {name: found for name, found in footer if found is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
@@ -107,6 +107,6 @@ def _record(names: Iterable[str]) -> Column:
     return F.to_json(F.expr(f"struct({columns})"), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
-def raw_columns(footer: Footer) -> Mapping[str, RawColumn]:
+def raw_columns(footer: FileColumns) -> Mapping[str, RawColumn]:
     """The columns by name."""
     return {name: RawColumn(quoted(name), found) for name, found in footer}
