@@ -14,7 +14,7 @@ from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.residuals import MAX_VALUES, residual_of
 from skipstone_core.language import predicates as core
 
-from tests.unit.scalar_predicates import evaluate
+from tests.unit.scalar_predicates import any_of, compare, evaluate
 
 COLUMNS = {1: ("a", "int"), 2: ("b", "int"), 3: ("t", "timestamptz"), 4: ("u", "uuid"), 5: ("s", "string")}
 TYPES = {1: "integer", 2: "integer", 3: "timestamp", 4: "string", 5: "string"}
@@ -76,18 +76,18 @@ CONDITIONS = st.recursive(
 
 def comparing(op: core.Operator) -> Callable[..., bool | None]:
     """SQL's comparison."""
-    return lambda left, right: core.compare(op, left, right)
+    return lambda left, right: compare(op, left, right)
 
 
 #: What Spark makes of the values of an expression's children; None is null.
 MEANINGS: dict[str, Callable[..., bool | None]] = {
     "And": lambda *parts: False if False in parts else None if None in parts else True,
-    "Or": lambda *parts: core.any_of(list(parts)),
+    "Or": lambda *parts: any_of(list(parts)),
     "Not": lambda part: None if part is None else not part,
     "IsNull": lambda part: part is None,
     "IsNotNull": lambda part: part is not None,
     "EqualNullSafe": lambda left, right: left == right,
-    "In": lambda operand, *items: core.any_of([core.compare("=", operand, item) for item in items]),
+    "In": lambda operand, *items: any_of([compare("=", operand, item) for item in items]),
     "EqualTo": comparing("="),
     "LessThan": comparing("<"),
     "LessThanOrEqual": comparing("<="),
