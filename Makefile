@@ -97,7 +97,7 @@ test-spark: setup ## Tests with real Spark, Parquet and Iceberg
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/spark
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
-	$(PYTHON_ENV)/pytest -q -x tests/e2e
+	$(PYTHON_ENV)/pytest -q -x -n 7 --dist loadfile tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_index_*.py

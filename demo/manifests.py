@@ -47,12 +47,16 @@ def claim(name: str, *, volume_name: str | None = None) -> JsonObject:
 
 
 def task_pod(name: str, image: str, command: Sequence[str], **options: str) -> JsonObject:
-    """A pod that runs ``command`` once with the claim ``options['claim']`` mounted at ``options['mount']``."""
+    """A pod that runs ``command`` once with the claim ``options['claim']`` mounted at ``options['mount']``.
+
+    ``options['cpu']``: what it asks of the node; without it, it runs when nobody else wants the processor.
+    """
     container = {
         "name": "task",
         "image": image,
         "imagePullPolicy": options.get("pull_policy", "IfNotPresent"),
         "command": list(command),
+        "resources": {"requests": {"cpu": options["cpu"]}} if "cpu" in options else {},
         "env": [{"name": "HOME", "value": "/tmp"}],
         "securityContext": {
             "allowPrivilegeEscalation": False,

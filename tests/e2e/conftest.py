@@ -1,14 +1,20 @@
-"""The cluster, the installed operator and the lakes that the end-to-end tests share."""
+"""The cluster, the installed operator and the lakes that the end-to-end tests share.
+
+Modules run side by side, each in a process and in lakes of its own. What disturbs everybody is in `test_operator`,
+which waits until the others are done.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from demo.kube import Kube
-from tests.e2e.lake import Lake, index, installed, load, merge, people, table, warehouse
+from demo.kube import EMBEDDED, Kube
+from tests.e2e.lake import Lake, index, install, lakes_of, load, merge, people, remove_all, table, warehouse
+from tests.e2e.sharing import Share
 
 LAKES = (
     "e2e-main",
@@ -20,7 +26,33 @@ LAKES = (
     "e2e-doomed",
     "e2e-feed",
     "e2e-faults",
+    "e2e-rest",
 )
+HERE = Path(__file__).parent
+SHARE = pytest.StashKey[Share]()
+#: Seconds for one test with its set-up: a bound against hangs. Several modules share two cores.
+BOUND = 3000
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give every test here the bound."""
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            item.add_marker(pytest.mark.timeout(BOUND))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take part in the installation: no test of any process begins before all processes have collected."""
+    mine = any(item.path.is_relative_to(HERE) for item in session.items)
+    if mine and not session.config.option.collectonly and EMBEDDED.exists():
+        session.config.stash[SHARE] = Share.take(EMBEDDED)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Nor does a process without a test take part any longer."""
+    if share := session.config.stash.get(SHARE, None):
+        share.users.close()
 
 
 @pytest.fixture(scope="session")
@@ -31,10 +63,17 @@ def kube() -> Kube:
 
 
 @pytest.fixture(scope="session")
-def lakes(kube: Kube) -> Iterator[dict[str, Lake]]:
-    """All lakes with the operator watching them; everything is removed at the end."""
-    with installed(kube, LAKES) as made:
-        yield made
+def share(kube: Kube, pytestconfig: pytest.Config) -> Share:
+    """The part of this process in the installation."""
+    return pytestconfig.stash[SHARE]
+
+
+@pytest.fixture(scope="session")
+def lakes(kube: Kube, share: Share, testrun_uid: str) -> Iterator[dict[str, Lake]]:
+    """All lakes with the operator watching them; the last process removes everything."""
+    share.begin(testrun_uid, lambda: install(kube, LAKES))
+    yield lakes_of(kube, LAKES)
+    share.leave(lambda: remove_all(kube, LAKES))
 
 
 @pytest.fixture(scope="session")
@@ -49,8 +88,8 @@ def main(lakes: dict[str, Lake]) -> Lake:
     )
     lake.apply(warehouse(), table(), index("by-city", ["city"]), load("one", "in/1.csv"), load("two", "in/2.csv"))
     for name in ("one", "two"):
-        lake.until_complete("lj", name, seconds=300)
+        lake.until_complete("lj", name)
     lake.apply(merge("corrections", "feeds/1.csv"))
-    lake.until_complete("mj", "corrections", seconds=300)
+    lake.until_complete("mj", "corrections")
     lake.until_synced("by-city", with_job=("mj", "corrections"))
     return lake

@@ -20,6 +20,8 @@ from demo.manifests import claim, namespace, task_pod, volume
 JsonObject = dict[str, Any]
 API = "skipstone.dev/v1alpha1"
 CLAIM = "lake"
+#: Seconds to wait for something: a bound against hangs. Several modules share two cores.
+PATIENCE = 900.0
 #: Programs for pods: what other people's jobs and readers do.
 PODS = Path(__file__).parent / "pods"
 PEOPLE_COLUMNS = (
@@ -35,12 +37,18 @@ def resource(kind: str, name: str, spec: Mapping[str, Any]) -> JsonObject:
     return {"apiVersion": API, "kind": kind, "metadata": {"name": name}, "spec": dict(spec)}
 
 
+def spark(request: str = "500m") -> JsonObject:
+    """Small drivers in local mode. They ask for little of the node, so that lakes do not wait for each other."""
+    conf = {"spark.kubernetes.driver.request.cores": request}
+    return {"driver": {"cores": 1, "memory": "768Mi"}, "executor": {"instances": 0}, "conf": conf}
+
+
 def warehouse(name: str = "lake", **changes: Any) -> JsonObject:
     """A Warehouse on the claim, in local mode."""
     spec = {
         "catalog": {"type": "Sql"},
         "storage": {"pvc": {"claimName": CLAIM}},
-        "spark": {"driver": {"cores": 1, "memory": "768Mi"}, "executor": {"instances": 0}},
+        "spark": spark(),
         "maxConcurrentRuns": 3,
     }
     return resource("Warehouse", name, spec | changes)
@@ -123,7 +131,9 @@ class Lake:
         """kubectl create, which keeps no copy of the object in an annotation."""
         self.kube.run("create", "-f", "-", text=json.dumps(item))
 
-    def until(self, kind: str, name: str, done: Callable[[JsonObject], bool], *, seconds: float = 180) -> JsonObject:
+    def until(
+        self, kind: str, name: str, done: Callable[[JsonObject], bool], *, seconds: float = PATIENCE
+    ) -> JsonObject:
         """The resource as soon as ``done`` holds; raises KubeError with its status when it does not in time."""
         seen: list[JsonObject] = [{}]
 
@@ -138,7 +148,7 @@ class Lake:
         return seen[0]
 
     def until_condition(
-        self, kind: str, name: str, type_: str, *, status: str = "True", reason: str = "", seconds: float = 180
+        self, kind: str, name: str, type_: str, *, status: str = "True", reason: str = "", seconds: float = PATIENCE
     ) -> JsonObject:
         """Wait for a condition; returns it."""
 
@@ -148,14 +158,14 @@ class Lake:
 
         return condition(self.until(kind, name, done, seconds=seconds), type_)
 
-    def until_failed(self, kind: str, name: str, *, seconds: float = 180) -> JsonObject:
+    def until_failed(self, kind: str, name: str, *, seconds: float = PATIENCE) -> JsonObject:
         """Wait until the job is Failed; returns the condition. Raises KubeError when it is Complete instead."""
         found = self.until(kind, name, has_ended, seconds=seconds)
         if condition(found, "Complete").get("status") == "True":
             raise KubeError(f"{kind}/{name} completed: {json.dumps(found['status'])}")
         return condition(found, "Failed")
 
-    def until_complete(self, kind: str, name: str, *, seconds: float = 240) -> JsonObject:
+    def until_complete(self, kind: str, name: str, *, seconds: float = PATIENCE) -> JsonObject:
         """Wait until the job is Complete; returns the resource. Raises KubeError when it failed."""
         found = self.until(kind, name, has_ended, seconds=seconds)
         if condition(found, "Failed").get("status") == "True":
@@ -175,12 +185,12 @@ class Lake:
             seen = found.get("status", {}).get("tableSequenceNumber")
             return seen == number and condition(found, "Synced").get("status") == "True"
 
-        self.until("si", name, covers, seconds=300)
+        self.until("si", name, covers)
 
-    def run_pod(self, name: str, *command: str, seconds: float = 180) -> str:
+    def run_pod(self, name: str, *command: str, seconds: float = PATIENCE) -> str:
         """Run a pod of the demonstration's image to its end; returns its log. Raises KubeError when it fails."""
         images = self.kube.images
-        options = {"claim": CLAIM, "mount": self.mount, "pull_policy": images.pull_policy}
+        options = {"claim": CLAIM, "mount": self.mount, "pull_policy": images.pull_policy, "cpu": "200m"}
         self.kube.run("delete", "pod", name, "--ignore-not-found", "--wait=true")
         self.kube.apply(task_pod(name, images.demo, command, **options))
         pod = self.until(
@@ -191,7 +201,7 @@ class Lake:
             raise KubeError(f"pod {name} failed: {log[-2000:]}")
         return log
 
-    def ask(self, name: str, program: str, *arguments: str, seconds: float = 180) -> Any:
+    def ask(self, name: str, program: str, *arguments: str, seconds: float = PATIENCE) -> Any:
         """Run a program of PODS in a pod, given the Warehouse's root and ``arguments``; returns what it answers."""
         log = self.run_pod(name, "python", "-c", (PODS / program).read_text(), self.mount, *arguments, seconds=seconds)
         line = next(line for line in log.splitlines() if line.startswith("ANSWER "))
@@ -226,28 +236,43 @@ def has_ended(job: JsonObject) -> bool:
     return "True" in {condition(job, "Complete").get("status"), condition(job, "Failed").get("status")}
 
 
-def make_lake(kube: Kube, name: str) -> Lake:
+def make_lake(kube: Kube, name: str) -> None:
     """The namespace ``name`` (restricted) with a volume and a claim."""
     inside = kube.within(name)
     folder = make_folder(f"e2e-{name}")
     kube.apply(namespace(name))
     kube.apply(volume(f"e2e-{name}", folder, name, CLAIM))
     inside.apply(claim(CLAIM, volume_name=f"e2e-{name}"))
-    return Lake(inside, EMBEDDED / "volumes" / f"e2e-{name}")
 
 
-@contextmanager
-def installed(kube: Kube, names: tuple[str, ...]) -> Iterator[dict[str, Lake]]:
-    """Lakes of these names with the operator watching them; everything is removed at the end.
+def lakes_of(kube: Kube, names: tuple[str, ...]) -> dict[str, Lake]:
+    """Lakes that ``install`` made, by name."""
+    return {name: Lake(kube.within(name), EMBEDDED / "volumes" / f"e2e-{name}") for name in names}
+
+
+def install(kube: Kube, names: tuple[str, ...]) -> None:
+    """Lakes of these names with the operator watching them.
 
     All are made before the chart is installed, because its roles go into the watched namespaces.
     """
     remove_all(kube, names)
-    made = {name: make_lake(kube, name) for name in names}
+    for name in names:
+        make_lake(kube, name)
+    kube.within(SYSTEM).apply(namespace(SYSTEM))
+    install_operator(kube, names)
+
+
+def install_operator(kube: Kube, names: tuple[str, ...]) -> None:
+    """The chart alone. Drivers leave the operator a share of the processors by which it renews its Lease in time."""
     system = kube.within(SYSTEM)
-    system.apply(namespace(SYSTEM))
-    system.run_helm(*install_arguments(system, names))
-    yield made
+    system.run_helm(*install_arguments(system, names), "--set", "operator.resources.requests.cpu=300m")
+
+
+@contextmanager
+def installed(kube: Kube, names: tuple[str, ...]) -> Iterator[dict[str, Lake]]:
+    """Lakes with the operator watching them; everything is removed at the end."""
+    install(kube, names)
+    yield lakes_of(kube, names)
     remove_all(kube, names)
 
 
@@ -255,9 +280,9 @@ def remove_all(kube: Kube, names: tuple[str, ...]) -> None:
     """Remove lakes and operator, also what a run that was cut off left: then nobody else lifts the finalizers."""
     for name in names:
         kube.run("delete", "namespace", name, "--ignore-not-found", "--wait=false")
-    kube.run("delete", "namespace", SYSTEM, "--ignore-not-found", "--timeout=120s")
+    kube.run("delete", "namespace", SYSTEM, "--ignore-not-found", "--timeout=300s")
     for name in names:
         lift_finalizers(kube.within(name))
-        kube.run("wait", f"namespace/{name}", "--for=delete", "--timeout=120s", check=False)
+        kube.run("wait", f"namespace/{name}", "--for=delete", "--timeout=300s", check=False)
         kube.run("delete", "pv", f"e2e-{name}", "--ignore-not-found")
         shutil.rmtree(EMBEDDED / "volumes" / f"e2e-{name}", ignore_errors=True)

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from demo.install import SYSTEM
-from demo.kube import Kube, condition
-from tests.e2e.lake import Lake, load, merge, people
+from demo.kube import condition
+from tests.e2e.lake import PATIENCE, Lake, load, merge, people
 
 COLUMNS = {
     "wh": ["NAME", "CATALOG", "STORAGE", "READY", "TABLES", "AGE"],
@@ -50,7 +50,7 @@ def test_columns_hold_live_values(main: Lake) -> None:
     ],
 )
 def test_kubectl_wait_works_on_each_kind(main: Lake, resource: str, kind: str) -> None:
-    assert "condition met" in main.kube.run("wait", resource, f"--for=condition={kind}", "--timeout=60s")
+    assert "condition met" in main.kube.run("wait", resource, f"--for=condition={kind}", "--timeout=300s")
 
 
 def test_rows_are_those_of_loads_and_merge(main: Lake) -> None:
@@ -75,14 +75,6 @@ def test_driver_pods_ran_in_a_restricted_namespace(main: Lake) -> None:
     assert system["pod-security.kubernetes.io/enforce"] == "restricted"
 
 
-def test_the_operator_image_holds_no_data_plane(main: Lake, kube: Kube) -> None:
-    code = (
-        "import importlib.util as u; print([m for m in ('pyspark', 'pyarrow', 'pyiceberg', 'kopf') if u.find_spec(m)])"
-    )
-    said = kube.within(SYSTEM).run("exec", "deploy/skipstone", "--", "python", "-c", code)
-    assert said.strip() == "['kopf']"
-
-
 def test_the_same_source_under_another_name_is_refused(main: Lake) -> None:
     main.apply(load("one-again", "in/1.csv"))
     assert main.until_failed("lj", "one-again")["reason"] == "SourceAlreadyApplied"
@@ -97,9 +89,9 @@ def test_a_job_deleted_and_applied_again_does_not_load_twice(main: Lake) -> None
 def test_a_deleted_driver_pod_is_replaced_and_rows_come_once(main: Lake) -> None:
     main.write("in/3.csv", people(401, 450))
     main.apply(load("three", "in/3.csv"))
-    main.kube.wait_for("a driver of three", lambda: bool(driver_of(main, "lj", "three")), seconds=400, every=0.2)
+    main.kube.wait_for("a driver of three", lambda: bool(driver_of(main, "lj", "three")), seconds=PATIENCE, every=0.2)
     main.kube.run("delete", "pod", driver_of(main, "lj", "three"), "--now")
-    main.until_complete("lj", "three", seconds=300)
+    main.until_complete("lj", "three")
     ids = [row["id"] for row in main.rows()]
     assert sorted(set(ids)) == sorted(ids)
     assert set(range(401, 451)) <= set(ids)
@@ -115,12 +107,12 @@ def driver_of(lake: Lake, kind: str, name: str) -> str:
 def test_suspend_stops_a_running_load_and_resume_finishes_it(main: Lake) -> None:
     main.write("in/4.csv", people(501, 550))
     main.apply(load("four", "in/4.csv"))
-    main.kube.wait_for("a driver of four", lambda: bool(driver_of(main, "lj", "four")), seconds=400, every=0.2)
+    main.kube.wait_for("a driver of four", lambda: bool(driver_of(main, "lj", "four")), seconds=PATIENCE, every=0.2)
     main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     main.until_condition("lj", "four", "Progressing", status="False", reason="Suspended")
-    main.kube.wait_for("no driver of four", lambda: not driver_of(main, "lj", "four"), seconds=400)
+    main.kube.wait_for("no driver of four", lambda: not driver_of(main, "lj", "four"), seconds=PATIENCE)
     main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":false}}')
-    assert main.until_complete("lj", "four", seconds=300)["status"]["rowsLoaded"] == 50
+    assert main.until_complete("lj", "four")["status"]["rowsLoaded"] == 50
 
 
 def test_an_edited_status_heals(main: Lake) -> None:
@@ -135,7 +127,7 @@ def test_an_edited_status_heals(main: Lake) -> None:
 def test_an_added_column_is_applied(main: Lake) -> None:
     add = '[{"op":"add","path":"/spec/columns/-","value":{"name":"note","type":"string"}}]'
     main.kube.run("patch", "tbl", "people", "--type=json", "-p", add)
-    found = main.until("tbl", "people", lambda t: "note" in t.get("status", {}).get("fieldIds", {}), seconds=400)
+    found = main.until("tbl", "people", lambda t: "note" in t.get("status", {}).get("fieldIds", {}))
     assert condition(found, "Ready")["status"] == "True"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from demo.install import SYSTEM
 from demo.kube import Kube, condition
-from tests.e2e.lake import JsonObject, Lake, has_ended, load, merge, people, resource, table, warehouse
+from tests.e2e.lake import PATIENCE, JsonObject, Lake, has_ended, load, merge, people, resource, table, warehouse
 
 FEED = "feeds/people"
 SELECTOR = "skipstone.dev/schedule=feed"
@@ -51,7 +51,7 @@ def fed(lakes: dict[str, Lake], kube: Kube) -> Iterator[Lake]:
     lake.write("in/1.csv", people(1, 20))
     (lake.folder / FEED).mkdir(parents=True)
     lake.apply(warehouse(), table(), load("one", "in/1.csv"))
-    lake.until_complete("lj", "one", seconds=300)
+    lake.until_complete("lj", "one")
     lake.apply(schedule())
     for number in (1, 2, 3):
         drop(lake, number)
@@ -60,22 +60,21 @@ def fed(lakes: dict[str, Lake], kube: Kube) -> Iterator[Lake]:
             lake.kube.wait_for(
                 "the next MergeJob",
                 lambda before=before: {job["metadata"]["name"] for job in lake.kube.items("mj", SELECTOR)} > before,
-                seconds=400,
+                seconds=PATIENCE,
                 every=0.2,
             )
             kill_operator(kube)
         lake.kube.wait_for(
-            f"drop {number} is merged", lambda number=number: merged_rows(lake) >= 2 * number, seconds=400
+            f"drop {number} is merged", lambda number=number: merged_rows(lake) >= 2 * number, seconds=PATIENCE
         )
     lake.kube.run("patch", "ms", "feed", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     lake.kube.wait_for(
-        "all merges ended", lambda: all(has_ended(job) for job in lake.kube.items("mj", SELECTOR)), seconds=400
+        "all merges ended", lambda: all(has_ended(job) for job in lake.kube.items("mj", SELECTOR)), seconds=PATIENCE
     )
     yield lake
     lake.kube.run("delete", "ms", "feed", "--wait=true")
 
 
-@pytest.mark.timeout(2400)
 def test_three_drops_are_merged_once_each(fed: Lake) -> None:
     assert merged_rows(fed) == 6
     rows = {row["id"]: row["name"] for row in fed.rows()}
@@ -94,7 +93,7 @@ def test_kubectl_shows_the_schedule(fed: Lake) -> None:
     header, row = fed.kube.run("get", "ms").splitlines()
     assert header.split() == ["NAME", "SCHEDULE", "SUSPEND", "LAST", "NEXT", "ACTIVE", "READY", "AGE"]
     assert "True" in row
-    assert "condition met" in fed.kube.run("wait", "ms/feed", "--for=condition=Ready", "--timeout=60s")
+    assert "condition met" in fed.kube.run("wait", "ms/feed", "--for=condition=Ready", "--timeout=300s")
     status = (fed.kube.get("ms", "feed") or {})["status"]
     assert status["active"] == 0
     assert status["lastScheduleTime"] <= status["lastSuccessfulTime"]
