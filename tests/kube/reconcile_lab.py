@@ -138,6 +138,7 @@ class Site:
         """Reconcile round after round until ``done``."""
         end = time.monotonic() + seconds
         while not await done():
+            self.kubelet.check()
             assert time.monotonic() < end, f"{what} was not reached in {seconds:.0f} s; {await self._told()}"
             written = len(self.kube.writes)
             await self.round()
@@ -202,13 +203,14 @@ async def _run(plane: ControlPlane, namespace: str, scenario: Scenario) -> None:
         for name in (ACCOUNT, f"{ACCOUNT}-local"):
             path = f"/api/v1/namespaces/{namespace}/serviceaccounts"
             assert (await connection.request("POST", path, body={"metadata": {"name": name}})).ok
-        task = asyncio.create_task(kubelet.run())
+        kubelet.start()
         try:
             await scenario(site)
         finally:
-            kubelet.stop()
-            await asyncio.gather(task, return_exceptions=True)
-            await connection.close()
+            try:
+                await kubelet.stop()
+            finally:
+                await connection.close()
     assert kubelet.violations == []
 
 

@@ -19,6 +19,7 @@ from skipstone_operator.adapters.kube import KubeClient
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
+from tests.kube.faults.kubelet import Driven
 from tests.kube.reconcile_lab import Obj, Scenario, Site, run_scenario
 from tests.unit.lake_double import Ends, LakeTable
 from tests.unit.objects import claim, index, load, merge, observed_table, table, warehouse
@@ -352,3 +353,15 @@ def test_an_sqlite_catalog_on_a_shared_claim_is_refused(play: Play) -> None:
         assert not await site.kube.list("Pod", site.namespace)
 
     play(scenario)
+
+
+def test_a_driver_that_cannot_start_ends_the_scenario_at_once(play: Play) -> None:
+    def fails(_request: str, _root: str) -> Driven:
+        raise ModuleNotFoundError("the module of this run")
+
+    async def scenario(site: Site) -> None:
+        site.kubelet.drive = fails
+        await prepare(site)
+
+    with pytest.RaisesGroup(ModuleNotFoundError):
+        play(scenario)

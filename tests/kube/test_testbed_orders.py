@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from skipstone_core.contract.requests import RunKind
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.volumes import create_volume, delete_volume
-from tests.kube.faults.driver import drive
+from tests.kube.faults.driver import APPLICATIONS, drive
 from tests.kube.reconcile_lab import Site, run_scenario
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -83,3 +84,7 @@ async def follow(site: Site, plane: ControlPlane, folder: Path, command: list[st
             shutil.copytree(REPOSITORY / source, folder, dirs_exist_ok=True)
         case ["python3", "-m", "tests.cluster", "volume", name]:
             assert folder.name == name
+
+
+def test_every_kind_of_run_has_an_application() -> None:
+    assert [kind for kind in RunKind if not (APPLICATIONS / f"{kind.value.lower()}.py").exists()] == []

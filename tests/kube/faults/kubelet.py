@@ -49,23 +49,33 @@ class SimulatedKubelet:
     violations: list[str] = field(default_factory=list)
     driven: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
-    _tasks: set[asyncio.Task[None]] = field(default_factory=set)
+    _running: asyncio.Task[None] | None = None
     _stopping: bool = False
     _stirred: asyncio.Event = field(default_factory=asyncio.Event)
     _moved: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self) -> None:
-        """Look for new pods five times a second until ``stop``, then let drivers that are running finish."""
-        async with aiohttp.ClientSession(self.upstream) as self._session:
-            while not self._stopping:
-                await self._look()
-                await _within(LOOK_SECONDS, self._stirred)
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+    def start(self) -> None:
+        """Look for new pods five times a second until ``stop``."""
+        self._running = asyncio.create_task(self._run())
 
-    def stop(self) -> None:
-        """End ``run`` between two requests: one that is cut off leaves its socket to the garbage collector."""
+    def check(self) -> None:
+        """Raise what ended this kubelet, if anything did: nobody moves the pods any more."""
+        if self._running is not None and self._running.done():
+            self._running.result()
+
+    async def stop(self) -> None:
+        """Let drivers that are running finish; raises what ended this kubelet before, if anything did."""
+        # Between two requests: one that is cut off leaves its socket to the garbage collector.
         self._stopping = True
         self._stirred.set()
+        if self._running is not None:
+            await self._running
+
+    async def _run(self) -> None:
+        async with aiohttp.ClientSession(self.upstream) as self._session, asyncio.TaskGroup() as drivers:
+            while not self._stopping:
+                await self._look(drivers)
+                await _within(LOOK_SECONDS, self._stirred)
 
     def stir(self) -> None:
         """Look for new pods at once."""
@@ -75,15 +85,13 @@ class SimulatedKubelet:
         """Wait until a pod has moved, at most ``seconds``."""
         await _within(seconds, self._moved)
 
-    async def _look(self) -> None:
+    async def _look(self, drivers: asyncio.TaskGroup) -> None:
         pods = (await self._call("GET", f"{self._pods}?labelSelector={MANAGED}"))["items"]
         self._judge(pods)
         for pod in pods:
             if pod["metadata"]["uid"] not in self._known:
                 self._known.add(pod["metadata"]["uid"])
-                task = asyncio.create_task(self._drive_pod(pod))
-                self._tasks.add(task)
-                task.add_done_callback(self._tasks.discard)
+                drivers.create_task(self._drive_pod(pod))
 
     def _judge(self, pods: list[JsonObject]) -> None:
         live: dict[str, str] = {}
@@ -101,7 +109,10 @@ class SimulatedKubelet:
         await self._status(name, "Running", {"running": {"startedAt": start}})
         config = next(v["configMap"]["name"] for v in pod["spec"]["volumes"] if "configMap" in v)
         path = f"/api/v1/namespaces/{self.namespace}/configmaps/{config}"
-        request = (await self._call("GET", path))["data"]["request.json"]
+        found = await self._call("GET", path)
+        if not found:  # deleted, and the pod with it
+            return
+        request = found["data"]["request.json"]
         left = await asyncio.get_running_loop().run_in_executor(self.pool, self.drive, request, self.root)
         self.driven.append(name)
         annotation = {"metadata": {"annotations": {REPORT: left.annotation}}}
@@ -129,7 +140,7 @@ class SimulatedKubelet:
     async def _call(self, method: str, path: str, body: JsonObject | None = None) -> JsonObject:
         headers = {"Content-Type": "application/merge-patch+json"} if method == "PATCH" else {}
         async with self._session.request(method, path, json=body, headers=headers, ssl=self.tls) as answer:
-            if answer.status == 404 and method == "PATCH":
+            if answer.status == 404:
                 return {}
             answer.raise_for_status()
             found: JsonObject = await answer.json()

@@ -74,15 +74,16 @@ class Lab:
     async def start(self) -> None:
         """Start proxy, kubelet and operator."""
         await self.proxy.start()
-        self._kubelet_task = asyncio.create_task(self.kubelet.run())
+        self.kubelet.start()
         self.start_operator()
 
     async def stop(self) -> None:
         """End everything."""
         self.kill_operator()
-        self.kubelet.stop()
-        await asyncio.gather(self._kubelet_task, return_exceptions=True)
-        await self.proxy.stop()
+        try:
+            await self.kubelet.stop()
+        finally:
+            await self.proxy.stop()
 
     @property
     def log(self) -> Path:
@@ -153,8 +154,7 @@ class Lab:
         """Wait, at most as long as a recovery may take."""
         end = time.monotonic() + RECOVERY_SECONDS
         while not await asyncio.to_thread(done):
-            if self._kubelet_task.done():
-                self._kubelet_task.result()
+            self.kubelet.check()
             self.stand_in_for_deployment()
             if time.monotonic() > end:
                 raise TimeoutError(
