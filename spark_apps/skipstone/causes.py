@@ -17,6 +17,7 @@ from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from skipstone_core.errors import DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.failures import launched_jvm, stack_trace
 from skipstone.jvm import JvmEnded, jvm_exit_code
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
@@ -111,7 +112,7 @@ def _told_by(error: BaseException) -> Cause | None:
 def _text(error: BaseException) -> str:
     """All that an error says, with the stack of the JVM: asking a JVM that is gone fails."""
     try:
-        return f"{error}\n{getattr(error, '_stackTrace', '') or ''}"
+        return f"{error}\n{stack_trace(error)}"
     except (Py4JError, OSError):
         return ""
 
@@ -132,7 +133,7 @@ def _no_room_text(what: str, place: str) -> str:
 
 
 def _lost_jvm(ended: JvmEnded | None) -> Cause:
-    code = ended.code if ended else jvm_exit_code()
+    code = ended.code if ended else jvm_exit_code(launched_jvm())
     if code in _ENDED_BY_MEMORY:
         return _no_memory(f"its JVM ended with exit code {code}", "driver", heap=True)
     if code is None:

@@ -11,7 +11,6 @@ import os
 import shlex
 import struct
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Mapping
@@ -81,10 +80,11 @@ def use_jvm() -> None:
         os.environ.update(_started.connect())
 
 
-def jvm_exit_code() -> int | None:
-    """How the JVM of this process ended, waiting for a moment; None while it runs or when nobody here started it."""
-    context = sys.modules.get("pyspark.core.context")
-    launched = getattr(getattr(getattr(context, "SparkContext", None), "_gateway", None), "proc", None)
+def jvm_exit_code(launched: subprocess.Popen[bytes] | None) -> int | None:
+    """How the JVM of this process ended, waiting for a moment; None while it runs or when nobody here started it.
+
+    ``launched``: the one that PySpark started, if it did.
+    """
     process = _started.process if _started is not None else launched
     try:
         return None if process is None else int(process.wait(_END_SECONDS))

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import ast
 import importlib
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+from skipstone.compat import catalyst
 
 ROOT = Path(__file__).parents[2]
 SOURCES = {
@@ -19,6 +22,8 @@ SOURCES = {
     "skipstone": ROOT / "spark_apps",
 }
 OURS = tuple(SOURCES)
+#: The beginning of the name of a class in the JVM.
+JVM_NAME = re.compile(r"(org\.apache\.(spark|iceberg)|scala|java)\.[a-z]")
 #: Private, but documented for users: os._exit, and what enum, namedtuple and abc give.
 DOCUMENTED = {"_exit", "_value_", "_replace", "_abc_impl"}
 
@@ -51,6 +56,10 @@ def reached_into(tree: ast.Module) -> Iterator[str]:
                 yield f"{ast.unparse(node)} in line {node.lineno}"
         elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith(OURS):
             yield from (f"{node.module}.{one.name}" for one in node.names if is_private(one.name))
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr"):
+            name = node.args[1]
+            if isinstance(name, ast.Constant) and is_private(str(name.value)):
+                yield f"{ast.unparse(node.args[0])}.{name.value}"
 
 
 def inherited(kind: type) -> set[str]:
@@ -77,6 +86,21 @@ def attributes(module: str, name: str) -> set[str]:
         for node in (ast.walk(classes(module)[name]) if name in classes(module) else ())
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self"
     }
+
+
+def named_in_the_jvm(tree: ast.Module) -> Iterator[str]:
+    """Texts that name a class of Spark's, Iceberg's, Scala's or Java's."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and JVM_NAME.match(node.value):
+            yield node.value
+
+
+def clients(tree: ast.Module) -> Iterator[str]:
+    """Modules of the Kubernetes client that the module imports."""
+    for node in ast.walk(tree):
+        found = node.names if isinstance(node, ast.Import) else ()
+        names = [str(node.module)] if isinstance(node, ast.ImportFrom) else [one.name for one in found]
+        yield from (name for name in names if name.split(".")[0] == "kubernetes")
 
 
 def own_names(tree: ast.Module) -> set[str]:
@@ -110,6 +134,39 @@ def test_no_subclass_uses_private_names_of_a_foreign_class() -> None:
     assert {kind.__qualname__: inherited(kind) for kind in kinds if inherited(kind)} == {}
 
 
+def test_no_module_names_a_class_in_the_jvm() -> None:
+    """They are declared with their methods, and looked up by ``tests/spark/test_foreign_names.py``."""
+    found = {module: [*named_in_the_jvm(source_of(module))] for module in modules()}
+    assert {module: names for module, names in found.items() if names} == {}
+
+
+def test_every_node_of_a_plan_that_is_looked_for_is_listed() -> None:
+    """The list is looked up in a real JVM too."""
+    plans = [one for one in modules() if one.startswith("skipstone.query.plans.") and not one.endswith(".refusals")]
+    texts = {
+        node.value
+        for module in plans
+        for node in ast.walk(source_of(module))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    listed = {name for names in catalyst.NODES.values() for name in names} | {*catalyst.JOIN_TYPES}
+    assert {text for text in texts if re.fullmatch(r"([A-Z][a-z]*)+(V2[A-Za-z]+)?", text)} == listed
+
+
+def test_one_module_uses_the_kubernetes_client() -> None:
+    found = {module for module in modules() if [*clients(source_of(module))]}
+    assert found == {"skipstone_operator.adapters.connection"}
+
+
 def test_the_rule_sees_what_it_forbids() -> None:
-    tree = ast.parse("from pyiceberg.manifest import _inherit_from_manifest\nspark._jvm\nself._own\n")
-    assert sorted(reached_into(tree)) == ["pyiceberg.manifest._inherit_from_manifest", "spark._jvm in line 2"]
+    named = ast.parse("java_class(jvm, 'org.apache.spark.sql.classic.Dataset')\nx = f'scala.collection.{y}'\n'spark.x'")
+    assert [*named_in_the_jvm(named)] == ["org.apache.spark.sql.classic.Dataset", "scala.collection."]
+    assert [*clients(ast.parse("import kubernetes.aio\nfrom kubernetes import client"))] == [
+        "kubernetes.aio",
+        "kubernetes",
+    ]
+    tree = ast.parse(
+        "from pyiceberg.manifest import _inherit_from_manifest\nspark._jvm\nself._own\ngetattr(spark, '_jvm')"
+    )
+    found = ["pyiceberg.manifest._inherit_from_manifest", "spark._jvm", "spark._jvm in line 2"]
+    assert sorted(reached_into(tree)) == found

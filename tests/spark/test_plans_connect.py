@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.query.plans.analysis.catalyst import scala_object
+from skipstone.compat.java import object_named
 from skipstone.query.plans.refusals import Refusal
 
 ROOT = Path(__file__).parents[2]
@@ -20,10 +20,10 @@ ROOT = Path(__file__).parents[2]
 def server(spark: SparkSession) -> Iterator[str]:
     """The address of a Connect server in the JVM of the tests."""
     spark._jsc.sc().conf().set("spark.connect.grpc.binding.port", "0")
-    service = scala_object(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService")
+    service = object_named(spark._jvm, "org.apache.spark.sql.connect.service.SparkConnectService")
     service.start(spark._jsc.sc())
     yield f"sc://127.0.0.1:{service.localPort()}"
-    none = scala_object(spark._jvm, "scala.None")
+    none = object_named(spark._jvm, "scala.None")
     service.stop(none, none)
 
 

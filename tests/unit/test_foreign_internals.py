@@ -1,4 +1,4 @@
-"""Every private name of PyIceberg and PySpark that Skipstone uses, one case each.
+"""Every private name of PyIceberg, PySpark and the Kubernetes client that Skipstone uses, one case each.
 
 `make early-warning` runs this module against the newest releases and pre-releases.
 """
@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyspark.java_gateway
 import pyspark.sql.classic.dataframe
 import pyspark.sql.session
 import pytest
+from kubernetes.aio.client import ApiClient, Configuration
+from kubernetes.aio.client.rest import RESTClientObject
 from pyiceberg import manifest as manifests
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.decoder import new_decoder
@@ -28,6 +31,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.update import snapshot
 from pyiceberg.types import DoubleType, LongType, NestedField, StructType, TimestamptzType
+from pyspark import SparkContext
+from pyspark.errors.exceptions.captured import CapturedException
 from skipstone.compat import doubles
 from skipstone.compat import pyiceberg as ours
 from skipstone.compat.rowdelta import RowDelta
@@ -153,6 +158,29 @@ def test_doubles_are_read_exactly_by_readers_of_ours_and_by_all_who_are_asked_to
     assert read(construct_reader(DoubleType())) == as_shipped
     doubles.read_doubles_exactly()
     assert read(construct_reader(DoubleType())) == 0.1
+
+
+def test_the_kubernetes_client_sends_requests_as_we_give_them() -> None:
+    """The client has no page on these: they are what its generated calls are made of."""
+    assert arguments(ApiClient.param_serialize)[1:3] == ["method", "resource_path"]
+    assert {"query_params", "header_params", "auth_settings"} <= set(arguments(ApiClient.param_serialize))
+    assert arguments(RESTClientObject.request)[1:3] == ["method", "url"]
+    assert {"headers", "body", "_request_timeout"} <= set(arguments(RESTClientObject.request))
+    assert arguments(Configuration.get_api_key_with_prefix)[1] == "identifier"
+    known = {"host", "ssl_ca_cert", "verify_ssl", "cert_file", "key_file", "connection_pool_maxsize"}
+    assert known - set(vars(Configuration())) == set()
+    assert "self.rest_client" in inspect.getsource(ApiClient.__init__)
+
+
+def test_pyspark_tells_its_gateway() -> None:
+    """Its ``proc`` is the JVM that PySpark started."""
+    assert "_gateway" in vars(SparkContext)
+    assert SparkContext.__module__ == "pyspark.core.context"
+    assert "gateway.proc = " in inspect.getsource(pyspark.java_gateway.launch_gateway)
+
+
+def test_errors_of_pyspark_bring_the_stack_of_the_jvm() -> None:
+    assert "self._stackTrace = " in inspect.getsource(CapturedException.__init__)
 
 
 def test_pyspark_hands_out_its_java_objects() -> None:

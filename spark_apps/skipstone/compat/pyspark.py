@@ -1,38 +1,47 @@
-"""PySpark's doors to its JVM: py4j objects of sessions and DataFrames. What lies behind them is the JVM's own.
+"""PySpark's doors to its JVM: py4j objects of sessions and DataFrames. What lies behind them is ``catalyst``'s.
 
 A new version of PySpark breaks here and in the tests of this module.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
-#: An object in the JVM.
-Java = Any
-__all__ = ["ClassicDataFrame", "Java", "JvmFrame", "java_frame", "java_session", "jvm"]
+from skipstone.compat.catalyst import Dataset, JavaSession
+from skipstone.compat.java import Jvm
+
+__all__ = ["ClassicDataFrame", "JvmFrame", "java_frame", "java_session", "jvm", "plain_frame"]
 
 
-def jvm(spark: SparkSession) -> Java:
+def jvm(spark: SparkSession) -> Jvm:
     """The JVM of a session: its classes by name."""
-    return spark._jvm
+    return cast(Jvm, spark._jvm)
 
 
-def java_session(spark: SparkSession) -> Java:
+def java_session(spark: SparkSession) -> JavaSession:
     """The session in the JVM."""
-    return spark._jsparkSession
+    return cast(JavaSession, spark._jsparkSession)
 
 
-def java_frame(df: DataFrame) -> Java:
+def java_frame(df: DataFrame) -> Dataset:
     """The Dataset in the JVM."""
-    return df._jdf
+    return cast(Dataset, df._jdf)
+
+
+def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:
+    """A DataFrame of a Dataset in the JVM."""
+    return DataFrame(java, spark)
 
 
 class JvmFrame(ClassicDataFrame):
     """A DataFrame whose Dataset can be replaced by another one with the same plan."""
 
-    def replace_java(self, java: Java) -> None:
+    def __init__(self, java: Dataset, spark: SparkSession) -> None:
+        super().__init__(java, spark)
+
+    def replace_java(self, java: Dataset) -> None:
         """Use ``java``, a Dataset with the same columns, from here on."""
         self._jdf = java

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -85,7 +84,7 @@ class Footer:
         return ColumnBounds(_typed(lower, storage), _typed(upper, storage), pa.array(nulls, pa.int64()), unknown, rows)
 
 
-def _statistics(column: pq.ColumnChunkMetaData) -> tuple[Any, Any, int | None]:
+def _statistics(column: pq.ColumnChunkMetaData) -> tuple[object, object, int | None]:
     found = column.statistics if column.is_stats_set else None
     if found is None:
         return None, None, None
@@ -93,7 +92,7 @@ def _statistics(column: pq.ColumnChunkMetaData) -> tuple[Any, Any, int | None]:
     return (found.min_raw, found.max_raw, nulls) if found.has_min_max else (None, None, nulls)
 
 
-def _typed(raw: Sequence[Any], storage: str) -> pa.Array:
+def _typed(raw: Sequence[object], storage: str) -> pa.Array:
     """Physical values of Parquet as stored keys."""
     target = arrow_type(storage)
     if pa.types.is_decimal(target):

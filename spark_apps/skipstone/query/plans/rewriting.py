@@ -11,14 +11,17 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from skipstone_core.errors import BadData
 from skipstone_core.language import predicates as core
 
+from skipstone.compat.catalyst import DATASETS, Dataset, JavaSession, LocalRelation, LogicalPlan, Relation
+from skipstone.compat.java import Jvm, items, java_class
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
-from skipstone.query.plans.analysis.catalyst import Java, Node, descend, java_class, output_ids
+from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
 from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, shown, why_not
 from skipstone.query.plans.analysis.layouts import Layout, has_joins, layout_of, leaves_few
 from skipstone.query.plans.analysis.normalize import with_fixed_time, with_inlined_ctes
@@ -55,9 +58,9 @@ _RECURSIVE = frozenset({"UnionLoop", "UnionLoopRef"})
 class Session:
     """What rewriting needs of a Spark session."""
 
-    jvm: Java
+    jvm: Jvm
     spark: SparkSession
-    java: Java
+    java: JavaSession
     index_namespace: str | None
     wap_branch: str | None
     limits: DriverReadLimits
@@ -69,7 +72,7 @@ class _Site:
 
     scope: Scope
     node: Node
-    java: Java
+    java: Relation
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +112,7 @@ class _Planned:
 class _Replaced:
     """What a relation becomes: rows that the driver read, and what is staged of the rest."""
 
-    rows: Java | None
+    rows: LocalRelation | None
     staged: StagedScan | None
 
 
@@ -118,7 +121,7 @@ class Rewriting:
     them again. Raises RelationRefused when queries like it are never rewritten.
     """
 
-    def __init__(self, session: Session, analyzed: Java) -> None:
+    def __init__(self, session: Session, analyzed: LogicalPlan) -> None:
         self._session = session
         self._jvm = session.jvm
         self._query = _opened(session.jvm, analyzed)
@@ -136,7 +139,7 @@ class Rewriting:
             tuple(one if isinstance(one, RelationExplanation) else one.explained() for one in self._judged.values())
         )
 
-    def rewritten(self) -> Java | None:
+    def rewritten(self) -> Dataset | None:
         """The Dataset that reads the files planned, as Spark will run it; None when no relation was planned."""
         layout = self._layout()
         if layout is not None:
@@ -163,7 +166,7 @@ class Rewriting:
             if is_filtered and not leaves_few(one.task_files, one.plan.funnel.min_max):
                 self._judged[key] = one.refused(Refusal.RUNTIME_FILTER)
 
-    def _joined_by_partition(self, layout: Layout, rewritten: Java) -> frozenset[Key]:
+    def _joined_by_partition(self, layout: Layout, rewritten: Dataset) -> frozenset[Key]:
         """The relations that Spark joins by their partitions as long as they are not rewritten."""
         grouped = frozenset(key for key in self._planned() if self._columns(key) & layout.grouped)
         if not grouped or layout_of(rewritten.queryExecution()).shuffles <= layout.shuffles:
@@ -173,7 +176,7 @@ class Rewriting:
     def _columns(self, key: Key) -> frozenset[int]:
         return frozenset(number for site in self._sites[key] for number in output_ids(site.node))
 
-    def _runnable(self, found: dict[Key, _Replaced]) -> Java | None:
+    def _runnable(self, found: dict[Key, _Replaced]) -> Dataset | None:
         """The Dataset with what was ``found`` in place of its relations, or with as much of it as Spark can plan."""
         if not found:
             return None
@@ -183,7 +186,7 @@ class Rewriting:
             logger.debug("planned again without rows of the driver and residuals: %s", first_line(error))
         return self._plainly_rewritten(found)
 
-    def _plainly_rewritten(self, found: dict[Key, _Replaced]) -> Java | None:
+    def _plainly_rewritten(self, found: dict[Key, _Replaced]) -> Dataset | None:
         """The Dataset without what some queries cannot be planned with: unions that the user did not write, and
         residuals, as the optimizer may copy a relation without the columns that its residual names.
         """
@@ -196,13 +199,15 @@ class Rewriting:
             logger.warning("%s: the query runs without indexes: %s", Refusal.CANNOT_PLAN.value, first_line(error))
             return None
 
-    def _dataset(self, found: dict[Key, _Replaced]) -> Java:
+    def _dataset(self, found: dict[Key, _Replaced]) -> Dataset:
         """The query with what was ``found`` in place of its relations. Raises when Spark cannot run it."""
 
-        def replace(key: Key, java: Java) -> Java:
+        def replace(key: Key, java: Relation) -> LogicalPlan:
             one = found[key]
             staged = None if one.staged is None else with_table(self._jvm, java, one.staged)
-            return staged if one.rows is None else with_rows(self._jvm, java, one.rows, staged)
+            if one.rows is None:  # then something is staged
+                return cast(LogicalPlan, staged)
+            return with_rows(self._jvm, java, one.rows, staged)
 
         plan = Rebuilder(self._jvm, frozenset(found), replace).plan(self._query)
         plan.setAnalyzed()
@@ -210,9 +215,9 @@ class Rewriting:
         try_plan(dataset)
         return dataset
 
-    def _dataset_of(self, plan: Java) -> Java:
+    def _dataset_of(self, plan: LogicalPlan) -> Dataset:
         """The Dataset that runs an analyzed plan."""
-        return java_class(self._jvm, "org.apache.spark.sql.classic.Dataset").ofRows(self._session.java, plan)
+        return java_class(self._jvm, DATASETS).ofRows(self._session.java, plan)
 
     def _planned(self) -> dict[Key, _Planned]:
         return {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
@@ -262,12 +267,12 @@ class Rewriting:
         found: dict[Key, list[_Site]] = {}
         for scope in self._query.all():
             for node in scope.relations:
-                java = descend(scope.handle(), node.path)
+                java = cast(Relation, descend(scope.handle(), node.path))
                 if is_iceberg(java):
                     found.setdefault(key_of(node), []).append(_Site(scope, node, java))
         return found
 
-    def _cached_keys(self, analyzed: Java) -> frozenset[Key]:
+    def _cached_keys(self, analyzed: LogicalPlan) -> frozenset[Key]:
         """Relations of which some use is answered from Spark's cache."""
         cache = self._session.java.sharedState().cacheManager()
         if cache.isEmpty():
@@ -323,7 +328,7 @@ class _NotUsed(RelationRefused):
         self.plan = plan
 
 
-def _opened(jvm: Java, analyzed: Java) -> Scope:
+def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
     """The query as it will run: common table expressions inlined, the current time fixed."""
     if analyzed.isStreaming():
         raise RelationRefused(Refusal.STREAMING)
@@ -354,8 +359,7 @@ def _require_stable(site: _Site) -> None:
     if plan.deterministic():
         return
     for node in above:
-        expressions = descend(plan, node.path).expressions()
-        if not all(expressions.apply(number).deterministic() for number in range(expressions.size())):
+        if not all(expression.deterministic() for expression in items(descend(plan, node.path).expressions())):
             raise RelationRefused(Refusal.NON_DETERMINISTIC)
 
 

@@ -17,8 +17,9 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from skipstone_core.indexing import use as index_use
 
-from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm
-from skipstone.query.plans.analysis.catalyst import Java, java_class
+from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset
+from skipstone.compat.java import java_class
+from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm, plain_frame
 from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.explanation import Explanation
 from skipstone.query.plans.refusals import Refusal
@@ -34,7 +35,6 @@ INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
-_SESSIONS = "org.apache.spark.sql.classic.SparkSession"
 
 
 class _RewrittenFrame(JvmFrame):
@@ -51,7 +51,7 @@ class _RewrittenFrame(JvmFrame):
         return super().persist(storageLevel)
 
     def _plan_again(self) -> None:
-        datasets = java_class(jvm(self.sparkSession), "org.apache.spark.sql.classic.Dataset")
+        datasets = java_class(jvm(self.sparkSession), DATASETS)
         plan = java_frame(self).queryExecution().logical()
         self.replace_java(datasets.ofRows(java_session(self.sparkSession), plan))
 
@@ -102,12 +102,12 @@ def no_index(df: DataFrame) -> DataFrame:
     if not isinstance(df, ClassicDataFrame):
         return df
     known = _rewritten.get(df)
-    plain = known.original if known else DataFrame(java_frame(df), df.sparkSession)
+    plain = known.original if known else plain_frame(java_frame(df), df.sparkSession)
     _without_index.add(plain)
     return plain
 
 
-def _try(df: DataFrame) -> tuple[Java | None, Explanation]:
+def _try(df: DataFrame) -> tuple[Dataset | None, Explanation]:
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
     try:
         session = _session(df)
@@ -145,7 +145,7 @@ def _active(session: Session) -> Iterator[None]:
 
     A thread may have used another one since the query was made, with another time zone for instance.
     """
-    sessions = java_class(session.jvm, _SESSIONS)
+    sessions = java_class(session.jvm, SESSIONS)
     before = sessions.getActiveSession()
     sessions.setActiveSession(session.java)
     try:

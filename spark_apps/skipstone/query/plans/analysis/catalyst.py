@@ -9,17 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache, reduce
-from itertools import pairwise
+from functools import cached_property
 from typing import Any
 
-#: Handles of objects in the JVM.
-Java = Any
+from skipstone.compat.catalyst import Tree, TreeNode, plan_json
+from skipstone.compat.java import Jvm
 
-_INITIALISED = (True,)
-ICEBERG = "org.apache.iceberg"
-#: Characters of a text that go over at once, fewer than a buffer of the gateway has bytes.
-_PIECE = 6_000
 _HEAD = ("class", "num-children")
 
 
@@ -79,70 +74,12 @@ def _read(nodes: list[dict[str, Any]], at: int, path: tuple[int, ...]) -> tuple[
     return Node(str(head["class"]).rsplit(".", 1)[-1], fields, tuple(children), path), at
 
 
-def plan_tree(jvm: Java, plan: Java) -> Node:
+def plan_tree(jvm: Jvm, plan: TreeNode) -> Node:
     """The tree of a plan or expression in the JVM."""
-    return read_tree(json.loads(_json(jvm, plan)))
+    return read_tree(json.loads(plan_json(jvm, plan)))
 
 
-def _json(jvm: Java, plan: Java) -> str:
-    """``plan.toJSON()`` in pieces: what is longer than a buffer of the gateway waits 40 ms for the network to agree."""
-    arguments = java_class(jvm, "java.util.ArrayList")()
-    arguments.add(plan)
-    return text_in_pieces(_json_builder(jvm).invokeWithArguments(arguments))
-
-
-def text_in_pieces(builder: Java) -> str:
-    """What a StringBuilder in the JVM holds. A character of two units that is cut in two would arrive as two others."""
-    length = builder.length()
-    if length <= _PIECE:
-        return str(builder.toString())
-    characters = builder.codePointCount(0, length)
-    if characters == length:
-        return "".join(builder.substring(start, min(length, start + _PIECE)) for start in range(0, length, _PIECE))
-    ends = [0]
-    for first in range(0, characters, _PIECE):
-        ends.append(builder.offsetByCodePoints(ends[-1], min(_PIECE, characters - first)))
-    return "".join(builder.substring(start, end) for start, end in pairwise(ends))
-
-
-@lru_cache(maxsize=1)
-def _json_builder(jvm: Java) -> Java:
-    """A method handle that writes the JSON of a tree into a StringBuilder, which stays in the JVM."""
-    handles, types = (java_class(jvm, f"java.lang.invoke.{name}") for name in ("MethodHandles", "MethodType"))
-    text = java_type(jvm, "java.lang.String")
-    to_json = handles.publicLookup().findVirtual(
-        java_type(jvm, "org.apache.spark.sql.catalyst.trees.TreeNode"), "toJSON", types.methodType(text)
-    )
-    builder = handles.publicLookup().findConstructor(
-        java_type(jvm, "java.lang.StringBuilder"), types.methodType(jvm.java.lang.Void.TYPE, text)
-    )
-    return handles.filterReturnValue(to_json, builder)
-
-
-def java_type(jvm: Java, name: str) -> Java:
-    """The class object of ``name``."""
-    loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    return jvm.java.lang.Class.forName(name, *_INITIALISED, loader)
-
-
-@lru_cache(maxsize=256)
-def java_class(jvm: Java, name: str) -> Java:
-    """The class ``name``: its constructor and static methods. Looked up once, as each dot is a round trip."""
-    return reduce(getattr, name.split("."), jvm)
-
-
-@lru_cache(maxsize=256)
-def scala_object(jvm: Java, name: str) -> Java:
-    """The singleton ``name``."""
-    return java_type(jvm, f"{name}$").getField("MODULE$").get(None)
-
-
-def json_mapper(jvm: Java) -> Java:
-    """Reads and writes JSON: whole collections go over in one call."""
-    return java_class(jvm, f"{ICEBERG}.shaded.com.fasterxml.jackson.databind.ObjectMapper")()
-
-
-def descend(root: Java, path: Iterable[int]) -> Java:
+def descend(root: Tree, path: Iterable[int]) -> Tree:
     """The node in the JVM that ``path`` leads to."""
     for position in path:
         root = root.children().apply(position)

@@ -9,8 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
-from skipstone.query.plans.analysis.catalyst import Java
+from skipstone.compat.catalyst import (
+    AdaptiveBroadcast,
+    AdaptivePlan,
+    BatchScan,
+    Expression,
+    InSubquery,
+    QueryExecution,
+    SparkPlan,
+)
+from skipstone.compat.java import JavaObject, items
 from skipstone.query.plans.analysis.uses import Scope
 
 _JOINS = frozenset({"Join", "LateralJoin", "AsOfJoin", "Intersect", "Except"})
@@ -44,11 +54,11 @@ def leaves_few(left: int, files: int) -> bool:
     return left * _FEW <= files
 
 
-def layout_of(execution: Java) -> Layout:
+def layout_of(execution: QueryExecution) -> Layout:
     """The layout of a query's physical plan."""
     found = [node for plan in _plans(execution.executedPlan()) for node in _nodes(plan, is_below_join=False)]
     broadcasts = any(node.name == _BROADCAST_JOIN for node in found)
-    scans = [node.java for node in found if node.name == _SCAN]
+    scans = [cast(BatchScan, node.java) for node in found if node.name == _SCAN]
     return Layout(
         shuffles=sum(node.name == _SHUFFLE and node.is_below_join for node in found),
         filtered=_columns(scan for scan in scans if _is_filtered(scan, broadcasts=broadcasts)),
@@ -59,46 +69,44 @@ def layout_of(execution: Java) -> Layout:
 @dataclass(frozen=True)
 class _Physical:
     name: str
-    java: Java
+    java: SparkPlan
     is_below_join: bool
 
 
-def _class(java: Java) -> str:
+def _class(java: JavaObject) -> str:
     return str(java.getClass().getSimpleName())
 
 
-def _plans(plan: Java) -> Iterator[Java]:
+def _plans(plan: SparkPlan) -> Iterator[SparkPlan]:
     """A physical plan as it begins, and those of its subqueries."""
-    first = plan.initialPlan() if _class(plan) == _ADAPTIVE else plan
+    first = cast(AdaptivePlan, plan).initialPlan() if _class(plan) == _ADAPTIVE else plan
     yield first
-    inner = first.subqueriesAll()
-    for subquery in (inner.apply(number) for number in range(inner.size())):
+    for subquery in items(first.subqueriesAll()):
         if _class(subquery) not in _FILTERING:
-            for number in range(subquery.children().size()):
-                yield from _plans(subquery.children().apply(number))
+            for child in items(subquery.children()):
+                yield from _plans(child)
 
 
-def _nodes(plan: Java, *, is_below_join: bool) -> Iterator[_Physical]:
+def _nodes(plan: SparkPlan, *, is_below_join: bool) -> Iterator[_Physical]:
     name = _class(plan)
     yield _Physical(name, plan, is_below_join)
-    children = plan.children()
-    for number in range(children.size()):
-        yield from _nodes(children.apply(number), is_below_join=is_below_join or "Join" in name)
+    for child in items(plan.children()):
+        yield from _nodes(child, is_below_join=is_below_join or "Join" in name)
 
 
-def _is_filtered(scan: Java, *, broadcasts: bool) -> bool:
-    filters = scan.runtimeFilters()
-    return any(_is_effective(filters.apply(number).child(), broadcasts=broadcasts) for number in range(filters.size()))
+def _is_filtered(scan: BatchScan, *, broadcasts: bool) -> bool:
+    return any(_is_effective(one.child(), broadcasts=broadcasts) for one in items(scan.runtimeFilters()))
 
 
-def _is_effective(condition: Java, *, broadcasts: bool) -> bool:
+def _is_effective(condition: Expression, *, broadcasts: bool) -> bool:
     """Whether a filter will filter: some do only with the rows that a join broadcasts anyway."""
     if _class(condition) == "Literal":
         return False
-    subquery = condition.plan()
-    return _class(subquery) != "SubqueryAdaptiveBroadcastExec" or broadcasts or not subquery.onlyInBroadcast()
+    subquery = cast(InSubquery, condition).plan()
+    if _class(subquery) != "SubqueryAdaptiveBroadcastExec" or broadcasts:
+        return True
+    return not cast(AdaptiveBroadcast, subquery).onlyInBroadcast()
 
 
-def _columns(scans: Iterator[Java]) -> frozenset[int]:
-    outputs = [scan.output() for scan in scans]
-    return frozenset(int(output.apply(number).exprId().id()) for output in outputs for number in range(output.size()))
+def _columns(scans: Iterator[BatchScan]) -> frozenset[int]:
+    return frozenset(int(column.exprId().id()) for scan in scans for column in items(scan.output()))

@@ -6,36 +6,36 @@ The copy is only looked at, never run. Must not touch the plan that is run.
 
 from __future__ import annotations
 
-from skipstone.query.plans.analysis.catalyst import Java, java_class, scala_object
+from skipstone.compat.catalyst import INLINE_CTE, LogicalPlan, PlanRule, Rule, optimizer_rule
+from skipstone.compat.java import Jvm, java_class
 
-_CATALYST = "org.apache.spark.sql.catalyst."
 _FIRST = (
-    "analysis.EliminateSubqueryAliases",
-    "analysis.EliminateView",
-    "optimizer.EliminateResolvedHint",
-    "optimizer.ReplaceExpressions",
-    "optimizer.RewriteWithExpression",
+    Rule.ELIMINATE_SUBQUERY_ALIASES,
+    Rule.ELIMINATE_VIEW,
+    Rule.ELIMINATE_RESOLVED_HINT,
+    Rule.REPLACE_EXPRESSIONS,
+    Rule.REWRITE_WITH_EXPRESSION,
 )
 _REPEATED = (
-    "optimizer.EliminateOuterJoin",
-    "optimizer.PushDownPredicates",
-    "optimizer.InferFiltersFromConstraints",
-    "optimizer.ConstantFolding",
-    "optimizer.NullPropagation",
-    "optimizer.BooleanSimplification",
-    "optimizer.SimplifyCasts",
-    "optimizer.UnwrapCastInBinaryComparison",
-    "optimizer.LikeSimplification",
+    Rule.ELIMINATE_OUTER_JOIN,
+    Rule.PUSH_DOWN_PREDICATES,
+    Rule.INFER_FILTERS_FROM_CONSTRAINTS,
+    Rule.CONSTANT_FOLDING,
+    Rule.NULL_PROPAGATION,
+    Rule.BOOLEAN_SIMPLIFICATION,
+    Rule.SIMPLIFY_CASTS,
+    Rule.UNWRAP_CAST_IN_BINARY_COMPARISON,
+    Rule.LIKE_SIMPLIFICATION,
 )
 #: Says which columns of a relation are used, by a projection over its condition.
-_LAST = ("optimizer.ColumnPruning",)
+_LAST = (Rule.COLUMN_PRUNING,)
 #: Inferred conditions are pushed in the second pass, and what they reach is simplified there.
 _PASSES = 2
 #: InlineCTE: not always, and no dangling definitions.
 _AS_SPARK_DOES = (False, False)
 
 
-def normalized(jvm: Java, plan: Java) -> Java:
+def normalized(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     """An equivalent of ``plan`` with conditions and projections next to its relations.
 
     Plans inside expressions stay as they are.
@@ -47,16 +47,15 @@ def normalized(jvm: Java, plan: Java) -> Java:
     return plan
 
 
-def with_inlined_ctes(jvm: Java, plan: Java) -> Java:
+def with_inlined_ctes(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     """``plan`` with one copy of each common table expression per use, as Spark's optimizer begins."""
-    return java_class(jvm, f"{_CATALYST}optimizer.InlineCTE")(*_AS_SPARK_DOES).apply(plan)
+    return java_class(jvm, INLINE_CTE)(*_AS_SPARK_DOES).apply(plan)
 
 
-def with_fixed_time(jvm: Java, plan: Java) -> Java:
+def with_fixed_time(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     """``plan`` with the current date and time as literals, so that what is planned on them is what is run."""
-    (rule,) = _rules(jvm, ("optimizer.ComputeCurrentTime",))
-    return rule.apply(plan)
+    return optimizer_rule(jvm, Rule.COMPUTE_CURRENT_TIME).apply(plan)
 
 
-def _rules(jvm: Java, names: tuple[str, ...]) -> tuple[Java, ...]:
-    return tuple(scala_object(jvm, _CATALYST + name) for name in names)
+def _rules(jvm: Jvm, rules: tuple[Rule, ...]) -> tuple[PlanRule, ...]:
+    return tuple(optimizer_rule(jvm, rule) for rule in rules)

@@ -10,7 +10,6 @@ import json
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from cachetools import LRUCache
 from py4j.protocol import Py4JJavaError
@@ -21,21 +20,27 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
 from pyiceberg.table.metadata import TableMetadata
 
-from skipstone.query.plans.analysis.catalyst import (
-    ICEBERG,
-    Java,
-    Node,
-    expression_id,
-    java_class,
-    json_mapper,
-    read_tree,
+from skipstone.compat.catalyst import Relation
+from skipstone.compat.icebergjava import (
+    BASE_TABLE,
+    CHANGELOG,
+    DATA_TABLES,
+    IDENTIFIERS,
+    JSON_MAPPER,
+    METADATA,
+    NO_SUCH_TABLE,
+    PATH_IDENTIFIER,
+    SPARK_TABLE,
+    SPARK_TABLES,
+    STATIC_OPERATIONS,
+    BaseTable,
+    IcebergCatalog,
 )
+from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
+from skipstone.compat.java import JavaObject, Jvm, java_class
+from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
 from skipstone.query.plans.refusals import Refusal
 
-_SPARK_TABLE = "org.apache.iceberg.spark.source.SparkTable"
-_PATH = "org.apache.iceberg.spark.PathIdentifier"
-_CHANGELOG = "org.apache.iceberg.spark.source.SparkChangelogTable"
-_DATA_TABLES = frozenset({"org.apache.iceberg.BaseTable", "org.apache.iceberg.rest.RESTTable"})
 _ROW_LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
 _METADATA_COLUMNS = _ROW_LINEAGE | {"_file", "_pos", "_spec_id", "_partition", "_deleted"}
 #: Read options that change how rows are read and not which.
@@ -72,22 +77,22 @@ class IcebergRelation:
     snapshot_id: int | None
     schema: Schema
     columns: Mapping[int, tuple[str, str]]
-    java: Java
-    frozen: Java
+    java: Relation
+    frozen: BaseTable
 
 
-def is_iceberg(java: Java) -> bool:
+def is_iceberg(java: Relation) -> bool:
     """Whether a relation is one of Iceberg's that was not rewritten yet."""
-    return java.table().getClass().getName() in (_SPARK_TABLE, _CHANGELOG)
+    return java.table().getClass().getName() in (SPARK_TABLE, CHANGELOG)
 
 
-def open_relation(jvm: Java, node: Node, java: Java, wap_branch: str | None) -> IcebergRelation:
+def open_relation(jvm: Jvm, node: Node, java: Relation, wap_branch: str | None) -> IcebergRelation:
     """Open the table of a relation. ``wap_branch``: what the session reads instead of main. Raises RelationRefused."""
     spark_table = java.table()
-    if spark_table.getClass().getName() == _CHANGELOG:
+    if spark_table.getClass().getName() == CHANGELOG:
         raise RelationRefused(Refusal.CHANGELOG_TABLE)
     table = spark_table.table()
-    if table.getClass().getName() not in _DATA_TABLES:
+    if table.getClass().getName() not in DATA_TABLES:
         raise RelationRefused(Refusal.METADATA_TABLE)
     _require_plain_read(java, table, wap_branch)
     current = table.operations().current()
@@ -98,10 +103,10 @@ def open_relation(jvm: Java, node: Node, java: Java, wap_branch: str | None) -> 
     return IcebergRelation(str(table.name()), opened, pinned.snapshot_id, pinned.schema, columns, java, frozen)
 
 
-def _require_plain_read(java: Java, table: Java, wap_branch: str | None) -> None:
+def _require_plain_read(java: Relation, table: BaseTable, wap_branch: str | None) -> None:
     if java.catalog().isEmpty() or java.identifier().isEmpty():
         raise RelationRefused(Refusal.NO_CATALOG)
-    if java.identifier().get().getClass().getName() == _PATH:
+    if java.identifier().get().getClass().getName() == PATH_IDENTIFIER:
         raise RelationRefused(Refusal.NO_CATALOG)
     options = java.options()
     unknown = () if options.isEmpty() else [key for key in options.keySet() if key not in _HARMLESS_OPTIONS]
@@ -113,20 +118,20 @@ def _require_plain_read(java: Java, table: Java, wap_branch: str | None) -> None
         raise RelationRefused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
-def _open(jvm: Java, java: Java, table: Java, location: str) -> Table:
+def _open(jvm: Jvm, java: Relation, table: BaseTable, location: str) -> Table:
     catalog = java.catalog().get()
     # not the identifier of the relation: it may end in a selector such as branch_audit
     name = str(table.name()).removeprefix(f"{catalog.name()}.")
     return _table(tuple(name.split(".")), table, location, SparkCatalogView(jvm, catalog.icebergCatalog()))
 
 
-def _table(identifier: tuple[str, ...], java: Java, location: str, catalog: SparkCatalogView) -> Table:
+def _table(identifier: tuple[str, ...], java: BaseTable, location: str, catalog: SparkCatalogView) -> Table:
     io = _file_io(catalog.jvm, java, location)
     return Table(identifier, _read_metadata(location, io), location, io, catalog)
 
 
-def _file_io(jvm: Java, java: Java, location: str) -> FileIO:
-    properties = json.loads(json_mapper(jvm).writeValueAsString(java.io().properties()))
+def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
+    properties = json.loads(java_class(jvm, JSON_MAPPER)().writeValueAsString(java.io().properties()))
     return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
 
 
@@ -146,14 +151,14 @@ class _Pinned:
     schema: Schema
 
 
-def _pin(jvm: Java, java: Java, metadata: TableMetadata) -> _Pinned:
+def _pin(jvm: Jvm, java: Relation, metadata: TableMetadata) -> _Pinned:
     """The snapshot that Spark pinned when it analyzed the query, and the schema it reads it in."""
     spark_table = java.table()
     snapshot_id = spark_table.snapshotId()
     if snapshot_id is None:
         raise RelationRefused(Refusal.EMPTY)
     current = metadata.schema()
-    if spark_table.equals(java_class(jvm, _SPARK_TABLE)(spark_table.table())):
+    if spark_table.equals(java_class(jvm, SPARK_TABLES)(spark_table.table())):
         return _Pinned(None if metadata.current_snapshot_id == snapshot_id else snapshot_id, current)
     schema = _snapshot_schema(metadata, snapshot_id)
     travels = java.timeTravelSpec().isDefined() and spark_table.branch() is None
@@ -170,13 +175,13 @@ def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
     return found[0] if found else metadata.schema()
 
 
-def _frozen(jvm: Java, table: Java, metadata: Java, schema: Schema) -> Java:
+def _frozen(jvm: Jvm, table: BaseTable, metadata: JavaMetadata, schema: Schema) -> BaseTable:
     """The table as it is now, whatever is committed to it later: staged scans read by the names of its schema."""
     if metadata.currentSchemaId() != schema.schema_id:
-        builder = java_class(jvm, f"{ICEBERG}.TableMetadata").buildFrom(metadata)
+        builder = java_class(jvm, METADATA).buildFrom(metadata)
         metadata = builder.setCurrentSchema(schema.schema_id).discardChanges().build()
-    operations = java_class(jvm, f"{ICEBERG}.StaticTableOperations")(metadata, table.io())
-    return java_class(jvm, f"{ICEBERG}.BaseTable")(operations, table.name())
+    operations = java_class(jvm, STATIC_OPERATIONS)(metadata, table.io())
+    return java_class(jvm, BASE_TABLE)(operations, table.name())
 
 
 def reads_row_lineage(node: Node) -> bool:
@@ -197,10 +202,10 @@ def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
 class SparkCatalogView(NoopCatalog):
     """What finding indexes needs of a catalog, from the Java catalog of a Spark session."""
 
-    def __init__(self, jvm: Java, java: Java) -> None:
+    def __init__(self, jvm: Jvm, java: IcebergCatalog) -> None:
         super().__init__("spark")
         self.jvm = jvm
-        self._identifiers = java_class(jvm, f"{ICEBERG}.catalog.TableIdentifier")
+        self._identifiers = java_class(jvm, IDENTIFIERS)
         self._java = java
 
     def list_tables(self, namespace: str | tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -222,13 +227,13 @@ class SparkCatalogView(NoopCatalog):
             self._java.invalidateTable(java)
             table = self._java.loadTable(java)
         except Py4JJavaError as error:
-            if "NoSuchTableException" in str(error.java_exception.getClass().getName()):
+            if NO_SUCH_TABLE in str(error.java_exception.getClass().getName()):
                 raise NoSuchTableError(f"there is no table {'.'.join(_levels(identifier))}") from error
             raise
         location = str(table.operations().current().metadataFileLocation())
         return _table((*namespace, name), table, location, self)
 
-    def _namespace(self, levels: tuple[str, ...]) -> Any:
+    def _namespace(self, levels: tuple[str, ...]) -> JavaObject:
         return self._identifiers.parse(".".join((*levels, "any"))).namespace()
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import cast
 
+from skipstone.compat.catalyst import Expression, InSet, Literal, LogicalPlan, PlanExpression
+from skipstone.compat.java import Jvm, Option, Seq, is_some
 from skipstone.query.plans.analysis.catalyst import (
-    Java,
     Node,
     descend,
     expression_id,
@@ -28,6 +30,8 @@ RELATION = "DataSourceV2Relation"
 #: Key of a relation: the id of its first column, which all copies of one relation share and no other has.
 Key = int
 Slot = tuple[int, int | None]
+#: Gives a plan in the JVM.
+Handle = Callable[[], LogicalPlan]
 
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
 
@@ -46,7 +50,7 @@ class Inner:
 class Scope:
     """A plan with the plans inside its expressions. ``handle`` gives the plan in the JVM."""
 
-    handle: Callable[[], Java]
+    handle: Handle
     tree: Node
     inner: tuple[Inner, ...]
 
@@ -81,16 +85,16 @@ def key_of(relation: Node) -> Key:
     return output_ids(relation)[0]
 
 
-def open_scope(jvm: Java, plan: Java) -> Scope:
+def open_scope(jvm: Jvm, plan: LogicalPlan) -> Scope:
     """The scope of a whole query."""
     return _scope(lambda: plan, plan_tree(jvm, with_sets(jvm, plan)))
 
 
-def _scope(handle: Callable[[], Java], tree: Node) -> Scope:
+def _scope(handle: Handle, tree: Node) -> Scope:
     return Scope(handle, tree, tuple(_inner(handle, tree)))
 
 
-def _inner(handle: Callable[[], Java], tree: Node) -> Iterator[Inner]:
+def _inner(handle: Handle, tree: Node) -> Iterator[Inner]:
     for owner in tree.walk():
         for slot, root in owner.expressions.items():
             for expression in root.walk():
@@ -99,20 +103,24 @@ def _inner(handle: Callable[[], Java], tree: Node) -> Iterator[Inner]:
                     yield Inner(owner, slot, expression, _scope(inside, read_tree(plan)))
 
 
-def _plan_handle(handle: Callable[[], Java], owner: Node, slot: Slot, expression: Node) -> Callable[[], Java]:
-    return lambda: descend(field_of(descend(handle(), owner.path), slot), expression.path).plan()
+def _plan_handle(handle: Handle, owner: Node, slot: Slot, expression: Node) -> Handle:
+    def inside() -> LogicalPlan:
+        found = descend(field_of(descend(handle(), owner.path), slot), expression.path)
+        return cast(PlanExpression, found).plan()
+
+    return inside
 
 
-def field_of(node: Java, slot: Slot) -> Java:
+def field_of(node: LogicalPlan, slot: Slot) -> Expression:
     """The expression in a field of a node in the JVM; an Option is opened."""
     position, at = slot
     value = node.productElement(position)
     if at is not None:
-        return value.apply(at)
-    return value.get() if value.getClass().getName() == "scala.Some" else value
+        return cast(Seq[Expression], value).apply(at)
+    return cast(Option[Expression], value).get() if is_some(value) else cast(Expression, value)
 
 
-def uses_of(jvm: Java, query: Scope) -> dict[Key, list[Use]]:
+def uses_of(jvm: Jvm, query: Scope) -> dict[Key, list[Use]]:
     """Every use of every relation, by its key; a relation whose uses cannot be told apart has one without condition."""
     found: dict[Key, list[Use]] = {}
     for scope in query.all():
@@ -122,7 +130,7 @@ def uses_of(jvm: Java, query: Scope) -> dict[Key, list[Use]]:
     return found
 
 
-def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
+def _scope_uses(jvm: Jvm, scope: Scope) -> dict[Key, list[Use]]:
     plan = with_sets(jvm, normalized(jvm, scope.handle()))
     tree = plan_tree(jvm, plan)
     found: dict[Key, list[Use]] = {key_of(relation): [] for relation in scope.relations}
@@ -136,7 +144,7 @@ def _scope_uses(jvm: Java, scope: Scope) -> dict[Key, list[Use]]:
     return found
 
 
-def _use(jvm: Java, plan: Java, tree: Node, relation: Node) -> Use:
+def _use(jvm: Jvm, plan: LogicalPlan, tree: Node, relation: Node) -> Use:
     """The use of ``relation``, which is in the normalized ``plan`` with that ``tree``."""
     above = ancestors(tree, relation)
     if not above or above[-1].name != "Filter":
@@ -144,10 +152,13 @@ def _use(jvm: Java, plan: Java, tree: Node, relation: Node) -> Use:
     (slot,) = above[-1].expressions
     condition = above[-1].expressions[slot]
 
-    def java(node: Node) -> Java:
+    def java(node: Node) -> Expression:
         return descend(field_of(descend(plan, above[-1].path), slot), node.path)
 
-    hidden = Hidden(lambda literal: int(java(literal).value()), lambda in_set: members(jvm, java(in_set)))
+    def micros(literal: Node) -> int:
+        return int(cast(Literal, java(literal)).value())
+
+    hidden = Hidden(micros, lambda in_set: members(jvm, cast(InSet, java(in_set))))
     return Use(condition, _why_no_condition(above[:-1], relation), hidden, _columns(above))
 
 

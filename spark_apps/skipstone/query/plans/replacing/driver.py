@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
+from typing import cast
 from uuid import UUID
 
 import numpy as np
@@ -38,9 +39,10 @@ from pyspark.sql.types import (
 )
 from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster
 
+from skipstone.compat.catalyst import LOCAL_RELATION, UNION, LocalRelation, LogicalPlan, Relation
+from skipstone.compat.java import NONE, Jvm, scala_object
 from skipstone.compat.pyspark import java_frame
 from skipstone.query.planner import ReadPlan
-from skipstone.query.plans.analysis.catalyst import Java, scala_object
 from skipstone.query.reading import answered_rows, driver_cores, rows_of_files
 from skipstone.tables.arrow import arrow_schema
 
@@ -61,7 +63,6 @@ _NOT_STREAMING = False
 #: Bytes of an index that the driver reads at most for an answer.
 _ANSWER_BYTES = 64 * 1024 * 1024
 Int64s = npt.NDArray[np.int64]
-_LOCAL = "org.apache.spark.sql.catalyst.plans.logical.LocalRelation"
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ class DriverRows:
     rest: tuple[int, ...]
 
 
-def driver_columns(java: Java, relation_schema: Schema, used: frozenset[str] | None) -> DriverColumns | None:
+def driver_columns(java: Relation, relation_schema: Schema, used: frozenset[str] | None) -> DriverColumns | None:
     """The columns that the driver would read of the relation ``java``; None when only Spark can.
 
     ``used`` None: all.
@@ -225,7 +226,7 @@ def _at_most(rows: int, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatc
     return found
 
 
-def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Java:
+def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> LocalRelation:
     """The rows as a local relation with all columns of the relation; those not read hold anything that they may.
 
     Raises ValueError when Spark makes something else of them.
@@ -235,8 +236,8 @@ def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> Jav
     found = [_column(rows, kind, field) for kind, field in zip(kinds, columns.schema, strict=True)]
     # in one piece: Spark takes an empty batch for the end of all rows
     table = pa.Table.from_arrays(found, schema=kinds).combine_chunks()
-    local = java_frame(spark.createDataFrame(table, nullable)).queryExecution().analyzed()
-    if local.getClass().getName() != _LOCAL or local.data().size() != table.num_rows:
+    local = cast(LocalRelation, java_frame(spark.createDataFrame(table, nullable)).queryExecution().analyzed())
+    if local.getClass().getName() != LOCAL_RELATION.name or local.data().size() != table.num_rows:
         raise ValueError(f"Spark did not take {table.num_rows} rows into its plan")
     return local
 
@@ -261,10 +262,9 @@ def _any(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.scalar(0).cast(kind)
 
 
-def with_rows(jvm: Java, java: Java, rows: Java, staged: Java | None) -> Java:
+def with_rows(jvm: Jvm, java: Relation, rows: LocalRelation, staged: LogicalPlan | None) -> LogicalPlan:
     """What stands in the place of the relation ``java``: ``rows`` under its column ids, beside what is ``staged``."""
     if staged is None:
-        local = scala_object(jvm, _LOCAL)
-        none = scala_object(jvm, "scala.None")
-        return local.apply(java.output(), rows.data(), _NOT_STREAMING, none)
-    return scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.Union").apply(staged, rows)
+        local = scala_object(jvm, LOCAL_RELATION)
+        return local.apply(java.output(), rows.data(), _NOT_STREAMING, scala_object(jvm, NONE))
+    return scala_object(jvm, UNION).apply(staged, rows)

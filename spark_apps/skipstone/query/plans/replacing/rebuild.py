@@ -6,23 +6,26 @@ Used by ``session``. Must not know why or by what relations are replaced.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import cast
 
-from skipstone.query.plans.analysis.catalyst import Java, Node, descend, java_class
+from skipstone.compat.catalyst import Expression, LogicalPlan, PlanExpression, Relation
+from skipstone.compat.java import JavaObject, Jvm, Seq, is_some, items, java_array, scala_seq, some
+from skipstone.query.plans.analysis.catalyst import Node, descend
 from skipstone.query.plans.analysis.uses import RELATION, Inner, Scope, field_of, key_of
 
 #: Gives the relation that replaces the one it gets, with its key.
-Replace = Callable[[int, Java], Java]
+Replace = Callable[[int, Relation], LogicalPlan]
 
 
 class Rebuilder:
     """Rebuilds the plans of a query along the paths to the relations with ``keys``."""
 
-    def __init__(self, jvm: Java, keys: frozenset[int], replace: Replace) -> None:
+    def __init__(self, jvm: Jvm, keys: frozenset[int], replace: Replace) -> None:
         self._jvm = jvm
         self._keys = keys
         self._replace = replace
 
-    def plan(self, scope: Scope) -> Java:
+    def plan(self, scope: Scope) -> LogicalPlan:
         """The plan of ``scope``, plans inside its expressions included."""
         return self._node(scope, scope.tree, scope.handle())
 
@@ -34,9 +37,9 @@ class Rebuilder:
     def _is_replaced(self, node: Node) -> bool:
         return node.name == RELATION and bool(node.fields["output"]) and key_of(node) in self._keys
 
-    def _node(self, scope: Scope, node: Node, java: Java) -> Java:
+    def _node(self, scope: Scope, node: Node, java: LogicalPlan) -> LogicalPlan:
         if self._is_replaced(node):
-            return self._replace(key_of(node), java)
+            return self._replace(key_of(node), cast(Relation, java))
         if not self._touches(scope, node):
             return java
         children = [
@@ -45,37 +48,27 @@ class Rebuilder:
         for inner in scope.inner:
             if inner.owner is node and self._touches(inner.scope, inner.scope.tree):
                 java = self._with_inner(java, inner)
-        return java.withNewChildren(self._sequence(children)) if children else java
+        return java.withNewChildren(scala_seq(self._jvm, children)) if children else java
 
-    def _with_inner(self, java: Java, inner: Inner) -> Java:
+    def _with_inner(self, java: LogicalPlan, inner: Inner) -> LogicalPlan:
         """``java`` with a new plan inside one of its expressions; other fields are taken over."""
         expression = field_of(java, inner.slot)
-        found = descend(expression, inner.expression.path).withNewPlan(self.plan(inner.scope))
-        rebuilt = self._at(expression, inner.expression.path, found)
+        holder = cast(PlanExpression, descend(expression, inner.expression.path))
+        rebuilt = self._at(expression, inner.expression.path, holder.withNewPlan(self.plan(inner.scope)))
         fields = [java.productElement(position) for position in range(java.productArity())]
         position, at = inner.slot
         fields[position] = self._field(fields[position], at, rebuilt)
-        return java.makeCopy(self._array(fields))
+        return java.makeCopy(java_array(self._jvm, fields))
 
-    def _at(self, expression: Java, path: tuple[int, ...], found: Java) -> Java:
+    def _at(self, expression: Expression, path: tuple[int, ...], found: Expression) -> Expression:
         """``expression`` with ``found`` where ``path`` leads."""
         if not path:
             return found
-        children = [expression.children().apply(number) for number in range(expression.children().size())]
+        children = list(items(expression.children()))
         children[path[0]] = self._at(children[path[0]], path[1:], found)
-        return expression.withNewChildren(self._sequence(children))
+        return expression.withNewChildren(scala_seq(self._jvm, children))
 
-    def _field(self, value: Java, at: int | None, rebuilt: Java) -> Java:
+    def _field(self, value: JavaObject, at: int | None, rebuilt: Expression) -> JavaObject:
         if at is not None:
-            return value.updated(at, rebuilt)
-        is_option = value.getClass().getName() == "scala.Some"
-        return java_class(self._jvm, "scala.Some")(rebuilt) if is_option else rebuilt
-
-    def _sequence(self, values: list[Java]) -> Java:
-        return self._jvm.PythonUtils.toSeq(values).toIndexedSeq()
-
-    def _array(self, values: list[Java]) -> Java:
-        array = java_class(self._jvm, "java.util.ArrayList")()
-        for value in values:
-            array.add(value)
-        return array.toArray()
+            return cast(Seq[Expression], value).updated(at, rebuilt)
+        return some(self._jvm, rebuilt) if is_some(value) else rebuilt

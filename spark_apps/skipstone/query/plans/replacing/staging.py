@@ -12,7 +12,6 @@ import threading
 import uuid
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 from pyiceberg.conversions import to_json
 from pyiceberg.manifest import DataFile
@@ -21,14 +20,31 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
+from skipstone.compat.catalyst import LOCAL_RELATION, OPTIONS, LogicalPlan, Relation
+from skipstone.compat.icebergjava import (
+    JSON_MAPPER,
+    STAGED_TABLES,
+    TASK_PARSER,
+    TASK_SETS,
+    BaseTable,
+    SparkTable,
+)
+from skipstone.compat.java import (
+    EMPTY_SEQ,
+    HASH_MAP,
+    NONE,
+    REFERENCE_QUEUE,
+    WEAK_REFERENCE,
+    JavaObject,
+    Jvm,
+    java_class,
+    scala_object,
+)
 from skipstone.compat.pyiceberg import field_ids, optional_value
 from skipstone.query.planner import ReadPlan
-from skipstone.query.plans.analysis.catalyst import ICEBERG, Java, java_class, json_mapper, scala_object
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.replacing.residuals import Json
 
-#: In place of a table of which no file is read: Iceberg stages no empty lists.
-EMPTY = "empty"
 #: Option of a staged relation: the columns that its residual names, as a JSON list. Iceberg does not look at it.
 RESIDUAL = "skipstone-residual"
 _CONTENT = ("data", "position-deletes", "equality-deletes")
@@ -43,50 +59,44 @@ _SMALLEST_SPLIT = 8 * 1024 * 1024
 _LARGEST_SPLIT = 128 * 1024 * 1024
 
 
-def staged_table(jvm: Java, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> Java:
-    """A Spark table that reads what ``plan`` says, or EMPTY.
+def staged_table(jvm: Jvm, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> SparkTable | None:
+    """A Spark table that reads what ``plan`` says; None for no file, as Iceberg stages no empty lists.
 
     ``residual``: what readers may skip row groups by; None: nothing.
     """
     if not plan.ordinals:
-        return EMPTY
+        return None
     tasks = _tasks(jvm, relation, _Described(relation.table, plan, residual))
     set_id = f"skipstone-{uuid.uuid4()}"
-    java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get().stageTasks(relation.frozen, set_id, tasks)
-    table = java_class(jvm, f"{ICEBERG}.spark.source.SparkRewriteTable")(relation.frozen, set_id)
+    java_class(jvm, TASK_SETS).get().stageTasks(relation.frozen, set_id, tasks)
+    table = java_class(jvm, STAGED_TABLES)(relation.frozen, set_id)
     staged_sets(jvm).add(table, set_id)
     return table
 
 
 @dataclass(frozen=True, eq=False)
 class StagedScan:
-    """A Spark table of tasks, or EMPTY. ``residual``: columns by which readers skip row groups; they must be read.
+    """A Spark table of tasks; None for no file.
 
-    ``split_size``: bytes per Spark task.
+    ``residual``: columns by which readers skip row groups; they must be read. ``split_size``: bytes per Spark task.
     """
 
-    table: Java
+    table: SparkTable | None
     residual: tuple[str, ...]
     split_size: int
 
 
-def with_table(jvm: Java, java: Java, staged: StagedScan) -> Java:
+def with_table(jvm: Jvm, java: Relation, staged: StagedScan) -> LogicalPlan:
     """A copy of a relation, column ids included, that reads what is ``staged``."""
-    if staged.table == EMPTY:
-        local = scala_object(jvm, "org.apache.spark.sql.catalyst.plans.logical.LocalRelation")
-        return local.apply(
-            java.output(), scala_object(jvm, "scala.collection.immutable.Nil"), _NOT_STREAMING, _none(jvm)
-        )
-    options = java_class(jvm, "java.util.HashMap")(java.options())
+    none = scala_object(jvm, NONE)
+    if staged.table is None:
+        empty = scala_object(jvm, EMPTY_SEQ)
+        return scala_object(jvm, LOCAL_RELATION).apply(java.output(), empty, _NOT_STREAMING, none)
+    options = java_class(jvm, HASH_MAP)(java.options())
     options.putIfAbsent("split-size", str(staged.split_size))
     options.put(RESIDUAL, json.dumps(staged.residual))
-    options = java_class(jvm, "org.apache.spark.sql.util.CaseInsensitiveStringMap")(options)
     # without catalog and identifier, so that nothing looks the table up again and reads all of it
-    return java.copy(staged.table, java.output(), _none(jvm), _none(jvm), options, _none(jvm))
-
-
-def _none(jvm: Java) -> Java:
-    return scala_object(jvm, "scala.None")
+    return java.copy(staged.table, java.output(), none, none, java_class(jvm, OPTIONS)(options), none)
 
 
 def split_size(plan: ReadPlan, parallelism: int) -> int:
@@ -99,10 +109,10 @@ def split_size(plan: ReadPlan, parallelism: int) -> int:
 # --- tasks ---
 
 
-def _tasks(jvm: Java, relation: IcebergRelation, described: _Described) -> Java:
+def _tasks(jvm: Jvm, relation: IcebergRelation, described: _Described) -> JavaObject:
     text = json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
-    tree = json_mapper(jvm).readTree(text)
-    parser = java_class(jvm, f"{ICEBERG}.rest.TableScanResponseParser")
+    tree = java_class(jvm, JSON_MAPPER)().readTree(text)
+    parser = java_class(jvm, TASK_PARSER)
     specs = relation.frozen.specs()
     return parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, _CASE_SENSITIVE)
 
@@ -155,7 +165,7 @@ class _Described:
         }
         return {name: value for name, value in described.items() if value is not None}
 
-    def _partition(self, file: DataFile) -> list[Any]:
+    def _partition(self, file: DataFile) -> list[object]:
         if file.spec_id not in self._types:
             self._types[file.spec_id] = _partition_types(self._table, self._table.specs()[file.spec_id])
         values = [file.partition[position] for position in range(len(file.partition))]
@@ -186,19 +196,19 @@ class StagedSets:
     plan that reads a task set holds it.
     """
 
-    def __init__(self, jvm: Java) -> None:
-        self._manager = java_class(jvm, f"{ICEBERG}.spark.ScanTaskSetManager").get()
-        self._reference = java_class(jvm, "java.lang.ref.WeakReference")
-        self._dead = java_class(jvm, "java.lang.ref.ReferenceQueue")()
-        self._ids = java_class(jvm, "java.util.HashMap")()
+    def __init__(self, jvm: Jvm) -> None:
+        self._manager = java_class(jvm, TASK_SETS).get()
+        self._reference = java_class(jvm, WEAK_REFERENCE)
+        self._dead = java_class(jvm, REFERENCE_QUEUE)()
+        self._ids = java_class(jvm, HASH_MAP)()
         self._lock = threading.Lock()
-        self._tables: dict[str, Java] = {}
+        self._tables: dict[str, BaseTable] = {}
 
     def __len__(self) -> int:
         """How many task sets are held."""
         return len(self._tables)
 
-    def add(self, table: Java, set_id: str) -> None:
+    def add(self, table: SparkTable, set_id: str) -> None:
         """Watch a Spark table that reads a task set, and free what nothing reads any more."""
         with self._lock:
             self._ids.put(self._reference(table, self._dead), set_id)
@@ -215,6 +225,6 @@ class StagedSets:
 
 
 @lru_cache(maxsize=1)
-def staged_sets(jvm: Java) -> StagedSets:
+def staged_sets(jvm: Jvm) -> StagedSets:
     """The task sets of a JVM."""
     return StagedSets(jvm)

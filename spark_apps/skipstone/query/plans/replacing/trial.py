@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from typing import cast
 
-from skipstone.query.plans.analysis.catalyst import Java
+from skipstone.compat.catalyst import Dataset, LogicalPlan, ScanRelation
+from skipstone.compat.java import items
 from skipstone.query.plans.replacing.staging import RESIDUAL
 
 _SCAN = "DataSourceV2ScanRelation"
@@ -19,7 +21,7 @@ class Unplannable(Exception):
     """The query would fail when it runs."""
 
 
-def try_plan(dataset: Java) -> None:
+def try_plan(dataset: Dataset) -> None:
     """Plan ``dataset``, which keeps the plan and runs it later. Raises Unplannable, or what Spark raises."""
     execution = dataset.queryExecution()
     optimized = execution.optimizedPlan()
@@ -28,17 +30,15 @@ def try_plan(dataset: Java) -> None:
     execution.executedPlan()
 
 
-def _scans(plan: Java) -> Iterator[Java]:
+def _scans(plan: LogicalPlan) -> Iterator[ScanRelation]:
     """The scans of a plan and of the plans inside its expressions."""
-    inner = plan.subqueriesAll()
-    for one in (plan, *(inner.apply(number) for number in range(inner.size()))):
-        leaves = one.collectLeaves()
-        for leaf in (leaves.apply(number) for number in range(leaves.size())):
+    for one in (plan, *items(plan.subqueriesAll())):
+        for leaf in items(one.collectLeaves()):
             if leaf.getClass().getSimpleName() == _SCAN:
-                yield leaf
+                yield cast(ScanRelation, leaf)
 
 
-def _require_residual(scan: Java) -> None:
+def _require_residual(scan: ScanRelation) -> None:
     """Refuse a scan of which the optimizer dropped a column that readers skip row groups by."""
     needed = scan.relation().options().get(RESIDUAL)
     if needed is None:
