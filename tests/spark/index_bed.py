@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
@@ -34,6 +33,8 @@ from skipstone_core.contract.requests import (
     TableRef,
     WarehouseRef,
 )
+
+from tests.spark.duck import connection
 
 _RUNS = itertools.count(1)
 
@@ -146,10 +147,9 @@ def local(path: str) -> Path:
 
 def query(sql: str, rows: pa.Table) -> pa.Table:
     """What DuckDB answers to ``sql`` on ``rows``."""
-    with duckdb.connect() as connection:
-        connection.execute("set TimeZone = 'UTC'")
-        connection.register("rows", rows)
-        return connection.sql(sql).to_arrow_table()
+    with connection() as duckdb:
+        duckdb.register("rows", rows)
+        return duckdb.sql(sql).to_arrow_table()
 
 
 def rows_of(table: pa.Table) -> list[str]:

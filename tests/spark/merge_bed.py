@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
@@ -40,6 +39,8 @@ from skipstone_core.contract.requests import (
     TableRef,
     WarehouseRef,
 )
+
+from tests.spark.duck import connection
 
 _UIDS = itertools.count(1)
 #: The driver does no part of a merge by itself.
@@ -160,13 +161,12 @@ def rows_of(table: pa.Table) -> list[str]:
 
 def duckdb_merge(target: pa.Table, source: pa.Table, statement: str) -> list[str]:
     """What DuckDB makes of ``target`` (as ``t``) after ``statement`` with ``source`` (as ``s``)."""
-    with duckdb.connect() as connection:
-        connection.execute("set timezone = 'UTC'")
-        connection.register("given", target)
-        connection.register("s", source)
-        connection.execute("create table t as select * from given")
-        connection.execute(statement)
-        return rows_of(connection.sql("select * from t").to_arrow_table().cast(target.schema))
+    with connection() as duckdb:
+        duckdb.register("given", target)
+        duckdb.register("s", source)
+        duckdb.execute("create temp table t as select * from given")
+        duckdb.execute(statement)
+        return rows_of(duckdb.sql("select * from t").to_arrow_table().cast(target.schema))
 
 
 @dataclass

@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -30,6 +29,7 @@ from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 
 from tests.examples import cases
+from tests.spark.duck import connection
 from tests.unit.test_reader_pages import COLUMNS
 
 NESTED = {
@@ -186,9 +186,8 @@ def same(found: pa.Table, expected: pa.Table) -> bool:
 
 
 def same_in_duckdb(path: Path, expected: pa.Table) -> bool:
-    with duckdb.connect() as connection:
-        connection.execute("set timezone = 'UTC'")
-        return same(connection.from_parquet(str(path)).to_arrow_table(), expected)
+    with connection() as duckdb:
+        return same(duckdb.from_parquet(str(path)).to_arrow_table(), expected)
 
 
 @pytest.fixture(autouse=True)
