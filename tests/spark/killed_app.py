@@ -1,19 +1,18 @@
 """An application as a child process that dies by SIGKILL at a step of its work that can be told from outside.
 
-Run as ``python killed_app.py reindex|merge <step> [<bytes>]`` with the environment of a driver pod. ``step``: its
-number, or its text, of which the first counts; 0: run to the end. ``bytes``: the size of a task's buffer, by which a
-reindex commits more or less often. Every step is printed, the last line is that at which it died.
 Steps: a file is created or finished, the catalog is asked to change a row; of a merge also its stages and their ends.
+The processes are forked from one that has imported all that applications need, which takes longer than their work.
 """
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import runpy
 import signal
-import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from skipstone.runs.merging import prune, source
 from skipstone.runs.reporting.sinks import FileSink
 
 ROOT = Path(__file__).parents[2]
+SECONDS = 800.0
 _WRITES = [(PyArrowFile, "create"), (ParquetFile, "close"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table")]
 _PHASES = [(source, "require_unchanged"), (prune, "run_funnel"), (FileSink, "finish")]
 _STEPS: dict[str, list[tuple[Any, str]]] = {"reindex": [*_WRITES], "merge": [*_WRITES, *_PHASES]}
@@ -61,16 +61,44 @@ class Killer:
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def main() -> None:
-    """Run the application."""
-    application, fatal, *buffer = sys.argv[1:]
-    for size in buffer:
-        reindex.BUFFER_BYTES = int(size)
+@dataclass(frozen=True)
+class Ended:
+    """How a process ended, and what it said. ``steps``: that it took; before the last one it died."""
+
+    code: int
+    steps: list[str]
+    errors: str
+
+
+def run_until(application: str, fatal: str, environment: Mapping[str, str], folder: Path, buffer: int = 0) -> Ended:
+    """Run an application with the environment of a driver pod until it dies.
+
+    ``fatal``: number of the step, or its text, of which the first counts; "0": run to the end. ``folder``: for what it
+    says. ``buffer``: the bytes of a task's buffer, by which a reindex commits more or less often.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    said, errors = folder / "steps", folder / "errors"
+    process = context.Process(target=_run, args=(application, fatal, dict(environment), (said, errors), buffer))
+    process.start()
+    process.join(SECONDS)
+    code = process.exitcode
+    if code is None:
+        process.kill()
+        raise TimeoutError(f"{application} runs for {SECONDS} s")
+    process.close()
+    return Ended(code, said.read_text().splitlines(), errors.read_text())
+
+
+def _run(application: str, fatal: str, environment: Mapping[str, str], outputs: tuple[Path, Path], buffer: int) -> None:
+    """In the child."""
+    for descriptor, path in enumerate(outputs, start=1):
+        os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
+    os.environ.clear()
+    os.environ.update(environment)
+    if buffer:
+        reindex.BUFFER_BYTES = buffer
     killer = Killer(fatal)
     for owner, name in _STEPS[application]:
         killer.watch(owner, name)
     runpy.run_path(str(ROOT / "spark_apps" / f"{application}.py"), run_name="__main__")
-
-
-if __name__ == "__main__":
-    main()

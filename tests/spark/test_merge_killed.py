@@ -24,13 +24,14 @@ from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
+from tests.spark.killed_app import run_until
 from tests.spark.merge_bed import DELETE_D, UPDATE, MergeBed, task_of
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", StringType()))
 FEED = pa.table({"id": [5, 15, 100], "v": ["five", "fifteen", "hundred"], "op": ["U", "D", "U"]})
 BEFORE = [(number, "old") for number in range(20)]
 AFTER = [(5, "five") if number == 5 else (number, "old") for number in range(20) if number != 15] + [(100, "hundred")]
-APP = Path(__file__).with_name("killed_app.py")
+MERGE = Path(__file__).parents[2] / "spark_apps" / "merge.py"
 #: The phase in which a driver dies, and the step of it; afterwards nothing of the phase is left to do but to go on.
 PHASES = {
     "read": "after source.require_unchanged",
@@ -65,19 +66,28 @@ def next_attempt(request: JobRequest) -> JobRequest:
     return replace(request, attempt=2, run_id=f"{request.run_id[:-1]}2")
 
 
-def drive(
-    bed: MergeBed, request: JobRequest, command: list[str], limit: Callable[[], None] | None = None
-) -> tuple[int, JobReport | None]:
-    """Exit code and report of an application in a process of its own."""
+def pod_of(bed: MergeBed, request: JobRequest) -> tuple[Path, dict[str, str]]:
+    """Folder and environment of a driver that has not begun."""
     folder = bed.root / "pod"
     folder.mkdir(exist_ok=True)
     (folder / "request.json").write_text(request.to_json())
+    (folder / "report.json").unlink(missing_ok=True)
     paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
     environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
-    environment |= {"SPARK_LOCAL_DIRS": str(folder), **{name: str(path) for name, path in paths.items()}}
-    (folder / "report.json").unlink(missing_ok=True)
+    return folder, environment | {"SPARK_LOCAL_DIRS": str(folder), **{name: str(at) for name, at in paths.items()}}
+
+
+def report_in(folder: Path) -> JobReport | None:
+    """What a driver told, if it told anything."""
+    told = folder / "report.json"
+    return JobReport.from_json(told.read_text()) if told.exists() else None
+
+
+def drive(bed: MergeBed, request: JobRequest, limit: Callable[[], None] | None = None) -> tuple[int, JobReport | None]:
+    """Exit code and report of the application in a process of its own."""
+    folder, environment = pod_of(bed, request)
     ended = subprocess.run(
-        [sys.executable, *command],
+        [sys.executable, str(MERGE)],
         env=environment,
         check=False,
         timeout=800,
@@ -85,9 +95,8 @@ def drive(
         text=True,
         preexec_fn=limit,
     )
-    assert ended.returncode in (EXIT_COMMITTED, EXIT_UNAVAILABLE, -signal.SIGKILL), ended.stderr
-    told = folder / "report.json"
-    return ended.returncode, JobReport.from_json(told.read_text()) if told.exists() else None
+    assert ended.returncode in (EXIT_COMMITTED, EXIT_UNAVAILABLE), ended.stderr
+    return ended.returncode, report_in(folder)
 
 
 def values(bed: MergeBed) -> list[tuple[Any, Any]]:
@@ -97,8 +106,11 @@ def values(bed: MergeBed) -> list[tuple[Any, Any]]:
 @pytest.mark.parametrize("phase", PHASES)
 def test_a_driver_killed_in_any_phase_is_followed_by_one_that_ends_right(bed: MergeBed, phase: str) -> None:
     first = request_of(bed)
-    code, told = drive(bed, first, [str(APP), "merge", PHASES[phase]])
-    assert code == -signal.SIGKILL
+    folder, environment = pod_of(bed, first)
+    ended = run_until("merge", PHASES[phase], environment, folder)
+    assert ended.code == -signal.SIGKILL, ended.errors
+    assert ended.steps[-1] == PHASES[phase]
+    told = report_in(folder)
     assert told is None or told.outcome is RunOutcome.RUNNING
     landed = phase in COMMITTED
     assert values(bed) == (AFTER if landed else BEFORE)
@@ -127,8 +139,7 @@ def test_a_disk_that_is_full_during_the_rewrite_is_told_and_leaves_nothing(bed: 
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
 
-    merge = [str(APP.parents[2] / "spark_apps" / "merge.py")]
-    code, told = drive(bed, request, merge, limit)
+    code, told = drive(bed, request, limit)
     assert code == EXIT_UNAVAILABLE
     assert told is not None
     assert told.reason is Reason.DISK_FULL
@@ -136,7 +147,7 @@ def test_a_disk_that_is_full_during_the_rewrite_is_told_and_leaves_nothing(bed: 
     assert "\n" not in told.message
     assert (values(bed), bed.on_disk(), bed.table().metadata_location) == (rows, files, head)
 
-    code, told = drive(bed, next_attempt(request), merge)
+    code, told = drive(bed, next_attempt(request))
     assert (code, told.outcome if told else None) == (EXIT_COMMITTED, RunOutcome.COMMITTED)
     changed = dict(rows) | {5: "five", 1000: "large", 2_000_000: "new"}
     assert values(bed) == sorted(changed.items())

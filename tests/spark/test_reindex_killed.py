@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,11 +14,11 @@ from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local, query
 from tests.spark.kept import Kept
+from tests.spark.killed_app import run_until
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
 K = index_on("k")
 SEGMENTS = 8
-APP = Path(__file__).with_name("killed_app.py")
 KILLS = 10
 #: What the keys of one segment take: a run with such a buffer commits segment by segment.
 ONE_SEGMENT = 40 * 8
@@ -47,24 +45,23 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Kept:
     return Kept(lake.root, tmp_path_factory.mktemp("kept"))
 
 
-def run_until(lake: Lake, step: int) -> tuple[int, list[str]]:
+def kill_at(lake: Lake, step: int) -> tuple[int, list[str]]:
     """Exit code and steps of the application, which dies before ``step``."""
     folder = lake.root / "pod"
     folder.mkdir(exist_ok=True)
     (folder / "request.json").write_text(lake.request(K).to_json())
     paths = {"SKIPSTONE_REQUEST": folder / "request.json", "SKIPSTONE_REPORT": folder / "report.json"}
     environment = {**os.environ, **{name: str(path) for name, path in paths.items()}}
-    command = [sys.executable, str(APP), "reindex", str(step), str(ONE_SEGMENT)]
-    ended = subprocess.run(command, env=environment, check=False, timeout=800, capture_output=True, text=True)
-    assert ended.returncode in (0, -signal.SIGKILL), ended.stderr
-    return ended.returncode, [line for line in ended.stdout.splitlines() if line.startswith(("before ", "after "))]
+    ended = run_until("reindex", str(step), environment, folder, ONE_SEGMENT)
+    assert ended.code in (0, -signal.SIGKILL), ended.errors
+    return ended.code, [line for line in ended.steps if line.startswith(("before ", "after "))]
 
 
 @pytest.fixture(scope="module")
 def steps(grown: Kept) -> list[str]:
     """The steps of a run that nobody kills."""
     lake = Lake(grown.restored())
-    code, steps = run_until(lake, 0)
+    code, steps = kill_at(lake, 0)
     assert code == 0
     assert lake.state(K).segments_synced == SEGMENTS
     return steps
@@ -96,7 +93,7 @@ def test_a_driver_killed_anywhere_keeps_what_it_finished_and_the_next_run_builds
 ) -> None:
     lake = Lake(grown.restored())
     step = 1 + kill * (len(steps) - 1) // (KILLS - 1)
-    code, taken = run_until(lake, step)
+    code, taken = kill_at(lake, step)
     assert (code, len(taken)) == (-signal.SIGKILL, step)
     state = lake.state(K)
     commits = taken.count("after SqlCatalog.commit_table")
@@ -119,7 +116,7 @@ def test_a_driver_killed_before_it_made_the_index_table_leaves_nothing(tmp_path:
     (tmp_path / "lake").mkdir()
     lake = Lake(tmp_path / "lake")
     lake.create(SCHEMA).append(rows(0))
-    code, taken = run_until(lake, 1)
+    code, taken = kill_at(lake, 1)
     assert (code, taken) == (-signal.SIGKILL, ["before SqlCatalog.create_table"])
     assert not lake.state(K).exists
     shutil.rmtree(lake.root / "pod")
