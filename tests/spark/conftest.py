@@ -17,18 +17,20 @@ from pathlib import Path
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
-from skipstone.session import FORCED, JVM_OPTIONS, LOCAL
+from skipstone.session import FORCED, LOCAL
 from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
 from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
 from tests.spark.soundness import Soundness
 
-#: Makes the JVM of tests take little of the processor. Each query runs once or twice: what the second compiler makes of
+#: Makes JVMs of tests take little of the processor. Each query runs once or twice: what the second compiler makes of
 #: it comes too late. But thousands of queries leave so much code that the 48 MiB of one compiler are soon full: the JVM
 #: then sweeps them all the time, and interprets what finds no room. Several threads that collect garbage cost more than
 #: they save where each core has a worker of its own.
 LEAN = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -XX:+UseSerialGC"
+#: Options that every JVM takes, also those of drivers in processes of their own.
+JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 #: PySpark leaves the sockets of collected results to the garbage collector.
 _OPEN_SOCKETS = "ignore:unclosed <socket:ResourceWarning"
 #: Most tests write many small files and wait for the disk after each. How full memory may get is asked first.
@@ -99,7 +101,6 @@ def collected_sockets() -> Iterator[None]:
 def _submit_arguments() -> str:
     """As a pod has them, plus the Iceberg runtime: whoever starts the JVM first starts this one."""
     settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
-    settings["spark.driver.extraJavaOptions"] = f"{JVM_OPTIONS} {LEAN}"
     # Jars that are named by --jars the JVM sends to itself, encrypted, which takes seconds
     runtime = jar_paths("iceberg-runtime", ICEBERG_RUNTIME)
     settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
@@ -110,6 +111,7 @@ def _submit_arguments() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _one_jvm() -> Iterator[None]:
     os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments()
+    os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {LEAN}".strip()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     yield
     session = SparkSession.getActiveSession()
