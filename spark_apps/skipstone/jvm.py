@@ -28,7 +28,7 @@ _CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 _POLL_SECONDS = 0.02
 #: How long a JVM that does not answer may take to end, so that its exit code is known.
 _END_SECONDS = 5.0
-_started: Jvm | None = None
+_started: StartedJvm | None = None
 
 
 class JvmEnded(RuntimeError):
@@ -41,7 +41,7 @@ class JvmEnded(RuntimeError):
 
 
 @dataclass(frozen=True)
-class Jvm:
+class StartedJvm:
     """A JVM on its way; it ends when the pipe to it is closed, which this process's end does."""
 
     process: subprocess.Popen[bytes]
@@ -71,7 +71,7 @@ def start_jvm() -> None:
     command = [f"{home}/bin/spark-submit", *options, *shlex.split(arguments)]
     kept = {name: value for name, value in os.environ.items() if not name.startswith(_CATALOG_VARIABLES)}
     environment = {**kept, _CONNECTION: str(connection), "SPARK_CONNECT_MODE": "0"}
-    _started = Jvm(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment), connection)
+    _started = StartedJvm(subprocess.Popen(command, stdin=subprocess.PIPE, env=environment), connection)
 
 
 def use_jvm() -> None:
