@@ -94,7 +94,7 @@ test-kube: setup cluster-tools ## Tests against a real kube-apiserver
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/kube
 
 test-spark: setup ## Tests with real Spark, Parquet and Iceberg
-	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile tests/spark
+	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/spark
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x -n 7 --dist loadfile tests/e2e
