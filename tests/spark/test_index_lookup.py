@@ -440,7 +440,11 @@ ANY_CONDITION = given(condition=PREDICATES)
 
 def random_conditions(count: int) -> settings:
     """So many of them for each state."""
-    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+    return settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+    )
 
 
 @ANY_STATE

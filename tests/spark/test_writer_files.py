@@ -89,7 +89,7 @@ CASES = [(kind, transform) for kind in VALUES for transform in TRANSFORMS if tra
 
 
 @pytest.mark.parametrize(("kind", "transform"), CASES, ids=[f"{transform} of {kind}" for kind, transform in CASES])
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.differing_executors])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.differing_executors])
 @given(data=st.data())
 def test_partition_values_are_those_of_each_value_alone(
     kind: PrimitiveType, transform: Transform[Any, Any], data: st.DataObject
@@ -150,7 +150,9 @@ def rows(**columns: list[Any]) -> pa.Table:
 texts = st.lists(st.none() | st.text(max_size=30), min_size=1, max_size=20)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(texts, st.data())
 def test_bounds_hold_for_every_value(tmp_path: Path, values: list[str | None], data: st.DataObject) -> None:
     floats = data.draw(st.lists(st.none() | st.floats(), min_size=len(values), max_size=len(values)))

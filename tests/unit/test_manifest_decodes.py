@@ -96,7 +96,9 @@ def test_two_processes_share_the_folder(cache: Path, tmp_path: Path) -> None:
     assert read(manifest) == ["a", "b"]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(entries(PARTITIONS), min_size=1, max_size=5))
 def test_what_is_kept_is_what_was_decoded(cache: Path, tmp_path: Path, found: list[ManifestEntry]) -> None:
     manifest = written_manifest(tmp_path, found, spec=BY_EVERYTHING)

@@ -36,7 +36,9 @@ from tests.unit.manifest_files import (
     written_manifest,
 )
 
-QUICK = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+QUICK = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 def added(file: DataFile) -> ManifestEntry:

@@ -196,7 +196,11 @@ def always_worth_while(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pages, "_WORTH_ROWS", 0)
 
 
-@settings(max_examples=cases(25, 80), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=cases(25, 80),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(made=tables(), options=OPTIONS, seed=st.integers(0, 2**32))
 def test_a_spliced_file_is_one_written_in_whole(
     tmp_path: Path, made: Given, options: dict[str, Any], seed: int
@@ -205,7 +209,11 @@ def test_a_spliced_file_is_one_written_in_whole(
     check(made, written(made.rows, random.randint(20, 200), options), options, tmp_path, random)
 
 
-@settings(max_examples=cases(25, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=cases(25, 60),
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
 @given(made=tables(), options=OPTIONS, foreign=FOREIGN, seed=st.integers(0, 2**32))
 def test_chunks_of_other_writers_are_copied_only_when_they_mean_the_same(
     tmp_path: Path, made: Given, options: dict[str, Any], foreign: dict[str, Any], seed: int
