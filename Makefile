@@ -42,11 +42,11 @@ lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture
 
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
-	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds .
+	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
 	$(PYTHON_ENV)/python scripts/reference.py
 
 verify: setup ## Fail when a generated file differs from its models
-	$(PYTHON_ENV)/python -m skipstone_operator.resources.crds --check .
+	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
 
 sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)

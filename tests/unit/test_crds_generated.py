@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from skipstone_operator.resources.crds import MAX_BYTES, crd, generated_files, main, root_schema
-from skipstone_operator.resources.fieldreference import reference_page, walk
 from skipstone_operator.resources.kinds import KINDS, Kind
+from skipstone_operator.resources.publishing.crds import MAX_BYTES, crd, generated_files, main, root_schema
+from skipstone_operator.resources.publishing.fieldreference import reference_page, walk
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 KIND_LIST = list(KINDS.values())

@@ -10,9 +10,9 @@ from skipstone_core.codec import encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.reasons import Reason
 from skipstone_operator.resources.checks import SpecProblem, validate_spec
-from skipstone_operator.resources.crds import name_rule, root_schema
-from skipstone_operator.resources.fieldreference import all_messages
 from skipstone_operator.resources.kinds import KINDS, TABLE, parse, parse_as
+from skipstone_operator.resources.publishing.crds import name_rule, root_schema
+from skipstone_operator.resources.publishing.fieldreference import all_messages
 
 from tests.kube import cases
 from tests.kube.cases import POD_TEMPLATES, Case, manifest

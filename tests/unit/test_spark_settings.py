@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from skipstone_operator.reconcilers.requests import find_misfit
 from skipstone_operator.resources.checks import validate_spec
-from skipstone_operator.resources.sparkconf import SETTINGS, find_conf_problems
+from skipstone_operator.resources.rules.sparkconf import SETTINGS, find_conf_problems
 
 from tests.unit import objects
 from tests.unit.world_cases import subject

@@ -27,7 +27,13 @@ from skipstone_operator.manifests.shape import (
     SPARK_DIRECTORY,
     PodShape,
 )
-from skipstone_operator.resources.sparkconf import LEAST_HEAP_MIB, MIB, MOST_BYTES, find_conf_problems, parse_bytes
+from skipstone_operator.resources.rules.sparkconf import (
+    LEAST_HEAP_MIB,
+    MIB,
+    MOST_BYTES,
+    find_conf_problems,
+    parse_bytes,
+)
 from skipstone_operator.resources.warehouse import SparkSettings
 
 #: Spark's own factor for applications whose work runs outside the JVM's heap.

@@ -17,10 +17,10 @@ from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import find_problems
 
-from skipstone_operator.resources.bounds import Violation, find_violations
-from skipstone_operator.resources.limits import CATALOG_SETTINGS
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.mergeschedule import MergeScheduleSpec
+from skipstone_operator.resources.rules.bounds import Violation, find_violations
+from skipstone_operator.resources.rules.limits import CATALOG_SETTINGS
 from skipstone_operator.resources.table import Column, PartitionField, TableSpec, Transform
 from skipstone_operator.resources.warehouse import WarehouseSpec
 

@@ -12,7 +12,7 @@ from typing import Annotated
 
 from skipstone_core.contract.requests import RunKind
 
-from skipstone_operator.resources.markers import Doc, name_text, time_text
+from skipstone_operator.resources.rules.markers import Doc, name_text, time_text
 
 #: Longest name of any resource of ours; longer ones are refused at apply.
 MAX_RESOURCE_NAME = 63

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun
-from skipstone_operator.resources.markers import Doc, time_text
+from skipstone_operator.resources.rules.markers import Doc, time_text
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from skipstone_core.contract.requests import BadRecordPolicy
 
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
-from skipstone_operator.resources.markers import Doc, Rule, frozen_optional, frozen_required
+from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required
 from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
 
 

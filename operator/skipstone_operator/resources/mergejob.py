@@ -13,10 +13,10 @@ from typing import Annotated, ClassVar
 from skipstone_core.contract.requests import PruningStrategy, SchemaEvolution
 from skipstone_core.funnel import LeftOut, PruneStage
 
-from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
-from skipstone_operator.resources.markers import Doc, Rule, frozen_optional, frozen_required, name_text
+from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required, name_text
 from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
 
 #: How many indexes a status lists.

@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition
-from skipstone_operator.resources.markers import Doc, Rule, time_text
 from skipstone_operator.resources.mergejob import MergeJobSpec
+from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.markers import Doc, Rule, time_text
 
 MAX_ACTIVE_JOBS = 20
 MAX_HISTORY = 100

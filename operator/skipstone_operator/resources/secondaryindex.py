@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy, SeenMetadata
-from skipstone_operator.resources.markers import Doc, Rule, distinct, frozen_required, name_text, time_text
+from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.markers import Doc, Rule, distinct, frozen_required, name_text, time_text
 
 
 class IndexType(StrEnum):

@@ -11,8 +11,8 @@ from typing import Annotated, ClassVar
 
 from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, SourceFormat
 
-from skipstone_operator.resources import limits
-from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, name_text
+from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
 
 UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, ClassVar
 from skipstone_core.contract.reports import MAX_LISTED_PROPERTIES
 from skipstone_core.contract.requests import Management
 
-from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import (
     Condition,
     ConfirmState,
@@ -23,7 +22,8 @@ from skipstone_operator.resources.common import (
     ReclaimPolicy,
     SeenMetadata,
 )
-from skipstone_operator.resources.markers import (
+from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.markers import (
     Doc,
     Rule,
     allowed_keys,

@@ -13,10 +13,10 @@ from typing import Annotated, Any, ClassVar
 from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
 from skipstone_core.contract.requests import CatalogType
 
-from skipstone_operator.resources import limits
 from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, object_name
-from skipstone_operator.resources.markers import Doc, Rule, allowed_keys, time_text
-from skipstone_operator.resources.podtemplate import POD_TEMPLATE_SCHEMA
+from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, time_text
+from skipstone_operator.resources.rules.podtemplate import POD_TEMPLATE_SCHEMA
 
 MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
 MEMORY_HELP = "memory must be a whole number with a unit, such as 512m, 2g, 512Mi or 2Gi"

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, Check, anything, one_of, whole
 
-from skipstone_operator.resources.sparkconf import SETTINGS
+from skipstone_operator.resources.rules.sparkconf import SETTINGS
 
 MAX_COLUMNS = 300
 MAX_NAME = 255

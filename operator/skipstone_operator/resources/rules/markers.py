@@ -1,6 +1,6 @@
 """What a field says about itself besides its type: its text, its bounds and its rules.
 
-Used inside ``Annotated[...]`` by the kinds of this room and read by ``openapi``.
+Used inside ``Annotated[...]`` by the kinds and read by ``publishing``.
 Must not know any kind: only OpenAPI and CEL words live here.
 """
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Union
 
 from skipstone_core.codec import camel, encode
 
-from skipstone_operator.resources.markers import Doc, Rule, pattern_rule
+from skipstone_operator.resources.rules.markers import Doc, Rule, pattern_rule
 
 Schema = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """What is wrong with a typed value, by the Docs and Rules of its type.
 
-Called by ``checks``: the operator re-validates what the API server should have refused. Pure.
+Called by ``resources.checks``: the operator re-validates what the API server should have refused. Pure.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Annotated, Any
 
 from skipstone_core.codec import camel
 
-from skipstone_operator.resources.markers import Doc, Rule
+from skipstone_operator.resources.rules.markers import Doc, Rule
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from skipstone_operator.resources import limits
-from skipstone_operator.resources.columns import PRINTER_COLUMNS
+from skipstone_operator.resources.publishing.columns import PRINTER_COLUMNS
+from skipstone_operator.resources.rules import limits
 
 Schema = Mapping[str, Any]
 

@@ -1,7 +1,7 @@
 """Write the CustomResourceDefinitions and the field reference, or check that the committed ones are current.
 
-``python -m skipstone_operator.resources.crds [--check] DIR`` with DIR = the root of the repository: ``crds/``, the
-chart's copies and the reference page lie below it. Generated files are never edited by hand.
+``python -m skipstone_operator.resources.publishing.crds [--check] DIR`` with DIR = the root of the repository:
+``crds/``, the chart's copies and the reference page lie below it. Generated files are never edited by hand.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from typing import Any
 
 import yaml
 
-from skipstone_operator.resources.columns import PRINTER_COLUMNS, PrinterColumn
 from skipstone_operator.resources.common import MAX_RESOURCE_NAME
-from skipstone_operator.resources.fieldreference import reference_page
 from skipstone_operator.resources.kinds import CATEGORY, GROUP, KINDS, VERSION, Kind
-from skipstone_operator.resources.markers import Doc, Rule
-from skipstone_operator.resources.openapi import Schema, object_schema, rule_schema
+from skipstone_operator.resources.publishing.columns import PRINTER_COLUMNS, PrinterColumn
+from skipstone_operator.resources.publishing.fieldreference import reference_page
+from skipstone_operator.resources.publishing.openapi import Schema, object_schema, rule_schema
+from skipstone_operator.resources.rules.markers import Doc, Rule
 
 #: The API server keeps CRDs in etcd and kubectl keeps them in an annotation: stay far below both limits.
 MAX_BYTES = 100_000
