@@ -33,6 +33,7 @@ from pyspark.sql import SparkSession
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.listing import SourceListing, list_source
 from skipstone.sources.plain import PlainLimits, PlainSource, find_plain
+from skipstone.sources.projection import ERROR_COLUMN
 from skipstone.sources.reading import read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
@@ -174,6 +175,17 @@ def test_a_damaged_page_is_left_to_spark(tmp_path: Path) -> None:
     content[40:400] = bytes(360)
     path.write_bytes(content)
     assert plain.rows(pa.schema([("v", pa.int64())])) is None
+
+
+def test_text_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, spark: SparkSession) -> None:
+    data = pa.array([b"a", b"x\xff\xfez", b"z", None], pa.binary())
+    text = pa.StringArray.from_buffers(len(data), data.buffers()[1], data.buffers()[2], data.buffers()[0])
+    plain, listing = found(tmp_path, pa.table({"v": text}), only(StringType()))
+    assert plain is not None
+    assert plain.rows(arrow_schema_of(only(StringType()))) is None
+    frame = read_source(spark, listing, source_of("a.parquet"), only(StringType()), "UTC").frame
+    told = [None, "column 'v': the value is not valid UTF-8 text", None, None]
+    assert [row[ERROR_COLUMN] for row in frame.collect()] == told
 
 
 def test_columns_that_do_not_fit_are_told_without_spark(tmp_path: Path) -> None:

@@ -89,6 +89,19 @@ def test_negative_zero_and_zero_are_one_key() -> None:
         last_changes(pa.table({"x": [float("nan"), 1.0, float("nan")]}), rule)
 
 
+@pytest.mark.parametrize("column", ["x", "seq", "v"])
+def test_zeros_of_both_signs_in_equal_changes_come_out_the_same_in_any_order(column: str) -> None:
+    kind = KeyType(KeyFamily.FLOAT)
+    rule = SortRule((BoundKey(target="x", source="x", type=kind),), "seq", {"x": kind, "seq": kind, "v": kind})
+    kept = []
+    for zeros in ([0.0, -0.0], [-0.0, 0.0]):
+        changes = pa.table({"x": [1.0, 1.0], "seq": [1.0, 1.0], "v": [1.0, 1.0]} | {column: zeros})
+        found, keyed = last_changes(changes, rule)
+        kept.append(repr(found.to_pylist()))
+        assert keyed == 1
+    assert kept[0] == kept[1]
+
+
 def big(rows_: int) -> pa.Table:
     return pa.table({"k": pa.array(range(rows_)).cast(pa.int32()), "n": ["x"] * rows_, "v": ["v"] * rows_})
 

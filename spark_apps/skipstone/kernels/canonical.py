@@ -56,6 +56,12 @@ def ordered_floats(values: pa.Array) -> pa.Array:
     return _with_nulls(np.where(bits < 0, bits ^ _MAGNITUDE, bits), values)
 
 
+def float_bits(values: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Floats as int64, each by its own bits: tells zeros of both signs apart, in no useful order."""
+    doubles = pc.cast(values, pa.float64())
+    return pa.chunked_array([chunk.view(pa.int64()) for chunk in doubles.chunks], pa.int64())
+
+
 def floats_in_order(orders: pa.Array) -> pa.Array:
     """The doubles that ``ordered_floats`` mapped to ``orders``: zeros come back as 0.0, NaNs as one NaN."""
     bits = int64s(orders)

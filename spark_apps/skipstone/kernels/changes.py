@@ -23,7 +23,7 @@ from skipstone_core.keys import KeyType
 from skipstone_core.merging.merges import BoundKey
 from skipstone_core.reasons import Reason
 
-from skipstone.kernels.canonical import canonical, null_rows
+from skipstone.kernels.canonical import canonical, float_bits, null_rows
 
 ROW_GROUP_ROWS = 64 * 1024
 _CACHE_BYTES = 128 * 1024 * 1024
@@ -166,14 +166,15 @@ def _canonical_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Arra
 
 
 def _sort_columns(changes: pa.Table, rule: SortRule) -> pa.Table:
-    """Keys, then the sequence, then the content, all canonical."""
+    """Keys, then the sequence, then the content, all canonical; at last what the canonical form of floats hides."""
     named: dict[str, Any] = {f"key{i}": column for i, column in enumerate(_canonical_keys(changes, rule.keys))}
     if rule.sequence is None:
         return pa.table(named)
     names = [rule.sequence, *sorted(set(changes.column_names) - {rule.sequence})]
     for i, name in enumerate(names):
         named[f"content{i}"] = _content(changes.column(name), rule.types.get(name))
-    return pa.table(named)
+    floats = [column for column in changes.columns if pa.types.is_floating(column.type)]
+    return pa.table(named | {f"bits{i}": float_bits(column) for i, column in enumerate(floats)})
 
 
 def _content(column: pa.ChunkedArray, kind: KeyType | None) -> pa.Array:

@@ -38,6 +38,11 @@ def _same(raw: Column) -> Column:
     return raw
 
 
+def _valid_text(raw: Column) -> Column:
+    """Parquet and ORC files say that text is UTF-8; nobody checked it when they were written."""
+    return F.when(F.is_valid_utf8(raw), raw)
+
+
 @dataclass(frozen=True, kw_only=True)
 class FileType:
     """How a file's column is read.
@@ -69,8 +74,8 @@ def file_type(kind: pa.DataType) -> FileType | None:
 
 
 def is_plain(kind: FileType | None, target: IcebergType) -> bool:
-    """Whether Arrow's own cast of a column is all that it takes to feed ``target``."""
-    return kind is not None and kind.value is _same and kind.natural == target
+    """Whether Arrow's own cast and full validation of a column are all that it takes to feed ``target``."""
+    return kind is not None and kind.value in (_same, _valid_text) and kind.natural == target
 
 
 def _timestamp(kind: pa.TimestampType) -> FileType:
@@ -91,7 +96,8 @@ def feed(kind: FileType, raw: Column, target: IcebergType, time_zone: str) -> Co
     """``raw`` as ``target``; None when the file's type cannot feed it without loss."""
     value = kind.value(raw)
     widened = _widened(kind.natural, value, target, time_zone)
-    return None if widened is None else Conversion(widened, f"{target} without loss")
+    what = "valid UTF-8 text" if isinstance(target, StringType) else f"{target} without loss"
+    return None if widened is None else Conversion(widened, what)
 
 
 def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone: str) -> Column | None:
@@ -140,7 +146,7 @@ def _milliseconds_of_day(raw: Column) -> Column:
     return raw.cast("bigint") * 1000
 
 
-_TEXT = FileType(spark="string", natural=StringType())
+_TEXT = FileType(spark="string", natural=StringType(), value=_valid_text)
 _BYTES = FileType(spark="binary", natural=BinaryType())
 _PLAIN: dict[pa.DataType, FileType] = {
     pa.bool_(): FileType(spark="boolean", natural=BooleanType()),
