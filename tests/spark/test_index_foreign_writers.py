@@ -276,3 +276,15 @@ def test_what_a_writer_did_is_reported_answered_rightly_and_caught_up(scene: Sce
         scene.lake.assert_every_row_once(index)
     assert all(state.segments_missing == 0 for state in scene.observe().values())
     assert_exact(scene, left)
+
+
+def test_a_file_that_the_table_lists_twice_gives_its_rows_twice(scene: Scene) -> None:
+    paths = sorted(scene.live())
+    scene.lake.table().add_files(paths[:2], check_duplicate_files=False)
+    rows = scene.rows()
+    assert len(rows) == 300
+    assert_exact(scene, rows)
+    for index in INDEXES:
+        scene.lake.reindex(index)
+    assert_exact(scene, rows)
+    assert all(state.segments_missing == 0 for state in scene.observe().values())

@@ -199,10 +199,18 @@ def _covered_files(index: IndexTable, files: FileSet, covers: pa.Table) -> Cover
 
 
 def cover_snapshot(files: FileSet, covers: pa.Table) -> CoveredFiles:
-    """What ``covers`` say of ``files``."""
-    coverage = cover_files(files, covers)
+    """What ``covers`` say of ``files``; of a file that the snapshot lists twice nothing, as an entry means one file."""
+    known = cover_files(files, covers)
+    coverage = _once(known)
     ordinal_of = np.full(int(coverage.file_ids.max(initial=-1)) + 1, -1, np.int64)
     ordinal_of[coverage.file_ids[coverage.covered]] = np.flatnonzero(coverage.covered)
-    segments = segment_coverage(files, coverage)
+    segments = segment_coverage(files, known)
     missing = tuple(segment for segment, is_synced in segments if not is_synced)
     return CoveredFiles(files.files["path"].combine_chunks(), coverage, ordinal_of, len(segments), missing)
+
+
+def _once(known: Coverage) -> Coverage:
+    times = np.bincount(known.file_ids[known.covered])
+    once = known.covered.copy()
+    once[known.covered] = times[known.file_ids[known.covered]] == 1
+    return Coverage(once, np.where(once, known.file_ids, -1).astype(np.int32))

@@ -44,7 +44,7 @@ class PlainSource:
     columns: tuple[SourceColumn, ...]
 
     def rows(self, schema: pa.Schema) -> pa.Table | None:
-        """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit, such as text that is not valid UTF-8."""
+        """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
         try:
             return pa.concat_tables([_read(path, name, schema) for path, name in self.paths.items()])
         except (OSError, pa.ArrowException):
@@ -92,5 +92,5 @@ def _footer(path: Path, name: str) -> pq.FileMetaData:
 def _read(path: Path, name: str, schema: pa.Schema) -> pa.Table:
     with open_beneath(path, name) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
         found = file.read(columns=schema.names).select(schema.names).cast(schema)
-    found.validate(full=True)
+    found.validate(full=True)  # finds text that is not UTF-8
     return found

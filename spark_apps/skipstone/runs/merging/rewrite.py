@@ -32,6 +32,7 @@ from skipstone.kernels.merging import (
     write_inserts,
 )
 from skipstone.pruning.funnel import Candidates
+from skipstone.runs.merging.places import require_all_places
 from skipstone.runs.merging.prune import Pruned
 from skipstone.runs.merging.source import Changes
 from skipstone.tables.committing.writing import WrittenFiles
@@ -76,13 +77,14 @@ class Rewrite:
 
 
 def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, pruned: Pruned) -> Rewrite:
-    """Merge candidate files, insert what matched nowhere. Raises BadData as the kernels do."""
+    """Merge candidate files, insert what matched nowhere. Raises as the kernels and ``require_all_places`` do."""
     table, files = target.table, target.files
     started = time.monotonic()
     write = write_spec(table, site.token)
     answers = site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target, write))
     merged = [one for one in _opened(answers, site.written) if isinstance(one, WorkResult)]
     results = [result for part in merged for result in part.files]
+    require_all_places(files, results)
     rows_inserted, inserts = _insert_rest(site, changes, results, write)
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
