@@ -188,6 +188,28 @@ def test_text_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, spark: SparkSession
     assert [row[ERROR_COLUMN] for row in frame.collect()] == told
 
 
+@pytest.mark.parametrize(
+    ("kind", "arrow", "ends"),
+    [
+        (DateType(), pa.date32(), (-719162, 2932896)),
+        (TimestampType(), pa.timestamp("us"), (-62135596800000000, 253402300799999999)),
+        (TimestamptzType(), pa.timestamp("us", tz="UTC"), (-62135596800000000, 253402300799999999)),
+    ],
+    ids=lambda value: str(value),
+)
+def test_years_before_1_and_after_9999_make_bad_rows(
+    tmp_path: Path, spark: SparkSession, kind: PrimitiveType, arrow: pa.DataType, ends: tuple[int, int]
+) -> None:
+    first, last = ends
+    numbers = pa.array([first - 1, first, last, last + 1, None], pa.int32() if kind == DateType() else pa.int64())
+    plain, listing = found(tmp_path, pa.table({"v": numbers.cast(arrow)}), only(kind))
+    assert plain is not None
+    assert plain.rows(arrow_schema_of(only(kind))) is None
+    frame = read_source(spark, listing, source_of("a.parquet"), only(kind), "UTC").frame
+    errors = [row[0] for row in frame.select(ERROR_COLUMN).collect()]
+    assert [error is None for error in errors] == [False, True, True, False, True]
+
+
 def test_columns_that_do_not_fit_are_told_without_spark(tmp_path: Path) -> None:
     table = pa.table({"v": pa.array([1])})
     for name, written in (("a.parquet", table), ("b.parquet", table.rename_columns(["w"]))):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
@@ -25,6 +26,9 @@ from skipstone.sources.typed.filetypes import is_plain
 
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+#: Since 1970, of the first and the last day that Python has, and of the ends of these days.
+_DAYS = (-719_162, 2_932_896)
+_MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _WRITER_VERSION = b"org.apache.spark.version"
 
 
@@ -93,4 +97,17 @@ def _read(path: Path, name: str, schema: pa.Schema) -> pa.Table:
     with open_beneath(path, name) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
         found = file.read(columns=schema.names).select(schema.names).cast(schema)
     found.validate(full=True)  # finds text that is not UTF-8
+    if any(_leaves_years(column) for column in found.columns):
+        raise pa.ArrowInvalid("a year is before 1 or after 9999")
     return found
+
+
+def _leaves_years(column: pa.ChunkedArray) -> bool:
+    """Whether some date or timestamp is none that Python has."""
+    kind = column.type
+    if not (pa.types.is_date32(kind) or pa.types.is_timestamp(kind)):
+        return False
+    first, last = _DAYS if pa.types.is_date32(kind) else _MICROSECONDS
+    numbers = column.cast(pa.int32() if pa.types.is_date32(kind) else pa.int64()).cast(pa.int64())
+    outside = pc.or_(pc.less(numbers, first), pc.greater(numbers, last))
+    return bool(pc.any(outside).as_py())

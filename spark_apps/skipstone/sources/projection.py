@@ -8,9 +8,10 @@ over quoted names: made of Column objects it would be thousands of calls to the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import MAXYEAR, MINYEAR
 
-from pyiceberg.types import IcebergType
+from pyiceberg.types import DateType, IcebergType, TimestampType, TimestamptzType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from skipstone_core.errors import BadSpec
@@ -101,8 +102,15 @@ def _typed(group: RawGroup, frame: DataFrame, column: SourceColumn, rules: TextR
 
 def _conversion(column: RawColumn, frame: DataFrame, kind: IcebergType, rules: TextRules) -> Conversion | None:
     if column.is_text:
-        return from_text(frame[column.ref], kind, rules)
-    return None if column.file_type is None else feed(column.file_type, frame[column.ref], kind, rules.time_zone)
+        found = from_text(frame[column.ref], kind, rules)
+    elif column.file_type is None:
+        return None
+    else:
+        found = feed(column.file_type, frame[column.ref], kind, rules.time_zone)
+    if found is None or not isinstance(kind, DateType | TimestampType | TimestamptzType):
+        return found
+    # in UTC, as the session is; other years are no dates for Python, which reads them in bounds and partitions
+    return replace(found, value=F.when(F.year(found.value).between(MINYEAR, MAXYEAR), found.value))
 
 
 def _fault(typed: Sequence[_Typed]) -> str:
