@@ -11,24 +11,23 @@ import os
 import socket
 import sys
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 from skipstone_core.errors import SkipstoneError
 
 from skipstone_operator import logs
+from skipstone_operator.adapters.cached import CachedKube, RememberingKube
 from skipstone_operator.adapters.clock import SystemClock
 from skipstone_operator.adapters.connection import ApiFault, Connection, connect
 from skipstone_operator.adapters.events import KubeEvents
 from skipstone_operator.adapters.kube import FencedClient, KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
-from skipstone_operator.manifests.names import DRIVER_SELECTOR
+from skipstone_operator.feed import Feed
 from skipstone_operator.metrics import Metrics
-from skipstone_operator.ports import AccessDenied, Key, Ports, Requeue, RunDefaults
+from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
 from skipstone_operator.reconcilers.entry import reconcile
-from skipstone_operator.resources.kinds import KINDS
-from skipstone_operator.routing import KEY_KINDS, Router, identity_of
+from skipstone_operator.routing import KEY_KINDS, Router
 from skipstone_operator.runtime.access import AccessGained, split_by_access, wait_for_access
 from skipstone_operator.runtime.apart import run_apart
 from skipstone_operator.runtime.lease import Lease, LeaseLost
@@ -48,7 +47,7 @@ DRAIN_SECONDS = 10.0
 #: How long a failed operator gets to close its connections before it ends hard.
 END_SECONDS = 10.0
 #: Without a successful LIST for this long the operator counts as dead.
-MAX_RESYNC_AGE = 300.0
+MAX_RESYNC_AGE = 600.0
 DEFAULT_TIMING = ResyncTiming()
 logger = logging.getLogger("skipstone_operator")
 
@@ -128,12 +127,15 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
         now=clock.now,
         time=loop.time,
     )
+    queue: WorkQueue[Key] = WorkQueue(timer=loop, lane=lambda key: key.namespace, meter=metrics)
+    remembering = RememberingKube(FencedClient(connection, may_write=lambda: lease.is_held))
     return Operator(
         settings=settings,
         connection=connection,
         kube=kube,
         ports=Ports(
-            kube=FencedClient(connection, may_write=lambda: lease.is_held),
+            kube=remembering,
+            cached=CachedKube(remembering, remembering.cache),
             clock=clock,
             events=KubeEvents(connection, clock, identity),
             meter=metrics,
@@ -142,9 +144,16 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
         ),
         metrics=metrics,
         lease=lease,
-        queue=WorkQueue(timer=loop, lane=lambda key: key.namespace, meter=metrics),
-        router=Router(),
-        deliveries=Deliveries(loop.time),
+        queue=queue,
+        feed=Feed(
+            kube=kube,
+            namespaces=settings.namespaces,
+            cache=remembering.cache,
+            router=Router(),
+            deliveries=Deliveries(loop.time),
+            meter=metrics,
+            put=queue.put,
+        ),
         timing=resync,
     )
 
@@ -160,8 +169,7 @@ class Operator:
     metrics: Metrics
     lease: Lease
     queue: WorkQueue[Key]
-    router: Router
-    deliveries: Deliveries[Key]
+    feed: Feed
     timing: ResyncTiming
 
     def __post_init__(self) -> None:
@@ -174,10 +182,10 @@ class Operator:
             workers=self.settings.workers,
         )
         self._resync = Resync(
-            list_all=self._list_all,
-            enqueue=self._enqueue,
-            forget=self._forget,
-            deliveries=self.deliveries,
+            list_all=self.feed.list_all,
+            enqueue=self.feed.enqueue,
+            forget=self.feed.forget,
+            deliveries=self.feed.deliveries,
             meter=self.metrics,
             timing=self.timing,
         )
@@ -197,7 +205,7 @@ class Operator:
             await self.lease.release()
 
     async def _work_in(self, group: asyncio.TaskGroup, barred: tuple[str, ...]) -> None:
-        workers = group.create_task(self._loop.run(), name="loop")
+        workers = group.create_task(self._work_when_filled(), name="loop")
         guards = [
             group.create_task(run_apart(self._keep_lease, "lease"), name="lease"),
             group.create_task(self._resync.run(), name="resync"),
@@ -206,7 +214,11 @@ class Operator:
         # kopf ends every task that is born after it: let ours be born first.
         await asyncio.sleep(0)
         watch = Watch(
-            changed=self._changed, removed=self._removed, credentials=self.connection.credentials, problem=self.problem
+            listed=self._resync.hurry,
+            changed=self.feed.changed,
+            removed=self.feed.removed,
+            credentials=self.connection.credentials,
+            problem=self.problem,
         )
         watching = group.create_task(run_watch(watch, self.settings.namespaces, self.settings.probe_port), name="watch")
         for task in (workers, *guards, watching):
@@ -217,6 +229,14 @@ class Operator:
         await asyncio.wait([workers], timeout=DRAIN_SECONDS)
         for task in (workers, *guards):
             task.cancel()
+
+    async def _work_when_filled(self) -> None:
+        """Fill the cache by one LIST of each kind, then reconcile; without it passes read the API server."""
+        try:
+            self.feed.enqueue(await self.feed.list_all())
+        except (OSError, TimeoutError) as error:
+            logger.warning("the cache is filled later: %s", str(error) or type(error).__name__)
+        await self._loop.run()
 
     async def _keep_lease(self) -> None:
         # On a loop of its own, and so with a connection of its own.
@@ -243,60 +263,11 @@ class Operator:
         """Why the operator is not healthy, or None."""
         if not self.lease.is_held:
             return "the lease is not held"
-        age = self.deliveries.time() - self._resync.listed_at
+        age = self.feed.deliveries.time() - self._resync.listed_at
         return f"no resync for {age:.0f} s" if age > MAX_RESYNC_AGE else None
 
     async def _reconcile(self, key: Key) -> Requeue:
         return await reconcile(key, self.ports)
-
-    def _changed(self, obj: Mapping[str, Any]) -> None:
-        identity = identity_of(obj)
-        self.deliveries.seen(identity, obj["metadata"]["resourceVersion"])
-        if identity.kind == "SecondaryIndex":
-            missing = ((obj.get("status") or {}).get("segments") or {}).get("missing", 0)
-            self.metrics.index_lag(identity.namespace, identity.name, missing)
-        for key in self.router.changed(obj):
-            self.queue.put(key)
-
-    def _removed(self, obj: Mapping[str, Any]) -> None:
-        identity = identity_of(obj)
-        self.deliveries.gone(identity)
-        self._forget([identity])
-
-    def _forget(self, identities: Collection[Key]) -> None:
-        for identity in identities:
-            if identity.kind == "SecondaryIndex":
-                self.metrics.index_gone(identity.namespace, identity.name)
-            for key in self.router.removed(identity):
-                self.queue.put(key)
-
-    async def _list_all(self) -> Mapping[Key, str]:
-        """All objects; a namespace that took the Role with it must not keep the resync from the others."""
-        found: dict[Key, str] = {}
-        denied: list[AccessDenied] = []
-        for namespace in self.settings.namespaces:
-            try:
-                found |= await self._list_in(namespace)
-            except AccessDenied as denial:
-                logger.warning("resync goes on without namespace %s: %s", namespace, denial)
-                denied.append(denial)
-        if denied and len(denied) == len(self.settings.namespaces):
-            raise denied[0]
-        return found
-
-    async def _list_in(self, namespace: str) -> dict[Key, str]:
-        found: dict[Key, str] = {}
-        for kind in (*KINDS, "Pod"):
-            labels = DRIVER_SELECTOR if kind == "Pod" else None
-            for obj in await self.ports.kube.list(kind, namespace, labels=labels):
-                self.router.changed(obj)
-                found[identity_of(obj)] = obj["metadata"]["resourceVersion"]
-        return found
-
-    def _enqueue(self, identities: Collection[Key]) -> None:
-        for identity in identities:
-            if (key := self.router.key_of(identity)) is not None:
-                self.queue.put(key)
 
 
 if __name__ == "__main__":

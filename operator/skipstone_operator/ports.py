@@ -239,7 +239,8 @@ class Timing:
 class Ports:
     """Everything a reconcile may touch. ``namespaces``: all that this operator watches.
 
-    Tables of all of them are compared, for two may claim one table of a catalog.
+    Tables of all of them are compared, for two may claim one table of a catalog. ``cached`` reads what the watches
+    told, which may be old; without it every pass reads the API server.
     """
 
     kube: KubeApi
@@ -249,4 +250,5 @@ class Ports:
     defaults: RunDefaults
     namespaces: tuple[str, ...]
     timing: Timing = field(default_factory=Timing)
+    cached: KubeApi | None = None
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

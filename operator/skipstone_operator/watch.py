@@ -1,4 +1,4 @@
-"""The watch: kopf turns changes of the cluster into calls, these put keys into the queue.
+"""The watch: kopf turns changes of the cluster into calls, these fill the cache and put keys into the queue.
 
 Wired by ``__main__``. Handlers decide nothing, write nothing and cannot fail; kopf keeps no state of ours, sets no
 finalizer and posts no Event.
@@ -13,8 +13,8 @@ from typing import Any
 
 import kopf
 
+from skipstone_operator.adapters.cached import FOREIGN, FOREIGN_PLURALS
 from skipstone_operator.credentials import Credentials
-from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
 #: A service account's token is replaced well before it ends; so are the credentials that kopf holds.
@@ -23,8 +23,12 @@ CREDENTIALS_LIFETIME = timedelta(minutes=10)
 
 @dataclass(frozen=True, kw_only=True)
 class Watch:
-    """What the handlers call. ``problem`` answers a sentence when the operator is not healthy."""
+    """What the handlers call. ``problem`` answers a sentence when the operator is not healthy.
 
+    ``listed`` says that a watch begins with a LIST, as it does after a gap: that tells what exists, not what vanished.
+    """
+
+    listed: Callable[[], None]
     changed: Callable[[Mapping[str, Any]], None]
     removed: Callable[[Mapping[str, Any]], None]
     credentials: Callable[[], Awaitable[Credentials]]
@@ -61,7 +65,10 @@ async def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
     settings.watching.server_timeout = 290
     settings.watching.client_timeout = 300
     settings.watching.connect_timeout = 10
-    settings.watching.label_selectors["", "v1", "pods"] = ",".join(f"{k}={v}" for k, v in DRIVER_SELECTOR.items())
+    for kind, selector in FOREIGN.items():
+        if selector:
+            wanted = ",".join(f"{name}={value}" for name, value in selector.items())
+            settings.watching.label_selectors["", "v1", FOREIGN_PLURALS[kind]] = wanted
     settings.networking.connect_timeout = 5
     settings.networking.request_timeout = 30
     settings.networking.error_backoffs = [1, 2, 3, 5, 8, 13, 21, 30, 30, 30, 30, 30]
@@ -101,7 +108,10 @@ def _add_events(registry: kopf.OperatorRegistry, watch: Watch) -> None:
     async def seen(event: Mapping[str, Any], **_: Any) -> None:
         deliver = watch.removed if event["type"] == "DELETED" else watch.changed
         deliver(event["object"])
+        if event["type"] is None:
+            watch.listed()
 
     for kind in KINDS.values():
         kopf.on.event(GROUP, VERSION, kind.plural, id=f"{kind.singular}-seen", registry=registry)(seen)
-    kopf.on.event("", "v1", "pods", id="driver-seen", registry=registry)(seen)
+    for foreign, plural in FOREIGN_PLURALS.items():
+        kopf.on.event("", "v1", plural, id=f"{foreign.lower()}-seen", registry=registry)(seen)

@@ -3,7 +3,7 @@
 Starts a kube-apiserver, stores Tables and finished LoadJobs, and reconciles one quiet Table again and again; then what
 a minute at rest asks for: one LIST of everything and a pass over every Table. ``selected`` is the operator as it is;
 ``listed`` reads whole namespaces and leaves out what does not fit, as a client without selectable fields has to.
-Prints a table and writes build/bench/operator.jsonl.
+``control`` then measures the operator as a process against its goals. Writes build/bench/operator.jsonl.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from skipstone_operator.ports import JsonObject, Key, Ports, Requeue
 from skipstone_operator.reconcilers import reconcile
 from skipstone_operator.resources.kinds import KINDS
 
+from tests.bench.control import measure
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.unit import objects
 from tests.unit.operator_double import DEFAULTS, RecordingEvents, RecordingRuns
@@ -79,11 +80,16 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="skb") as folder, control_plane(Path(folder) / "kube") as plane:
         _prepare(plane)
         os.environ["KUBECONFIG"] = str(plane.kubeconfig_admin)
-        lines = asyncio.run(_measure(options))
+        lines = [] if options.only == "control" else asyncio.run(_measure(options))
+        if options.only != "passes":
+            lines += measure(plane, Path(folder))
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
     print(f"{'case':>16} {'CPU ms':>9} {'wall ms':>9} {'requests':>9} {'KiB':>9} {'peak MiB':>9}")
     for line in lines:
+        if "goal" in line:
+            print(json.dumps(line))
+            continue
         times = f"{line['cpu_ms']:>9.1f} {line['wall_ms']:>9.1f} {line['requests']:>9.0f}"
         print(f"{line['case']:>16} {times} {line['kib']:>9.0f} {line['peak_mib']:>9.0f}")
 
@@ -93,6 +99,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=5000, help="finished jobs of other Tables")
     parser.add_argument("--tables", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=10)
+    parser.add_argument("--only", choices=("passes", "control"))
     return parser.parse_args()
 
 

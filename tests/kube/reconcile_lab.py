@@ -19,7 +19,7 @@ from typing import Any
 from skipstone_core.contract.requests import JobRequest
 from skipstone_operator.adapters.connection import connect
 from skipstone_operator.adapters.kube import KubeClient
-from skipstone_operator.ports import JsonObject, Key, Ports, RunDefaults, Timing, UpdateAnswer, Updated
+from skipstone_operator.ports import JsonObject, Key, KubeApi, Ports, RunDefaults, Timing, UpdateAnswer, Updated
 from skipstone_operator.reconcilers import reconcile
 
 from tests.cluster.controlplane import ControlPlane
@@ -81,6 +81,7 @@ class Site:
     meter: RecordingRuns = field(default_factory=RecordingRuns)
     clock: UtcClock = field(default_factory=UtcClock)
     timing: Timing = field(default_factory=lambda: Timing(backoff_base=0.2, quota_poll=0.2, pending_deadline=20))
+    cached: KubeApi | None = None
     _due: dict[Key, float] = field(default_factory=dict)
 
     async def apply(self, *objects: Obj) -> None:
@@ -176,6 +177,7 @@ class Site:
             defaults=RunDefaults(image="localhost/spark:none", service_account=ACCOUNT),
             namespaces=(self.namespace,),
             timing=self.timing,
+            cached=self.cached,
         )
 
     async def _told(self) -> dict[str, Any]:

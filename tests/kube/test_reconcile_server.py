@@ -15,7 +15,9 @@ from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, RunKind
 from skipstone_core.ids import REPORT_ANNOTATION
 from skipstone_core.reasons import Reason
+from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, CachedKube, new_cache, slim
 from skipstone_operator.adapters.kube import KubeClient
+from skipstone_operator.runtime.cache import version_of
 
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
@@ -68,6 +70,24 @@ def test_a_load_an_index_and_a_merge_reach_their_ends_and_then_nothing_is_writte
             await site.round()
         assert site.kube.writes[before:] == []
         assert (await site.status("Table", "flights"))["indexesInSync"] == "1/1"
+
+    play(scenario)
+
+
+def test_a_cache_that_hears_nothing_starts_no_second_driver_and_ends_no_first(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await prepare(site, load("jan"))
+        cache = new_cache()
+        for kind in CACHED_KINDS:
+            found = await site.kube.snapshot(kind, site.namespace, labels=FOREIGN.get(kind))
+            cache.shard(kind, site.namespace).replace([slim(obj) for obj in found.objects], version_of(found.head))
+        site.cached = CachedKube(site.kube, cache)
+        await site.holds("LoadJob", "jan", "Complete")
+        for _ in range(3):
+            await site.round()
+        assert (await site.status("LoadJob", "jan"))["attempts"] == 1
+        assert site.kubelet.violations == []
+        assert site.lake.tables["air", "flights"].segments == [1]
 
     play(scenario)
 

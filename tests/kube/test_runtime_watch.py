@@ -1,4 +1,4 @@
-"""A watch that goes deaf: streams stay open and alive, but changes no longer arrive."""
+"""A watch that goes deaf or breaks: changes no longer arrive, and what vanished meanwhile no event tells."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.kube.faults.lab import admin_tls
 from tests.kube.faults.proxy import HOP_HEADERS, FaultProxy
 from tests.ports import free_port
+from tests.unit import objects
 
 HASTY = """
 import os, sys
@@ -33,18 +34,26 @@ DEADLINE = 300.0
 
 @dataclass
 class DeafeningProxy(FaultProxy):
-    """Forwards everything; once ``deaf``, only the signs of life of a watch."""
+    """Forwards everything; once ``deaf``, only the signs of life of a watch; while ``broken``, no watch at all."""
 
     deaf: bool = False
+    broken: bool = False
+    tried_again: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def _answer(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         if "watch" not in request.query:
             return await super()._answer(request, answer)
+        if self.broken:
+            self.tried_again.set()
+            gone = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Expired", "code": 410}
+            return web.json_response({"type": "ERROR", "object": gone})
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in HOP_HEADERS}
         response = web.StreamResponse(status=answer.status, headers=headers)
         with suppress(ConnectionResetError, aiohttp.ClientConnectionError):
             await response.prepare(request)
             async for line in answer.content:
+                if self.broken:
+                    break
                 if not self.deaf or b'"BOOKMARK"' in line:
                     await response.write(line)
             await response.write_eof()
@@ -90,6 +99,26 @@ class Bench:
         }
         self.api.create_namespaced_custom_object("skipstone.dev", "v1alpha1", self.namespace, "warehouses", body)
 
+    def create_table(self) -> None:
+        body = objects.table(warehouseRef={"name": "main"})
+        body["metadata"]["namespace"] = self.namespace
+        self.api.create_namespaced_custom_object("skipstone.dev", "v1alpha1", self.namespace, "tables", body)
+
+    def delete(self, name: str) -> None:
+        self.api.delete_namespaced_custom_object("skipstone.dev", "v1alpha1", self.namespace, "warehouses", name)
+
+    def ready_reason(self) -> str:
+        found: Any = self.api.get_namespaced_custom_object(
+            "skipstone.dev", "v1alpha1", self.namespace, "tables", "flights"
+        )
+        conditions = found.get("status", {}).get("conditions", [])
+        return next((each["reason"] for each in conditions if each["type"] == "Ready"), "")
+
+    async def until_ready_says(self, reason: str) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while await asyncio.to_thread(self.ready_reason) != reason:
+                await asyncio.sleep(0.1)
+
     def is_judged(self, name: str) -> bool:
         found: Any = self.api.get_namespaced_custom_object(
             "skipstone.dev", "v1alpha1", self.namespace, "warehouses", name
@@ -125,3 +154,45 @@ def test_a_deaf_watch_is_made_good_by_the_resync_and_then_ends_the_operator(benc
 
     assert asyncio.run(scenario()) == 1
     assert "ending: the watch delivered no change of" in bench.log.read_text().splitlines()[-1]
+
+
+def test_a_warehouse_that_vanishes_while_the_watch_is_deaf_is_missed_by_its_table(bench: Bench) -> None:
+    async def scenario() -> None:
+        await bench.proxy.start()
+        operator = bench.start()
+        try:
+            await asyncio.to_thread(bench.create, "main")
+            await asyncio.to_thread(bench.create_table)
+            await bench.until_ready_says("WarehouseNotReady")
+            bench.proxy.deaf = True
+            await asyncio.to_thread(bench.delete, "main")
+            await bench.until_ready_says("WarehouseNotFound")
+        finally:
+            operator.kill()
+            operator.wait()
+            await bench.proxy.stop()
+
+    asyncio.run(scenario())
+
+
+def test_after_a_watch_that_broke_what_changed_meanwhile_is_told(bench: Bench) -> None:
+    async def scenario() -> None:
+        await bench.proxy.start()
+        operator = bench.start()
+        try:
+            await asyncio.to_thread(bench.create, "before")
+            await bench.until_judged("before")
+            bench.proxy.broken = True
+            await asyncio.to_thread(bench.create, "between")
+            await bench.proxy.tried_again.wait()
+            bench.proxy.broken = False
+            await bench.until_judged("between")
+            await asyncio.to_thread(bench.create, "after")
+            await bench.until_judged("after")
+            assert operator.poll() is None, bench.log.read_text()
+        finally:
+            operator.kill()
+            operator.wait()
+            await bench.proxy.stop()
+
+    asyncio.run(scenario())

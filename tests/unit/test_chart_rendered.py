@@ -141,8 +141,8 @@ def test_operator_may_do_exactly_what_it_needs(helm: Path) -> None:
             **{f"{plural}/status": {"update"} for plural in PLURALS},
             **{f"{plural}/finalizers": {"update"} for plural in PLURALS},
             "pods": {"get", "list", "watch", "create", "delete"},
-            "configmaps": {"get", "list", "create", "delete"},
-            "persistentvolumeclaims": {"get"},
+            "configmaps": {"get", "list", "watch", "create", "delete"},
+            "persistentvolumeclaims": {"get", "list", "watch"},
             "events": {"create", "patch"},
         }
     assert verbs(roles, "skipstone-lease", "skipstone-system") == {"leases": {"get", "create", "update"}}

@@ -52,6 +52,14 @@ def path_of(kind: str, namespace: str, name: str = "", subresource: str = "") ->
 
 
 @dataclass(frozen=True)
+class Snapshot:
+    """A complete LIST. ``head`` carries its resourceVersion."""
+
+    head: JsonObject
+    objects: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True)
 class KubeClient:
     """Implements ``ports.KubeApi`` on one connection."""
 
@@ -71,6 +79,17 @@ class KubeClient:
         fields: Mapping[str, str] | None = None,
     ) -> tuple[JsonObject, ...]:
         """All objects with these labels and fields, read from etcd in pages. Raises ApiFault."""
+        return (await self.snapshot(kind, namespace, labels=labels, fields=fields)).objects
+
+    async def snapshot(
+        self,
+        kind: str,
+        namespace: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        fields: Mapping[str, str] | None = None,
+    ) -> Snapshot:
+        """What ``list`` answers, and when it was so: all pages show one moment. Raises ApiFault."""
         query = {"limit": str(PAGE)}
         if labels:
             query["labelSelector"] = _selector(labels)
@@ -82,7 +101,7 @@ class KubeClient:
             page = _read(answer, f"LIST {kind} {namespace}")
             found.extend(_items(kind, page))
             if not (more := page.get("metadata", {}).get("continue")):
-                return tuple(found)
+                return Snapshot(page, tuple(found))
             query["continue"] = more
 
     async def is_terminating(self, namespace: str) -> bool:

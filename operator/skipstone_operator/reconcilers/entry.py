@@ -13,6 +13,7 @@ from skipstone_operator.reconcilers import index, schedule, table, warehouse
 from skipstone_operator.reconcilers.failures import WriteRefused, tell_failure
 from skipstone_operator.reconcilers.farewell import let_go
 from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
+from skipstone_operator.reconcilers.glance import glance
 from skipstone_operator.reconcilers.perform import owner_uid_of, perform
 from skipstone_operator.reconcilers.showing import show
 from skipstone_operator.reconcilers.statuses import earliest, first_write
@@ -37,6 +38,8 @@ async def reconcile(key: Key, ports: Ports) -> Requeue:
 
 
 async def _reconcile_readable(key: Key, ports: Ports) -> Requeue:
+    if (rest := await glance(key, ports)) is not None:
+        return rest
     try:
         return await _reconcile_kind(key, ports)
     except AccessDenied as denied:

@@ -1,7 +1,8 @@
 """The safety net under the watch: list everything now and then, and notice a watch that went deaf.
 
-Started by ``__main__``. A watch stream can stall without an error; when changes that a LIST shows are not delivered
-in time for several rounds, the process ends and is started again. Knows no kind.
+Started by ``__main__``. A watch stream can stall without an error, and one that begins again does not tell what
+vanished in between; when changes that a LIST shows are not delivered in time for several rounds, the process ends and
+is started again. Knows no kind.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 S = TypeVar("S", bound=Hashable)
+#: How long a round that was asked for waits for others that are about to ask.
+SETTLE_SECONDS = 2.0
 logger = logging.getLogger(__name__)
 
 
@@ -72,9 +76,14 @@ class Deliveries(Generic[S]):
 class ResyncTiming:
     """Seconds between rounds, seconds the watch gets to deliver, rounds in a row that may be late."""
 
-    interval: float = 60.0
+    interval: float = 240.0
     patience: float = 30.0
     tolerated_rounds: int = 1
+
+    @property
+    def pause(self) -> float:
+        """Seconds between the end of a round and the next."""
+        return self.interval - self.patience
 
 
 @dataclass(kw_only=True)
@@ -94,13 +103,30 @@ class Resync(Generic[S]):
     timing: ResyncTiming = ResyncTiming()
     listed_at: float = 0.0
     _late_rounds: int = 0
+    _failed: bool = False
+    _asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def hurry(self) -> None:
+        """Have the next round soon: a watch began again, and what vanished in between only a LIST shows."""
+        self._asked.set()
 
     async def run(self) -> None:
         """Go round for ever. Raises WatchStalled when the watch is deaf; faults of a LIST skip the round."""
         self.listed_at = self.deliveries.time()
         while True:
-            await self.sleep(self.timing.interval - self.timing.patience)
+            await self._pause()
             await self.round()
+
+    async def _pause(self) -> None:
+        # A watch that was late is looked at again soon, and so is an API server that did not answer.
+        soon = self._late_rounds or self._failed
+        seconds = min(self.timing.pause, self.timing.patience) if soon else self.timing.pause
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._asked.wait()
+                # Watches begin one after the other, and one round serves all of them.
+                await self.sleep(min(SETTLE_SECONDS, seconds))
+        self._asked.clear()
 
     async def round(self) -> None:
         """One round: list, enqueue all, give the watch time, judge it. Raises WatchStalled."""
@@ -109,8 +135,10 @@ class Resync(Generic[S]):
             listed = await self.list_all()
         except (OSError, TimeoutError) as error:
             logger.warning("resync could not list: %s", str(error) or type(error).__name__)
+            self._failed = True
             await self.sleep(self.timing.patience)
             return
+        self._failed = False
         self.listed_at = since
         self.enqueue(listed)
         self.forget(self.deliveries.vanished(listed, since))

@@ -1,0 +1,138 @@
+"""What the watch and the resync tell: first into the cache, then as keys into the queue.
+
+Called by ``__main__``'s watch and resync on one event loop. Decides nothing. The cache is always filled before a key is
+put, so a pass never reads anything older than what woke it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, slim
+from skipstone_operator.adapters.kube import KubeClient
+from skipstone_operator.ports import AccessDenied, JsonObject, Key
+from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, SECONDARY_INDEX, TABLE
+from skipstone_operator.routing import Router, identity_of
+from skipstone_operator.runtime.cache import ObjectCache, Unordered, version_of
+from skipstone_operator.runtime.resync import Deliveries
+
+#: Kinds whose changes wake nobody: what depends on them looks again by itself.
+SILENT = ("ConfigMap", "PersistentVolumeClaim")
+logger = logging.getLogger(__name__)
+
+
+class IndexMeter(Protocol):
+    """What is measured of indexes as they are seen."""
+
+    def index_lag(self, namespace: str, name: str, segments: int) -> None:
+        """How many segments the index misses now."""
+        ...
+
+    def index_gone(self, namespace: str, name: str) -> None:
+        """The index was deleted."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Feed:
+    """Where news goes. ``put`` takes the keys to reconcile."""
+
+    kube: KubeClient
+    namespaces: tuple[str, ...]
+    cache: ObjectCache
+    router: Router
+    deliveries: Deliveries[Key]
+    meter: IndexMeter
+    put: Callable[[Key], None]
+
+    def changed(self, obj: Mapping[str, Any]) -> None:
+        """The watch delivered ``obj``."""
+        identity = identity_of(obj)
+        self.deliveries.seen(identity, obj["metadata"]["resourceVersion"])
+        self._take(identity, slim(obj))
+        if identity.kind == SECONDARY_INDEX.name:
+            missing = ((obj.get("status") or {}).get("segments") or {}).get("missing", 0)
+            self.meter.index_lag(identity.namespace, identity.name, missing)
+        if identity.kind not in SILENT:
+            self._wake(self.router.changed(obj) | self._rivals(obj))
+
+    def removed(self, obj: Mapping[str, Any]) -> None:
+        """The watch delivered the deletion of ``obj``."""
+        identity = identity_of(obj)
+        self.deliveries.gone(identity)
+        try:
+            self.cache.shard(identity.kind, identity.namespace).drop(slim(obj))
+        except Unordered:
+            self.cache.forget(identity.kind, identity.namespace)
+        self.forget([identity])
+        self._wake(self._rivals(obj))
+
+    def forget(self, identities: Collection[Key]) -> None:
+        """These objects do not exist any more."""
+        for identity in identities:
+            if identity.kind == SECONDARY_INDEX.name:
+                self.meter.index_gone(identity.namespace, identity.name)
+            self._wake(self.router.removed(identity))
+
+    def enqueue(self, identities: Collection[Key]) -> None:
+        """Have everything reconciled that these objects belong to."""
+        for identity in identities:
+            if (key := self.router.key_of(identity)) is not None:
+                self.put(key)
+
+    async def list_all(self) -> Mapping[Key, str]:
+        """All objects; a namespace that took the Role with it must not keep the resync from the others."""
+        found: dict[Key, str] = {}
+        denied: list[AccessDenied] = []
+        for namespace in self.namespaces:
+            try:
+                for kind in CACHED_KINDS:
+                    found |= await self._list(kind, namespace)
+            except AccessDenied as denial:
+                logger.warning("resync goes on without namespace %s: %s", namespace, denial)
+                denied.append(denial)
+                # Passes must find out by themselves: what they may not read they must not go on from.
+                for kind in CACHED_KINDS:
+                    self.cache.forget(kind, namespace)
+        if denied and len(denied) == len(self.namespaces):
+            raise denied[0]
+        return found
+
+    async def _list(self, kind: str, namespace: str) -> dict[Key, str]:
+        snapshot = await self.kube.snapshot(kind, namespace, labels=FOREIGN.get(kind))
+        found: dict[Key, str] = {}
+        for obj in snapshot.objects:
+            if kind not in SILENT:
+                self.router.changed(obj)
+            found[identity_of(obj)] = obj["metadata"]["resourceVersion"]
+        try:
+            held = [slim(obj) for obj in snapshot.objects]
+            vanished = self.cache.shard(kind, namespace).replace(held, version_of(snapshot.head))
+        except Unordered as error:
+            logger.warning("passes read %s of namespace %s from the API server: %s", kind, namespace, error)
+            self.cache.forget(kind, namespace)
+            return found
+        self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
+        return found
+
+    def _take(self, identity: Key, obj: JsonObject) -> None:
+        try:
+            self.cache.shard(identity.kind, identity.namespace).put(obj)
+        except Unordered:
+            self.cache.forget(identity.kind, identity.namespace)
+
+    def _wake(self, keys: Collection[Key]) -> None:
+        for key in keys:
+            self.put(key)
+
+    def _rivals(self, obj: Mapping[str, Any]) -> frozenset[Key]:
+        """The Tables that claim the same table of a catalog: which of them owns it depends on all of them."""
+        if obj.get("kind") != TABLE.name:
+            return frozenset()
+        name = str((((obj.get("spec") or {}).get("identifier")) or {}).get("name"))
+        shards = (self.cache.readable(TABLE.name, namespace) for namespace in self.namespaces)
+        found = (each for shard in shards if shard is not None for each in shard.select([(IDENTIFIER_FIELD, name)]))
+        return frozenset(map(identity_of, found))

@@ -1,0 +1,176 @@
+"""The cache holds what the server had at a resourceVersion, in whatever order and with whatever gaps it was told."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from skipstone_operator.runtime.cache import ObjectCache, Unordered
+
+NAMES = ("a", "b", "c")
+OWNERS = ("x", "y")
+KIND, PLACE = "Pod", "lake"
+Obj = dict[str, Any]
+
+
+def make(name: str, owner: str, version: int | str) -> Obj:
+    return {"metadata": {"name": name, "resourceVersion": str(version)}, "owner": owner}
+
+
+def new_cache() -> ObjectCache:
+    return ObjectCache(lambda _kind, obj: [("owner", obj["owner"])])
+
+
+@dataclass
+class Server:
+    """Objects with one counter of versions; ``told`` is what a watch delivers, in order."""
+
+    version: int = 0
+    objects: dict[str, Obj] = field(default_factory=dict)
+    told: list[tuple[str, Obj]] = field(default_factory=list)
+
+    def write(self, name: str, owner: str) -> Obj:
+        self.version += 1
+        self.objects[name] = make(name, owner, self.version)
+        self.told.append(("put", self.objects[name]))
+        return self.objects[name]
+
+    def delete(self, name: str) -> None:
+        if name in self.objects:
+            self.version += 1
+            self.told.append(("drop", {**self.objects.pop(name), "metadata": make(name, "", self.version)["metadata"]}))
+
+
+@dataclass
+class Watched:
+    """A server and a cache that is told late, early by our own writes, or not at all."""
+
+    server: Server = field(default_factory=Server)
+    cache: ObjectCache = field(default_factory=new_cache)
+    told: int = 0
+    answers: list[Obj] = field(default_factory=list)
+    listing: tuple[list[Obj], int] | None = None
+    newest: dict[str, int] = field(default_factory=dict)
+
+    def step(self, what: str, name: str, owner: str) -> None:
+        """One thing happens."""
+        {
+            "other writes": lambda: self.server.write(name, owner),
+            "own write is sent": lambda: self.answers.append(self.server.write(name, owner)),
+            "answer arrives": lambda: self._take(self.answers.pop(0) if self.answers else None),
+            "delete": lambda: self.server.delete(name),
+            "event": self._deliver,
+            "gap": self._skip,
+            "list is sent": self._send_list,
+            "list arrives": self._list,
+        }[what]()
+        self._never_back()
+
+    def _take(self, obj: Obj | None) -> None:
+        if obj is not None:
+            self.shard.put(obj)
+
+    def _deliver(self) -> None:
+        if self.told < len(self.server.told):
+            what, obj = self.server.told[self.told]
+            self.told += 1
+            (self.shard.put if what == "put" else self.shard.drop)(obj)
+
+    def _skip(self) -> None:
+        """410: the watch begins again with what exists now; what vanished meanwhile is told by nobody."""
+        self.told = len(self.server.told)
+        for obj in self.server.objects.values():
+            self.shard.put(obj)
+
+    def _send_list(self) -> None:
+        self.listing = (list(self.server.objects.values()), self.server.version)
+
+    def _list(self) -> None:
+        if self.listing is not None:
+            self.shard.replace(*self.listing)
+            self.listing = None
+
+    @property
+    def shard(self) -> Any:
+        return self.cache.shard(KIND, PLACE)
+
+    def _never_back(self) -> None:
+        for obj in self.shard.select([]):
+            name, version = obj["metadata"]["name"], int(obj["metadata"]["resourceVersion"])
+            assert version >= self.newest.get(name, 0)
+            self.newest[name] = version
+
+
+STEPS = st.sampled_from(
+    ["other writes", "own write is sent", "answer arrives", "delete", "event", "gap", "list is sent", "list arrives"]
+)
+
+
+@given(st.lists(st.tuples(STEPS, st.sampled_from(NAMES), st.sampled_from(OWNERS)), max_size=60))
+def test_after_one_list_and_all_that_the_watch_tells_the_cache_is_the_server(steps: list[tuple[str, str, str]]) -> None:
+    watched = Watched()
+    for step in steps:
+        watched.step(*step)
+    watched.step("list is sent", "", "")
+    watched.step("list arrives", "", "")
+    # What was under way comes late: old events, old answers. None of it may undo what is known.
+    while watched.told < len(watched.server.told):
+        watched.step("event", "", "")
+    while watched.answers:
+        watched.step("answer arrives", "", "")
+    expected = sorted(watched.server.objects.values(), key=lambda obj: obj["metadata"]["name"])
+    assert watched.shard.select([]) == expected
+    for owner in OWNERS:
+        assert watched.shard.select([("owner", owner)]) == [obj for obj in expected if obj["owner"] == owner]
+    for name in NAMES:
+        assert watched.shard.get(name) == watched.server.objects.get(name)
+
+
+@given(st.lists(st.tuples(STEPS, st.sampled_from(NAMES), st.sampled_from(OWNERS)), max_size=60))
+def test_our_own_writes_are_read_at_once(steps: list[tuple[str, str, str]]) -> None:
+    watched = Watched()
+    watched.step("list is sent", "", "")
+    watched.step("list arrives", "", "")
+    for step in steps:
+        watched.step(*step)
+    answer = watched.server.write("mine", "x")
+    watched.shard.put(answer)
+    assert watched.shard.get("mine") == answer
+    watched.step("list arrives", "", "")
+    assert watched.shard.get("mine") == answer, "a LIST from before the write must not undo it"
+
+
+def test_nothing_is_read_before_the_first_list() -> None:
+    cache = new_cache()
+    cache.shard(KIND, PLACE).put(make("a", "x", 1))
+    assert cache.readable(KIND, PLACE) is None
+    cache.shard(KIND, PLACE).replace([], 0)
+    shard = cache.readable(KIND, PLACE)
+    assert shard is not None
+    assert shard.get("a") == make("a", "x", 1)
+    cache.forget(KIND, PLACE)
+    assert cache.readable(KIND, PLACE) is None
+
+
+def test_what_vanished_in_a_gap_is_named_once() -> None:
+    shard = new_cache().shard(KIND, PLACE)
+    shard.replace([make("a", "x", 1), make("b", "x", 2)], 2)
+    assert shard.replace([make("b", "x", 2)], 5) == {"a"}
+    assert shard.replace([make("b", "x", 2)], 6) == frozenset()
+
+
+def test_a_server_that_went_back_is_believed() -> None:
+    shard = new_cache().shard(KIND, PLACE)
+    shard.replace([make("a", "x", 90), make("b", "y", 95)], 100)
+    shard.replace([make("a", "y", 40)], 50)
+    assert shard.select([]) == [make("a", "y", 40)]
+    assert shard.select([("owner", "x")]) == []
+
+
+@pytest.mark.parametrize("version", ["", "abc", "12x", "²"])
+def test_versions_without_an_order_are_refused(version: str) -> None:
+    with pytest.raises(Unordered, match="is no number"):
+        new_cache().shard(KIND, PLACE).put(make("a", "x", version))
