@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from skipstone_core.errors import SkipstoneError
 
+from skipstone_operator.adapters.cached import CACHED_KINDS
 from skipstone_operator.adapters.connection import Answer, ApiFault, Connection
 from skipstone_operator.ports import (
     AccessDenied,
@@ -162,24 +163,24 @@ class KubeClient:
             )
 
     async def find_objection(self, namespace: str) -> str | None:
-        """Why the operator cannot watch its own kinds in ``namespace``, in one sentence; None when it can."""
-        for kind in KINDS.values():
-            query = {"limit": "1"}
-            if kind.selectable:
-                query["fieldSelector"] = ",".join(f"{path}=x" for path in kind.selectable)
-            answer = await self.connection.request("GET", path_of(kind.name, namespace), query=query)
+        """Why the operator cannot watch its kinds in ``namespace``, in one sentence; None when it can."""
+        for kind in CACHED_KINDS:
+            query, plural = {"limit": "1"}, RESOURCES[kind][1]
+            if kind in KINDS and KINDS[kind].selectable:
+                query["fieldSelector"] = ",".join(f"{path}=x" for path in KINDS[kind].selectable)
+            answer = await self.connection.request("GET", path_of(kind, namespace), query=query)
             if answer.status == 400:
                 said = answer.body.get("message", "")
                 raise Unprepared(
-                    f"the API server cannot select {kind.plural} by their fields: apply the CRDs of this release "
+                    f"the API server cannot select {plural} by their fields: apply the CRDs of this release "
                     f"(kubectl apply --server-side -f crds/) to Kubernetes 1.31 or newer ({said})"
                 )
             if answer.status == 403:
                 return (
-                    f"namespace {namespace}: the operator may not list {kind.plural}; add the namespace to the "
+                    f"namespace {namespace}: the operator may not list {plural}; add the namespace to the "
                     f"chart's list of watched namespaces, or bind its Role there ({answer.body.get('message', '')})"
                 )
-            _read(answer, f"LIST {kind.name} {namespace}")
+            _read(answer, f"LIST {kind} {namespace}")
         return None
 
 
