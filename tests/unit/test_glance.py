@@ -68,16 +68,6 @@ def test_one_pass_tells_all_jobs_of_a_table_and_the_invalid_one_among_them() -> 
     assert world.kube.condition("LoadJob", "zz-broken", "Progressing") == ("Unknown", "InvalidSpec")
 
 
-def test_one_pass_writes_no_more_than_its_bound() -> None:
-    world = ready(*(load(f"l{number:03}", suspend=True) for number in range(110)))
-    world.deliver()
-    before = len(world.kube.writes)
-    world.reconcile(TABLE)
-    assert len(world.kube.writes) - before == 100
-    world.reconcile(TABLE)
-    assert len(world.kube.writes) - before == 110
-
-
 def test_a_status_of_an_object_that_moved_on_is_judged_again_on_what_the_server_has() -> None:
     world = ready(load("jan", suspend=True), lag=lambda kind: 50 if kind == "LoadJob" else 0)
     world.restart()
