@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections import Counter
 from typing import Any
 
 import pytest
-from skipstone_operator.adapters.cached import slim
-from skipstone_operator.ports import Key
+from skipstone_operator.adapters.cached import CachedKube, slim
+from skipstone_operator.ports import Conflict, Key
 
 from tests.unit.cache_double import CachedWorld
 from tests.unit.kube_double import is_running
@@ -74,6 +75,20 @@ def test_a_status_of_an_object_that_moved_on_is_judged_again_on_what_the_server_
     world.kube.edit("LoadJob", "jan", lambda job: job["spec"].update(suspend=False))
     world.reconcile(TABLE)
     assert world.kube.condition("LoadJob", "jan", "Progressing")[1] != "Suspended"
+
+
+def test_the_version_that_refused_a_write_is_the_one_that_the_next_pass_judges() -> None:
+    world = ready(load("jan", suspend=True), lag=lambda kind: 1000 if kind == "LoadJob" else 0)
+    world.restart()
+    kube = CachedKube(world.remembering, world.remembering.cache)
+    job = asyncio.run(kube.get("LoadJob", "lake", "jan"))
+    assert job is not None
+    world.kube.edit("LoadJob", "jan", lambda job: job["spec"].update(suspend=False))
+    assert asyncio.run(kube.get("LoadJob", "lake", "jan")) == job
+    assert isinstance(asyncio.run(kube.replace_status({**job, "status": {}})), Conflict)
+    found = asyncio.run(kube.get("LoadJob", "lake", "jan"))
+    assert found is not None
+    assert found["spec"]["suspend"] is False
 
 
 def test_a_pod_that_the_cache_does_not_know_is_not_started_a_second_time() -> None:

@@ -7,12 +7,14 @@ through ``Ports.cached``, filled by ``__main__``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from skipstone_operator import labels as names
 from skipstone_operator.manifests.names import DRIVER_SELECTOR
 from skipstone_operator.ports import (
+    Conflict,
     CreateAnswer,
     Created,
     DeleteAnswer,
@@ -92,20 +94,30 @@ class RememberingKube:
 
     async def replace(self, obj: JsonObject) -> UpdateAnswer:
         """PUT ``obj``."""
-        return self._updated(obj["kind"], await self.kube.replace(obj))
+        return await self._updated(obj, await self.kube.replace(obj))
 
     async def replace_status(self, obj: JsonObject) -> UpdateAnswer:
         """PUT the status of ``obj``."""
-        return self._updated(obj["kind"], await self.kube.replace_status(obj))
+        return await self._updated(obj, await self.kube.replace_status(obj))
 
     async def delete(self, kind: str, namespace: str, name: str, *, uid: str) -> DeleteAnswer:
         """Delete the object with this uid; the watch tells when it is gone."""
         return await self.kube.delete(kind, namespace, name, uid=uid)
 
-    def _updated(self, kind: str, answer: UpdateAnswer) -> UpdateAnswer:
+    async def _updated(self, obj: JsonObject, answer: UpdateAnswer) -> UpdateAnswer:
         if isinstance(answer, Updated):
-            self._remember(kind, answer.object)
+            self._remember(obj["kind"], answer.object)
+        elif isinstance(answer, Conflict):
+            await self._look_again(obj)
         return answer
+
+    async def _look_again(self, obj: JsonObject) -> None:
+        """The API server has a newer version: the next pass must not judge the old one again."""
+        # When it cannot be read now, the watch tells of it later.
+        with suppress(OSError):
+            found = await self.kube.get(obj["kind"], obj["metadata"]["namespace"], obj["metadata"]["name"])
+            if found is not None:
+                self._remember(obj["kind"], found)
 
     def _remember(self, kind: str, obj: JsonObject) -> None:
         shard = self.cache.readable(kind, obj["metadata"].get("namespace", ""))

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import aiohttp
 from aiohttp import web
@@ -52,6 +53,7 @@ class FaultProxy:
     writes: list[Write] = field(default_factory=list)
     fired: asyncio.Event = field(default_factory=asyncio.Event)
     port: int = 0
+    _asking: set[asyncio.Task[aiohttp.ClientResponse]] = field(default_factory=set)
 
     async def start(self) -> None:
         """Listen on a free port of the loopback address."""
@@ -74,6 +76,7 @@ class FaultProxy:
     async def stop(self) -> None:
         """Close all connections."""
         await self._runner.cleanup()
+        await asyncio.gather(*self._asking, return_exceptions=True)
         await self._session.close()
 
     def arm(self, at: int, moment: Moment, kill: Callable[[], None]) -> None:
@@ -102,9 +105,7 @@ class FaultProxy:
             headers["Impersonate-User"] = self.impersonate
         body = await request.read()
         url = self.upstream + request.raw_path
-        async with self._session.request(
-            request.method, url, headers=headers, data=body or None, ssl=self.tls
-        ) as answer:
+        async with await self._ask(request.method, url, headers=headers, data=body or None) as answer:
             try:
                 if breaks and self.moment is Moment.LOST:
                     await answer.read()
@@ -116,6 +117,23 @@ class FaultProxy:
         if breaks:
             self._break()
         return response
+
+    async def _ask(self, method: str, url: str, **more: Any) -> aiohttp.ClientResponse:
+        """What the API server answers. A request that is cut off while it connects leaves its socket to the garbage
+        collector: so it runs to its answer even when whoever asked is gone.
+        """
+
+        async def ask() -> aiohttp.ClientResponse:
+            return await self._session.request(method, url, ssl=self.tls, **more)
+
+        asking = asyncio.create_task(ask())
+        self._asking.add(asking)
+        asking.add_done_callback(self._asking.discard)
+        try:
+            return await asyncio.shield(asking)
+        except asyncio.CancelledError:
+            asking.add_done_callback(_drop)
+            raise
 
     async def _answer(self, request: web.Request, answer: aiohttp.ClientResponse) -> web.StreamResponse:
         headers = {k: v for k, v in answer.headers.items() if k.lower() not in HOP_HEADERS}
@@ -130,6 +148,11 @@ class FaultProxy:
     def _break(self) -> None:
         self.kill()
         self.fired.set()
+
+
+def _drop(asked: asyncio.Task[aiohttp.ClientResponse]) -> None:
+    if not asked.cancelled() and asked.exception() is None:
+        _cut(asked.result())
 
 
 def _cut(answer: aiohttp.ClientResponse) -> None:
