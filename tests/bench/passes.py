@@ -16,12 +16,12 @@ import resource
 import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from skipstone_operator.adapters.clock import SystemClock
 from skipstone_operator.adapters.connection import Answer, Connection, connect
@@ -75,23 +75,42 @@ def _value(obj: JsonObject, path: str) -> object:
 
 
 def main() -> None:
-    """Measure and write the results."""
+    """Measure, and write each result as it comes."""
     options = _options()
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="skb") as folder, control_plane(Path(folder) / "kube") as plane:
         _prepare(plane)
         os.environ["KUBECONFIG"] = str(plane.kubeconfig_admin)
-        lines = [] if options.only == "control" else asyncio.run(_measure(options))
-        if options.only != "passes":
-            lines += measure(plane, Path(folder))
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    RESULTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
+        with RESULTS.open("w") as results:
+            asyncio.run(_write(_measure_all(options, plane, Path(folder)), results))
+
+
+async def _measure_all(
+    options: argparse.Namespace, plane: ControlPlane, folder: Path
+) -> AsyncGenerator[dict[str, Any], None]:
+    if options.only != "control":
+        for line in await _measure(options):
+            yield line
+    if options.only != "passes":
+        async with aclosing(measure(plane, folder)) as lines:
+            async for line in lines:
+                yield line
+
+
+async def _write(lines: AsyncGenerator[dict[str, Any], None], results: TextIO) -> None:
     print(f"{'case':>16} {'CPU ms':>9} {'wall ms':>9} {'requests':>9} {'KiB':>9} {'peak MiB':>9}")
-    for line in lines:
-        if "goal" in line:
-            print(json.dumps(line))
-            continue
-        times = f"{line['cpu_ms']:>9.1f} {line['wall_ms']:>9.1f} {line['requests']:>9.0f}"
-        print(f"{line['case']:>16} {times} {line['kib']:>9.0f} {line['peak_mib']:>9.0f}")
+    async with aclosing(lines):
+        async for line in lines:
+            results.write(json.dumps(line) + "\n")
+            results.flush()
+            print(_shown(line), flush=True)
+
+
+def _shown(line: Mapping[str, Any]) -> str:
+    if "goal" in line:
+        return json.dumps(line)
+    times = f"{line['cpu_ms']:>9.1f} {line['wall_ms']:>9.1f} {line['requests']:>9.0f}"
+    return f"{line['case']:>16} {times} {line['kib']:>9.0f} {line['peak_mib']:>9.0f}"
 
 
 def _options() -> argparse.Namespace:

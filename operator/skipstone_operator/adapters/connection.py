@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.request import getproxies
 
 import aiohttp
 from kubernetes.aio import config
@@ -127,6 +128,8 @@ async def connect() -> Connection:
     """A connection by $KUBECONFIG, by the pod's service account, or by ~/.kube/config. Raises NoCluster."""
     configuration = Configuration()
     configuration.connection_pool_maxsize = CONNECTIONS
+    # Looking for a proxy and a .netrc costs each request two hops to another thread: only where there is a proxy.
+    configuration.client_session_kwargs = {"trust_env": bool(getproxies())}
     await _configure(configuration)
     client = ApiClient(configuration)
     client.user_agent = USER_AGENT
