@@ -127,6 +127,9 @@ def _prepare(plane: ControlPlane) -> None:
     for kind in KINDS.values():
         plane.kubectl("wait", "--for=condition=Established", f"crd/{kind.plural}.skipstone.dev", "--timeout=60s")
     plane.kubectl("create", "namespace", NAMESPACE)
+    for kind in KINDS.values():
+        # kubectl asks again while the API server still prepares the storage of a new kind.
+        plane.kubectl("get", f"{kind.plural}.skipstone.dev", "--namespace", NAMESPACE)
 
 
 async def _measure(options: argparse.Namespace) -> list[dict[str, Any]]:
