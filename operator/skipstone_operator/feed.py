@@ -52,22 +52,22 @@ class Feed:
         """The watch delivered ``obj``."""
         identity = identity_of(obj)
         self.deliveries.seen(identity, obj["metadata"]["resourceVersion"])
-        self._take(identity, slim(obj))
+        newest = self._take(identity, slim(obj))
+        if newest is None:
+            # It is known to be deleted, and whoever depends on it was told.
+            return
         if identity.kind == SECONDARY_INDEX.name:
-            missing = ((obj.get("status") or {}).get("segments") or {}).get("missing", 0)
+            missing = ((newest.get("status") or {}).get("segments") or {}).get("missing", 0)
             self.meter.index_lag(identity.namespace, identity.name, missing)
         if identity.kind not in SILENT:
-            self._wake(self.router.changed(obj) | self._rivals(obj))
+            self._wake(self.router.changed(newest) | self._rivals(newest))
 
     def removed(self, obj: Mapping[str, Any]) -> None:
         """The watch delivered the deletion of ``obj``."""
         identity = identity_of(obj)
-        self.deliveries.gone(identity)
-        try:
-            self.cache.shard(identity.kind, identity.namespace).drop(slim(obj))
-        except Unordered:
-            self.cache.forget(identity.kind, identity.namespace)
-        self.forget([identity])
+        if self._drop(identity, slim(obj)) is None:
+            self.deliveries.gone(identity)
+            self.forget([identity])
         self._wake(self._rivals(obj))
 
     def forget(self, identities: Collection[Key]) -> None:
@@ -118,11 +118,25 @@ class Feed:
         self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
         return found
 
-    def _take(self, identity: Key, obj: JsonObject) -> None:
+    def _take(self, identity: Key, obj: JsonObject) -> JsonObject | None:
+        """What is known under this name now: kopf may tell of two objects of one name in any order."""
+        shard = self.cache.shard(identity.kind, identity.namespace)
         try:
-            self.cache.shard(identity.kind, identity.namespace).put(obj)
+            shard.put(obj)
         except Unordered:
             self.cache.forget(identity.kind, identity.namespace)
+            return obj
+        return shard.get(identity.name)
+
+    def _drop(self, identity: Key, obj: JsonObject) -> JsonObject | None:
+        """What is known under this name when ``obj`` is forgotten: it may have been created again."""
+        shard = self.cache.shard(identity.kind, identity.namespace)
+        try:
+            shard.drop(obj)
+        except Unordered:
+            self.cache.forget(identity.kind, identity.namespace)
+            return None
+        return shard.get(identity.name)
 
     def _wake(self, keys: Collection[Key]) -> None:
         for key in keys:
