@@ -6,9 +6,10 @@ put, so a pass never reads anything older than what woke it.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, slim
@@ -47,6 +48,7 @@ class Feed:
     deliveries: Deliveries[Key]
     meter: IndexMeter
     put: Callable[[Key], None]
+    _listing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     def changed(self, obj: Mapping[str, Any]) -> None:
         """The watch delivered ``obj``."""
@@ -85,6 +87,11 @@ class Feed:
 
     async def list_all(self) -> Mapping[Key, str]:
         """All objects; a namespace that took the Role with it must not keep the resync from the others."""
+        # The cache takes an older LIST that comes after a newer one for an API server that went back.
+        async with self._listing:
+            return await self._list_namespaces()
+
+    async def _list_namespaces(self) -> Mapping[Key, str]:
         found: dict[Key, str] = {}
         denied: list[AccessDenied] = []
         for namespace in self.namespaces:

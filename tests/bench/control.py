@@ -164,12 +164,11 @@ async def _bench(plane: ControlPlane, folder: Path) -> AsyncIterator[Bench]:
 
     with ThreadPoolExecutor(1) as pool:
         kubelet = SimulatedKubelet(plane.url, admin_tls(plane), NAMESPACE, pool, drive, "")
-        task = asyncio.create_task(kubelet.run())
+        kubelet.start()
         try:
             yield Bench(plane, KubeClient(connection), Operator(plane, folder / "operator.log"), Audit(plane.audit_log))
         finally:
-            kubelet.stop()
-            await asyncio.gather(task, return_exceptions=True)
+            await kubelet.stop()
             await connection.close()
     assert kubelet.violations == []
 

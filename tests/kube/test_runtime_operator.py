@@ -27,7 +27,7 @@ from tests.unit import objects
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "skipstone"
 LEASE = "skipstone-operator"
-#: An operator whose resync comes round every few seconds instead of every minute.
+#: An operator whose resync comes round every few seconds instead of every few minutes.
 RESYNCING = """
 import os, sys
 from skipstone_operator.__main__ import main

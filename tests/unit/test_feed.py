@@ -1,13 +1,15 @@
-"""What the watch tells about two objects of one name may arrive in any order: the newer one counts."""
+"""What the watch and LISTs tell may arrive in any order: what is newer counts."""
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
 from skipstone_operator.adapters.cached import new_cache
 from skipstone_operator.adapters.connection import Connection
-from skipstone_operator.adapters.kube import KubeClient
+from skipstone_operator.adapters.kube import KubeClient, Snapshot
 from skipstone_operator.feed import Feed
 from skipstone_operator.ports import Key
 from skipstone_operator.routing import Router
@@ -31,17 +33,33 @@ class Meter:
         del self.lags[name]
 
 
+@dataclass
+class SlowServer:
+    """Answers a LIST with what there was when it was asked; what was asked before the job was there comes last."""
+
+    jobs: list[dict[str, Any]] = field(default_factory=list)
+    version: int = 5
+
+    async def snapshot(self, kind: str, _namespace: str, **_more: Any) -> Snapshot:
+        found = tuple(self.jobs) if kind == "LoadJob" else ()
+        answer = Snapshot({"metadata": {"resourceVersion": str(self.version)}}, found)
+        if kind == "LoadJob" and not found:
+            for _ in range(100):
+                await asyncio.sleep(0)
+        return answer
+
+
 class Bench:
     """A feed whose cache was filled by a LIST that found nothing."""
 
-    def __init__(self) -> None:
+    def __init__(self, server: Any = None) -> None:
         self.woken: list[Key] = []
         self.meter = Meter()
         cache = new_cache()
         for kind in ("LoadJob", "SecondaryIndex", "Table", "Pod"):
             cache.shard(kind, "lake").replace([], 1)
         self.feed = Feed(
-            kube=KubeClient(cast(Connection, None)),
+            kube=server or KubeClient(cast(Connection, None)),
             namespaces=("lake",),
             cache=cache,
             router=Router(),
@@ -98,3 +116,22 @@ def test_the_table_of_the_old_object_is_told_when_its_successor_belongs_to_anoth
     bench.woken.clear()
     bench.feed.changed(child("LoadJob", "u2", 13, "new"))
     assert set(bench.woken) == {OLD, NEW}
+
+
+def test_two_lists_at_once_leave_what_the_newer_one_found() -> None:
+    server = SlowServer()
+    bench = Bench(server)
+
+    async def scenario() -> None:
+        first = asyncio.create_task(bench.feed.list_all())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        job = child("LoadJob", "u1", 10, "new")
+        server.jobs, server.version = [job], 10
+        bench.feed.changed(job)
+        await asyncio.gather(first, bench.feed.list_all())
+
+    asyncio.run(scenario())
+    shard = bench.feed.cache.readable("LoadJob", "lake")
+    assert shard is not None
+    assert shard.get("jan") is not None
