@@ -110,6 +110,22 @@ def test_a_pod_that_the_cache_does_not_know_is_not_started_a_second_time() -> No
     assert world.kube.status("LoadJob", "jan")["attempts"] == 1
 
 
+def test_what_others_rely_on_is_not_taken_back_on_the_word_of_the_cache() -> None:
+    world = ready()
+    world.deliver()
+    world.lag = lambda kind: 1000 if kind == "Warehouse" else 0
+    shard = world.remembering.cache.shard("Warehouse", "lake")
+    for lake in shard.select([]):
+        shard.drop({"metadata": {**lake["metadata"], "resourceVersion": str(world.kube._version)}})
+    writes = len(world.kube.writes)
+    world.reconcile(TABLE)
+    assert world.holds("Table", "flights", "Ready")
+    assert world.kube.writes[writes:] == []
+    world.kube.drop("Warehouse", "lake", "main")
+    world.reconcile(TABLE)
+    assert world.kube.condition("Table", "flights", "Ready") == ("False", "WarehouseNotFound")
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_cache_that_is_late_and_an_operator_that_dies_double_nothing(seed: int) -> None:
     draw = random.Random(seed)

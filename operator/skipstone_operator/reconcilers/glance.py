@@ -2,7 +2,8 @@
 
 Called by the entry before a pass reads the API server. Nothing to write is believed, and so is a status that only says
 what is seen, for its resourceVersion proves that the object is the one that was judged. Whatever starts, ends, adopts,
-stops or deletes something is decided again on what the API server has now.
+stops or deletes something, and whatever takes back a condition that others rely on, is decided again on what the API
+server has now.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import replace
 from skipstone_operator.ports import Key, Ports, Requeue
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
 from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
-from skipstone_operator.reconcilers.showing import show
+from skipstone_operator.reconcilers.showing import show, takes_back
 from skipstone_operator.reconcilers.statuses import earliest, first_write
 from skipstone_operator.worlds.steps import Rest, Step
 
@@ -28,6 +29,8 @@ async def glance(key: Key, ports: Ports) -> Requeue | None:
         steps = await _find_steps(key, replace(ports, kube=ports.cached))
     except Exception as error:  # noqa: BLE001 - the pass that reads the API server meets it again, and tells it
         logger.debug("no glance: %s", error, extra={"key": str(key)})
+        return None
+    if any(takes_back(step) for step in steps):
         return None
     shown = await show(steps, ports)
     if not all(isinstance(step, Rest) for step in shown.left):

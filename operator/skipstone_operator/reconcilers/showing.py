@@ -51,6 +51,11 @@ def only_shows(step: PutStatus) -> bool:
     return _changes(old, step.status) <= SHOWN and _promises(step.status) <= _promises(old)
 
 
+def takes_back(step: Step) -> bool:
+    """Whether the step is a status that no longer says what others rely on."""
+    return isinstance(step, PutStatus) and not _promises(step.object.get("status") or {}) <= _promises(step.status)
+
+
 def _changes(old: Raw, new: Raw) -> set[str]:
     # A field that is absent and one that is empty say the same.
     return {name for name in (*old, *new) if (old.get(name) or None) != (new.get(name) or None)}
