@@ -177,7 +177,7 @@ async def _prepare(bench: Bench) -> None:
     for name in ("skipstone-spark", "skipstone-spark-local"):
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts"
         assert (await bench.kube.connection.request("POST", path, body={"metadata": {"name": name}})).ok
-    claim = objects.claim("ReadWriteMany")
+    claim = objects.claim()
     claim["spec"] |= {"resources": {"requests": {"storage": "1Gi"}}, "storageClassName": "none"}
     await bench.create(claim)
     await bench.create(objects.warehouse(maxConcurrentRuns=1000))

@@ -428,6 +428,12 @@ class TestDeletion:
         assert both(step) == [("False", Reason.DELETING), ("True", Reason.DELETING)]
         assert "SecondaryIndex by-tail" in str(step.status["conditions"])
 
+    def test_looks_again_soon_whether_they_are_gone(self) -> None:
+        told = dict(written(warehouse_world(metadata=GOING, dependants=(DEPENDANT,))).status)
+        step = decide(warehouse_world(metadata=GOING, dependants=(DEPENDANT,), status=told))
+        assert isinstance(step, Rest)
+        assert step.requeue.after == 30
+
     def test_goes_when_nobody_is_left(self) -> None:
         step = decide(warehouse_world(metadata=GOING))
         assert isinstance(step, PutFinalizers)

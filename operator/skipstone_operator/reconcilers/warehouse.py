@@ -69,7 +69,8 @@ def decide_deletion(world: WarehouseWorld) -> Step:
     message = f"waiting for the deletion of {names}, whose reclaimPolicy is Delete"
     judgements = (fails(READY, Reason.DELETING, message), holds(PROGRESSING, Reason.DELETING, message))
     status = judged(warehouse.status, warehouse, judgements, world.setting.now)
-    return or_rest(put_status(warehouse, status), timing.drop_deadline - waited)
+    # The deletion of an index wakes its Table, which may be gone by then, and not the Warehouse.
+    return or_rest(put_status(warehouse, status), min(MISSING_POLL, timing.drop_deadline - waited))
 
 
 def _claim_name(warehouse: WarehouseSubject) -> str:
