@@ -159,3 +159,4 @@ def _cut(answer: aiohttp.ClientResponse) -> None:
     """End an answer that was not read to its end; a polite end of TLS might come after the end of the loop."""
     if answer.connection is not None and answer.connection.transport is not None:
         answer.connection.transport.abort()
+    answer.close()
