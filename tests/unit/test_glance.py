@@ -126,6 +126,21 @@ def test_what_others_rely_on_is_not_taken_back_on_the_word_of_the_cache() -> Non
     assert world.kube.condition("Table", "flights", "Ready") == ("False", "WarehouseNotFound")
 
 
+def test_what_is_being_deleted_is_read_from_the_server() -> None:
+    world = CachedWorld()
+    for obj in (claim(), warehouse(), table(reclaimPolicy="Delete")):
+        world.kube.add(obj)
+    world.run_until(lambda: world.holds("Table", "flights", "Ready"))
+    found = world.kube.objects["Table", "lake", "flights"]
+    asyncio.run(world.kube.delete("Table", "lake", "flights", uid=found["metadata"]["uid"]))
+    for _ in range(10):
+        world.reconcile(TABLE)
+    reads, writes = len(world.kube.reads), len(world.kube.writes)
+    world.reconcile(TABLE)
+    assert "get Table" in world.kube.reads[reads:]
+    assert world.kube.writes[writes:] == []
+
+
 @pytest.mark.parametrize("seed", range(2))
 def test_a_cache_that_is_late_and_an_operator_that_dies_double_nothing(seed: int) -> None:
     draw = random.Random(seed)

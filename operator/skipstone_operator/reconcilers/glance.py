@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 
-from skipstone_operator.ports import Key, Ports, Requeue
+from skipstone_operator.ports import Key, KubeApi, Ports, Requeue
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
 from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.showing import show, takes_back
@@ -26,6 +26,9 @@ async def glance(key: Key, ports: Ports) -> Requeue | None:
     if ports.cached is None:
         return None
     try:
+        if await _is_deleting(key, ports.cached):
+            # Its namespace may go away with it, and with the namespace the right to hear of anything in it.
+            return None
         steps = await _find_steps(key, replace(ports, kube=ports.cached))
     except Exception as error:  # noqa: BLE001 - the pass that reads the API server meets it again, and tells it
         logger.debug("no glance: %s", error, extra={"key": str(key)})
@@ -36,6 +39,11 @@ async def glance(key: Key, ports: Ports) -> Requeue | None:
     if not all(isinstance(step, Rest) for step in shown.left):
         return None
     return Requeue(earliest(first_write(shown.left).requeue.after, *shown.delays))
+
+
+async def _is_deleting(key: Key, kube: KubeApi) -> bool:
+    found = await kube.get(key.kind, key.namespace, key.name)
+    return found is not None and "deletionTimestamp" in found["metadata"]
 
 
 async def _find_steps(key: Key, ports: Ports) -> list[Step]:
