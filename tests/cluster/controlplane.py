@@ -28,7 +28,7 @@ from tests.cluster.toolchain import STORE_AND_CLIENT, build_api_server, build_to
 LOOPBACK = "127.0.0.1"
 SERVICE_RANGE = "10.96.0.0/16"
 SERVICE_IP = "10.96.0.1"
-READY_SECONDS = 300.0
+READY_SECONDS = 900.0
 # Stop order: who writes to the API first, the API, its store.
 PROGRAMS = ("kube-controller-manager", "kube-apiserver", "etcd")
 

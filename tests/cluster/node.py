@@ -35,7 +35,7 @@ NODE_NAME = "skipstone-node"
 PAUSE_IMAGE = "localhost/skipstone-pause:dev"
 # Stop order: what starts pods first, what runs them last.
 NODE_PROGRAMS = ("kubelet", "kube-proxy", "kube-scheduler")
-NODE_READY_SECONDS = 300.0
+NODE_READY_SECONDS = 900.0
 
 
 def start_runtime(state: StateDir) -> None:
