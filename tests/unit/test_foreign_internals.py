@@ -168,7 +168,7 @@ def test_the_kubernetes_client_sends_requests_as_we_give_them() -> None:
     assert {"headers", "body", "_request_timeout"} <= set(arguments(RESTClientObject.request))
     assert arguments(Configuration.get_api_key_with_prefix)[1] == "identifier"
     known = {"host", "ssl_ca_cert", "verify_ssl", "cert_file", "key_file", "connection_pool_maxsize"}
-    assert known - set(vars(Configuration())) == set()
+    assert known - set(dir(Configuration())) == set()
     assert "self.rest_client" in inspect.getsource(ApiClient.__init__)
 
 
