@@ -116,7 +116,9 @@ def test_suspend_stops_a_running_load_and_resume_finishes_it(main: Lake) -> None
 
 
 def test_an_edited_status_heals(main: Lake) -> None:
-    before = (main.kube.get("tbl", "people") or {})["status"]["rows"]
+    # The Table shows what a job changed a moment after the job does.
+    before = len(main.rows())
+    main.until("tbl", "people", lambda t: t["status"].get("rows") == before)
     main.kube.run(
         "patch", "tbl", "people", "--subresource=status", "--type=merge", "-p", '{"status":{"conditions":[]}}'
     )
