@@ -17,7 +17,7 @@ from skipstone_operator.adapters.kube import KubeClient
 from skipstone_operator.ports import AccessDenied, JsonObject, Key
 from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, SECONDARY_INDEX, TABLE
 from skipstone_operator.routing import Router, identity_of
-from skipstone_operator.runtime.cache import ObjectCache, Unordered, version_of
+from skipstone_operator.runtime.cache import ObjectCache, Shard, Unordered, version_of
 from skipstone_operator.runtime.resync import Deliveries
 
 #: Kinds whose changes wake nobody: what depends on them looks again by itself.
@@ -54,7 +54,8 @@ class Feed:
         """The watch delivered ``obj``."""
         identity = identity_of(obj)
         self.deliveries.seen(identity, obj["metadata"]["resourceVersion"])
-        newest = self._take(identity, slim(obj))
+        kept = slim(obj)
+        newest = self._newest(identity, lambda shard: shard.put(kept), kept)
         if newest is None:
             # It is known to be deleted, and whoever depends on it was told.
             return
@@ -67,7 +68,8 @@ class Feed:
     def removed(self, obj: Mapping[str, Any]) -> None:
         """The watch delivered the deletion of ``obj``."""
         identity = identity_of(obj)
-        if self._drop(identity, slim(obj)) is None:
+        kept = slim(obj)
+        if self._newest(identity, lambda shard: shard.drop(kept), None) is None:
             self.deliveries.gone(identity)
             self.forget([identity])
         self._wake(self._rivals(obj))
@@ -125,24 +127,19 @@ class Feed:
         self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
         return found
 
-    def _take(self, identity: Key, obj: JsonObject) -> JsonObject | None:
-        """What is known under this name now: kopf may tell of two objects of one name in any order."""
-        shard = self.cache.shard(identity.kind, identity.namespace)
-        try:
-            shard.put(obj)
-        except Unordered:
-            self.cache.forget(identity.kind, identity.namespace)
-            return obj
-        return shard.get(identity.name)
+    def _newest(
+        self, identity: Key, change: Callable[[Shard], bool], otherwise: JsonObject | None
+    ) -> JsonObject | None:
+        """What is known under this name after ``change``: kopf may tell of two objects of one name in any order.
 
-    def _drop(self, identity: Key, obj: JsonObject) -> JsonObject | None:
-        """What is known under this name when ``obj`` is forgotten: it may have been created again."""
+        ``otherwise`` where the API server's resourceVersions have no order: the cache knows nothing then.
+        """
         shard = self.cache.shard(identity.kind, identity.namespace)
         try:
-            shard.drop(obj)
+            change(shard)
         except Unordered:
             self.cache.forget(identity.kind, identity.namespace)
-            return None
+            return otherwise
         return shard.get(identity.name)
 
     def _wake(self, keys: Collection[Key]) -> None:

@@ -319,9 +319,8 @@ async def _fill(bench: Bench, total: int) -> None:
     await _all(_finished(bench, number) for number in range(first, total))
 
 
-async def _finished(bench: Bench, number: int) -> None:
-    """A job that is finished when the operator sees it first: suspended, then written as an old release left it."""
-    job = await bench.create(objects.load(f"done-{number}", tableRef={"name": f"t{number % TABLES}"}, suspend=True))
+def finished_status(number: int) -> JsonObject:
+    """The status of a load that is complete."""
     done = {"reason": "Committed", "message": "", "lastTransitionTime": TIME, "observedGeneration": 1}
     conditions = [
         {**done, "type": "Complete", "status": "True"},
@@ -329,10 +328,17 @@ async def _finished(bench: Bench, number: int) -> None:
         {**done, "type": "Progressing", "status": "False", "reason": "Idle"},
     ]
     last = {"id": f"l{number}", "kind": "Load", "result": "Succeeded", "reason": "Committed", "message": "m" * 200}
-    status = {"conditions": conditions, "completionTime": TIME, "attempts": 1, "lastRun": last, "rowsLoaded": 10**6}
+    return {"conditions": conditions, "completionTime": TIME, "attempts": 1, "lastRun": last, "rowsLoaded": 10**6}
+
+
+async def _finished(bench: Bench, number: int) -> None:
+    """A job that is finished when the operator sees it first: suspended, then written as an old release left it."""
+    job = await bench.create(objects.load(f"done-{number}", tableRef={"name": f"t{number % TABLES}"}, suspend=True))
     path = path_of("LoadJob", NAMESPACE, job["metadata"]["name"], "status")
     merge = "application/merge-patch+json"
-    answer = await bench.kube.connection.request("PATCH", path, body={"status": status}, content_type=merge)
+    answer = await bench.kube.connection.request(
+        "PATCH", path, body={"status": finished_status(number)}, content_type=merge
+    )
     assert answer.ok, answer
 
 

@@ -30,7 +30,7 @@ from skipstone_operator.ports import JsonObject, Key, Ports, Requeue
 from skipstone_operator.reconcilers import reconcile
 from skipstone_operator.resources.kinds import KINDS
 
-from tests.bench.control import measure
+from tests.bench.control import finished_status, measure
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.unit import objects
 from tests.unit.operator_double import DEFAULTS, RecordingEvents, RecordingRuns
@@ -38,7 +38,6 @@ from tests.unit.operator_double import DEFAULTS, RecordingEvents, RecordingRuns
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "build" / "bench" / "operator.jsonl"
 NAMESPACE = "lake"
-TIME = "2026-01-01T12:00:00Z"
 AT_ONCE = 16
 
 
@@ -193,15 +192,7 @@ def _table(number: int) -> JsonObject:
 
 async def _finished(kube: KubeClient, number: int, table: int) -> None:
     answer: Any = await kube.create(_placed(objects.load(f"l{number}", tableRef={"name": f"t{table}"})))
-    done = {"reason": "Committed", "message": "", "lastTransitionTime": TIME, "observedGeneration": 1}
-    conditions = [
-        {**done, "type": "Complete", "status": "True"},
-        {**done, "type": "Failed", "status": "False"},
-        {**done, "type": "Progressing", "status": "False", "reason": "Idle"},
-    ]
-    last = {"id": f"l{number}", "kind": "Load", "result": "Succeeded", "reason": "Committed", "message": "m" * 200}
-    status = {"conditions": conditions, "completionTime": TIME, "attempts": 1, "lastRun": last, "rowsLoaded": 10**6}
-    await kube.replace_status({**answer.object, "status": status})
+    await kube.replace_status({**answer.object, "status": finished_status(number)})
 
 
 async def _settle(kube: KubeClient, keys: Iterable[Key]) -> None:

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
 from skipstone_operator.ports import Refused
 
 from tests.unit.objects import claim, table, warehouse
 from tests.unit.operator_double import World
 
+Settled = TypeVar("Settled", bound=World)
+
 
 def started(*objects: dict[str, Any], **timing: Any) -> World:
     """A world with a ready Warehouse and Table, and then these objects."""
-    world = World(**timing)
+    return settled(World(**timing), *objects)
+
+
+def settled(world: Settled, *objects: dict[str, Any]) -> Settled:
+    """This world once its Warehouse and Table are ready, and then with these objects."""
     for obj in (claim(), warehouse(), table()):
         world.kube.add(obj)
     world.run_until(lambda: world.holds("Table", "flights", "Ready"))

@@ -13,6 +13,7 @@ from skipstone_operator.ports import Conflict, Key
 
 from tests.unit.cache_double import CachedWorld
 from tests.unit.kube_double import is_running
+from tests.unit.lives import settled
 from tests.unit.objects import claim, index, load, merge, table, warehouse
 
 TABLE = Key("Table", "lake", "flights")
@@ -20,13 +21,7 @@ TABLE = Key("Table", "lake", "flights")
 
 def ready(*objects: dict[str, Any], **more: Any) -> CachedWorld:
     """A world whose Table is ready, then ``objects``."""
-    world = CachedWorld(**more)
-    for obj in (claim(), warehouse(), table()):
-        world.kube.add(obj)
-    world.run_until(lambda: world.holds("Table", "flights", "Ready"))
-    for obj in objects:
-        world.kube.add(obj)
-    return world
+    return settled(CachedWorld(**more), *objects)
 
 
 def worked() -> CachedWorld:

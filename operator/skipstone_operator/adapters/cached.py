@@ -1,7 +1,7 @@
 """Reads from the cache, writes to the API server: implements ``ports.KubeApi`` on what the watches told.
 
-What the cache does not hold is asked of the API server, so an answer may be old but never made up. Called by ``entry``
-through ``Ports.cached``, filled by ``__main__``.
+What no LIST has filled yet is asked of the API server, so an answer may be old but never made up. Called by ``glance``
+through ``Ports.cached``, filled by ``feed``.
 """
 
 from __future__ import annotations
@@ -136,7 +136,7 @@ class CachedKube(RememberingKube):
     """Reads what the watches told, as far as they were asked to tell it."""
 
     async def get(self, kind: str, namespace: str, name: str) -> JsonObject | None:
-        """The object as the watch told it last, or None."""
+        """The object as the watch told it last, or None; a kind of others only where it has our labels."""
         shard = self.cache.readable(kind, namespace) if kind in CACHED_KINDS else None
         return await self.kube.get(kind, namespace, name) if shard is None else shard.get(name)
 
