@@ -113,10 +113,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True, scope="module")
-def collected_sockets() -> Iterator[None]:
-    """Collect them before the next module's tests see them."""
+def _own_traces() -> Iterator[None]:
+    """Leave no sockets to the next module's tests, and the thread's session and its settings as they are in a pod."""
     yield
     gc.collect()
+    session = SparkSession._instantiatedSession
+    if session is not None:
+        session._jvm.SparkSession.setActiveSession(session._jsparkSession)  # type: ignore[union-attr]
+        for key in FORCED:
+            if session.conf.isModifiable(key):
+                session.conf.set(key, FORCED[key])
 
 
 def _submit_arguments() -> str:

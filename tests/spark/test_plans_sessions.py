@@ -22,7 +22,6 @@ SETTINGS = {
     "spark.sql.legacy.timeParserPolicy": ("CORRECTED", "LEGACY"),
     "spark.sql.legacy.castComplexTypesToString.enabled": ("false", "true"),
     "spark.sql.legacy.sizeOfNull": ("false", "true"),
-    "spark.sql.intervalOutputStyle": ("MULTI_UNITS", "ISO_8601"),
     "spark.sql.jsonGenerator.ignoreNullFields": ("true", "false"),
 }
 #: Text that the sessions evaluate differently, or that one of them refuses to evaluate.
@@ -45,6 +44,7 @@ SEEN = {
 def sessions(module_bed: Bed, request: pytest.FixtureRequest) -> Iterator[tuple[SparkSession, SparkSession]]:
     """The session of the query, and another one."""
     own, other = module_bed.spark, module_bed.spark.newSession()
+    before = {name: own.conf.get(name) for name in SETTINGS}
     for name, values in SETTINGS.items():
         own.conf.set(name, values[request.param])
         other.conf.set(name, values[1 - request.param])
@@ -52,8 +52,8 @@ def sessions(module_bed: Bed, request: pytest.FixtureRequest) -> Iterator[tuple[
     yield own, other
     activate(own)
     own.conf.set("skipstone.driverRows", "0")
-    for name in SETTINGS:
-        own.conf.unset(name)
+    for name, value in before.items():
+        own.conf.set(name, value)
 
 
 def activate(session: SparkSession) -> None:

@@ -57,7 +57,7 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
     frame = _with_null_text(group, rules)
-    typed = [_typed(group, frame, column, rules) for column in columns]
+    typed = [_typed(group, column, rules) for column in columns]
     values = [one.value.alias(_held(i)) for i, one in enumerate(typed)]
     judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed)} as {_FAULT}"))
     told = judged.select(
@@ -89,24 +89,23 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
     return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
 
 
-def _typed(group: RawGroup, frame: DataFrame, column: SourceColumn, rules: TextRules) -> _Typed:
-    """``frame``: that of the group, with nulls in place."""
+def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, F.lit(None).cast(frame_type(column.type)))
-    found = _conversion(raw_column, frame, column.type, rules)
+    found = _conversion(raw_column, column.type, rules)
     if found is None:
         raise _unsupported(group, column, raw_column)
     return _Typed(column, raw_column.ref, found.value, found.what)
 
 
-def _conversion(column: RawColumn, frame: DataFrame, kind: IcebergType, rules: TextRules) -> Conversion | None:
+def _conversion(column: RawColumn, kind: IcebergType, rules: TextRules) -> Conversion | None:
     if column.is_text:
-        found = from_text(frame[column.ref], kind, rules)
+        found = from_text(F.col(column.ref), kind, rules)
     elif column.file_type is None:
         return None
     else:
-        found = feed(column.file_type, frame[column.ref], kind, rules.time_zone)
+        found = feed(column.file_type, F.col(column.ref), kind, rules.time_zone)
     if found is None or not isinstance(kind, DateType | TimestampType | TimestamptzType):
         return found
     # in UTC, as the session is; other years are no dates for Python, which reads them in bounds and partitions
