@@ -17,6 +17,9 @@ VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.p
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 CLUSTER ?= embedded
 export CLUSTER
+# Some images for containers turn off Python's cache of compiled modules. Without it every process that a test starts
+# compiles all libraries again, which takes several times longer than the imports themselves.
+unexport PYTHONDONTWRITEBYTECODE
 
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
