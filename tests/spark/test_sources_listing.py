@@ -120,6 +120,14 @@ def test_what_is_never_read_is_told(root: Path, path: str, sentence: str) -> Non
     assert caught.value.reason is Reason.INVALID_SPEC
 
 
+@pytest.mark.parametrize("path", ["other", "other/\udcff.csv", "other/*.csv"])
+def test_a_name_that_is_not_text_is_told(root: Path, path: str) -> None:
+    put(root / "other" / "\udcff.csv", "a")
+    with pytest.raises(BadSpec, match=r"the name of 'other/\\xff\.csv' is not UTF-8: rename the file") as caught:
+        listed(root, path)
+    assert caught.value.reason is Reason.INVALID_SPEC
+
+
 def test_the_digest_tells_sources_apart_by_path_size_and_time(root: Path) -> None:
     def digest() -> str:
         return list_source(warehouse(root), source("landing")).digest

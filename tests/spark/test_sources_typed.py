@@ -185,6 +185,58 @@ def test_one_json_document_may_be_a_broken_or_a_long_one(read: Read, tmp_path: P
     ]
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"v": 1}{"v": 2}',
+        '{"v": 1} {"v": 2}',
+        '{"v": 1},{"v": 2}',
+        '{"v": 1} garbage',
+        '{"v": 1}}',
+        '{"v": 1}] {"v": 2}',
+        '{"v": 1},0] {"v": 2}',
+        '{"v": 1},7,0] [{"v": 2}',
+        '{"v": NaN}] {"v": 2}',
+        '{"v": NaN},0] {"v": 2}',
+        '{"v": {"w": 1}}\t{"v": 2}',
+        '{"v": "}"} 7',
+        '\ufeff{"v": 1} {"v": 2}',
+        '[{"v": 1}] {"v": 2}',
+        '[] {"v": 2}',
+        "{'v': NaN} {'v': 2}",
+    ],
+)
+def test_json_lines_that_go_on_behind_their_object_are_told(read: Read, tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.json").write_text('{"v": 1}\n')
+    (tmp_path / "b +%41.json").write_text(f'{{"v": 3}}\n{line}\n')
+    with pytest.raises(BadData, match=r"'b \+%41\.json': a line goes on behind its JSON object: write one") as caught:
+        read(["a.json", "b +%41.json"], only(IntegerType()))
+    assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
+def test_json_lines_that_only_look_as_if_they_went_on(read: Read, tmp_path: Path) -> None:
+    lines = [
+        ('{"v": "} {"}', ["} {"]),
+        ('{"v": {"a": {"b": [1.50, {}]}}} \t\r', ['{"a": {"b": [1.50, {}]}}']),
+        ('\ufeff{"v": "a"}', ["a"]),
+        ('[{"v": "a"}, {"v": "b"}]', ["a", "b"]),
+        ("[]", []),
+        ("{'v': [{}, {}]}", ["[{}, {}]"]),
+        ('{"v": NaN, "w": {}}', ["NaN"]),
+        ("   ", []),
+        ('{"v": "\\"} {"}', ['"} {']),
+    ]
+    (tmp_path / "a.json").write_text("\n".join(line for line, _ in lines))
+    assert values(read(["a.json"], only(StringType()))) == [value for _, found in lines for value in found]
+
+
+@pytest.mark.parametrize("line", ['{"v": {"w": 1}', "7 {}", "null {}", '"x" {"v": 1}', "{]} {}", "} {"])
+def test_json_lines_that_begin_with_no_object_are_bad_rows(read: Read, tmp_path: Path, line: str) -> None:
+    (tmp_path / "a.json").write_text(f'{{"v": 3}}\n{line}\n')
+    (_, bad) = rows(read(["a.json"], only(StringType())))
+    assert (bad[ERROR_COLUMN], bad[RECORD_COLUMN]) == ("the record is not a JSON object", line)
+
+
 def test_json_that_lacks_a_required_or_mapped_name_is_told(read: Read, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"V": 1}\n')
     with pytest.raises(BadData, match=r"'a\.json' has no column 'v', .*it has 'V'") as caught:
@@ -217,6 +269,15 @@ def test_json_is_utf_8(read: Read, tmp_path: Path) -> None:
 def test_json_null_text_is_null(read: Read, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"v": "NA"}\n{"v": 3}\n')
     assert values(read(["a.json"], only(IntegerType()), options={"nullValue": "NA"})) == [None, 3]
+
+
+def test_a_name_that_spark_cannot_read_is_told(read: Read, tmp_path: Path) -> None:
+    (tmp_path / "a:b").mkdir()
+    (tmp_path / "a:b" / "c.json").write_text('{"v": 3}\n')
+    assert values(read(["a:b/c.json"], only(IntegerType()))) == [3]
+    (tmp_path / "a:b.json").write_text('{"v": 3}\n')
+    with pytest.raises(BadSpec, match=r"'a:b\.json' has a colon in its name, which Spark cannot read: rename"):
+        read(["a:b.json"], only(IntegerType()))
 
 
 # Parquet and ORC

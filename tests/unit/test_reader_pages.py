@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, TimestamptzType
 from skipstone.files import pages
 from skipstone.files.pages import PageReader
+from skipstone.files.reader import DataFileDescription, Positions, read_data_file
+from skipstone.tables.arrow import arrow_schema
 
 from tests.examples import cases
 
@@ -98,6 +103,20 @@ def test_rows_are_those_of_the_whole_file(table: pa.Table, options: dict[str, An
             assert found is not None
             expected = whole.take(pa.array(rows))
             assert pa.Table.from_batches([found]).cast(expected.schema).equals(expected)
+
+
+@pytest.mark.parametrize("positions", [None, np.array([0, 2])], ids=["whole", "by pages"])
+def test_old_timestamps_keep_their_full_range(tmp_path: Path, positions: Positions | None) -> None:
+    """Those that Spark and Impala wrote as INT96, which tables that were migrated to Iceberg hold."""
+    schema = Schema(NestedField(1, "v", TimestamptzType()))
+    moments = [datetime(year, 1, 2, 3, 4, 5, 6, tzinfo=UTC) for year in (1, 2013, 9999)]
+    path = tmp_path / "old.parquet"
+    path.write_bytes(written(pa.table([moments], arrow_schema(schema)), use_deprecated_int96_timestamps=True))
+    file = DataFileDescription(
+        file_id=0, path=str(path), size=path.stat().st_size, records=3, schema_json=schema.model_dump_json()
+    )
+    found = [value for batch in read_data_file(file, ["v"], positions=positions) for value in batch["v"].to_pylist()]
+    assert found == (moments if positions is None else [moments[0], moments[2]])
 
 
 def rows_of(count: int) -> pa.Table:

@@ -24,6 +24,8 @@ from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, re
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct
 
 Rows = npt.NDArray[np.int64]
+#: INT96 timestamps are read as Iceberg does: in nanoseconds they would reach from 1677 to 2262 only.
+INT96_UNIT = "us"
 #: Memory for where pages are, in bytes; least recently used files go first.
 CACHE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 3_000
@@ -176,9 +178,10 @@ class _Pages:
         begin, first_page = self.chunk.begin, int(self.locations[0][1])
         dictionary = read_at(source, begin, first_page - begin) if first_page > begin else b""
         file = _one_column(self.chunk, dictionary, pages, int(self.lengths.sum()))
-        column = (
-            pq.ParquetFile(pa.BufferReader(file), page_checksum_verification=True).read(use_threads=False).column(0)
+        parquet = pq.ParquetFile(
+            pa.BufferReader(file), page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT
         )
+        column = parquet.read(use_threads=False).column(0)
         if len(column) != self.lengths.sum():
             return None
         begins, first = np.cumsum(self.lengths) - self.lengths, self.first[self.numbers]

@@ -26,7 +26,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.orcfiles import read_orc_file
-from skipstone.files.pages import PageReader
+from skipstone.files.pages import INT96_UNIT, PageReader
 from skipstone.files.projections import (
     POSITION_COLUMN,
     ROW_GROUP_COLUMN,
@@ -132,7 +132,9 @@ class OpenDataFile:
         self.source = source
         # by the size that it has, not the one that it should have: a file that was cut short has no footer
         footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: pq.read_metadata(source))
-        self._parquet = pq.ParquetFile(source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES)
+        self._parquet = pq.ParquetFile(
+            source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit=INT96_UNIT
+        )
         self._pages = PageReader(source, file.path, file.size)
         self._projections: dict[tuple[str, ...], Projection] = {}
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 
 from skipstone.sources.typed.filetypes import FileType
 
@@ -45,8 +46,16 @@ class RawGroup(ColumnGroup):
 
 CORRUPT = "_skipstone_corrupt"
 URL = "_skipstone_url"
+#: Real file names may hold these; without this Spark would take them for patterns.
+NO_GLOB = {"__globPaths__": "false"}
 
 
 def quoted(name: str) -> str:
     """``name`` as a reference that Spark resolves exactly."""
     return f"`{name.replace('`', '``')}`"
+
+
+def file_below(root: str) -> Column:
+    """The path relative to ``root`` out of the file's URL in URL, in which a plus sign means itself."""
+    path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))
+    return F.regexp_replace(path, rf"^file:/*\Q{root.lstrip('/')}\E/", "")

@@ -279,6 +279,7 @@ def _resolve(root: Path, path: Path, named: str) -> Path:
 
 def _describe(root: Path, path: Path, named: str) -> SourceFile:
     name = path.relative_to(root).as_posix()
+    _require_text(name)
     with Beneath(root) as opened:
         found = _seen(opened, name)
     if found is None:
@@ -288,6 +289,16 @@ def _describe(root: Path, path: Path, named: str) -> SourceFile:
             Reason.INVALID_SPEC, f"'{name}' is hidden by its first character: rename it to read it", field=_FIELD
         )
     return SourceFile(path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, ctime_ns=found.st_ctime_ns)
+
+
+def _require_text(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        shown = os.fsencode(name).decode(errors="backslashreplace")
+        raise BadSpec(
+            Reason.INVALID_SPEC, f"the name of '{shown}' is not UTF-8: rename the file to read it", field=_FIELD
+        ) from error
 
 
 def _outside(path: str) -> BadSpec:

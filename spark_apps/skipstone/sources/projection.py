@@ -18,7 +18,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, file_below, quoted
 from skipstone.sources.text.values import Conversion, TextRules, from_text
 from skipstone.sources.typed.filetypes import feed
 
@@ -64,7 +64,7 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, 
         "*",
         _sentence(group, typed).alias(ERROR_COLUMN),
         _of_bad_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN),
-        _of_bad_rows(_file(root), FILE_COLUMN),
+        _of_bad_rows(file_below(root), FILE_COLUMN),
     )
     named = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
     return told.selectExpr(*named, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN)
@@ -142,12 +142,6 @@ def _chosen(texts: Sequence[str], position: Column) -> Column:
 
 def _of_bad_rows(column: Column, name: str) -> Column:
     return F.when(F.col(_FAULT).isNotNull(), column).alias(name)
-
-
-def _file(root: str) -> Column:
-    """The path relative to ``root`` out of a file's URL, in which a plus sign means itself."""
-    path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))
-    return F.regexp_replace(path, rf"^file:/*\Q{root.lstrip('/')}\E/", "")
 
 
 def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:

@@ -14,14 +14,15 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 from skipstone_core.contract.requests import SourceSpec
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
+from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
 
-#: Real file names may hold these; without this Spark would take them for patterns.
-NO_GLOB = {"__globPaths__": "false"}
 #: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
 _NEVER_WRITTEN = "\ue000\uf8ff\ue000"
 #: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
@@ -29,7 +30,14 @@ _NO_NAME = "_skipstone_no_name"
 
 
 def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
-    """The files ``names`` of ``listing`` as Spark takes them."""
+    """The files ``names`` of ``listing`` as Spark takes them. Raises BadSpec (INVALID_SPEC) for a name with a colon."""
+    for name in names:
+        if ":" in name.rpartition("/")[2]:
+            raise BadSpec(
+                Reason.INVALID_SPEC,
+                f"'{name}' has a colon in its name, which Spark cannot read: rename the file",
+                field="source.paths",
+            )
     return [f"file://{listing.root}/{name}" for name in names]
 
 
@@ -91,6 +99,8 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
         if options.multi_line:
             require_one_document(Path(listing.root) / file.path, file.path)
     paths = spark_paths(listing, [file.path for file in listing.files])
+    if not options.multi_line:
+        require_one_document_per_line(spark, paths, listing.root)
     names = _json_names(spark, paths, options, listing)
     read = names or (_NO_NAME,)
     frame: DataFrame = spark.read.schema(_strings(read)).options(**_common(options)).json(paths)

@@ -20,9 +20,9 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.beneath import open_beneath
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.text.files import NO_GLOB, spark_paths
+from skipstone.sources.text.files import spark_paths
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
 
