@@ -8,9 +8,9 @@ from typing import Any
 from skipstone_core.codec import encode
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
-from skipstone_operator.reconcilers.jobfacts import plan_run
-from skipstone_operator.reconcilers.jobs import decide_job
-from skipstone_operator.reconcilers.requests import RunPlan
+from skipstone_operator.reconcilers.jobs.deciding import decide_job
+from skipstone_operator.reconcilers.jobs.facts import plan_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.runs import ConfFacts, RunWorld
 from skipstone_operator.worlds.steps import PutStatus

@@ -9,7 +9,7 @@ from skipstone_core.codec import encode
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import EventType
-from skipstone_operator.reconcilers.requests import RunPlan, plan_table_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_table_run
 from skipstone_operator.reconcilers.table import decide
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.runs import RunWorld

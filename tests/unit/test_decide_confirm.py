@@ -10,9 +10,9 @@ from skipstone_core.codec import encode
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
-from skipstone_operator.reconcilers.confirms import plan_confirm
-from skipstone_operator.reconcilers.jobs import decide_job
-from skipstone_operator.reconcilers.requests import RunPlan
+from skipstone_operator.reconcilers.jobs.confirms import plan_confirm
+from skipstone_operator.reconcilers.jobs.deciding import decide_job
+from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.steps import Delete, PutStatus, Rest
 from skipstone_operator.worlds.subjects import Children

@@ -10,7 +10,7 @@ import pytest
 from skipstone_core.funnel import FunnelStage
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers.jobs import decide_job, refused
+from skipstone_operator.reconcilers.jobs.deciding import decide_job, refused
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest
 from skipstone_operator.worlds.worlds import JobWorld
 

@@ -10,7 +10,7 @@ from skipstone_core.contract.reports import IndexState, RunOutcome
 from skipstone_core.funnel import FunnelStage, LeftOut
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers.jobs import decide_job, refused
+from skipstone_operator.reconcilers.jobs.deciding import decide_job, refused
 from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.steps import Delete, PutStatus, Rest
 from skipstone_operator.worlds.subjects import Children

@@ -12,7 +12,7 @@ from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers.requests import build_table_task
+from skipstone_operator.reconcilers.runs.requests import build_table_task
 from skipstone_operator.reconcilers.table import decide, refused
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest
 from skipstone_operator.worlds.subjects import TableSubject

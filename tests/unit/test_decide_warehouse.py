@@ -13,7 +13,7 @@ from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.observes import seconds_to_look
-from skipstone_operator.reconcilers.requests import plan_check_run, plan_observe_run
+from skipstone_operator.reconcilers.runs.requests import plan_check_run, plan_observe_run
 from skipstone_operator.reconcilers.warehouse import decide, refused
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.runs import RunWorld

@@ -11,9 +11,9 @@ from skipstone_core.codec import encode
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Key
-from skipstone_operator.reconcilers.confirms import plan_confirm
-from skipstone_operator.reconcilers.jobfacts import plan_run
-from skipstone_operator.reconcilers.requests import RunPlan
+from skipstone_operator.reconcilers.jobs.confirms import plan_confirm
+from skipstone_operator.reconcilers.jobs.facts import plan_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.table import decide
 from skipstone_operator.reconcilers.tablestatus import choose_writer, find_turn
 from skipstone_operator.worlds.identity import find_older_claimant

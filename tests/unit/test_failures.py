@@ -11,7 +11,7 @@ from skipstone_core.codec import salvage
 from skipstone_core.errors import ContractViolation
 from skipstone_operator.ports import AccessDenied, JsonObject, Key, Refused, UpdateAnswer
 from skipstone_operator.reconcilers import reconcile
-from skipstone_operator.reconcilers.failures import WriteRefused
+from skipstone_operator.reconcilers.passes.failures import WriteRefused
 from skipstone_operator.resources.table import TableStatus
 
 from tests.unit import objects

@@ -12,7 +12,7 @@ from skipstone_core.contract.reports import RunOutcome, report_digest
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers.launch import (
+from skipstone_operator.reconcilers.runs.launch import (
     adopted_intent,
     clean_executors,
     discard,
@@ -23,7 +23,7 @@ from skipstone_operator.reconcilers.launch import (
     refusal_finding,
     trim,
 )
-from skipstone_operator.reconcilers.requests import RunPlan, build_manifest, plan_job_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan, build_manifest, plan_job_run
 from skipstone_operator.worlds.pods import PodFacts, read_pod
 from skipstone_operator.worlds.runs import (
     ConfFacts,

@@ -13,14 +13,14 @@ from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers.confirms import confirm_policy
 from skipstone_operator.reconcilers.drops import drop_policy
 from skipstone_operator.reconcilers.index import drop_world as drop_index_world
 from skipstone_operator.reconcilers.index import reindex_policy
-from skipstone_operator.reconcilers.jobs import attempt_policy
-from skipstone_operator.reconcilers.lifecycle import Policy, decide, decide_refused
+from skipstone_operator.reconcilers.jobs.confirms import confirm_policy
+from skipstone_operator.reconcilers.jobs.deciding import attempt_policy
 from skipstone_operator.reconcilers.observes import observe_policy
-from skipstone_operator.reconcilers.requests import RunPlan
+from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
+from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.table import change_policy
 from skipstone_operator.reconcilers.table import drop_world as drop_table_world
 from skipstone_operator.reconcilers.warehouse import check_policy

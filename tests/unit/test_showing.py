@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from skipstone_operator.ports import JsonObject, Key, Refused, UpdateAnswer
-from skipstone_operator.reconcilers.showing import only_shows
+from skipstone_operator.reconcilers.passes.showing import only_shows
 from skipstone_operator.worlds.steps import PutStatus
 
 from tests.unit.kube_double import MemoryKube

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from skipstone_operator.reconcilers.requests import find_misfit
+from skipstone_operator.reconcilers.runs.requests import find_misfit
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.rules.sparkconf import SETTINGS, find_conf_problems
 

@@ -9,7 +9,7 @@ from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, S
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Key
-from skipstone_operator.reconcilers.requests import RunPlan
+from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.resources.common import Condition, ConditionStatus, CurrentRun
 from skipstone_operator.resources.kinds import KINDS
 from skipstone_operator.worlds.pods import PodFacts, Wait

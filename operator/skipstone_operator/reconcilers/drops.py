@@ -15,11 +15,11 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused, Requeue
-from skipstone_operator.reconcilers import lifecycle
-from skipstone_operator.reconcilers.launch import delete_pod, discard
-from skipstone_operator.reconcilers.lifecycle import Policy, as_phase
-from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
-from skipstone_operator.reconcilers.statuses import earliest, event, judged, or_rest, put_status, record_end
+from skipstone_operator.reconcilers.runs import lifecycle
+from skipstone_operator.reconcilers.runs.launch import delete_pod, discard
+from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
+from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
+from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, or_rest, put_status, record_end
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
 from skipstone_operator.resources.table import TableStatus

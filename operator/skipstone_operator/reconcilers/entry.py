@@ -10,13 +10,13 @@ from collections.abc import Callable
 from skipstone_operator import labels
 from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
-from skipstone_operator.reconcilers.failures import WriteRefused, tell_failure
-from skipstone_operator.reconcilers.farewell import let_go
-from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
 from skipstone_operator.reconcilers.glance import glance
-from skipstone_operator.reconcilers.perform import owner_uid_of, perform
-from skipstone_operator.reconcilers.showing import show
-from skipstone_operator.reconcilers.statuses import earliest, first_write
+from skipstone_operator.reconcilers.passes.failures import WriteRefused, tell_failure
+from skipstone_operator.reconcilers.passes.farewell import let_go
+from skipstone_operator.reconcilers.passes.gather import gather_index, gather_schedule, gather_table, gather_warehouse
+from skipstone_operator.reconcilers.passes.perform import owner_uid_of, perform
+from skipstone_operator.reconcilers.passes.showing import show
+from skipstone_operator.reconcilers.runs.statuses import earliest, first_write
 from skipstone_operator.worlds.steps import Create, PutFinalizers, PutStatus, Step
 
 Answer = Callable[[Create, Refused], Step]

@@ -13,9 +13,9 @@ from dataclasses import replace
 
 from skipstone_operator.ports import Key, KubeApi, Ports, Requeue
 from skipstone_operator.reconcilers import index, schedule, table, warehouse
-from skipstone_operator.reconcilers.gather import gather_index, gather_schedule, gather_table, gather_warehouse
-from skipstone_operator.reconcilers.showing import show, takes_back
-from skipstone_operator.reconcilers.statuses import earliest, first_write
+from skipstone_operator.reconcilers.passes.gather import gather_index, gather_schedule, gather_table, gather_warehouse
+from skipstone_operator.reconcilers.passes.showing import show, takes_back
+from skipstone_operator.reconcilers.runs.statuses import earliest, first_write
 from skipstone_operator.worlds.steps import Rest, Step
 
 logger = logging.getLogger(__name__)

@@ -14,10 +14,11 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
 from skipstone_operator.ports import Refused
-from skipstone_operator.reconcilers import drops, lifecycle
+from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.indexstatus import find_obstacle, is_known, judge, seen
-from skipstone_operator.reconcilers.lifecycle import Policy, decide_refused
-from skipstone_operator.reconcilers.requests import (
+from skipstone_operator.reconcilers.runs import lifecycle
+from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
+from skipstone_operator.reconcilers.runs.requests import (
     DropTarget,
     RunPlan,
     build_index_ref,
@@ -25,7 +26,14 @@ from skipstone_operator.reconcilers.requests import (
     plan_reindex_run,
     reindex_request,
 )
-from skipstone_operator.reconcilers.statuses import judged, last_end, newest_attempt, or_rest, put_status, record_end
+from skipstone_operator.reconcilers.runs.statuses import (
+    judged,
+    last_end,
+    newest_attempt,
+    or_rest,
+    put_status,
+    record_end,
+)
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
 from skipstone_operator.worlds.pods import PodFacts

@@ -14,10 +14,10 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, format_time
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
-from skipstone_operator.reconcilers.launch import refusal_finding
-from skipstone_operator.reconcilers.lifecycle import Policy
-from skipstone_operator.reconcilers.requests import RunPlan, plan_observe_run
-from skipstone_operator.reconcilers.statuses import earliest, or_rest, put_status, record_end
+from skipstone_operator.reconcilers.runs.launch import refusal_finding
+from skipstone_operator.reconcilers.runs.lifecycle import Policy
+from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_observe_run
+from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status, record_end
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.resources.warehouse import WarehouseStatus

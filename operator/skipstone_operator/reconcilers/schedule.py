@@ -14,8 +14,8 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import DEGRADED, PROGRESSING, READY, Judgement, fails, format_time, holds
 from skipstone_operator.manifests import build_merge_job
 from skipstone_operator.ports import EventRecord, EventType, JsonObject, Refused, Requeue
-from skipstone_operator.reconcilers.launch import FOREIGN_POLL
-from skipstone_operator.reconcilers.statuses import earliest, event, judged, later, or_rest, put_status
+from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL
+from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, later, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.mergeschedule import MAX_ACTIVE_JOBS, ConcurrencyPolicy, MergeScheduleStatus
 from skipstone_operator.worlds.cron import read_cron

@@ -16,13 +16,15 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds
 from skipstone_operator.ports import Refused, Requeue
-from skipstone_operator.reconcilers import drops, jobs, lifecycle
-from skipstone_operator.reconcilers.failures import find_failure, guarded, tell
-from skipstone_operator.reconcilers.jobstatus import is_finished
-from skipstone_operator.reconcilers.launch import FOREIGN_POLL
-from skipstone_operator.reconcilers.lifecycle import Policy, decide_refused
-from skipstone_operator.reconcilers.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
-from skipstone_operator.reconcilers.statuses import (
+from skipstone_operator.reconcilers import drops
+from skipstone_operator.reconcilers.jobs import deciding
+from skipstone_operator.reconcilers.jobs.status import is_finished
+from skipstone_operator.reconcilers.passes.failures import find_failure, guarded, tell
+from skipstone_operator.reconcilers.runs import lifecycle
+from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL
+from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
+from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
+from skipstone_operator.reconcilers.runs.statuses import (
     first_write,
     judged,
     last_end,
@@ -79,12 +81,12 @@ def _steps(world: TableWorld) -> Iterator[Step]:
     now, table = world.setting.now, world.table
     for job in world.jobs:
         if job.job.status.current_run is not None:
-            yield guarded(partial(jobs.decide_job, job), job.job, now)
+            yield guarded(partial(deciding.decide_job, job), job.job, now)
     if table is not None:
         yield guarded(partial(decide_table, world, table), table, now)
     for job in world.jobs:
         if job.job.status.current_run is None:
-            yield guarded(partial(jobs.decide_job, job), job.job, now)
+            yield guarded(partial(deciding.decide_job, job), job.job, now)
     for broken in world.unreadable:
         yield tell(broken.raw, find_failure(broken.error), now)
 
@@ -266,7 +268,7 @@ def refused(world: TableWorld, owner_uid: str, refusal: Refused) -> Step:
     """The API server refused a child that ``owner_uid`` needs."""
     for job in world.jobs:
         if job.job.meta.uid == owner_uid:
-            return jobs.refused(job, refusal)
+            return deciding.refused(job, refusal)
     table = world.table
     if table is None:
         return Rest(requeue=Requeue(FOREIGN_POLL))

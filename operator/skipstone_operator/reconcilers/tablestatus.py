@@ -26,8 +26,8 @@ from skipstone_operator.conditions import (
     shorten,
     unknown,
 )
-from skipstone_operator.reconcilers.jobfacts import find_block, find_stranger
-from skipstone_operator.reconcilers.jobstatus import is_finished
+from skipstone_operator.reconcilers.jobs.facts import find_block, find_stranger
+from skipstone_operator.reconcilers.jobs.status import is_finished
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus, RunResult
 from skipstone_operator.resources.table import (

@@ -13,12 +13,12 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.labels import FINALIZER
 from skipstone_operator.ports import EventType, Refused
-from skipstone_operator.reconcilers import lifecycle
 from skipstone_operator.reconcilers.drops import keep_finalizer, release
-from skipstone_operator.reconcilers.lifecycle import UNDERWAY, Policy, decide_refused
 from skipstone_operator.reconcilers.observes import observe_policy
-from skipstone_operator.reconcilers.requests import RunPlan, effective_image, find_misfit, plan_check_run
-from skipstone_operator.reconcilers.statuses import (
+from skipstone_operator.reconcilers.runs import lifecycle
+from skipstone_operator.reconcilers.runs.lifecycle import UNDERWAY, Policy, decide_refused
+from skipstone_operator.reconcilers.runs.requests import RunPlan, effective_image, find_misfit, plan_check_run
+from skipstone_operator.reconcilers.runs.statuses import (
     first_write,
     judged,
     last_end,

@@ -1,6 +1,7 @@
 """Steps: what a decision may ask for. At most one of them is written per reconcile.
 
-Deciders return them, `reconcilers.perform` carries them out. They hold complete objects: performing thinks nothing.
+Deciders return them, `reconcilers.passes.perform` carries them out. They hold complete objects, so that performing
+decides nothing.
 """
 
 from __future__ import annotations

@@ -11,10 +11,10 @@ from typing import assert_never
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import format_time, shorten
-from skipstone_operator.reconcilers.jobfacts import deadline_left, deadline_message, retry_time
-from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed
-from skipstone_operator.reconcilers.launch import is_prompt
-from skipstone_operator.reconcilers.statuses import or_rest, record_end
+from skipstone_operator.reconcilers.jobs.facts import deadline_left, deadline_message, retry_time
+from skipstone_operator.reconcilers.jobs.status import at_work, completed, failed
+from skipstone_operator.reconcilers.runs.launch import is_prompt
+from skipstone_operator.reconcilers.runs.statuses import or_rest, record_end
 from skipstone_operator.resources.common import ConfirmState, CurrentRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts

@@ -16,7 +16,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time, holds, read_reason
 from skipstone_operator.ports import Refused, Requeue
-from skipstone_operator.reconcilers.launch import (
+from skipstone_operator.reconcilers.runs.launch import (
     adopted_intent,
     clean_executors,
     delete_pod,
@@ -29,8 +29,8 @@ from skipstone_operator.reconcilers.launch import (
     refusal_finding,
     trim,
 )
-from skipstone_operator.reconcilers.requests import RunPlan
-from skipstone_operator.reconcilers.statuses import Status, earliest, followed, later, or_rest
+from skipstone_operator.reconcilers.runs.requests import RunPlan
+from skipstone_operator.reconcilers.runs.statuses import Status, earliest, followed, later, or_rest
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ended, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run

@@ -14,7 +14,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.manifests import build_run
 from skipstone_operator.ports import Refused, Requeue
-from skipstone_operator.reconcilers.requests import RunPlan, build_manifest
+from skipstone_operator.reconcilers.runs.requests import RunPlan, build_manifest
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import ConfFacts, RunWorld

@@ -12,9 +12,9 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time
 from skipstone_operator.ports import Refused, Requeue
-from skipstone_operator.reconcilers.confirms import confirm_policy
-from skipstone_operator.reconcilers.jobends import conclude, count_failure, give_up
-from skipstone_operator.reconcilers.jobfacts import (
+from skipstone_operator.reconcilers.jobs.confirms import confirm_policy
+from skipstone_operator.reconcilers.jobs.ends import conclude, count_failure, give_up
+from skipstone_operator.reconcilers.jobs.facts import (
     MAIN_KINDS,
     WAIT_POLL,
     deadline_left,
@@ -25,11 +25,11 @@ from skipstone_operator.reconcilers.jobfacts import (
     retry_message,
     table_uid,
 )
-from skipstone_operator.reconcilers.jobstatus import at_work, failed, is_finished, waiting, with_progress, written
-from skipstone_operator.reconcilers.launch import delete_pod, refusal_finding, trim
-from skipstone_operator.reconcilers.lifecycle import Policy, decide, decide_refused
-from skipstone_operator.reconcilers.requests import RunPlan
-from skipstone_operator.reconcilers.statuses import earliest, or_rest, put_status
+from skipstone_operator.reconcilers.jobs.status import at_work, failed, is_finished, waiting, with_progress, written
+from skipstone_operator.reconcilers.runs.launch import delete_pod, refusal_finding, trim
+from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
+from skipstone_operator.reconcilers.runs.requests import RunPlan
+from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.jobstatus import JobStatus

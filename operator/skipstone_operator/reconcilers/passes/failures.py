@@ -26,8 +26,8 @@ from skipstone_operator.conditions import (
     unknown,
 )
 from skipstone_operator.ports import AccessDenied, EventRecord, EventType, JsonObject, Key, Ports, Refused, Requeue
-from skipstone_operator.reconcilers.perform import perform
-from skipstone_operator.reconcilers.statuses import MAX_NOTE
+from skipstone_operator.reconcilers.passes.perform import perform
+from skipstone_operator.reconcilers.runs.statuses import MAX_NOTE
 from skipstone_operator.resources.common import Condition
 from skipstone_operator.resources.kinds import API_VERSION, KINDS, LOAD_JOB, MERGE_JOB, TABLE, TABLE_FIELD
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step

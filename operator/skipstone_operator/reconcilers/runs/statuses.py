@@ -23,7 +23,7 @@ from skipstone_operator.conditions import (
     shorten_bytes,
 )
 from skipstone_operator.ports import EventRecord, EventType, Requeue
-from skipstone_operator.reconcilers.requests import RunPlan
+from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.mergeschedule import MergeScheduleStatus

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from skipstone_operator.conditions import PROGRESSING
 from skipstone_operator.ports import Ports
-from skipstone_operator.reconcilers.perform import put_shown
+from skipstone_operator.reconcilers.passes.perform import put_shown
 from skipstone_operator.worlds.steps import PutStatus, Step
 from skipstone_operator.worlds.subjects import Raw
 

@@ -9,7 +9,7 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import format_time
-from skipstone_operator.reconcilers.requests import RunPlan, plan_job_run
+from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_job_run
 from skipstone_operator.worlds.subjects import Finding, find_table_finding, find_warehouse_finding
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since
 from skipstone_operator.worlds.worlds import JobWorld

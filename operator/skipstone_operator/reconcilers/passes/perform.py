@@ -21,7 +21,7 @@ from skipstone_operator.ports import (
     UpdateAnswer,
     Updated,
 )
-from skipstone_operator.reconcilers.measures import publish_measures
+from skipstone_operator.reconcilers.passes.measures import publish_measures
 from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.steps import Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
 

@@ -12,12 +12,12 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, find, format_time, holds, read_reason
-from skipstone_operator.reconcilers.jobfacts import MAIN_KINDS, WAIT_POLL
-from skipstone_operator.reconcilers.jobstatus import at_work, completed, failed, written
-from skipstone_operator.reconcilers.launch import FOREIGN_POLL, delete_pod, find_live
-from skipstone_operator.reconcilers.lifecycle import Policy, as_phase
-from skipstone_operator.reconcilers.requests import RunPlan, find_misfit, plan_confirm_run
-from skipstone_operator.reconcilers.statuses import or_rest
+from skipstone_operator.reconcilers.jobs.facts import MAIN_KINDS, WAIT_POLL
+from skipstone_operator.reconcilers.jobs.status import at_work, completed, failed, written
+from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, delete_pod, find_live
+from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
+from skipstone_operator.reconcilers.runs.requests import RunPlan, find_misfit, plan_confirm_run
+from skipstone_operator.reconcilers.runs.statuses import or_rest
 from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts

@@ -21,8 +21,8 @@ from skipstone_operator.conditions import (
     is_true,
     shorten,
 )
-from skipstone_operator.reconcilers.mergestatus import indexes_behind, with_funnel, with_merge_report
-from skipstone_operator.reconcilers.statuses import judged, put_status
+from skipstone_operator.reconcilers.jobs.mergestatus import indexes_behind, with_funnel, with_merge_report
+from skipstone_operator.reconcilers.runs.statuses import judged, put_status
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.loadjob import LoadJobStatus
 from skipstone_operator.resources.mergejob import MergeJobStatus
