@@ -105,8 +105,8 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_index_*.py
 
-soak-merge: setup ## Random merges against a merge of dictionaries (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/spark/test_merge_*.py
+soak-merge: setup ## Random merges against a merge of dictionaries, and faults of every commit (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/spark/test_merge_*.py tests/spark/test_faults_after_swap.py
 
 soak-random: setup ## All cases of the random unit tests of which `make test` takes a few
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)

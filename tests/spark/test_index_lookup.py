@@ -448,7 +448,7 @@ def random_conditions(count: int) -> settings:
 
 
 @ANY_STATE
-@random_conditions(25)
+@random_conditions(10)
 @ANY_CONDITION
 def test_in_every_index_state_any_predicate_gives_what_a_full_scan_gives(
     prepared: dict[str, Prepared], state: str, condition: str

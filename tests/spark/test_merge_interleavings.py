@@ -1,10 +1,13 @@
 """A merge held at each of its points while another writer does something: the guide's table, case by case.
 
 After each the table is what the two would have made one after the other; no file is missing and none is left over.
+`make test` holds each merge at its commit and at one other point, which changes with the case and the commit;
+`make soak-merge` holds it at the others.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +19,7 @@ from skipstone_core.errors import UserError
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import MergeMode
 
+from tests.examples import turn
 from tests.spark.interleavings import CASES, POINTS, Fate, Scene, T, guide_row, in_order, make_lake, merged_after
 from tests.spark.kept import Kept
 
@@ -52,8 +56,17 @@ def scene(request: pytest.FixtureRequest, kept: dict[str, Kept], spark: SparkSes
     made.bed.catalog.close()
 
 
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("name", CASES)
+def held() -> list[Any]:
+    """Every case at every point; what only a soak takes is marked."""
+    early = [point for point in POINTS if point != "commit"]
+    first = turn(len(early))
+    taken = {(name, early[(first + number) % len(early)]) for number, name in enumerate(CASES)}
+    taken |= {(name, "commit") for name in CASES}
+    every = [(pair, [] if pair in taken else [pytest.mark.soak]) for pair in itertools.product(CASES, POINTS)]
+    return [pytest.param(*pair, marks=marks, id="-".join(pair)) for pair, marks in every]
+
+
+@pytest.mark.parametrize(("name", "point"), held())
 def test_each_interleaving_has_the_outcome_that_the_guide_states(
     scene: Scene, name: str, point: str, theirs: Theirs
 ) -> None:

@@ -31,7 +31,7 @@ from tests.spark.kept import Kept
 from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
 from tests.spark.rawdeletes import add_equality_delete
 
-QUERIES, SOAK_QUERIES = 8, 20
+QUERIES, SOAK_QUERIES = 4, 20
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000")) // 50
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 #: Rows that the driver reads itself at most.

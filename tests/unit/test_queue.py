@@ -287,5 +287,5 @@ class QueueMachine(RuleBasedStateMachine):
         assert self.owed <= set(taken(self.queue))
 
 
-QueueMachine.TestCase.settings = settings(max_examples=cases(60, 200), stateful_step_count=40, deadline=None)
+QueueMachine.TestCase.settings = settings(max_examples=cases(30, 200), stateful_step_count=40, deadline=None)
 TestQueueMachine = QueueMachine.TestCase
