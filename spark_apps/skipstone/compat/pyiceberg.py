@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
+from urllib.parse import quote_plus
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem
@@ -18,12 +19,14 @@ from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO, _to_requested_schema
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, _inherit_from_manifest
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.snapshots import SnapshotSummaryCollector
 from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
-from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
+from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
 SnapshotProducer = _SnapshotProducer
@@ -88,6 +91,30 @@ def with_inherited(entry: ManifestEntry, manifest: ManifestFile) -> ManifestEntr
 def optional_value(file: DataFile, position: int) -> Any:
     """The value of a field of ``file`` that PyIceberg has no name for; None when the manifest does not have it."""
     return file._data[position] if len(file._data) > position else None
+
+
+def partition_path(spec: PartitionSpec, partition: Record, schema: Schema) -> str:
+    """The name of a partition. Days and moments that are none for Python, which names them, go by their numbers."""
+    try:
+        return spec.partition_to_path(partition, schema)
+    except (OverflowError, ValueError):
+        named = zip(spec.fields, (partition[at] for at in range(len(partition))), strict=True)
+        return "/".join(f"{quote_plus(field.name)}={quote_plus(str(value))}" for field, value in named)
+
+
+class SnapshotSummary(SnapshotSummaryCollector):
+    """PyIceberg's summary of a snapshot, with the names of all partitions that other engines write."""
+
+    def update_partition_metrics(
+        self,
+        partition_spec: PartitionSpec,
+        file: DataFile,
+        is_add_file: bool,  # noqa: FBT001 - as PyIceberg has it
+        schema: Schema,
+    ) -> None:
+        """Count ``file`` as one that its partition gains or loses."""
+        metrics = self.partition_metrics[partition_path(partition_spec, file.partition, schema)]
+        (metrics.add_file if is_add_file else metrics.remove_file)(file)
 
 
 def field_ids(schema: Schema) -> Mapping[int, Any]:

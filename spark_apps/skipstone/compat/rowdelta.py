@@ -20,12 +20,12 @@ from pyiceberg.manifest import (
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
-from pyiceberg.table.snapshots import Operation, SnapshotSummaryCollector, Summary, update_snapshot_summaries
+from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _OverwriteFiles
 from pyiceberg.types import NestedField
 from pyiceberg.utils.properties import property_as_int
 
-from skipstone.compat.pyiceberg import field_ids
+from skipstone.compat.pyiceberg import SnapshotSummary, field_ids
 
 
 def _ids(schema: Schema) -> Set[int]:
@@ -162,7 +162,7 @@ class RowDelta(_OverwriteFiles):
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT,
             TableProperties.WRITE_PARTITION_SUMMARY_LIMIT_DEFAULT,
         )
-        found = SnapshotSummaryCollector(partition_summary_limit=limit or 0)
+        found = SnapshotSummary(partition_summary_limit=limit or 0)
         for file in (*self._added_data_files, *self._deletes):
             found.add_file(file, schema, specs[file.spec_id])
         for file in (*self._deleted_data_files, *self._replaced):

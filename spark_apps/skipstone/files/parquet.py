@@ -6,26 +6,33 @@ Used by the writer and by ``splicing``. Must not know partitions, sort orders or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, StringType
+from pyiceberg.types import BinaryType, DateType, StringType, TimestampType, TimestamptzType
 from skipstone_core.stats import upper_bound
 
 from skipstone.tables.arrow import arrow_schema, field_id
 
 #: Options of all data files.
 FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
+#: Types of which other engines hold values that Python's dates and times do not reach: their bounds stay numbers.
+_MOMENTS = (DateType, TimestampType, TimestamptzType)
 #: Among the options of a file: columns that have a bloom filter, which is made for the rows of a row group.
 BLOOM_COLUMNS = "bloom_columns"
 #: Iceberg's defaults: one false answer in a hundred, and no filter of more than about a megabyte.
@@ -103,16 +110,45 @@ def statistics_of(
     """Arguments of a DataFile from a file's metadata. ``properties`` hold the table's metrics modes."""
     plan = compute_statistics_plan(schema, properties)
     mapping = parquet_path_to_id_mapping(schema)
-    statistics = data_file_statistics_from_parquet_metadata(metadata, plan, mapping)
+    moments = {number: one for number, one in plan.items() if isinstance(one.iceberg_type, _MOMENTS) and _is_bound(one)}
+    counted = {number: replace(one, mode=MetricsMode(MetricModeTypes.COUNTS)) for number, one in moments.items()}
+    statistics = data_file_statistics_from_parquet_metadata(metadata, {**plan, **counted}, mapping)
     for column in statistics.column_aggregates.values():
         _shorten(column)
     found = statistics.to_serialized_dict()
+    for number, (least, most) in _ranges(metadata, mapping, moments).items():
+        found["lower_bounds"][number] = to_bytes(moments[number].iceberg_type, least)
+        found["upper_bounds"][number] = to_bytes(moments[number].iceberg_type, most)
     for untrusted in _columns_without_bounds(metadata, mapping):
         found["lower_bounds"].pop(untrusted, None)
         found["upper_bounds"].pop(untrusted, None)
     counted = found["value_counts"]
     found["nan_value_counts"] = {column: nans.found[column] for column in nans.found if column in counted}
     return found
+
+
+def _is_bound(column: StatisticsCollector) -> bool:
+    return column.mode.type not in (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
+
+
+def _ranges(
+    metadata: pq.FileMetaData, mapping: Mapping[str, int], wanted: Container[int]
+) -> dict[int, tuple[int, int]]:
+    """The least and the greatest value of columns, as the numbers that the file holds."""
+    found: dict[int, tuple[int, int]] = {}
+    for column in _chunks(metadata):
+        number = mapping[column.path_in_schema]
+        if number in wanted and column.is_stats_set and column.statistics.has_min_max:
+            least, most = column.statistics.min_raw, column.statistics.max_raw
+            low, high = found.get(number, (least, most))
+            found[number] = min(low, least), max(high, most)
+    return found
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
+    for group in range(metadata.num_row_groups):
+        for position in range(metadata.num_columns):
+            yield metadata.row_group(group).column(position)
 
 
 def _shorten(column: Any) -> None:
@@ -123,13 +159,11 @@ def _shorten(column: Any) -> None:
 
 def _columns_without_bounds(metadata: pq.FileMetaData, mapping: dict[str, int]) -> set[int]:
     """Columns of which a row group holds values but no bounds (long values have none): no bound of the file holds."""
-    found = set()
-    for group in range(metadata.num_row_groups):
-        for position in range(metadata.num_columns):
-            column = metadata.row_group(group).column(position)
-            if _holds_values(column) and not (column.is_stats_set and column.statistics.has_min_max):
-                found.add(mapping[column.path_in_schema])
-    return found
+    return {
+        mapping[column.path_in_schema]
+        for column in _chunks(metadata)
+        if _holds_values(column) and not (column.is_stats_set and column.statistics.has_min_max)
+    }
 
 
 def _holds_values(column: pq.ColumnChunkMetaData) -> bool:

@@ -1,10 +1,11 @@
-"""Partition values of whole batches by Iceberg's transforms, and the rows of each partition.
+"""Partition values of whole batches by Iceberg's transforms, the rows of each partition, and its folders.
 
 Used by the writer only. The transforms are PyIceberg's vectorised ones. Must not write.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from typing import Any
@@ -14,10 +15,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import Record
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.pyiceberg import partition_path
+
 PartitionTuple = tuple[Any, ...]
+#: Longest name of a partition's folder; values are percent-encoded in it, so bytes are characters.
+MAX_FOLDER = 200
 
 
 def split_by_partition(
@@ -47,6 +53,17 @@ def split_by_partition(
 def partition_columns(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
     """One array per partition field: the transform of its source column."""
     return [_partition_column(table, field.source_id, field.transform, schema) for field in spec.fields]
+
+
+def partition_folders(spec: PartitionSpec, schema: Schema, partition: PartitionTuple) -> str:
+    """The folders of a partition's files as Iceberg names them, cut to what file systems take."""
+    return "/".join(_short(folder) for folder in partition_path(spec, Record(*partition), schema).split("/"))
+
+
+def _short(folder: str) -> str:
+    if len(folder) <= MAX_FOLDER:
+        return folder
+    return f"{folder[: MAX_FOLDER - 17]}-{hashlib.sha256(folder.encode()).hexdigest()[:16]}"
 
 
 def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:

@@ -6,7 +6,6 @@ Must not commit: files are invisible until the driver names them in a commit.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,7 +28,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import BLOOM_COLUMNS, ParquetFile
-from skipstone.files.partitions import PartitionTuple, source_column, split_by_partition
+from skipstone.files.partitions import PartitionTuple, partition_folders, source_column, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.shaping.writeproperties import (
@@ -45,8 +44,6 @@ from skipstone.tables.storage import file_io
 MEMORY_BYTES = 256 * 1024 * 1024
 #: Files that one writer keeps open; the one least recently written to is finished first.
 MAX_OPEN_FILES = 64
-#: Longest name of a partition's folder; values are percent-encoded in it, so bytes are characters.
-MAX_FOLDER = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,7 +322,7 @@ class DataFileWriter:
     def _new_path(self, partition: PartitionTuple) -> str:
         folder = self._spec.location
         if not self._partitioning.is_unpartitioned():
-            folder += "/" + _short_folders(self._partitioning.partition_to_path(Record(*partition), self._schema))
+            folder += "/" + partition_folders(self._partitioning, self._schema, partition)
         path = f"{folder}/{self._spec.run_id}-{self._task_id}-{len(self._paths):05}.parquet"
         self._paths.append(path)
         return path
@@ -342,16 +339,6 @@ class DataFileWriter:
         table = pa.table([key for key, _ in keys], names=names)
         order = [(name, direction) for name, (_, direction) in zip(names, keys, strict=True)]
         return rows.take(pc.sort_indices(table, sort_keys=order))
-
-
-def _short_folders(path: str) -> str:
-    """``path`` with folders that file systems take; nobody reads values from them."""
-    folders = path.split("/")
-    return "/".join(one if len(one) <= MAX_FOLDER else f"{one[: MAX_FOLDER - 17]}-{_digest(one)}" for one in folders)
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _sort_keys(rows: pa.Table, order: SortOrder, schema: Schema) -> Iterator[tuple[pa.Array, str]]:
