@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from skipstone.jvm import start_jvm
+from skipstone.peek import may_do_without_spark
 
 if __name__ == "__main__":
-    start_jvm()  # while the imports below are running
+    if not may_do_without_spark(os.environ):
+        start_jvm()  # while the imports below are running
 
     from skipstone.runs.load import run_load
     from skipstone.runs.main import run_app

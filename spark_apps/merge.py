@@ -6,10 +6,10 @@ import os
 import sys
 
 from skipstone.jvm import start_jvm
-from skipstone.peek import merge_may_do_without_spark
+from skipstone.peek import may_do_without_spark
 
 if __name__ == "__main__":
-    if not merge_may_do_without_spark(os.environ):
+    if not may_do_without_spark(os.environ):
         start_jvm()  # while the imports below are running
 
     from skipstone.runs.main import run_app

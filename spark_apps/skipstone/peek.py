@@ -19,10 +19,11 @@ def request_path(environment: Mapping[str, str]) -> Path:
     return Path(environment.get(REQUEST_VARIABLE, DEFAULT_REQUEST))
 
 
-def merge_may_do_without_spark(environment: Mapping[str, str]) -> bool:
-    """Whether the request is one for a merge of Parquet files: the driver may be able to do it all by itself."""
+def may_do_without_spark(environment: Mapping[str, str]) -> bool:
+    """Whether the request is to load or merge Parquet files: the driver may be able to do it all by itself."""
     try:
         request = json.loads(request_path(environment).read_text())
-        return bool(request["merge"]["source"]["format"] == "Parquet")
-    except (OSError, ValueError, LookupError, TypeError):
+        task = request.get("merge") or request["load"]
+        return bool(task["source"]["format"] == "Parquet")
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False

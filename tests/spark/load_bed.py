@@ -16,8 +16,9 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from skipstone.runs.load import run_load
+from skipstone.runs.load import DRIVER_LIMITS, run_load
 from skipstone.runs.reporting.report import Reporter
+from skipstone.sources.plain import PlainLimits
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.contract.reports import JobReport
@@ -105,7 +106,8 @@ class Bed:
     def load(self, source: SourceSpec, name: str = "t", **options: Any) -> JobReport:
         """Run a load in this process."""
         ports: CommitPorts | None = options.pop("ports", None)
-        return run(self.request(source, name, **options), ports)
+        limits: PlainLimits = options.pop("limits", DRIVER_LIMITS)
+        return run(self.request(source, name, **options), ports, limits)
 
     def table(self, name: str = "t") -> Table:
         """The table as it is now."""
@@ -125,9 +127,9 @@ class Bed:
         return {str(path) for path in (self.root / "ns").rglob("*.parquet")}
 
 
-def run(request: JobRequest, ports: CommitPorts | None = None) -> JobReport:
+def run(request: JobRequest, ports: CommitPorts | None = None, limits: PlainLimits = DRIVER_LIMITS) -> JobReport:
     """Run ``request`` with a reporter of its own."""
-    return run_load(request, Reporter(request, ListSink()), ports)
+    return run_load(request, Reporter(request, ListSink()), ports, limits)
 
 
 def csv(*paths: str, options: Mapping[str, str] | None = None, **rest: Any) -> SourceSpec:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from skipstone.peek import merge_may_do_without_spark
+from skipstone.peek import may_do_without_spark
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
     JobRequest,
+    LoadTask,
     MergeKey,
     MergeTask,
     RunKind,
@@ -20,10 +21,12 @@ from skipstone_core.contract.requests import (
 )
 
 
+@pytest.mark.parametrize("run", [RunKind.LOAD, RunKind.MERGE])
 @pytest.mark.parametrize("kind", SourceFormat)
-def test_only_parquet_may_be_merged_without_spark(tmp_path: Path, kind: SourceFormat) -> None:
+def test_only_parquet_may_be_loaded_and_merged_without_spark(tmp_path: Path, kind: SourceFormat, run: RunKind) -> None:
+    source = SourceSpec(format=kind, paths=("feeds",))
     request = JobRequest(
-        kind=RunKind.MERGE,
+        kind=run,
         run_id="one",
         attempt=1,
         warehouse=WarehouseRef(name="wh", root="/data", catalog=CatalogRef(type=CatalogType.SQL)),
@@ -31,11 +34,12 @@ def test_only_parquet_may_be_merged_without_spark(tmp_path: Path, kind: SourceFo
         owner_name="m",
         owner_uid="1",
         table=TableRef(namespace="ns", name="t", uid="2"),
-        merge=MergeTask(source=SourceSpec(format=kind, paths=("feeds",)), keys=(MergeKey(target="id", source="id"),)),
+        load=LoadTask(source=source) if run is RunKind.LOAD else None,
+        merge=MergeTask(source=source, keys=(MergeKey(target="id", source="id"),)) if run is RunKind.MERGE else None,
     )
     path = tmp_path / "request.json"
     path.write_text(request.to_json())
-    assert merge_may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind is SourceFormat.PARQUET)
+    assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind is SourceFormat.PARQUET)
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "7", '{"merge": null}', '{"merge": {"source": []}}'])
@@ -43,4 +47,4 @@ def test_a_request_that_cannot_be_read_is_the_runs_to_tell(tmp_path: Path, conte
     path = tmp_path / "request.json"
     if content is not None:
         path.write_text(content)
-    assert not merge_may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
+    assert not may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})

@@ -1,7 +1,7 @@
 """The load run: files in, one segment out, committed at most once.
 
 Called by ``spark_apps/load.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
-JVM.
+JVM, and starts none for a small load of plain files.
 """
 
 from __future__ import annotations
@@ -9,7 +9,9 @@ from __future__ import annotations
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from zoneinfo import ZoneInfo
 
+import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
@@ -21,7 +23,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.writer import to_data_files, write_spec
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_kernel, opened_answer
+from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_here, load_kernel, opened_answer
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -30,19 +32,24 @@ from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain_rows
 from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject_directory
+from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.shaping.writeproperties import require_known_values
+from skipstone.tasks.failures import storage_failure
 
 #: How often a load is written again when the table's schema or partitioning changed under it.
 MAX_PLANS = 3
 #: Source bytes that one task takes on when there are more than cores.
 TASK_BYTES = 512 * 1024 * 1024
+#: What the driver loads by itself, sooner than a JVM starts and its tasks begin.
+DRIVER_LIMITS = PlainLimits(rows=1_000_000, unpacked_bytes=128 * 1024 * 1024)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +63,7 @@ class _Job:
     task: LoadTask
     token: str
     ports: CommitPorts | None
+    limits: PlainLimits
 
     def report(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
         """The report of ``outcome`` with the segment it made and the state of the table."""
@@ -92,7 +100,12 @@ class _Written:
         return {"rowsLoaded": sum(file.record_count for file in self.added), "rowsRejected": self.rejected}
 
 
-def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
+def run_load(
+    request: JobRequest,
+    reporter: Reporter,
+    ports: CommitPorts | None = None,
+    limits: PlainLimits = DRIVER_LIMITS,
+) -> JobReport:
     """Append the rows of ``request.load`` to ``request.table``, once. Raises UserError; ``ports`` are for tests."""
     if request.load is None or request.table is None:
         raise BadSpec(Reason.INVALID_SPEC, "a load needs a table and a load task", field="request")
@@ -104,6 +117,7 @@ def run_load(request: JobRequest, reporter: Reporter, ports: CommitPorts | None 
         task=request.load,
         token=secrets.token_hex(4),
         ports=ports,
+        limits=limits,
     )
     table = load_table(job.catalog, job.ref)
     if outcome := settled(table, request.txn):
@@ -149,13 +163,8 @@ def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -
     """Read the source and write its rows. Raises BadData when they may not be committed."""
     table = files.table
     job.reporter.progress(f"reading {len(listing.files)} files, {listing.total_bytes} bytes")
-    with job.reporter.stage("session"):
-        spark = spark_session(job.request)
-    warm_workers(spark)
-    with job.reporter.stage("write"), readable(listing):
-        read = read_table_rows(spark, listing, job.task.source, table.schema(), job.task.time_zone)
-        with task_progress(spark, job.reporter, "loading"):
-            answers = _run_tasks(job, read, table, token)
+    spec = _spec(job, table, token)
+    answers = _write_here(job, listing, table, spec) or _write_in_spark(job, listing, table, spec)
     rows = [row for answer in answers for row in answer.written]
     written = _Written(added=files.note(to_data_files(rows, table)), answers=answers)
     try:
@@ -167,18 +176,53 @@ def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -
     return written
 
 
-def _run_tasks(job: _Job, read: SourceRead, table: Table, token: str) -> tuple[TaskAnswer, ...]:
+def _spec(job: _Job, table: Table, token: str) -> LoadSpec:
     redirects = job.task.bad_records.policy is BadRecordPolicy.REDIRECT
     directory = make_reject_directory(job.request) if redirects else None
-    spec = LoadSpec(
+    return LoadSpec(
         write=write_spec(table, job.request.run_id),
         policy=job.task.bad_records.policy,
         token=token,
         reject_directory=str(directory) if directory else None,
     )
-    frame = read.frame.coalesce(_task_count(job, read))
-    answers = [opened_answer(bytes(row.answer)) for row in frame.mapInArrow(load_kernel(spec), ANSWER_DDL).collect()]
-    return tuple(sorted(answers, key=lambda answer: answer.partition))
+
+
+def _write_here(job: _Job, listing: SourceListing, table: Table, spec: LoadSpec) -> tuple[TaskAnswer, ...]:
+    """Write the rows in this process; nothing when the source is not small and plain, or not good throughout."""
+    with job.reporter.stage("write"):
+        source = find_plain_rows(listing, job.task.source, table.schema(), job.limits)
+        if source is None or not _is_zone(job.task.time_zone):
+            return ()
+        schema = pa.schema([(column.name, arrow_type_of(column.type)) for column in source.columns])
+        try:
+            return (load_here(spec, source.batches(schema)),)
+        except NotPlainError as error:
+            job.reporter.progress(f"reading the source by Spark: {error}")
+            return ()
+        except OSError as error:
+            if told := storage_failure(error, table.location()):
+                raise told from error
+            raise
+
+
+def _is_zone(name: str) -> bool:
+    """Whether the time zone, which plain sources do not need, is right; Spark tells what is wrong with another one."""
+    try:
+        return bool(ZoneInfo(name).key)
+    except (KeyError, ValueError, OSError):
+        return False
+
+
+def _write_in_spark(job: _Job, listing: SourceListing, table: Table, spec: LoadSpec) -> tuple[TaskAnswer, ...]:
+    with job.reporter.stage("session"):
+        spark = spark_session(job.request)
+    warm_workers(spark)
+    with job.reporter.stage("write"), readable(listing):
+        read = read_table_rows(spark, listing, job.task.source, table.schema(), job.task.time_zone)
+        frame = read.frame.coalesce(_task_count(job, read))
+        with task_progress(spark, job.reporter, "loading"):
+            rows = frame.mapInArrow(load_kernel(spec), ANSWER_DDL).collect()
+    return tuple(sorted((opened_answer(bytes(row.answer)) for row in rows), key=lambda answer: answer.partition))
 
 
 def _task_count(job: _Job, read: SourceRead) -> int:

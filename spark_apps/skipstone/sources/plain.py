@@ -1,12 +1,12 @@
 """Reads a small source of plain Parquet files into Arrow in this process, so that no JVM has to be started for it.
 
-Called by the merge run before it asks for a session. Takes only what means the same without conversion; to all else,
-damaged files included, the answer is None: Spark then reads, and tells what is wrong.
+Called by the load run and the merge run before they ask for a session. Takes only what means the same without
+conversion; all else, damaged files included, is left to Spark, which then reads, and tells what is wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 
 from skipstone.sources.beneath import open_beneath
-from skipstone.sources.columns import SourceColumn, source_columns
+from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import ColumnGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.options import no_options
@@ -30,6 +30,8 @@ _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyIN
 _DAYS = (-719_162, 2_932_896)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _WRITER_VERSION = b"org.apache.spark.version"
+#: Gives the columns of these names of a file, in one table or in several.
+_Reader = Callable[[pq.ParquetFile, list[str]], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True)
@@ -40,9 +42,13 @@ class PlainLimits:
     unpacked_bytes: int
 
 
+class NotPlainError(Exception):
+    """A file cannot be read here, or holds a value that does not fit: Spark must read the source."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class PlainSource:
-    """Files whose ``columns`` hold what the frame of ``read_source`` would hold."""
+    """Files whose ``columns`` hold what the frame of ``read_source`` or ``read_table_rows`` would hold."""
 
     paths: Mapping[Path, str]
     columns: tuple[SourceColumn, ...]
@@ -50,26 +56,63 @@ class PlainSource:
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
         try:
-            return pa.concat_tables([_read(path, name, schema) for path, name in self.paths.items()])
-        except (OSError, pa.ArrowException):
+            return pa.concat_tables(self._parts(schema, lambda file, names: [file.read(columns=names)]))
+        except NotPlainError:
             return None
+
+    def batches(self, schema: pa.Schema) -> Iterator[pa.Table]:
+        """The same, some rows at a time. Raises NotPlainError, maybe after the first of them."""
+        return self._parts(schema, _batches)
+
+    def _parts(self, schema: pa.Schema, read: _Reader) -> Iterator[pa.Table]:
+        columns = {column.name: column for column in self.columns}
+        wanted = [columns[name] for name in schema.names]
+        for path, name in self.paths.items():
+            try:
+                yield from _read(path, name, schema, wanted, read)
+            except (OSError, pa.ArrowException) as error:
+                raise NotPlainError(str(error)) from error
 
 
 def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits) -> PlainSource | None:
-    """The files of ``listing``, if they are plain and within ``limits``. ``schema``: the table's.
+    """The files of ``listing`` under their own columns, if they are plain and within ``limits``.
 
-    Raises BadSpec and BadData for columns that do not fit, as ``read_source`` does.
+    ``schema``: the table's. Raises BadSpec and BadData for columns that do not fit, as ``read_source`` does.
     """
+    return _find(listing, source, limits, lambda groups: source_columns(source, schema, groups))
+
+
+def find_plain_rows(
+    listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits
+) -> PlainSource | None:
+    """The files of ``listing`` as columns of the table, if they are plain and within ``limits``.
+
+    ``schema``: the table's. Raises as ``read_table_rows`` does.
+    """
+    return _find(listing, source, limits, lambda groups: table_columns(source, schema, groups))
+
+
+def _find(
+    listing: SourceListing,
+    source: SourceSpec,
+    limits: PlainLimits,
+    columns_of: Callable[[Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
+) -> PlainSource | None:
     if source.format is not SourceFormat.PARQUET or not listing.files or listing.total_bytes > limits.unpacked_bytes:
         return None
     no_options(source)
     names = {Path(listing.root) / file.path: file.path for file in listing.files}
     footers = {path: read_parquet_footer(path, name) for path, name in names.items()}
     groups = [ColumnGroup(columns=raw_columns(footers[path]), example=name) for path, name in names.items()]
-    columns = source_columns(source, schema, groups)
-    if not all(is_plain(group.columns[one.source].file_type, one.type) for group in groups for one in columns):
+    columns = columns_of(groups)
+    if not columns or not all(_feeds(group, one) for group in groups for one in columns):
         return None
     return PlainSource(paths=names, columns=columns) if _is_small_and_new(names, limits) else None
+
+
+def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
+    found = group.columns.get(column.source)
+    return found is not None and is_plain(found.file_type, column.type)
 
 
 def _is_small_and_new(paths: Mapping[Path, str], limits: PlainLimits) -> bool:
@@ -93,13 +136,31 @@ def _footer(path: Path, name: str) -> pq.FileMetaData:
         return pq.read_metadata(opened)
 
 
-def _read(path: Path, name: str, schema: pa.Schema) -> pa.Table:
+def _batches(file: pq.ParquetFile, names: list[str]) -> Iterator[pa.Table]:
+    for batch in file.iter_batches(columns=names):
+        yield pa.Table.from_batches([batch])
+
+
+def _read(
+    path: Path, name: str, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader
+) -> Iterator[pa.Table]:
+    """``columns`` of a file as ``schema`` has them."""
+    sources = [column.source for column in columns]
     with open_beneath(path, name) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
-        found = file.read(columns=schema.names).select(schema.names).cast(schema)
-    found.validate(full=True)  # finds text that is not UTF-8
-    if any(_leaves_years(column) for column in found.columns):
-        raise pa.ArrowInvalid("a year is before 1 or after 9999")
-    return found
+        for part in read(file, list(dict.fromkeys(sources))):
+            found = part.select(sources).rename_columns(schema.names).cast(schema)
+            found.validate(full=True)  # finds text that is not UTF-8
+            _require_fitting(found, columns)
+            yield found
+
+
+def _require_fitting(rows: pa.Table, columns: Sequence[SourceColumn]) -> None:
+    """Raise pa.ArrowInvalid for a null that the table does not take, and for a year that Python does not have."""
+    for values, column in zip(rows.columns, columns, strict=True):
+        if column.required and values.null_count:
+            raise pa.ArrowInvalid(f"column {column.name} holds null")
+        if _leaves_years(values):
+            raise pa.ArrowInvalid("a year is before 1 or after 9999")
 
 
 def _leaves_years(column: pa.ChunkedArray) -> bool:
