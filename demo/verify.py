@@ -21,6 +21,8 @@ from demo.replay import differences, fingerprint, open_replay
 CATALOG = "skipstone"
 #: Where the demonstration's image keeps the JDBC driver of the catalog; only the JVM's own class path finds drivers.
 JARS = Path("/opt/demo/jars")
+#: Names Spark's jars, and has to be first: the image's archive of classes is for class paths that begin with it.
+SPARK_CLASSES = Path("/opt/skipstone/classpath.jar")
 
 
 def plain_session(root: Path) -> SparkSession:
@@ -34,7 +36,7 @@ def plain_session(root: Path) -> SparkSession:
         .config(f"{prefix}.uri", f"jdbc:sqlite:{root}/catalog.db")
         .config(f"{prefix}.jdbc.schema-version", "V1")
         .config(f"{prefix}.warehouse", str(root))
-        .config("spark.driver.extraClassPath", f"{JARS}/*")
+        .config("spark.driver.extraClassPath", f"{SPARK_CLASSES}:{JARS}/*")
         .config("spark.sql.session.timeZone", "UTC")
         .config("spark.ui.enabled", "false")
         .config("spark.ui.showConsoleProgress", "false")

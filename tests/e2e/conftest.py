@@ -14,6 +14,7 @@ import pytest
 
 from demo.kube import EMBEDDED, Kube
 from tests.e2e.lake import Lake, index, install, lakes_of, load, merge, people, remove_all, table, warehouse
+from tests.e2e.quick import quick
 from tests.e2e.sharing import Share
 
 LAKES = (
@@ -56,10 +57,11 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 
 @pytest.fixture(scope="session")
-def kube() -> Kube:
+def kube() -> Iterator[Kube]:
     """The embedded cluster."""
     os.environ["CLUSTER"] = "embedded"
-    return Kube.find()
+    with quick(Kube.find()) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")
@@ -78,15 +80,15 @@ def lakes(kube: Kube, share: Share, testrun_uid: str) -> Iterator[dict[str, Lake
 
 @pytest.fixture(scope="session")
 def main(lakes: dict[str, Lake]) -> Lake:
-    """A lake with two loads of 100 people, an index and a merge, all finished."""
+    """A lake with two loads of 100 people, an index and a merge, all finished; Spark reads what is Csv."""
     lake = lakes["e2e-main"]
-    lake.write("in/1.csv", people(1, 100))
+    lake.write("in/1.parquet", people(1, 100))
     lake.write("in/2.csv", people(101, 200))
     lake.write(
         "feeds/1.csv",
         "op,seq,id,name,city,born\nU,1,7,renamed,Oslo,1950-01-01\nD,2,8,,,\nI,3,300,new,Bonn,2001-02-03\n",
     )
-    lake.apply(warehouse(), table(), index("by-city", ["city"]), load("one", "in/1.csv"), load("two", "in/2.csv"))
+    lake.apply(warehouse(), table(), index("by-city", ["city"]), load("one", "in/1.parquet"), load("two", "in/2.csv"))
     for name in ("one", "two"):
         lake.until_complete("lj", name)
     lake.apply(merge("corrections", "feeds/1.csv"))

@@ -5,13 +5,17 @@ Rows are read by a pod with plain PyIceberg or plain Spark: paths in Iceberg met
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from demo.install import SYSTEM, install_arguments, lift_finalizers, make_folder
 from demo.kube import EMBEDDED, Kube, KubeError, condition
@@ -71,23 +75,30 @@ def index(name: str, columns: Iterable[str], table_name: str = "people", **chang
     return resource("SecondaryIndex", name, spec | changes)
 
 
+def source(*paths: str) -> JsonObject:
+    """Files of one format, which the first path tells. Csv files have a header.
+
+    Csv and Json are read by Spark. Small Parquet files are not: their drivers start no JVM and end much sooner, so
+    tests that are not about Spark use them.
+    """
+    kind = paths[0].rpartition(".")[2].capitalize()
+    options = {"options": {"header": "true"}} if kind == "Csv" else {}
+    return {"format": kind, "paths": list(paths), **options}
+
+
 def load(name: str, *paths: str, table_name: str = "people", **changes: Any) -> JsonObject:
-    """A LoadJob of CSV files with a header."""
-    source = {"format": "Csv", "paths": list(paths), "options": {"header": "true"}}
-    return resource("LoadJob", name, {"tableRef": {"name": table_name}, "source": source} | changes)
+    """A LoadJob of files."""
+    return resource("LoadJob", name, {"tableRef": {"name": table_name}, "source": source(*paths)} | changes)
 
 
 def merge(name: str, *paths: str, table_name: str = "people", **changes: Any) -> JsonObject:
-    """A MergeJob of a CSV feed with columns op and seq: delete, else update, else insert."""
-    source = {
-        "format": "Csv",
-        "paths": list(paths),
-        "options": {"header": "true"},
-        "columns": [{"name": "op", "type": "string"}, {"name": "seq", "type": "long"}],
-    }
+    """A MergeJob of a feed with columns op and seq: delete, else update, else insert."""
+    feed = source(*paths)
+    if feed["format"] == "Csv":
+        feed["columns"] = [{"name": "op", "type": "string"}, {"name": "seq", "type": "long"}]
     spec = {
         "tableRef": {"name": table_name},
-        "source": source,
+        "source": feed,
         "keys": [{"target": "id", "source": "id"}],
         "sequenceBy": "seq",
         "whenMatched": [{"when": "source.op = 'D'", "action": "Delete"}, {"action": "Update"}],
@@ -96,11 +107,34 @@ def merge(name: str, *paths: str, table_name: str = "people", **changes: Any) ->
     return resource("MergeJob", name, spec | changes)
 
 
-def people(first: int, last: int) -> str:
-    """CSV text of people ``first`` to ``last``."""
+def people(first: int, last: int) -> list[JsonObject]:
+    """The people ``first`` to ``last``, as rows of a source file."""
     cities = ("Oslo", "Lima", "Pune", "Graz", "Kyiv")
-    rows = (f"{i},person {i},{cities[i % 5]},19{i % 90 + 10}-0{i % 9 + 1}-1{i % 9}" for i in range(first, last + 1))
-    return "id,name,city,born\n" + "\n".join(rows) + "\n"
+    return [
+        {"id": i, "name": f"person {i}", "city": cities[i % 5], "born": f"19{i % 90 + 10}-0{i % 9 + 1}-1{i % 9}"}
+        for i in range(first, last + 1)
+    ]
+
+
+def change(op: str, number: int, name: str | None = None, city: str | None = None, *, seq: int = 1) -> JsonObject:
+    """A row of a feed: what to do with the person ``number``."""
+    return {"op": op, "seq": seq, "id": number, "name": name, "city": city, "born": None}
+
+
+def content(rows: Sequence[JsonObject], kind: str) -> bytes:
+    """Rows as a file of that kind: csv with a header, json, or parquet."""
+    sink = io.BytesIO()
+    if kind == "parquet":
+        texts = {
+            name: pa.array([str(row[name]) if row[name] is not None else None for row in rows]) for name in rows[0]
+        }
+        types = {"id": pa.int64(), "seq": pa.int64(), "born": pa.date32()}
+        pq.write_table(pa.table({name: text.cast(types.get(name, pa.string())) for name, text in texts.items()}), sink)
+        return sink.getvalue()
+    if kind == "json":
+        return "".join(f"{json.dumps(row)}\n" for row in rows).encode()
+    lines = [rows[0].keys(), *(row.values() for row in rows)]
+    return "".join(",".join("" if value is None else str(value) for value in line) + "\n" for line in lines).encode()
 
 
 @dataclass(frozen=True)
@@ -115,12 +149,13 @@ class Lake:
         """Where pods see the folder."""
         return "/skipstone/lake"
 
-    def write(self, path: str, text: str | bytes) -> None:
-        """Put a source file into the Warehouse's root, readable by all."""
+    def write(self, path: str, rows: Sequence[JsonObject] | str | bytes) -> None:
+        """Put a source file into the Warehouse's root, readable by all: rows in the format that its name tells."""
         target = self.folder / path
         target.parent.mkdir(parents=True, exist_ok=True)
         target.parent.chmod(0o777)
-        target.write_bytes(text.encode() if isinstance(text, str) else text)
+        text = rows.encode() if isinstance(rows, str) else rows
+        target.write_bytes(text if isinstance(text, bytes) else content(text, target.suffix[1:]))
         target.chmod(0o644)
 
     def apply(self, *objects: JsonObject) -> None:
@@ -217,9 +252,12 @@ class Lake:
         found = self.ask("read-rows", "rows.py", *paths.values())
         return {name: sorted(found[path], key=lambda row: row["id"]) for name, path in paths.items()}
 
-    def append(self, rows: Iterable[JsonObject], *, engine: str = "pyiceberg", name: str = "people") -> JsonObject:
-        """Append to `db.<name>` as a foreign writer (pyiceberg or spark) does; returns ``segment`` and ``time``."""
-        made: JsonObject = self.ask("append", "append.py", f"db.{name}", engine, json.dumps(list(rows)))
+    def append(self, *segments: Sequence[JsonObject], engine: str = "pyiceberg") -> JsonObject:
+        """Append to the table of people, once for each list of rows, as a foreign writer (pyiceberg or spark) does.
+
+        Returns ``segment`` and ``time`` of the last one.
+        """
+        made: JsonObject = self.ask("append", "append.py", "db.people", engine, *map(json.dumps, segments))
         return made
 
     def query(self, text: str, name: str = "people") -> JsonObject:
@@ -236,13 +274,9 @@ def has_ended(job: JsonObject) -> bool:
     return "True" in {condition(job, "Complete").get("status"), condition(job, "Failed").get("status")}
 
 
-def make_lake(kube: Kube, name: str) -> None:
-    """The namespace ``name`` (restricted) with a volume and a claim."""
-    inside = kube.within(name)
-    folder = make_folder(f"e2e-{name}")
-    kube.apply(namespace(name))
-    kube.apply(volume(f"e2e-{name}", folder, name, CLAIM))
-    inside.apply(claim(CLAIM, volume_name=f"e2e-{name}"))
+def lake_objects(name: str) -> list[JsonObject]:
+    """The namespace ``name`` (restricted) and a volume for its claim."""
+    return [namespace(name), volume(f"e2e-{name}", make_folder(f"e2e-{name}"), name, CLAIM)]
 
 
 def lakes_of(kube: Kube, names: tuple[str, ...]) -> dict[str, Lake]:
@@ -256,9 +290,9 @@ def install(kube: Kube, names: tuple[str, ...]) -> None:
     All are made before the chart is installed, because its roles go into the watched namespaces.
     """
     remove_all(kube, names)
+    kube.apply(namespace(SYSTEM), *(item for name in names for item in lake_objects(name)))
     for name in names:
-        make_lake(kube, name)
-    kube.within(SYSTEM).apply(namespace(SYSTEM))
+        kube.within(name).apply(claim(CLAIM, volume_name=f"e2e-{name}"))
     install_operator(kube, names)
 
 
@@ -278,11 +312,14 @@ def installed(kube: Kube, names: tuple[str, ...]) -> Iterator[dict[str, Lake]]:
 
 def remove_all(kube: Kube, names: tuple[str, ...]) -> None:
     """Remove lakes and operator, also what a run that was cut off left: then nobody else lifts the finalizers."""
-    for name in names:
-        kube.run("delete", "namespace", name, "--ignore-not-found", "--wait=false")
+    kube.run("delete", "namespace", *names, "--ignore-not-found", "--wait=false")
     kube.run("delete", "namespace", SYSTEM, "--ignore-not-found", "--timeout=300s")
-    for name in names:
+    left = [name for name in names if kube.get("namespace", name)]
+    for name in left:
         lift_finalizers(kube.within(name))
-        kube.run("wait", f"namespace/{name}", "--for=delete", "--timeout=300s", check=False)
-        kube.run("delete", "pv", f"e2e-{name}", "--ignore-not-found")
+    if left:
+        gone = (f"namespace/{name}" for name in left)
+        kube.run("wait", *gone, "--for=delete", "--timeout=300s", check=False)
+    kube.run("delete", "pv", *(f"e2e-{name}" for name in names), "--ignore-not-found")
+    for name in names:
         shutil.rmtree(EMBEDDED / "volumes" / f"e2e-{name}", ignore_errors=True)

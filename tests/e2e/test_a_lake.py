@@ -8,7 +8,7 @@ import pytest
 
 from demo.install import SYSTEM
 from demo.kube import condition
-from tests.e2e.lake import PATIENCE, Lake, load, merge, people
+from tests.e2e.lake import PATIENCE, Lake, change, load, merge, people
 
 COLUMNS = {
     "wh": ["NAME", "CATALOG", "STORAGE", "READY", "TABLES", "AGE"],
@@ -76,19 +76,19 @@ def test_driver_pods_ran_in_a_restricted_namespace(main: Lake) -> None:
 
 
 def test_the_same_source_under_another_name_is_refused(main: Lake) -> None:
-    main.apply(load("one-again", "in/1.csv"))
+    main.apply(load("one-again", "in/1.parquet"))
     assert main.until_failed("lj", "one-again")["reason"] == "SourceAlreadyApplied"
 
 
 def test_a_job_deleted_and_applied_again_does_not_load_twice(main: Lake) -> None:
-    main.kube.run("delete", "lj", "two", "--wait=true")
-    main.apply(load("two", "in/2.csv"))
-    assert main.until_failed("lj", "two")["reason"] == "SourceAlreadyApplied"
+    main.kube.run("delete", "lj", "one", "--wait=true")
+    main.apply(load("one", "in/1.parquet"))
+    assert main.until_failed("lj", "one")["reason"] == "SourceAlreadyApplied"
 
 
 def test_a_deleted_driver_pod_is_replaced_and_rows_come_once(main: Lake) -> None:
-    main.write("in/3.csv", people(401, 450))
-    main.apply(load("three", "in/3.csv"))
+    main.write("in/3.parquet", people(401, 450))
+    main.apply(load("three", "in/3.parquet"))
     main.kube.wait_for("a driver of three", lambda: bool(driver_of(main, "lj", "three")), seconds=PATIENCE, every=0.2)
     main.kube.run("delete", "pod", driver_of(main, "lj", "three"), "--now")
     main.until_complete("lj", "three")
@@ -134,7 +134,7 @@ def test_an_added_column_is_applied(main: Lake) -> None:
 
 
 def test_a_merge_with_only_unknown_keys_to_delete_is_complete_and_changes_nothing(main: Lake) -> None:
-    main.write("feeds/2.csv", "op,seq,id,name,city,born\nD,1,99999,,,\n")
-    main.apply(merge("nothing", "feeds/2.csv"))
+    main.write("feeds/2.parquet", [change("D", 99999)])
+    main.apply(merge("nothing", "feeds/2.parquet"))
     status = main.until_complete("mj", "nothing")["status"]
     assert status["rows"]["deleted"] == 0

@@ -35,8 +35,7 @@ def foreign(lakes: dict[str, Lake]) -> Iterator[Lake]:
     lake = lakes["e2e-foreign"]
     lake.apply(warehouse(), table(refreshIntervalSeconds=REFRESH))
     lake.until_condition("tbl", "people", "Ready")
-    for number in (1, 2, 3):
-        lake.append(rows_of(number))
+    lake.append(*map(rows_of, (1, 2, 3)))
     lake.apply(index("by-name", ["name"]))
     lake.until("si", "by-name", lambda found: found.get("status", {}).get("synced") == "3/3")
     yield lake

@@ -12,8 +12,8 @@ ORDERS = ("forward", "backward")
 
 def objects(lake: Lake) -> list[dict[str, object]]:
     """A whole small lake in the order in which a person would write it."""
-    lake.write("in/1.csv", people(1, 30))
-    return [warehouse(), table(reclaimPolicy="Delete"), index("by-city", ["city"]), load("one", "in/1.csv")]
+    lake.write("in/1.parquet", people(1, 30))
+    return [warehouse(), table(reclaimPolicy="Delete"), index("by-city", ["city"]), load("one", "in/1.parquet")]
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,19 @@ import pytest
 
 from demo.install import SYSTEM
 from demo.kube import Kube, condition
-from tests.e2e.lake import PATIENCE, JsonObject, Lake, has_ended, load, merge, people, resource, table, warehouse
+from tests.e2e.lake import (
+    PATIENCE,
+    JsonObject,
+    Lake,
+    change,
+    has_ended,
+    load,
+    merge,
+    people,
+    resource,
+    table,
+    warehouse,
+)
 
 FEED = "feeds/people"
 SELECTOR = "skipstone.dev/schedule=feed"
@@ -16,18 +28,18 @@ SELECTOR = "skipstone.dev/schedule=feed"
 
 def schedule() -> JsonObject:
     """Every minute what is new in the feed; without sequenceBy, so that an old drop applied again would show."""
-    spec = {name: value for name, value in merge("", FEED)["spec"].items() if name != "sequenceBy"}
-    spec["source"] = {**spec["source"], "consume": "New"}
+    spec = {name: value for name, value in merge("", f"{FEED}/.parquet")["spec"].items() if name != "sequenceBy"}
+    spec["source"] = {**spec["source"], "paths": [FEED], "consume": "New"}
     template = {"schedule": "* * * * *", "successfulJobsHistoryLimit": 100, "mergeTemplate": {"spec": spec}}
     return resource("MergeSchedule", "feed", template)
 
 
 def drop(lake: Lake, number: int) -> None:
     """One file, whole at once: it renames row 1 and adds a row."""
-    text = f"op,seq,id,name,city,born\nU,1,1,drop {number},Oslo,1950-01-01\nI,1,{100 + number},new,Lima,1960-01-01\n"
-    lake.write(f"{FEED}/.{number}.csv", text)
-    part = lake.folder / FEED / f".{number}.csv"
-    part.rename(part.with_name(f"{number}.csv"))
+    rows = [change("U", 1, f"drop {number}", "Oslo"), change("I", 100 + number, "new", "Lima")]
+    lake.write(f"{FEED}/.{number}.parquet", rows)
+    part = lake.folder / FEED / f".{number}.parquet"
+    part.rename(part.with_name(f"{number}.parquet"))
 
 
 def merged_rows(lake: Lake) -> int:
@@ -48,9 +60,9 @@ def kill_operator(kube: Kube) -> None:
 def fed(lakes: dict[str, Lake], kube: Kube) -> Iterator[Lake]:
     """A lake after three drops; the operator died as soon as it had created the MergeJob of the second."""
     lake = lakes["e2e-feed"]
-    lake.write("in/1.csv", people(1, 20))
+    lake.write("in/1.parquet", people(1, 20))
     (lake.folder / FEED).mkdir(parents=True)
-    lake.apply(warehouse(), table(), load("one", "in/1.csv"))
+    lake.apply(warehouse(), table(), load("one", "in/1.parquet"))
     lake.until_complete("lj", "one")
     lake.apply(schedule())
     for number in (1, 2, 3):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from demo.kube import KubeError
-from tests.e2e.lake import PATIENCE, Lake, index, load, merge, people, table, warehouse
+from tests.e2e.lake import PATIENCE, Lake, change, content, index, load, merge, people, table, warehouse
 
 #: Drops two tables and makes the second one again, which is another table then.
 MEDDLE = """
@@ -36,24 +36,27 @@ class Wrong:
 
 
 CASES = {
-    "missing source": Wrong(load("missing-source", "in/nowhere.csv"), "SourceNotFound", "in/nowhere.csv"),
+    "missing source": Wrong(load("missing-source", "in/nowhere.parquet"), "SourceNotFound", "in/nowhere.parquet"),
     "malformed rows": Wrong(
         load("malformed", "in/bad.csv"), "BadRecords", "bad.csv", ("in/bad.csv", "id,name,city,born\nx,y,z,notadate\n")
     ),
     "unreadable file": Wrong(
-        load("unreadable", "in/no.parquet", source={"format": "Parquet", "paths": ["in/no.parquet"]}),
+        load("unreadable", "in/no.parquet"),
         "SourceUnreadable",
         "no.parquet",
         ("in/no.parquet", b"this is no parquet file at all"),
     ),
     "missing column": Wrong(
-        load("no-id", "in/noid.csv"), "SourceColumnMissing", "id", ("in/noid.csv", "name,city\nan,b\n")
+        load("no-id", "in/noid.parquet"),
+        "SourceColumnMissing",
+        "id",
+        ("in/noid.parquet", content([{"name": "an", "city": "b"}], "parquet")),
     ),
     "merge key missing in the table": Wrong(
-        merge("no-key", "feeds/a.csv", keys=[{"target": "nope", "source": "id"}]),
+        merge("no-key", "feeds/a.parquet", keys=[{"target": "nope", "source": "id"}]),
         "KeyColumnMissing",
         "nope",
-        ("feeds/a.csv", FEED + "U,1,1,a,b,2000-01-01\n"),
+        ("feeds/a.parquet", content([change("U", 1, "a", "b")], "parquet")),
     ),
     "duplicate source keys": Wrong(
         {
@@ -84,8 +87,8 @@ MEDDLED = {"dropped": "TableMissing", "replaced": "TableReplaced"}
 def wrong(lakes: dict[str, Lake]) -> Lake:
     """A lake with one good load and everything wrong applied at once; the tests look at what became of it."""
     lake = lakes["e2e-wrong"]
-    lake.write("in/good.csv", people(1, 20))
-    lake.apply(warehouse(), table(), load("good", "in/good.csv"))
+    lake.write("in/good.parquet", people(1, 20))
+    lake.apply(warehouse(), table(), load("good", "in/good.parquet"))
     lake.apply(*(table(name, refreshIntervalSeconds=30) for name in MEDDLED))
     lake.apply(*(warehouse(name, **change) for name, (change, _, _) in WAREHOUSES.items()))
     lake.until_complete("lj", "good")
@@ -130,8 +133,8 @@ def test_a_warehouse_that_names_what_is_not_there(wrong: Lake, name: str) -> Non
 
 
 def test_a_job_waits_for_a_missing_table_and_then_runs(wrong: Lake) -> None:
-    wrong.write("in/late.csv", people(1, 3))
-    wrong.apply(load("early", "in/late.csv", table_name="late"))
+    wrong.write("in/late.json", people(1, 3))
+    wrong.apply(load("early", "in/late.json", table_name="late"))
     wrong.until_condition("lj", "early", "Progressing", status="False", reason="TableNotFound")
     wrong.apply(table("late"))
     assert wrong.until_complete("lj", "early")["status"]["rowsLoaded"] == 3
@@ -139,23 +142,25 @@ def test_a_job_waits_for_a_missing_table_and_then_runs(wrong: Lake) -> None:
 
 @pytest.mark.parametrize(("name", "reason"), MEDDLED.items())
 def test_a_table_changed_behind_our_back_is_noticed(wrong: Lake, name: str, reason: str) -> None:
+    """Nobody has to look at them any more then."""
     wrong.until_condition("tbl", name, "Ready", status="False", reason=reason)
+    wrong.apply(table(name, refreshIntervalSeconds=0))
 
 
 def test_garbage_in_an_annotation_disturbs_nothing(wrong: Lake) -> None:
-    wrong.write("in/garbage.csv", people(100, 102))
-    job = load("garbage", "in/garbage.csv")
+    wrong.write("in/garbage.parquet", people(100, 102))
+    job = load("garbage", "in/garbage.parquet")
     job["metadata"]["annotations"] = {"example.org/garbage": "\u2603 {" * 40_000, "skipstone.dev/report": "{{{"}
     wrong.create(job)
     assert wrong.until_complete("lj", "garbage")["status"]["rowsLoaded"] == 3
 
 
 def test_the_longest_name_works_and_a_longer_one_is_refused(wrong: Lake) -> None:
-    wrong.write("in/long.csv", people(200, 202))
-    wrong.apply(load("n" * 63, "in/long.csv"))
+    wrong.write("in/long.parquet", people(200, 202))
+    wrong.apply(load("n" * 63, "in/long.parquet"))
     assert wrong.until_complete("lj", "n" * 63)["status"]["rowsLoaded"] == 3
     with pytest.raises(KubeError, match="63"):
-        wrong.apply(load("n" * 64, "in/long.csv"))
+        wrong.apply(load("n" * 64, "in/long.parquet"))
 
 
 def test_deleting_resources_in_any_state_ends_clean(wrong: Lake) -> None:

@@ -1,7 +1,7 @@
 """A foreign writer: appends rows to a table by plain PyIceberg or plain Spark, and knows nothing of Skipstone.
 
-Runs in a pod that mounts the Warehouse's claim: ``ROOT NAMESPACE.TABLE pyiceberg|spark ROWS``, rows as JSON objects.
-Prints the segment that it made and when.
+Runs in a pod that mounts the Warehouse's claim: ``ROOT NAMESPACE.TABLE pyiceberg|spark ROWS...``, rows as a list of
+JSON objects for each append. Prints the last segment that it made and when.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ def append_by_spark(root: str, table: str, rows: list[dict[str, Any]]) -> None:
     spark.stop()
 
 
-root, table, engine, text = sys.argv[1:]
+root, table, engine, *texts = sys.argv[1:]
 catalog = SqlCatalog(CATALOG, uri=f"sqlite:///{root}/catalog.db", warehouse=root)
-if engine == "spark":
-    append_by_spark(root, table, json.loads(text))
-else:
-    append_by_pyiceberg(catalog, table, json.loads(text))
+for text in texts:
+    if engine == "spark":
+        append_by_spark(root, table, json.loads(text))
+    else:
+        append_by_pyiceberg(catalog, table, json.loads(text))
 made = catalog.load_table(table).current_snapshot()
 assert made is not None
 print("ANSWER " + json.dumps({"segment": made.sequence_number, "time": made.timestamp_ms / 1000}))
