@@ -26,11 +26,10 @@ PHASES = {
 }
 KILLED = {phase: f"killed-{phase}" for phase in PHASES}
 #: Spark reads the feed while the first phases run; the last ones are the same with and without Spark.
-WITHOUT_SPARK = ("commit", "report")
+WITHOUT_SPARK = ("rewrite", "commit", "report")
 RACED = ("raced-one", "raced-two")
-#: Merges for each raced table. Drivers of the first ones need Spark; the others do without, as they do for Parquet.
+#: Merges for each raced table. The driver of the first one needs Spark; the others do without, as for all Parquet.
 MERGES = 5
-IN_SPARK = 2
 STOP = "stop-appending"
 SEED = """
 import sys
@@ -72,18 +71,21 @@ def metadata_of(lake: Lake, name: str) -> str:
         return str(catalog.execute(asked, (in_catalog(name),)).fetchone()[0])
 
 
-def running_driver(lake: Lake, name: str) -> str:
-    """The driver pod of a MergeJob, as soon as it runs."""
+def starting_driver(lake: Lake, name: str) -> tuple[str, list[int]]:
+    """The driver pod of a MergeJob and its processes, as soon as there are some: it has not imported anything then."""
     uid = (lake.kube.get("mj", name) or {})["metadata"]["uid"]
-    found: list[dict[str, Any]] = []
+    pods: list[str] = []
+    processes: list[int] = []
 
     def look() -> bool:
-        pods = lake.kube.items("pods", f"skipstone.dev/owner-uid={uid},skipstone.dev/operation=Merge")
-        found[:] = [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
-        return bool(found)
+        if not pods:
+            found = lake.kube.items("pods", f"skipstone.dev/owner-uid={uid},skipstone.dev/operation=Merge")
+            pods.extend(pod["metadata"]["name"] for pod in found)
+        processes.extend(processes_of(pods[0]) if pods else ())
+        return bool(processes)
 
-    lake.kube.wait_for(f"the driver of {name} runs", look, seconds=PATIENCE, every=0.5)
-    return str(found[0]["metadata"]["name"])
+    lake.kube.wait_for(f"the driver of {name} starts", look, seconds=PATIENCE, every=0.2)
+    return pods[0], processes
 
 
 def until_said(lake: Lake, pod: str, text: str) -> None:
@@ -123,8 +125,7 @@ def kill_in(lake: Lake, phase: str) -> int:
     before = metadata_of(lake, name)
     kind = "parquet" if phase in WITHOUT_SPARK else "csv"
     lake.apply(merge(name, f"feeds/changes.{kind}", table_name=name))
-    pod = running_driver(lake, name)
-    first = processes_of(pod)  # what they started dies with them, and to look for it now would be too late
+    pod, first = starting_driver(lake, name)  # to look for them later would be too late
     if PHASES[phase]:
         until_said(lake, pod, PHASES[phase])
     else:
@@ -151,7 +152,7 @@ def test_a_merge_whose_driver_is_killed_in_any_phase_ends_right_once(faults: Lak
 def racing_merge(lake: Lake, name: str, number: int) -> dict[str, Any]:
     """A merge of a feed of its own that renames row 7 and adds a row."""
     says = f"merge {number}"
-    path = f"feeds/race-{name}-{number}.{'csv' if number < IN_SPARK else 'parquet'}"
+    path = f"feeds/race-{name}-{number}.{'csv' if number == 0 else 'parquet'}"
     lake.write(path, [change("U", 7, says, "Oslo"), change("I", 50_000 + number, says, "Bonn")])
     return merge(f"{name}-{number}", path, table_name=name)
 
