@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, partial
-from typing import Any, TypeVar, Union, cast
+from typing import Any, NamedTuple, TypeVar, Union, cast
 
 from skipstone_core.errors import ContractViolation
 
@@ -112,20 +112,28 @@ def _read_optional(read: Reader, value: object, path: str, mode: _Mode) -> objec
 def _read_map(read: Reader, value: object, path: str, mode: _Mode) -> object:
     if not isinstance(value, Mapping):
         raise ContractViolation(f"{path}: expected an object, got {type(value).__name__}")
-    return dict(_readable(read, ((str(k), f"{path}.{k}", v) for k, v in value.items()), mode))
+    return dict(_readable(read, (_Item(str(k), f"{path}.{k}", v) for k, v in value.items()), mode))
 
 
 def _read_list(read: Reader, value: object, path: str, mode: _Mode) -> object:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise ContractViolation(f"{path}: expected a list, got {type(value).__name__}")
-    items = ((str(i), f"{path}[{i}]", v) for i, v in enumerate(value))
+    items = (_Item(str(i), f"{path}[{i}]", v) for i, v in enumerate(value))
     return tuple(item for _, item in _readable(read, items, mode))
 
 
-def _readable(read: Reader, items: Iterable[tuple[str, str, object]], mode: _Mode) -> Iterator[tuple[str, object]]:
-    for key, path, value in items:
+class _Item(NamedTuple):
+    """One value of a list or an object, with its place in the document."""
+
+    key: str
+    path: str
+    value: object
+
+
+def _readable(read: Reader, items: Iterable[_Item], mode: _Mode) -> Iterator[tuple[str, object]]:
+    for item in items:
         try:
-            yield key, read(value, path, mode)
+            yield item.key, read(item.value, item.path, mode)
         except ContractViolation:
             if mode is not _Mode.SALVAGE:
                 raise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -25,6 +25,19 @@ def fixed_tuple(annotation: ast.expr | None) -> list[str]:
     return [] if "..." in types else types
 
 
+def packed_items(annotation: ast.expr, aliases: Container[str]) -> bool:
+    """Whether tuples of different types are somewhere in the annotation, such as in ``Sequence[tuple[A, B]]``."""
+    nodes = list(ast.walk(annotation))
+    named = any(isinstance(node, ast.Name) and node.id in aliases for node in nodes)
+    return named or any(len(set(fixed_tuple(node))) > 1 for node in nodes if isinstance(node, ast.Subscript))
+
+
+def tuple_aliases(tree: ast.Module) -> set[str]:
+    """Names of the module for tuples of different types."""
+    assigned = (node for node in tree.body if isinstance(node, ast.Assign) and len(set(fixed_tuple(node.value))) > 1)
+    return {target.id for node in assigned for target in node.targets if isinstance(target, ast.Name)}
+
+
 def unpacked(function: Function) -> set[str]:
     """The names that the function takes apart by assignment."""
     found: set[str] = set()
@@ -37,19 +50,22 @@ def unpacked(function: Function) -> set[str]:
     return found
 
 
-def packed_parameters(tree: ast.Module) -> Iterator[str]:
-    """Parameters that are tuples of different types, or tuples that the function unpacks."""
+def packed_parameters(tree: ast.Module, aliases: Container[str] = ()) -> Iterator[str]:
+    """Parameters that are or hold tuples of different types, or are tuples that the function unpacks."""
     for function in (node for node in ast.walk(tree) if isinstance(node, Function)):
         taken = unpacked(function)
         for one in (*function.args.posonlyargs, *function.args.args, *function.args.kwonlyargs):
             types = fixed_tuple(one.annotation)
-            if len(set(types)) > 1 or (types and one.arg in taken):
+            packed = one.annotation is not None and packed_items(one.annotation, aliases)
+            if packed or (types and one.arg in taken):
                 yield f"{function.name}({one.arg})"
 
 
 def test_parameters_are_not_packed_into_tuples() -> None:
-    modules = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
-    found = {str(path.relative_to(ROOT)): list(packed_parameters(ast.parse(path.read_text()))) for path in modules}
+    paths = [path for package in PACKAGES for path in sorted(package.rglob("*.py"))]
+    modules = {str(path.relative_to(ROOT)): ast.parse(path.read_text()) for path in paths}
+    aliases = {name for tree in modules.values() for name in tuple_aliases(tree)}
+    found = {path: list(packed_parameters(tree, aliases)) for path, tree in modules.items()}
     assert {path: names for path, names in found.items() if names} == {}
 
 
@@ -60,5 +76,9 @@ def apart(a: tuple[int, int], b: tuple[str, str]):
     (x, y), z = a, b
 def fine(a: tuple[int, ...], b: tuple[str, str]):
     x, y = pair()
+def items(a: Sequence[tuple[int, str]], b: Mapping[str, tuple[int, ...]]): ...
+Pair = tuple[int, str]
+def named(a: Pair | None, b: str): ...
 """
-    assert list(packed_parameters(ast.parse(text))) == ["mixed(a)", "apart(a)"]
+    tree = ast.parse(text)
+    assert list(packed_parameters(tree, tuple_aliases(tree))) == ["mixed(a)", "apart(a)", "items(a)", "named(a)"]

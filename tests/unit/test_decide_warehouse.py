@@ -13,7 +13,7 @@ from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import EventType, Refused
 from skipstone_operator.reconcilers.observes import seconds_to_look
-from skipstone_operator.reconcilers.runs.requests import plan_check_run, plan_observe_run
+from skipstone_operator.reconcilers.runs.requests import DueTable, plan_check_run, plan_observe_run
 from skipstone_operator.reconcilers.warehouse import decide, refused
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.runs import RunWorld
@@ -340,7 +340,7 @@ class TestObserveRun:
 
     def observing(self, found: Any = None, **changes: Any) -> tuple[WarehouseWorld, CurrentRun]:
         table = observed(refreshIntervalSeconds=30)
-        plan = plan_observe_run(warehouse_world().warehouse, ONE_NODE, [(table, ())], SETTING)
+        plan = plan_observe_run(warehouse_world().warehouse, ONE_NODE, [DueTable(table=table, indexes=())], SETTING)
         current = replace(plan.intent(1, EARLIER), **{"launch_time": EARLIER, **changes})
         status = {**written(warehouse_world(status=CHECKED, tables=(table,))).status, "observeRun": encode(current)}
         world = warehouse_world(status=status, tables=(table,))

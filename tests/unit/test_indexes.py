@@ -12,6 +12,7 @@ from skipstone_core.indexing.indexes import (
     IndexColumn,
     IndexDefinition,
     LiveFile,
+    SegmentSync,
     SortedRun,
     is_purge_worthwhile,
     plan_builds,
@@ -90,7 +91,7 @@ def test_files_without_sequence_number_are_built_snapshot_by_snapshot() -> None:
     [([], 0), ([(1, False)], 0), ([(1, True), (4, True)], 4), ([(1, True), (4, False), (5, True)], 1)],
 )
 def test_synced_up_to_stops_before_the_first_gap(segments: list[tuple[int, bool]], expected: int) -> None:
-    assert synced_up_to(segments) == expected
+    assert synced_up_to(SegmentSync(*one) for one in segments) == expected
 
 
 def test_names_are_not_part_of_a_definition_but_types_and_order_are() -> None:

@@ -61,13 +61,21 @@ class LiveFile:
     added_snapshot_id: int
 
 
-def synced_up_to(segments: Iterable[tuple[int, bool]]) -> int:
-    """The last segment before the first that is not synced, of (id, synced) ascending by id; 0 for none."""
+@dataclass(frozen=True, slots=True)
+class SegmentSync:
+    """Whether an index covers all live files of a segment."""
+
+    segment: int
+    is_synced: bool
+
+
+def synced_up_to(segments: Iterable[SegmentSync]) -> int:
+    """The last segment before the first that is not synced, of segments in ascending order; 0 for none."""
     last = 0
-    for segment, is_synced in segments:
-        if not is_synced:
+    for one in segments:
+        if not one.is_synced:
             return last
-        last = segment
+        last = one.segment
     return last
 
 

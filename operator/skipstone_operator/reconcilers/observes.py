@@ -16,7 +16,7 @@ from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
 from skipstone_operator.reconcilers.runs.launch import refusal_finding
 from skipstone_operator.reconcilers.runs.lifecycle import Policy
-from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_observe_run
+from skipstone_operator.reconcilers.runs.requests import DueTable, RunPlan, plan_observe_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status, record_end
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import Maintenance
@@ -110,7 +110,7 @@ class ObservePolicy(Policy[WarehouseStatus]):
         return _conclude(self.world, run, verdict)
 
 
-def _due(world: WarehouseWorld) -> Iterator[tuple[TableSubject, tuple[IndexSubject, ...]]]:
+def _due(world: WarehouseWorld) -> Iterator[DueTable]:
     """The tables of the next run, those looked at longest ago first; what has no room in one report comes later."""
     due = [table for table in world.tables if seconds_to_look(world, table) == 0]
     told = 0
@@ -119,7 +119,7 @@ def _due(world: WarehouseWorld) -> Iterator[tuple[TableSubject, tuple[IndexSubje
         if told and told + 1 + len(indexes) > MAX_TOLD:
             return
         told += 1 + len(indexes)
-        yield table, indexes
+        yield DueTable(table=table, indexes=indexes)
 
 
 def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:

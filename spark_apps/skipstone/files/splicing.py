@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -110,6 +110,13 @@ class SplicedLayout:
         return with_fields(self._empty.footer.raw, {3: rows, 4: groups})
 
 
+class _Origin(NamedTuple):
+    """A column chunk and the file that it is copied from."""
+
+    source: ChunkSource
+    chunk: Struct
+
+
 @dataclass(frozen=True)
 class _Moved:
     """A chunk in its new place: its metadata, and its column index and offset index."""
@@ -147,20 +154,22 @@ class SplicedFile:
         """Write ``rows`` as one row group."""
         self._nans.count(rows)
         fresh = self._layout.encode(rows)
-        self._append([(fresh, chunk) for chunk in fresh.groups[0][1]], rows.num_rows)
+        self._append([_Origin(fresh, chunk) for chunk in fresh.groups[0][1]], rows.num_rows)
 
     def copy(self, source: ChunkSource, group: int, fresh: pa.Table | None = None) -> None:
         """A row group of ``source``, with other values in the columns of ``fresh``; those left must be copyable."""
         chunks, replaced = source.chunks(group), set()
-        origins = {name: [(source, chunk) for chunk in chunks.get(name, ())] for name in self._layout.columns.names}
+        origins = {
+            name: [_Origin(source, chunk) for chunk in chunks.get(name, ())] for name in self._layout.columns.names
+        }
         if fresh is not None and fresh.num_columns:
             self._nans.count(fresh)
             encoded = self._layout.encode(fresh)
             replaced = set(fresh.column_names)
-            origins |= {name: [(encoded, one) for one in found] for name, found in encoded.chunks(0).items()}
+            origins |= {name: [_Origin(encoded, one) for one in found] for name, found in encoded.chunks(0).items()}
         kept = [field.name for field in self._layout.columns if field.name not in replaced]
         self._nans.count_in(source.parquet, group, [self._layout.columns.field(name) for name in kept])
-        self._append([pair for pairs in origins.values() for pair in pairs], int(source.groups[group][3]))
+        self._append([one for found in origins.values() for one in found], int(source.groups[group][3]))
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes.
@@ -188,8 +197,8 @@ class SplicedFile:
             raise OSError(f"{self.path} says {found.num_rows} rows in the storage, {rows} were written")
         return found
 
-    def _append(self, origins: Sequence[tuple[ChunkSource, Struct]], rows: int) -> None:
-        self._groups.append((rows, [self._move(source.source, chunk) for source, chunk in origins]))
+    def _append(self, origins: Sequence[_Origin], rows: int) -> None:
+        self._groups.append((rows, [self._move(one.source.source, one.chunk) for one in origins]))
 
     def _move(self, source: Source, chunk: Struct) -> _Moved:
         sink, metadata = self._sink, chunk[3]

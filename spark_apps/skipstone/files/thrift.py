@@ -7,7 +7,7 @@ Must not know Parquet.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _LONG_LIST = 15
@@ -120,20 +120,27 @@ class Int32(int):
 
 def encode_struct(fields: Mapping[int, int | bytes | Raw | list[Any]]) -> Raw:
     """A struct of integers (i64 but for Int32), texts, structs and non-empty lists of one of these kinds."""
-    return _assembled({number: (_kind(value), _encoded(value)) for number, value in fields.items()})
+    return _assembled({number: _Field(_kind(value), _encoded(value)) for number, value in fields.items()})
 
 
 def with_fields(raw: bytes, values: Mapping[int, int | bytes | Raw | list[Any] | None]) -> Raw:
     """The encoded struct ``raw`` with other ``values`` in some fields, without those that are None."""
-    fields = CompactReader(raw).fields()
+    fields = {number: _Field(*one) for number, one in CompactReader(raw).fields().items()}
     for number, value in values.items():
         fields.pop(number, None)
         if value is not None:
-            fields[number] = (_kind(value), _encoded(value))
+            fields[number] = _Field(_kind(value), _encoded(value))
     return _assembled(fields)
 
 
-def _assembled(fields: Mapping[int, tuple[int, bytes]]) -> Raw:
+class _Field(NamedTuple):
+    """A field of a struct: its type and its encoded value."""
+
+    kind: int
+    value: bytes
+
+
+def _assembled(fields: Mapping[int, _Field]) -> Raw:
     found, last = bytearray(), 0
     for number, (kind, value) in sorted(fields.items()):
         found.append((number - last) << 4 | kind)

@@ -21,7 +21,7 @@ from pyiceberg.schema import Schema
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, SkipstoneError
-from skipstone_core.indexing.indexes import synced_up_to
+from skipstone_core.indexing.indexes import SegmentSync, synced_up_to
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
@@ -181,7 +181,7 @@ def _with_problem(state: IndexState, problem: Misfit | None) -> IndexState:
 
 def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTable | None = None) -> IndexState:
     segments = segment_coverage(files, coverage)
-    missing = [segment for segment, is_synced in segments if not is_synced]
+    missing = [one.segment for one in segments if not one.is_synced]
     failed = {} if found is None else failed_segments(found)
     shown = [(segment, failed[segment]) for segment in missing if segment in failed]
     records = files.files["records"].to_numpy()
@@ -207,12 +207,12 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTab
     )
 
 
-def segment_coverage(files: FileSet, coverage: Coverage) -> list[tuple[int, bool]]:
-    """(segment id, all its live files covered) of every live segment, oldest first."""
+def segment_coverage(files: FileSet, coverage: Coverage) -> list[SegmentSync]:
+    """Every live segment, oldest first."""
     segments, position = np.unique(files.files["segment"].to_numpy(), return_inverse=True)
     live = np.bincount(position, minlength=len(segments))
     covered = np.bincount(position, weights=coverage.covered, minlength=len(segments))
-    return [(int(segment), bool(n == c)) for segment, n, c in zip(segments, live, covered, strict=True)]
+    return [SegmentSync(int(segment), bool(n == c)) for segment, n, c in zip(segments, live, covered, strict=True)]
 
 
 def failed_segments(index: IndexTable) -> dict[int, str]:

@@ -34,7 +34,7 @@ from skipstone.kernels.changes import ChangeSlice, read_key_rows
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.pruning.funnel import Candidates, SliceRunner, StageRefusal, run_here
 from skipstone.tables.arrow import arrow_type_of
-from skipstone.tables.filesets import FileSet
+from skipstone.tables.filesets import FileSet, SpecPartition
 
 Mask = npt.NDArray[np.bool_]
 #: With so many times more keys than buckets, every bucket holds one (all but one in ten million).
@@ -172,12 +172,12 @@ class PartitionStage:
         keep[np.setdiff1d(used, np.concatenate([one.numbers for one in judged]))] = True
         return candidates.among(np.flatnonzero(keep[of_file]))
 
-    def _by_spec(self, partitions: Sequence[tuple[int, tuple[object, ...]]], used: Int64s) -> Iterable[SpecPartitions]:
-        spec_ids = np.array([spec_id for spec_id, _ in partitions], dtype=np.int64)
+    def _by_spec(self, partitions: Sequence[SpecPartition], used: Int64s) -> Iterable[SpecPartitions]:
+        spec_ids = np.array([one.spec_id for one in partitions], dtype=np.int64)
         for spec_id in np.unique(spec_ids[used]).tolist():
             numbers = used[spec_ids[used] == spec_id]
             fields = [(i, one) for i, f in enumerate(self.specs[spec_id].fields) if (one := self._judged(f))]
-            columns = [one.of_partitions([partitions[n][1][i] for n in numbers.tolist()]) for i, one in fields]
+            columns = [one.of_partitions([partitions[n].values[i] for n in numbers.tolist()]) for i, one in fields]
             yield SpecPartitions(tuple(one for _, one in fields), numbers, tuple(columns))
 
     def _judged(self, field: PartitionField) -> JudgedField | None:

@@ -10,6 +10,7 @@ import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -57,6 +58,13 @@ class ColumnBounds:
     null_count: pa.Array
     nan_count: pa.Array
     value_count: pa.Array
+
+
+class SpecPartition(NamedTuple):
+    """A partition of one spec."""
+
+    spec_id: int
+    values: Partition
 
 
 @dataclass(frozen=True)
@@ -151,13 +159,13 @@ class FileSet:
         manifest, row = self._locate(ordinal)
         return manifest.partition(row)
 
-    def partitions(self) -> tuple[list[tuple[int, Partition]], npt.NDArray[np.int64]]:
-        """Each distinct pair of spec id and partition tuple, and the number of its pair for each file."""
-        numbers: dict[tuple[int, Partition], int] = {}
+    def partitions(self) -> tuple[list[SpecPartition], npt.NDArray[np.int64]]:
+        """Each distinct partition, and the number of its partition for each file."""
+        numbers: dict[SpecPartition, int] = {}
         of_files = [np.empty(0, dtype=np.int64)]
         for manifest in self._manifests:
-            pairs = ((manifest.spec_id, partition) for partition in manifest.partitions)
-            known = np.array([numbers.setdefault(pair, len(numbers)) for pair in pairs], dtype=np.int64)
+            found = (SpecPartition(manifest.spec_id, partition) for partition in manifest.partitions)
+            known = np.array([numbers.setdefault(one, len(numbers)) for one in found], dtype=np.int64)
             of_files.append(known[manifest.entries.column("partition").to_numpy()])
         return list(numbers), np.concatenate(of_files)
 

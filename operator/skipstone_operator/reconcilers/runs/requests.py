@@ -376,15 +376,23 @@ def plan_check_run(warehouse: WarehouseSubject, claim: ClaimFacts | None, settin
     )
 
 
+@dataclass(frozen=True, kw_only=True)
+class DueTable:
+    """A Table that an observe run looks at, with its SecondaryIndexes."""
+
+    table: TableSubject
+    indexes: tuple[IndexSubject, ...]
+
+
 def plan_observe_run(
     warehouse: WarehouseSubject,
     claim: ClaimFacts | None,
-    tables: Iterable[tuple[TableSubject, tuple[IndexSubject, ...]]],
+    tables: Iterable[DueTable],
     setting: Setting,
 ) -> RunPlan:
     """The run that looks at all due tables of one Warehouse. Which ones is decided at launch: no hash over them."""
     observed = tuple(
-        ObservedTable(table=build_table_ref(table), indexes=build_index_refs(indexes)) for table, indexes in tables
+        ObservedTable(table=build_table_ref(one.table), indexes=build_index_refs(one.indexes)) for one in tables
     )
     return RunPlan(
         kind=RunKind.OBSERVE,

@@ -113,7 +113,7 @@ def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files:
     source = _source_schema(columns)
     types = {str(column.type): column.type for column in columns}
     wanted = new_columns(task, target_schema(table.schema()), source)
-    added = plan_columns(table, [(column.name, types[column.type]) for column in wanted])
+    added = plan_columns(table, {column.name: types[column.type] for column in wanted})
     plan = plan_merge(task, target_schema(with_fields(files.schema, added)), source, _zone(task))
     plan = selective_first(plan, files)
     return Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added)

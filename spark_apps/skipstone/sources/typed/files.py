@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,8 +27,15 @@ from skipstone.sources.text.files import spark_paths
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
 
-#: Names and readings of a file's columns; None for a column that is there and cannot be loaded.
-FileColumns = tuple[tuple[str, FileType | None], ...]
+
+class FileColumn(NamedTuple):
+    """A column of a file; ``type`` is None for one that is there and cannot be loaded."""
+
+    name: str
+    type: FileType | None
+
+
+FileColumns = tuple[FileColumn, ...]
 
 
 def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat) -> list[RawGroup]:
@@ -56,7 +64,7 @@ def read_parquet_footer(path: Path, name: str) -> FileColumns:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
     old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
     instant = file_type(pa.timestamp("us", tz="UTC"))
-    return _unique(name, [(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
+    return _unique(name, [FileColumn(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
 
 
 def read_orc_footer(path: Path, name: str) -> FileColumns:
@@ -76,11 +84,11 @@ def read_orc_footer(path: Path, name: str) -> FileColumns:
                 "ORC: write it as a timestamp in UTC, or use Parquet",
                 field="source.paths",
             )
-    return _unique(name, [(one.name, orc_type(one)) for one in schema])
+    return _unique(name, [FileColumn(one.name, orc_type(one)) for one in schema])
 
 
-def _unique(name: str, columns: Sequence[tuple[str, FileType | None]]) -> FileColumns:
-    names = [column for column, _ in columns]
+def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
+    names = [column.name for column in columns]
     if len(set(names)) < len(names):
         raise unreadable(name, "two columns have one name: give each column its own name")
     return tuple(columns)

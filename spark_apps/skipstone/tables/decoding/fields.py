@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +19,14 @@ from skipstone.tables.decoding.lanes import ALL, Ints, Lanes, Rows, Spans
 #: Field ids of the manifest format that have a part of their own in decoding.
 DATA_FILE, FORMAT, PARTITION = 2, 101, 102
 Fields = tuple[tuple[int | None, AvroType], ...]
-Turn = tuple[Rows, Ints, tuple[Ints, ...]]
+
+
+class Turn(NamedTuple):
+    """The items that were read in one turn: in which lanes, which item of its lane each is, and their parts."""
+
+    rows: Rows
+    ordinals: Ints
+    parts: tuple[Ints, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +71,7 @@ class Reading:
         """An optional list of longs."""
         rows, inner = self._present(kind)
         _require(inner == Repeated(Varint()))
-        turns = [(active, place, (self.lanes.longs(active),)) for active, place in self.lanes.turns(rows)]
+        turns = [Turn(active, place, (self.lanes.longs(active),)) for active, place in self.lanes.turns(rows)]
         offsets, (values,) = _flatten(len(self.lanes), turns, 1)
         missing = np.ones(len(self.lanes), np.bool_)
         missing[rows] = False
@@ -76,7 +84,7 @@ class Reading:
         turns = []
         for active, place in self.lanes.turns(rows):
             keys = self.lanes.longs(active)
-            turns.append((active, place, (keys, self.lanes.longs(active))))
+            turns.append(Turn(active, place, (keys, self.lanes.longs(active))))
         offsets, (keys, values) = _flatten(len(self.lanes), turns, 2)
         return map_column(offsets, keys, pa.array(values))
 
@@ -87,7 +95,7 @@ class Reading:
         turns = []
         for active, place in self.lanes.turns(rows):
             keys, found = self.lanes.longs(active), self.lanes.spans(active)
-            turns.append((active, place, (keys, found.starts, found.ends)))
+            turns.append(Turn(active, place, (keys, found.starts, found.ends)))
         offsets, (keys, starts, ends) = _flatten(len(self.lanes), turns, 3)
         return map_column(offsets, keys, self._cut(Spans(starts, ends)))
 
@@ -132,8 +140,8 @@ _KNOWN: dict[int | None, tuple[str, Callable[[Reading, AvroType], pa.Array]]] = 
 def _flatten(lanes: int, turns: Sequence[Turn], width: int) -> tuple[Ints, list[Ints]]:
     """Items read turn by turn as one column per part, lane after lane, and the offset at which each lane begins."""
     counts = np.zeros(lanes, np.int64)
-    for rows, _, _ in turns:
-        counts[rows] += 1
+    for turn in turns:
+        counts[turn.rows] += 1
     offsets = np.zeros(lanes + 1, np.int64)
     np.cumsum(counts, out=offsets[1:])
     columns = [np.empty(offsets[-1], np.int64) for _ in range(width)]

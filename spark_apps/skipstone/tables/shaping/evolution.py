@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 
 from pyiceberg.schema import Schema
@@ -19,15 +19,15 @@ from skipstone_core.ids import EVOLVED_PROPERTY
 from skipstone.compat.pyiceberg import transaction_table
 
 
-def plan_columns(table: Table, columns: Sequence[tuple[str, IcebergType]]) -> tuple[NestedField, ...]:
-    """The optional fields that adding ``columns`` (name and primitive type) to ``table`` would make."""
+def plan_columns(table: Table, columns: Mapping[str, IcebergType]) -> tuple[NestedField, ...]:
+    """The optional fields that adding ``columns`` (primitive types by name) to ``table`` would make."""
     ids = count(table.metadata.last_column_id + 1)
-    return tuple(NestedField(next(ids), name, kind, required=False) for name, kind in columns)
+    return tuple(NestedField(next(ids), name, kind, required=False) for name, kind in columns.items())
 
 
 def fits(table: Table, columns: Sequence[NestedField]) -> bool:
     """Whether adding ``columns`` to ``table`` would give them the field ids that were planned."""
-    planned = plan_columns(table, [(column.name, column.field_type) for column in columns])
+    planned = plan_columns(table, {column.name: column.field_type for column in columns})
     return [one.field_id for one in planned] == [column.field_id for column in columns]
 
 

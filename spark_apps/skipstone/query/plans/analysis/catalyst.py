@@ -10,12 +10,19 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from skipstone.compat.catalyst import Tree, TreeNode, plan_json
 from skipstone.compat.java import Jvm
 
 _HEAD = ("class", "num-children")
+
+
+class Slot(NamedTuple):
+    """Where a node has an expression: the position of the field, and the place in it when the field is a list."""
+
+    field: int
+    place: int | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,15 +39,15 @@ class Node:
     path: tuple[int, ...]
 
     @cached_property
-    def expressions(self) -> dict[tuple[int, int | None], Node]:
-        """Expressions among the fields, by position of the field and position in it when it is a list."""
-        found: dict[tuple[int, int | None], Node] = {}
+    def expressions(self) -> dict[Slot, Node]:
+        """Expressions among the fields."""
+        found: dict[Slot, Node] = {}
         for position, value in enumerate(self.fields.values()):
             if is_tree(value):
-                found[position, None] = read_tree(value)
+                found[Slot(position, None)] = read_tree(value)
             elif isinstance(value, list):
                 trees = ((at, one) for at, one in enumerate(value) if is_tree(one))
-                found.update({(position, at): read_tree(one) for at, one in trees})
+                found.update({Slot(position, at): read_tree(one) for at, one in trees})
         return found
 
     def walk(self) -> Iterator[Node]:

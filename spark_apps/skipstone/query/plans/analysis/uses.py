@@ -14,6 +14,7 @@ from skipstone.compat.catalyst import Expression, InSet, Literal, LogicalPlan, P
 from skipstone.compat.java import Jvm, Option, Seq, is_some
 from skipstone.query.plans.analysis.catalyst import (
     Node,
+    Slot,
     descend,
     expression_id,
     is_tree,
@@ -29,7 +30,6 @@ from skipstone.query.plans.refusals import Refusal
 RELATION = "DataSourceV2Relation"
 #: Key of a relation: the id of its first column, which all copies of one relation share and no other has.
 Key = int
-Slot = tuple[int, int | None]
 #: Gives a plan in the JVM.
 Handle = Callable[[], LogicalPlan]
 
@@ -113,10 +113,9 @@ def _plan_handle(handle: Handle, owner: Node, slot: Slot, expression: Node) -> H
 
 def field_of(node: LogicalPlan, slot: Slot) -> Expression:
     """The expression in a field of a node in the JVM; an Option is opened."""
-    position, at = slot
-    value = node.productElement(position)
-    if at is not None:
-        return cast(Seq[Expression], value).apply(at)
+    value = node.productElement(slot.field)
+    if slot.place is not None:
+        return cast(Seq[Expression], value).apply(slot.place)
     return cast(Option[Expression], value).get() if is_some(value) else cast(Expression, value)
 
 
