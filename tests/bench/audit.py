@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -14,16 +15,21 @@ from typing import Any
 class Audit:
     """Reads on from where it stopped, for the log is long.
 
-    ``requests`` counts those of the operator, the Lease aside; a watch counts once, whatever it delivers. ``jobs`` are
-    the seconds at which LoadJobs were asked for, by name, ``pods`` those at which pods were there, by the beginning of
-    their owner's uid.
+    ``asked`` counts the requests of the operator by what they ask for, the Lease aside; a watch counts once, whatever
+    it delivers. ``jobs`` are the seconds at which LoadJobs were asked for, by name, ``pods`` those at which pods were
+    there, by the beginning of their owner's uid.
     """
 
     log: Path
-    requests: int = 0
+    asked: Counter[str] = field(default_factory=Counter)
     jobs: dict[str, float] = field(default_factory=dict)
     pods: dict[str, float] = field(default_factory=dict)
     _offset: int = 0
+
+    @property
+    def requests(self) -> int:
+        """How many requests the operator sent."""
+        return self.asked.total()
 
     def read(self) -> Audit:
         """Take what was written since."""
@@ -32,8 +38,9 @@ class Audit:
                 continue
             reference = event.get("objectRef") or {}
             agent = str(event.get("userAgent", ""))
-            if agent.startswith("kopf") or agent == "skipstone-operator":
-                self.requests += reference.get("resource") != "leases"
+            ours = agent.startswith("kopf") or agent == "skipstone-operator"
+            if ours and reference.get("resource") != "leases":
+                self.asked[_asked(event, reference)] += 1
             if event["verb"] == "create" and event["responseStatus"]["code"] == 201:
                 self._created(event, reference)
         return self
@@ -55,6 +62,12 @@ class Audit:
                     return
                 self._offset += len(line)
                 yield json.loads(line)
+
+
+def _asked(event: dict[str, Any], reference: dict[str, Any]) -> str:
+    what = "/".join(filter(None, (reference.get("resource"), reference.get("subresource"))))
+    code = event["responseStatus"]["code"]
+    return " ".join(filter(None, (event["verb"], what, str(code) if code >= 400 else "")))
 
 
 def _seconds(text: str) -> float:

@@ -30,7 +30,7 @@ from skipstone_operator.ports import JsonObject, Key, Ports, Requeue
 from skipstone_operator.reconcilers import reconcile
 from skipstone_operator.resources.kinds import KINDS
 
-from tests.bench.control import finished_status, measure
+from tests.bench.control import CASES, finished_status, measure
 from tests.cluster.controlplane import ControlPlane, control_plane
 from tests.unit import objects
 from tests.unit.operator_double import DEFAULTS, RecordingEvents, RecordingRuns
@@ -87,11 +87,11 @@ def main() -> None:
 async def _measure_all(
     options: argparse.Namespace, plane: ControlPlane, folder: Path
 ) -> AsyncGenerator[dict[str, Any], None]:
-    if options.only != "control":
+    if options.only != "control" and options.case is None:
         for line in await _measure(options):
             yield line
     if options.only != "passes":
-        async with aclosing(measure(plane, folder)) as lines:
+        async with aclosing(measure(plane, folder, options.case)) as lines:
             async for line in lines:
                 yield line
 
@@ -118,6 +118,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--tables", type=int, default=500)
     parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--only", choices=("passes", "control"))
+    parser.add_argument("--case", choices=tuple(CASES), help="the one case of control to measure")
     return parser.parse_args()
 
 

@@ -1,29 +1,32 @@
-"""The entry point of every key: gather, decide, perform.
+"""The entry point of every key: gather, decide, perform, as long as one write follows from the other.
 
 Called by the loop; raises what the API adapter raises, which the loop answers by backing off.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
 
-from skipstone_operator import labels
 from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
-from skipstone_operator.reconcilers import index, schedule, table, warehouse
 from skipstone_operator.reconcilers.glance import glance
 from skipstone_operator.reconcilers.passes.failures import WriteRefused, tell_failure
 from skipstone_operator.reconcilers.passes.farewell import let_go
-from skipstone_operator.reconcilers.passes.gather import gather_index, gather_schedule, gather_table, gather_warehouse
-from skipstone_operator.reconcilers.passes.perform import owner_uid_of, perform
-from skipstone_operator.reconcilers.passes.showing import show
+from skipstone_operator.reconcilers.passes.passview import PassView
+from skipstone_operator.reconcilers.passes.perform import perform
+from skipstone_operator.reconcilers.passes.showing import is_saying, show
 from skipstone_operator.reconcilers.runs.statuses import earliest, first_write
+from skipstone_operator.reconcilers.turns import Turn, find_turn
 from skipstone_operator.worlds.steps import Create, PutFinalizers, PutStatus, Step
 
-Answer = Callable[[Create, Refused], Step]
+#: Writes of one pass that do something. What is left comes with the next one, after other keys.
+MAX_WRITES = 12
+#: For so long a pass goes on from what it has read.
+FRESH = timedelta(seconds=10)
 
 
 async def reconcile(key: Key, ports: Ports) -> Requeue:
-    """Make the next write for ``key``, beside statuses that only show something; says when to look at it again.
+    """Make the next writes for ``key``; says when to look at it again.
 
     Unknown kinds are nobody's business.
 
@@ -41,75 +44,68 @@ async def _reconcile_readable(key: Key, ports: Ports) -> Requeue:
     if (rest := await glance(key, ports)) is not None:
         return rest
     try:
-        return await _reconcile_kind(key, ports)
+        return await _act(key, ports)
     except AccessDenied as denied:
         return await let_go(key, ports, denied)
 
 
-async def _reconcile_kind(key: Key, ports: Ports) -> Requeue:
-    match key.kind:
-        case "Table":
-            return await _reconcile_table(key, ports)
-        case "SecondaryIndex":
-            return await _reconcile_index(key, ports)
-        case "Warehouse":
-            return await _reconcile_warehouse(key, ports)
-        case "MergeSchedule":
-            return await _reconcile_schedule(key, ports)
-        case _:
+@dataclass(frozen=True)
+class _Round:
+    """One write of a pass. ``said`` are the statuses that only show something, as they were decided with it."""
+
+    outcome: Requeue
+    said: tuple[Step, ...]
+
+
+async def _act(key: Key, ports: Ports) -> Requeue:
+    """One write after the other, each decided on what was read and on the writes before it, then what is to be said.
+
+    The pass ends with a write that does not ask for another at once, or that is not known to have landed.
+    """
+    view, end = PassView(ports.kube), ports.clock.now() + FRESH
+    viewed = replace(ports, kube=view)
+    for _ in range(MAX_WRITES):
+        view.landed = False
+        turn = await find_turn(key, viewed)
+        if turn is None:
             return Requeue.never()
+        made = await _make_write(turn, viewed)
+        if made.outcome.after != 0.0 or not view.landed or ports.clock.now() > end:
+            break
+    return await _say(made, viewed)
 
 
-async def _reconcile_table(key: Key, ports: Ports) -> Requeue:
-    world = await gather_table(key, ports)
-
-    def answer(step: Create, refusal: Refused) -> Step:
-        return table.refused(world, owner_uid_of(step.object), refusal)
-
-    shown = await show(table.find_steps(world), ports)
-    outcome = await _carry_out(first_write(shown.left), ports, answer)
-    return Requeue(earliest(outcome.after, *shown.delays))
-
-
-async def _reconcile_index(key: Key, ports: Ports) -> Requeue:
-    world = await gather_index(key, ports)
-    if world is None:
-        return Requeue.never()
-
-    def answer(_: Create, refusal: Refused) -> Step:
-        return index.refused(world, refusal)
-
-    return await _carry_out(index.decide(world), ports, answer)
+async def _make_write(turn: Turn, ports: Ports) -> _Round:
+    said = tuple(filter(is_saying, turn.steps))
+    step = first_write(step for step in turn.steps if not is_saying(step))
+    try:
+        return _Round(await _carry_out(step, turn, ports), said)
+    except Exception:
+        # What can be told is told, however often the write fails.
+        await show(said, ports)
+        raise
 
 
-async def _reconcile_warehouse(key: Key, ports: Ports) -> Requeue:
-    world = await gather_warehouse(key, ports)
-    if world is None:
-        return Requeue.never()
-
-    def answer(step: Create, refusal: Refused) -> Step:
-        return warehouse.refused(world, step.object["metadata"]["labels"][labels.OPERATION_LABEL], refusal)
-
-    return await _carry_out(warehouse.decide(world), ports, answer)
+async def _say(made: _Round, ports: Ports) -> Requeue:
+    shown = await show(made.said, ports)
+    # What did not land is written on its own, to answer why.
+    left = await _perform(first_write(shown.left), ports)
+    return Requeue(earliest(made.outcome.after, left.after, *shown.delays))
 
 
-async def _reconcile_schedule(key: Key, ports: Ports) -> Requeue:
-    world = await gather_schedule(key, ports)
-    if world is None:
-        return Requeue.never()
-
-    def answer(_: Create, refusal: Refused) -> Step:
-        return schedule.refused(world, refusal)
-
-    return await _carry_out(schedule.decide(world), ports, answer)
-
-
-async def _carry_out(step: Step, ports: Ports, answer: Answer) -> Requeue:
+async def _carry_out(step: Step, turn: Turn, ports: Ports) -> Requeue:
     outcome = await perform(step, ports)
     if isinstance(outcome, Refused) and isinstance(step, Create):
-        # Nothing was created, so saying why is still the only write of this pass.
-        step = answer(step, outcome)
-        outcome = await perform(step, ports)
+        # Nothing was created, so saying why is still the only write of this round.
+        return await _perform(turn.refused(step, outcome), ports)
+    return _unless_refused(step, outcome)
+
+
+async def _perform(step: Step, ports: Ports) -> Requeue:
+    return _unless_refused(step, await perform(step, ports))
+
+
+def _unless_refused(step: Step, outcome: Requeue | Refused) -> Requeue:
     if isinstance(outcome, Refused):
         message = f"the API server refused {type(step).__name__}: {outcome.status} {outcome.message}"
         raise WriteRefused(message, step.object if isinstance(step, PutStatus | PutFinalizers) else None)

@@ -1,4 +1,4 @@
-"""Steps: what a decision may ask for. At most one of them is written per reconcile.
+"""Steps: what a decision may ask for. One is written at a time, and what follows is decided again.
 
 Deciders return them, `reconcilers.passes.perform` carries them out. They hold complete objects, so that performing
 decides nothing.

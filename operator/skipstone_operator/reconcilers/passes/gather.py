@@ -157,12 +157,13 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
     merges, bad_merges = await reader.list_of_table(MERGE_JOB, key.name)
     jobs: tuple[JobSubject, ...] = (*loads, *merges)
     unreadable = (*bad_loads, *bad_merges)
-    place = await _read_place(reader, key.name, table)
+    near = _near(reader, table, ports)
+    place = await _read_place(reader, key.name, table, near)
     if table is None:
         worlds = [await _read_lone_job(reader, job, place, setting) for job in jobs]
         return TableWorld(key=key, setting=setting, place=place, jobs=tuple(worlds), unreadable=unreadable)
     children = await reader.list_children({labels.TABLE_UID_LABEL: table.meta.uid})
-    observers = await reader.list_observers(place.warehouse)
+    observers = await near.list_observers(place.warehouse)
     run = await reader.read_run(table.status.current_run, table.meta.uid)
     return TableWorld(
         key=key,
@@ -185,12 +186,23 @@ def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFact
     return (*(pod for pod in pods if pod.uid != run.pod.uid), run.pod)
 
 
-async def _read_place(reader: Reader, of_table: str, table: TableSubject | None) -> Place:
+def _near(reader: Reader, table: TableSubject | None, ports: Ports) -> Reader:
+    """Where is read on what no start of a run depends: a run that starts may know its indexes and its claim late.
+
+    What is deleted is judged on what the API server has.
+    """
+    if ports.cached is None or table is None or table.deleting:
+        return reader
+    return replace(reader, kube=ports.cached)
+
+
+async def _read_place(reader: Reader, of_table: str, table: TableSubject | None, near: Reader | None = None) -> Place:
+    near = near or reader
     indexes: tuple[IndexSubject, ...]
-    indexes, _ = await reader.list_of_table(SECONDARY_INDEX, of_table)
+    indexes, _ = await near.list_of_table(SECONDARY_INDEX, of_table)
     name = table.spec.warehouse_ref.name if table is not None else ""
     warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, name)
-    return Place(table=table, warehouse=warehouse, claim=await reader.get_claim(warehouse), indexes=indexes)
+    return Place(table=table, warehouse=warehouse, claim=await near.get_claim(warehouse), indexes=indexes)
 
 
 def _owned(children: Children, uid: str) -> Children:

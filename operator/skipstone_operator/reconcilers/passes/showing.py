@@ -45,23 +45,29 @@ async def show(steps: Iterable[Step], ports: Ports) -> Shown:
     return Shown(tuple(left), tuple(delays))
 
 
+def is_saying(step: Step) -> bool:
+    """Whether the step does nothing but to say what is seen."""
+    return isinstance(step, PutStatus) and only_shows(step)
+
+
 def only_shows(step: PutStatus) -> bool:
     """Whether the status says what is seen and changes nothing that a decision is built on."""
     old: Raw = step.object.get("status") or {}
-    return _changes(old, step.status) <= SHOWN and _promises(step.status) <= _promises(old)
+    return changes(old, step.status) <= SHOWN and promises(step.status) <= promises(old)
 
 
 def takes_back(step: Step) -> bool:
     """Whether the step is a status that no longer says what others rely on."""
-    return isinstance(step, PutStatus) and not _promises(step.object.get("status") or {}) <= _promises(step.status)
+    return isinstance(step, PutStatus) and not promises(step.object.get("status") or {}) <= promises(step.status)
 
 
-def _changes(old: Raw, new: Raw) -> set[str]:
+def changes(old: Raw, new: Raw) -> set[str]:
+    """The fields that ``new`` says otherwise than ``old``."""
     # A field that is absent and one that is empty say the same.
     return {name for name in (*old, *new) if (old.get(name) or None) != (new.get(name) or None)}
 
 
-def _promises(status: Raw) -> set[tuple[str, object]]:
+def promises(status: Raw) -> set[tuple[str, object]]:
     """What others rely on: conditions that hold, and the generation for which they do."""
     found: Iterable[object] = status.get("conditions") or ()
     conditions = [each for each in found if isinstance(each, Mapping)]

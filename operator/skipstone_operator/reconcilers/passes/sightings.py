@@ -1,0 +1,68 @@
+"""Statuses that tell what was seen of a pod that is there: a glance may write them on the word of the cache.
+
+A cache can be late, but it makes nothing up: a pod that it holds was created, one that it holds as ended has ended,
+and neither is ever undone. The resourceVersion of the status proves that the object is the one that was judged. What
+follows from the absence of a pod, what starts or stops one, and what confirm runs say is decided on what the API server
+has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from skipstone_core.contract.requests import RunKind
+
+from skipstone_operator.conditions import COMPLETE
+from skipstone_operator.reconcilers.passes.showing import SHOWN, changes, is_saying, promises
+from skipstone_operator.resources.common import RunResult
+from skipstone_operator.resources.kinds import TABLE
+from skipstone_operator.worlds.steps import PutStatus, Step
+from skipstone_operator.worlds.subjects import Raw
+
+#: How far a run is, as its pod shows.
+UNDERWAY = frozenset({"launchTime", "runningTime", "progress"})
+#: What a status says of the pod of its current run: that it was seen, and what a running merge found so far.
+FOLLOWED = SHOWN | {"currentRun", "launched", "startTime", "files", "pruned", "funnel"}
+#: What a run that ended counted in the table. Whose the table is and what its columns are is not among it.
+COUNTED = frozenset(
+    {"snapshotId", "sequenceNumber", "observedTime", "metadata", "rows", "files", "bytes", "segments", "properties"}
+) | {"indexes", "indexesInSync"}
+_MAIN = (RunKind.LOAD.value, RunKind.MERGE.value)
+
+
+def is_seen(step: Step) -> bool:
+    """Whether the step only says what was seen, so that a late cache is enough for it."""
+    if not isinstance(step, PutStatus):
+        return False
+    old = _part(step.object, "status")
+    return is_saying(step) or _follows(old, step.status) or _completes(old, step.status) or _counts(step, old)
+
+
+def _follows(old: Raw, new: Raw) -> bool:
+    """The run of the status got on."""
+    before, after = _part(old, "currentRun"), _part(new, "currentRun")
+    same = bool(after.get("id")) and changes(before, after) <= UNDERWAY
+    return same and bool(after.get("launchTime")) and changes(old, new) <= FOLLOWED and promises(new) <= promises(old)
+
+
+def _completes(old: Raw, new: Raw) -> bool:
+    """The attempt of a job committed, as its own driver says."""
+    run, last = _part(old, "currentRun"), _part(new, "lastRun")
+    ended = bool(run.get("id")) and run.get("id") == last.get("id") and not new.get("currentRun")
+    committed = run.get("kind") in _MAIN and last.get("result") == RunResult.SUCCEEDED.value
+    return ended and committed and {type_ for type_, _ in promises(new)} == {COMPLETE}
+
+
+def _counts(step: PutStatus, old: Raw) -> bool:
+    """A run told of a table, and who wrote it writes on or leaves it: nobody takes the turn."""
+    new = step.status
+    writer = _part(new, "writer").get("uid")
+    stays = writer is None or writer == _part(old, "writer").get("uid")
+    told = changes(old, new) <= SHOWN | COUNTED | {"writer"}
+    return step.object.get("kind") == TABLE.name and stays and told and promises(new) == promises(old)
+
+
+def _part(of: Raw, name: str) -> Raw:
+    # Users write statuses too.
+    found = of.get(name)
+    return found if isinstance(found, Mapping) else {}
