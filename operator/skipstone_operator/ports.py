@@ -18,6 +18,8 @@ from typing import Any, Protocol
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
+from skipstone_operator.memory import Memory
+
 JsonObject = dict[str, Any]
 
 
@@ -240,7 +242,7 @@ class Ports:
     """Everything a reconcile may touch. ``namespaces``: all that this operator watches.
 
     Tables of all of them are compared, for two may claim one table of a catalog. ``cached`` reads what the watches
-    told, which may be old; without it every pass reads the API server.
+    told, which may be old; without it every pass reads the API server. ``memory`` holds what was made of its objects.
     """
 
     kube: KubeApi
@@ -251,4 +253,5 @@ class Ports:
     namespaces: tuple[str, ...]
     timing: Timing = field(default_factory=Timing)
     cached: KubeApi | None = None
+    memory: Memory = field(default_factory=Memory)
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from skipstone_operator.memory import KEPT, Memory
 from skipstone_operator.runtime.cache import ObjectCache, Unordered
 
 NAMES = ("a", "b", "c")
@@ -174,3 +176,19 @@ def test_a_server_that_went_back_is_believed() -> None:
 def test_versions_without_an_order_are_refused(version: str) -> None:
     with pytest.raises(Unordered, match="is no number"):
         new_cache().shard(KIND, PLACE).put(make("a", "x", version))
+
+
+def test_what_was_made_of_an_object_is_made_again_of_the_next_version_of_it() -> None:
+    memory, made = Memory(), list[str]()
+
+    def read(obj: Mapping[str, Any]) -> str:
+        made.append(obj["metadata"]["resourceVersion"])
+        return made[-1]
+
+    first, second = make("a", "x", 1), make("a", "x", 2)
+    assert [memory.recall(obj, "facts", read) for obj in (first, first, second, second)] == ["1", "1", "2", "2"]
+    assert memory.recall(first, "other facts", lambda _: "other") == "other"
+    for number in range(KEPT):
+        memory.recall(make("b", "x", number + 3), "facts", lambda _: "")
+    assert memory.recall(first, "facts", read) == "1"
+    assert made == ["1", "2", "1"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from skipstone_operator.memory import Memory
 from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
 from skipstone_operator.reconcilers.glance import glance
 from skipstone_operator.reconcilers.passes.failures import WriteRefused, tell_failure
@@ -63,7 +64,8 @@ async def _act(key: Key, ports: Ports) -> Requeue:
     The pass ends with a write that does not ask for another at once, or that is not known to have landed.
     """
     view, end = PassView(ports.kube), ports.clock.now() + FRESH
-    viewed = replace(ports, kube=view)
+    # What is read now is of no use to any other pass.
+    viewed = replace(ports, kube=view, memory=Memory())
     for _ in range(MAX_WRITES):
         view.landed = False
         turn = await find_turn(key, viewed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from skipstone_core.contract.requests import RunKind
@@ -14,6 +15,7 @@ from skipstone_core.errors import ContractViolation
 
 from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name
+from skipstone_operator.memory import Memory
 from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Ports
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
@@ -67,12 +69,13 @@ class Reader:
 
     kube: KubeApi
     namespace: str
+    memory: Memory
 
     async def get_subject(self, kind: Kind[S, T], name: str) -> Subject[S, T] | None:
         """One resource of ours. Raises ContractViolation when this release cannot read its spec."""
         raw = await self.kube.get(kind.name, self.namespace, name) if name else None
         try:
-            return read_subject(kind, raw) if raw is not None else None
+            return _read_one(kind, raw, self.memory) if raw is not None else None
         except ContractViolation as error:
             raise ContractViolation(f"{kind.name} {name}: {error}") from error
 
@@ -80,11 +83,12 @@ class Reader:
         self, kind: Kind[S, T], fields: Mapping[str, str] | None = None
     ) -> tuple[Subject[S, T], ...]:
         """Resources of one kind with these fields, without those that cannot be read: their own keys tell of them."""
-        return _read_all(kind, await self.kube.list(kind.name, self.namespace, fields=fields))[0]
+        return _read_all(kind, await self.kube.list(kind.name, self.namespace, fields=fields), self.memory)[0]
 
     async def list_of_table(self, kind: Kind[S, T], table: str) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
         """All jobs or indexes of one kind that name this Table, and those of them that cannot be read."""
-        return _read_all(kind, await self.kube.list(kind.name, self.namespace, fields={TABLE_FIELD: table}))
+        found = await self.kube.list(kind.name, self.namespace, fields={TABLE_FIELD: table})
+        return _read_all(kind, found, self.memory)
 
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
         """The claim of a Warehouse."""
@@ -98,7 +102,7 @@ class Reader:
         wanted = {**DRIVERS, **selector}
         pods = await self.kube.list("Pod", self.namespace, labels=wanted)
         confs = await self.kube.list("ConfigMap", self.namespace, labels=wanted)
-        return Children(pods=tuple(map(read_pod, pods)), confs=tuple(map(read_conf, confs)))
+        return Children(pods=tuple(map(self.read_pod, pods)), confs=tuple(map(read_conf, confs)))
 
     async def list_owned(self, owner_uid: str) -> Children:
         """Driver pods and ConfigMaps of one owner."""
@@ -106,7 +110,11 @@ class Reader:
 
     async def list_pods(self, selector: dict[str, str]) -> tuple[PodFacts, ...]:
         """Driver pods with these labels."""
-        return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels={**DRIVERS, **selector})))
+        return tuple(map(self.read_pod, await self.kube.list("Pod", self.namespace, labels={**DRIVERS, **selector})))
+
+    def read_pod(self, raw: JsonObject) -> PodFacts:
+        """The facts of a pod, which may have a long report to tell."""
+        return self.memory.recall(raw, "Pod", read_pod)
 
     async def list_observers(self, warehouse: WarehouseSubject | None) -> tuple[PodFacts, ...]:
         """Pods of the Warehouse's observe runs, which may tell of any of its tables."""
@@ -121,7 +129,7 @@ class Reader:
             return None
         raw_pod = await self.kube.get("Pod", self.namespace, driver_pod_name(current.id))
         raw_conf = await self.kube.get("ConfigMap", self.namespace, conf_map_name(current.id))
-        pod = read_pod(raw_pod) if raw_pod is not None else None
+        pod = self.read_pod(raw_pod) if raw_pod is not None else None
         run = RunWorld(
             current=current,
             owner_uid=owner_uid,
@@ -138,12 +146,18 @@ class Reader:
         return tuple(map(read_pod, await self.kube.list("Pod", self.namespace, labels=selector)))
 
 
-def _read_all(kind: Kind[S, T], found: Iterable[JsonObject]) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
+def _read_one(kind: Kind[S, T], raw: Raw, memory: Memory) -> Subject[S, T]:
+    return memory.recall(raw, kind.name, partial(read_subject, kind))
+
+
+def _read_all(
+    kind: Kind[S, T], found: Iterable[JsonObject], memory: Memory
+) -> tuple[tuple[Subject[S, T], ...], list[Unreadable]]:
     subjects: list[Subject[S, T]] = []
     unreadable: list[Unreadable] = []
     for raw in found:
         try:
-            subjects.append(read_subject(kind, raw))
+            subjects.append(_read_one(kind, raw, memory))
         except ContractViolation as error:
             unreadable.append(Unreadable(raw, error))
     return tuple(subjects), unreadable
@@ -151,7 +165,7 @@ def _read_all(kind: Kind[S, T], found: Iterable[JsonObject]) -> tuple[tuple[Subj
 
 async def gather_table(key: Key, ports: Ports) -> TableWorld:
     """Everything under a Table's key."""
-    reader, setting = Reader(ports.kube, key.namespace), read_setting(ports)
+    reader, setting = Reader(ports.kube, key.namespace, ports.memory), read_setting(ports)
     table: TableSubject | None = await reader.get_subject(TABLE, key.name)
     loads, bad_loads = await reader.list_of_table(LOAD_JOB, key.name)
     merges, bad_merges = await reader.list_of_table(MERGE_JOB, key.name)
@@ -245,7 +259,7 @@ async def _find_older_claimant(
     tables: list[TableSubject] = []
     warehouses: dict[Key, WarehouseSubject] = {warehouse.key: warehouse}
     for namespace in sorted({*ports.namespaces, table.meta.namespace}):
-        reader = Reader(ports.kube, namespace)
+        reader = Reader(ports.kube, namespace, ports.memory)
         try:
             rivals = await reader.list_subjects(TABLE, {IDENTIFIER_FIELD: table.spec.identifier.name})
             tables.extend(rivals)
@@ -277,7 +291,7 @@ async def _read_warehouses(
 
 async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
     """Everything under a SecondaryIndex's key; None when there is none."""
-    reader = Reader(ports.kube, key.namespace)
+    reader = Reader(ports.kube, key.namespace, ports.memory)
     index: IndexSubject | None = await reader.get_subject(SECONDARY_INDEX, key.name)
     if index is None:
         return None
@@ -303,7 +317,7 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
 
 async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
     """Everything under a Warehouse's key; None when there is none."""
-    reader = Reader(ports.kube, key.namespace)
+    reader = Reader(ports.kube, key.namespace, ports.memory)
     warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, key.name)
     if warehouse is None:
         return None
@@ -336,12 +350,12 @@ def _dependants(
 
 async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     """Everything under a MergeSchedule's key; None when there is none."""
-    reader = Reader(ports.kube, key.namespace)
+    reader = Reader(ports.kube, key.namespace, ports.memory)
     schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE, key.name)
     if schedule is None:
         return None
     found = await ports.kube.list(MERGE_JOB.name, key.namespace)
-    own, unreadable = _read_all(MERGE_JOB, (raw for raw in found if _is_owned(raw, schedule.meta.uid)))
+    own, unreadable = _read_all(MERGE_JOB, (raw for raw in found if _is_owned(raw, schedule.meta.uid)), ports.memory)
     names = {job.meta.name for job in own} | {str(each.raw["metadata"]["name"]) for each in unreadable}
     return ScheduleWorld(
         schedule=schedule,
