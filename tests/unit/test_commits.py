@@ -8,11 +8,26 @@ from hypothesis import strategies as st
 from skipstone_core.errors import ContractViolation
 from skipstone_core.history.commits import (
     MAX_RECORD_BYTES,
+    UNTOLD,
+    Aborted,
+    Absent,
+    AlreadyCommitted,
+    Conflicted,
+    Outcome,
+    Present,
+    RolledBack,
     TxnRecord,
+    TxnState,
+    Unknown,
+    Untold,
     decode_record,
     encode_record,
+    find_outcome,
 )
 from skipstone_core.indexing.snapshots import DeleteKind, is_delete_newer
+from skipstone_core.reasons import Reason
+
+RECORD = TxnRecord(time_ms=1, snapshot_id=7)
 
 records = st.builds(
     TxnRecord,
@@ -41,6 +56,22 @@ def test_a_record_never_takes_more_than_its_bytes(path: str, counts: dict[str, i
 def test_a_rejected_path_too_long_to_keep_gives_way_to_the_counts() -> None:
     kept = decode_record(encode_record(TxnRecord(time_ms=1, rejected_path="p" * 600, counts={"rowsLoaded": 3})))
     assert kept == TxnRecord(time_ms=1, counts={"rowsLoaded": 3})
+
+
+@pytest.mark.parametrize(
+    ("state", "ends"),
+    [
+        (Absent(), None),
+        (Present(RECORD, 7), AlreadyCommitted(RECORD)),
+        (RolledBack(RECORD), Reason.ROLLED_BACK),
+        (Untold(RECORD), Unknown(UNTOLD)),
+        (Aborted(7), Reason.ABORTED),
+    ],
+    ids=["absent", "present", "rolled back", "untold", "aborted"],
+)
+def test_a_run_ends_by_what_the_table_knows_of_its_transaction(state: TxnState, ends: Outcome | Reason | None) -> None:
+    outcome = find_outcome(state)
+    assert (outcome.reason if isinstance(outcome, Conflicted) else outcome) == ends
 
 
 @pytest.mark.parametrize("text", ["", "no json", "[]", "{}", '{"t":"x"}', '{"t":1,"c":[]}', "7"])

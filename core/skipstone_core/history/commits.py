@@ -111,6 +111,22 @@ class Aborted:
 TxnState = Absent | Present | RolledBack | Untold | Aborted
 
 
+def find_outcome(state: TxnState) -> Outcome | None:
+    """How a run ends whose transaction the table knows already; None when the table knows nothing of it."""
+    match state:
+        case Absent():
+            return None
+        case Present(record):
+            return AlreadyCommitted(record)
+        case RolledBack():
+            message = "The commit of this job was rolled back in the table; create a new job to apply it again."
+            return Conflicted(Reason.ROLLED_BACK, message)
+        case Untold():
+            return Unknown(UNTOLD)
+        case Aborted():
+            return Conflicted(Reason.ABORTED, "This job was given up and fenced off before it committed.")
+
+
 def txn_property(txn: str) -> str:
     """The table property that remembers ``txn``."""
     return TXN_PROPERTY_PREFIX + txn

@@ -16,19 +16,15 @@ from pyiceberg.table import Table
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.history.commits import (
-    UNTOLD,
     Aborted,
     Absent,
-    AlreadyCommitted,
     Committed,
     Conflicted,
     Outcome,
-    Present,
-    RolledBack,
     TxnRecord,
     TxnState,
     Unknown,
-    Untold,
+    find_outcome,
 )
 from skipstone_core.ids import TXN_SUMMARY, aborted_txn
 from skipstone_core.reasons import Reason
@@ -120,17 +116,7 @@ def _prepare(table: Table, change: TableCommit, ports: CommitPorts) -> Outcome |
 
 def _settled(table: Table, change: TableCommit) -> Outcome | None:
     """The outcome when another attempt of this transaction is decided on the head of ``table``."""
-    match find_txn(table, change.txn) if change.txn else Absent():
-        case Present(record):
-            return AlreadyCommitted(record)
-        case RolledBack():
-            message = "The commit of this job was rolled back in the table; create a new job to apply it again."
-            return Conflicted(Reason.ROLLED_BACK, message)
-        case Untold():
-            return Unknown(UNTOLD)
-        case Aborted():
-            return Conflicted(Reason.ABORTED, "This job was given up and fenced off before its commit arrived.")
-    return None
+    return find_outcome(find_txn(table, change.txn)) if change.txn else None
 
 
 def _refused(table: Table, change: TableCommit) -> Conflicted | None:
