@@ -16,13 +16,12 @@ from typing import cast
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from skipstone_core.errors import BadData
-from skipstone_core.language import predicates as core
 
 from skipstone.compat.catalyst import DATASETS, Dataset, JavaSession, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import Jvm, items, java_class
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
 from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
-from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.analysis.demands import find_predicate, find_used
 from skipstone.query.plans.analysis.layouts import Layout, has_joins, layout_of, leaves_few
 from skipstone.query.plans.analysis.normalize import with_fixed_time, with_inlined_ctes
 from skipstone.query.plans.analysis.relations import (
@@ -303,9 +302,9 @@ class Rewriting:
         if unconditional := [use for use in uses if use.condition is None]:
             raise RelationRefused(unconditional[0].refusal)
         relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
-        predicate = _predicate(relation, uses)
+        predicate = find_predicate(relation, uses)
         namespace = self._session.index_namespace
-        limits, used = self._session.limits, _used(relation, uses)
+        limits, used = self._session.limits, find_used(relation, uses)
         columns = driver_columns(site.java, relation.schema, used) if limits.rows else None
         by_position = columns is not None
         options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=namespace, by_position=by_position)
@@ -361,33 +360,6 @@ def _require_stable(site: _Site) -> None:
     for node in above:
         if not all(expression.deterministic() for expression in items(descend(plan, node.path).expressions())):
             raise RelationRefused(Refusal.NON_DETERMINISTIC)
-
-
-def _predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
-    """What holds for every row that some use takes. Raises RelationRefused."""
-    found = [_translated(relation, use) for use in uses]
-    root = core.Or(tuple(found)) if len(found) > 1 else found[0]
-    return core.Predicate(root, shown(root))
-
-
-def _translated(relation: IcebergRelation, use: Use) -> core.Node:
-    if use.condition is None:
-        raise RelationRefused(use.refusal)
-    translator = Translator(relation.columns, use.hidden)
-    node = translator.may_be_true(use.condition)
-    if node is None or not is_narrowing(node):
-        raise RelationRefused(translator.refusal or why_not(use.condition) or use.refusal)
-    return node
-
-
-def _used(relation: IcebergRelation, uses: list[Use]) -> frozenset[str] | None:
-    """Names of the columns that some use takes; None: maybe all."""
-    found: set[str] = set()
-    for use in uses:
-        if use.columns is None:
-            return None
-        found.update(relation.columns[number][0] for number in use.columns if number in relation.columns)
-    return frozenset(found)
 
 
 def _failed(name: str, error: Exception) -> RelationExplanation:
