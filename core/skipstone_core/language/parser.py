@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 from lark import Lark, Token, Transformer
 from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
@@ -89,35 +89,30 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
     if len(text.encode()) > MAX_BYTES:
         refuse(field, f"a predicate has at most {MAX_BYTES} bytes")
     _check_nesting(text, field)
-    try:
-        root = _parser().parse(text, start="start")
-    except UnexpectedInput as error:
-        refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}")
-    except VisitError as error:
-        if not isinstance(error.orig_exc, UnsupportedPredicate):
-            raise
-        refuse(field, str(error.orig_exc))
-    except UnsupportedPredicate as error:
-        refuse(field, str(error))
-    if _depth(root) > MAX_DEPTH:  # type: ignore[arg-type]
+    root = cast(Node, _understood(text, "start", field))
+    if _depth(root) > MAX_DEPTH:
         refuse(field, f"conditions are nested more than {MAX_DEPTH} deep")
-    return Predicate(root, text)  # type: ignore[arg-type]
+    return Predicate(root, text)
 
 
 def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | None:
     """Parse what is assigned to a column: a column, a literal, or None for ``null``. Raises BadSpec."""
+    hint = "; write a source column (`in backticks` unless a plain word) or a literal"
+    return cast("ColumnRef | Constant | None", _understood(text, "assigned", field, hint))
+
+
+def _understood(text: str, start: str, field: str, hint: str = "") -> object:
+    """What the rule ``start`` of the grammar makes of ``text``; ``hint`` follows what is said of a text that fails."""
     try:
-        found = _parser().parse(text, start="assigned")
+        return _parser().parse(text, start=start)
     except UnexpectedInput as error:
-        said = f"at position {_position(error, text)}: {_unexpected(error)}"
-        refuse(field, f"{said}; write a source column (`in backticks` unless a plain word) or a literal")
+        refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}{hint}")
     except VisitError as error:
         if not isinstance(error.orig_exc, UnsupportedPredicate):
             raise
         refuse(field, str(error.orig_exc))
     except UnsupportedPredicate as error:
         refuse(field, str(error))
-    return found  # type: ignore[return-value]
 
 
 class _Builder(Transformer[Token, Node]):
