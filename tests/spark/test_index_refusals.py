@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from skipstone.runs.reindex import run_reindex
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts
 from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
 from skipstone_core.reasons import Reason
 
@@ -127,8 +130,9 @@ def test_access_lost_after_the_first_build_leaves_what_is_built_in_use(lake: Lak
     lake.reindex(K)
     lake.table().append(rows())
     add_trigger(lake, "update", "when old.table_name like 't__si_%'")
+    request = lake.request(K)
     with pytest.raises((DependencyUnavailable, OutcomeUnknown), match="not allowed"):
-        lake.reindex(K)
+        run_reindex(request, Reporter(request), CommitPorts(pause=lambda _: None))
     state = lake.state(K)
     assert (state.segments_synced, state.missing_segments) == (1, (2,))
     assert not lake.plan("k = 2").indexes[0].is_broken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import subprocess
@@ -85,15 +86,17 @@ def test_a_jvm_that_cannot_start_is_told() -> None:
 
 
 def imported(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
-    """How many of the kernels' modules a worker has before it was told to import any."""
+    """How many of the kernels' modules a worker has before it was told to import any, and what it never collects."""
     for batch in batches:
-        found = sum(name in sys.modules for name in KERNELS)
-        yield pa.RecordBatch.from_arrays([pa.array([found] * len(batch), pa.int64())], ["found"])
+        found, kept = sum(name in sys.modules for name in KERNELS), gc.get_freeze_count()
+        columns = [pa.array([number] * len(batch), pa.int64()) for number in (found, kept)]
+        yield pa.RecordBatch.from_arrays(columns, ["found", "kept"])
 
 
 def test_workers_have_the_kernels_before_their_first_task(spark: SparkSession) -> None:
-    rows = spark.range(2).mapInArrow(imported, "found long").collect()
+    rows = spark.range(2).mapInArrow(imported, "found long, kept long").collect()
     assert [row.found for row in rows] == [len(KERNELS)] * 2
+    assert min(row.kept for row in rows) > 10_000, "each task ends with a look at all that was imported"
 
 
 def test_an_application_tells_how_long_it_took_to_begin(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ and workers share the memory of it. ``warm_workers`` is called by runs when thei
 
 from __future__ import annotations
 
+import gc
 import importlib
 import logging
 import threading
@@ -41,4 +42,7 @@ def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 if __name__ == "__main__":
     for kernels in KERNELS:
         importlib.import_module(kernels)
+    # A worker collects garbage after each task: to look at all that is imported takes longer than a small task, and
+    # writes to memory that the workers share until then.
+    gc.freeze()
     manager()  # type: ignore[no-untyped-call]
