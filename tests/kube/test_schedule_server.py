@@ -15,6 +15,7 @@ from tests.kube.reconcile_lab import Obj, Scenario, Site, run_scenario
 from tests.unit.objects import merge, schedule, table, warehouse
 
 Play = Callable[[Scenario], None]
+EACH_HOUR, HOUR = "0 * * * *", timedelta(hours=1)
 CLAIM: Obj = {
     "apiVersion": "v1",
     "kind": "PersistentVolumeClaim",
@@ -29,10 +30,15 @@ CLAIM: Obj = {
 
 @pytest.fixture
 def play(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs a scenario in a fresh namespace, with deadlines that outlast a clock put forward."""
+    """Runs a scenario in a fresh namespace, with deadlines that outlast a clock put forward.
+
+    It begins just after a whole hour, so that no hour comes by itself, however long the scenario takes.
+    """
 
     def run(scenario: Scenario) -> None:
         async def patient(site: Site) -> None:
+            now = site.clock.now()
+            site.clock.ahead += now.replace(minute=0, second=1, microsecond=0) + HOUR - now
             site.timing = Timing(backoff_base=0.2, quota_poll=0.2, pending_deadline=36000)
             await scenario(site)
 
@@ -59,9 +65,9 @@ async def complete(site: Site, count: int) -> None:
 
 def test_three_times_make_three_merge_jobs_and_then_nothing_is_written(play: Play) -> None:
     async def scenario(site: Site) -> None:
-        await site.apply(CLAIM, warehouse(), table(), schedule(cron="* * * * *"))
+        await site.apply(CLAIM, warehouse(), table(), schedule(cron=EACH_HOUR))
         for count in (1, 2, 3):
-            site.clock.ahead += timedelta(seconds=60)
+            site.clock.ahead += HOUR
             await complete(site, count)
         found = await jobs(site)
         minutes = [int(job["metadata"]["name"].removeprefix("hourly-")) for job in found]
@@ -80,11 +86,11 @@ def test_three_times_make_three_merge_jobs_and_then_nothing_is_written(play: Pla
 
 def test_history_goes_and_the_rest_goes_with_the_schedule(play: Play) -> None:
     async def scenario(site: Site) -> None:
-        await site.apply(CLAIM, warehouse(), table(), schedule(cron="* * * * *", successfulJobsHistoryLimit=1))
-        site.clock.ahead += timedelta(seconds=60)
+        await site.apply(CLAIM, warehouse(), table(), schedule(cron=EACH_HOUR, successfulJobsHistoryLimit=1))
+        site.clock.ahead += HOUR
         await complete(site, 1)
         (first,) = await jobs(site)
-        site.clock.ahead += timedelta(seconds=60)
+        site.clock.ahead += HOUR
 
         async def replaced() -> bool:
             names = [job["metadata"]["name"] for job in await jobs(site)]
@@ -100,11 +106,10 @@ def test_history_goes_and_the_rest_goes_with_the_schedule(play: Play) -> None:
 
 def test_a_name_that_is_taken_is_left_alone(play: Play) -> None:
     async def scenario(site: Site) -> None:
-        await site.apply(schedule(cron="* * * * *"))
-        site.clock.ahead += timedelta(seconds=60)
-        minute = int(site.clock.now().timestamp()) // 60
-        for taken in (minute, minute + 1):
-            await site.apply(merge("x") | {"metadata": {"name": f"hourly-{taken}"}})
+        await site.apply(schedule(cron=EACH_HOUR))
+        site.clock.ahead += HOUR
+        taken = int(site.clock.now().timestamp()) // 3600 * 60
+        await site.apply(merge("x") | {"metadata": {"name": f"hourly-{taken}"}})
         await site.shows("MergeSchedule", "hourly", "Ready", Reason.RESOURCE_CONFLICT.value)
         assert all("ownerReferences" not in job["metadata"] for job in await jobs(site))
 
@@ -117,8 +122,8 @@ def test_a_quota_is_waited_for(play: Play) -> None:
         quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": hard}}
         path = f"/api/v1/namespaces/{site.namespace}/resourcequotas"
         assert (await site.kube.connection.request("POST", path, body=quota)).ok
-        await site.apply(schedule(cron="* * * * *"))
-        site.clock.ahead += timedelta(seconds=60)
+        await site.apply(schedule(cron=EACH_HOUR))
+        site.clock.ahead += HOUR
         await site.shows("MergeSchedule", "hourly", "Ready", Reason.WAITING_FOR_QUOTA.value)
         assert (await site.kube.connection.request("DELETE", f"{path}/none")).ok
         await site.shows("MergeSchedule", "hourly", "Ready", Reason.SCHEDULED.value)
@@ -129,11 +134,11 @@ def test_a_quota_is_waited_for(play: Play) -> None:
 
 def test_a_template_of_an_older_schema_is_refused_with_the_servers_sentence(play: Play) -> None:
     async def scenario(site: Site) -> None:
-        bad = schedule(cron="* * * * *")
+        bad = schedule(cron=EACH_HOUR)
         bad["spec"]["mergeTemplate"]["metadata"] = {"labels": {"not a label": "x"}}
         placed = {**bad, "metadata": {**bad["metadata"], "namespace": site.namespace}}
         assert isinstance(await KubeClient.create(site.kube, placed), Created)
-        site.clock.ahead += timedelta(seconds=60)
+        site.clock.ahead += HOUR
         await site.shows("MergeSchedule", "hourly", "Ready", Reason.JOB_REJECTED.value)
         conditions = (await site.status("MergeSchedule", "hourly"))["conditions"]
         assert "not a label" in next(c["message"] for c in conditions if c["type"] == "Ready")
