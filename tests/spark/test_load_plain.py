@@ -125,3 +125,32 @@ def test_a_wrong_time_zone_is_told_though_nothing_needs_it(bed: Bed, spark: Spar
     put(bed, "in/1.parquet", pa.table({"id": [1]}))
     with pytest.raises(BadSpec, match="Mars/Olympus"):
         bed.load(parquet("in"), time_zone="Mars/Olympus")
+
+
+@pytest.mark.parametrize("column", [0, 1])
+def test_a_page_that_arrow_passes_by_loses_no_rows(bed: Bed, spark: SparkSession, column: int) -> None:
+    """One bit makes a page of data one of another kind; the other column holds what it held."""
+    bed.create(TABLE)
+    numbers = range(85_536)
+    table = pa.table({"id": numbers, "name": [f"n{i}" for i in numbers]})
+    put(bed, "in/1.parquet", table)
+    path = bed.root / "in" / "1.parquet"
+    whole = {"row_group_size": len(table), "use_dictionary": False, "compression": "none", "data_page_size": 1 << 24}
+    pq.write_table(table, path, max_rows_per_page=20_000, write_batch_size=20_000, **whole)
+    content = bytearray(path.read_bytes())
+    page = pq.read_metadata(path).row_group(0).column(column).data_page_offset
+    assert content[page : page + 2] == b"\x15\x00"
+    content[page + 1] ^= 2
+    path.write_bytes(content)
+    with pytest.raises(BadData) as caught:
+        bed.load(parquet("in"))
+    assert caught.value.reason is Reason.SOURCE_UNREADABLE
+    assert bed.data_files() == set()
+
+
+def test_files_that_hold_more_than_their_footers_tell_are_left_to_spark(bed: Bed, spark: SparkSession) -> None:
+    bed.create(TABLE)
+    put(bed, "in/1.parquet", pa.table({"id": range(1_000), "name": ["long" * 2_500] * 1_000}))
+    report = bed.load(parquet("in"), limits=PlainLimits(rows=1_000, unpacked_bytes=1 << 20))
+    assert "session" in report.stages_ms
+    assert report.counts["rowsLoaded"] == 1_000

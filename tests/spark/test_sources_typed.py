@@ -203,6 +203,8 @@ def test_one_json_document_may_be_a_broken_or_a_long_one(read: Read, tmp_path: P
         '\ufeff{"v": 1} {"v": 2}',
         '[{"v": 1}] {"v": 2}',
         '[] {"v": 2}',
+        '\t[{"v": 1}]{"v": 2}',
+        '\ufeff \t[] {"v": 2}',
         "{'v': NaN} {'v': 2}",
     ],
 )

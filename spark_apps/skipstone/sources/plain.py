@@ -30,6 +30,8 @@ _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyIN
 _DAYS = (-719_162, 2_932_896)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _WRITER_VERSION = b"org.apache.spark.version"
+#: Rows that are held at once where not all are needed: each may be long.
+BATCH_ROWS = 4096
 #: Gives the columns of these names of a file, in one table or in several.
 _Reader = Callable[[pq.ParquetFile, list[str]], Iterable[pa.Table]]
 
@@ -52,6 +54,7 @@ class PlainSource:
 
     paths: Mapping[Path, str]
     columns: tuple[SourceColumn, ...]
+    most_bytes: int
 
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
@@ -67,9 +70,15 @@ class PlainSource:
     def _parts(self, schema: pa.Schema, read: _Reader) -> Iterator[pa.Table]:
         columns = {column.name: column for column in self.columns}
         wanted = [columns[name] for name in schema.names]
+        size = 0
         for path, name in self.paths.items():
             try:
-                yield from _read(path, name, schema, wanted, read)
+                for part in _read(path, name, schema, wanted, read):
+                    size += part.nbytes
+                    if size > self.most_bytes:
+                        # footers count a value that repeats once
+                        raise NotPlainError(f"the files hold more than {self.most_bytes} bytes")
+                    yield part
             except (OSError, pa.ArrowException) as error:
                 raise NotPlainError(str(error)) from error
 
@@ -107,7 +116,9 @@ def _find(
     columns = columns_of(groups)
     if not columns or not all(_feeds(group, one) for group in groups for one in columns):
         return None
-    return PlainSource(paths=names, columns=columns) if _is_small_and_new(names, limits) else None
+    if not _is_small_and_new(names, limits):
+        return None
+    return PlainSource(paths=names, columns=columns, most_bytes=limits.unpacked_bytes)
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
@@ -137,7 +148,7 @@ def _footer(path: Path, name: str) -> pq.FileMetaData:
 
 
 def _batches(file: pq.ParquetFile, names: list[str]) -> Iterator[pa.Table]:
-    for batch in file.iter_batches(columns=names):
+    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
         yield pa.Table.from_batches([batch])
 
 
@@ -147,11 +158,16 @@ def _read(
     """``columns`` of a file as ``schema`` has them."""
     sources = [column.source for column in columns]
     with open_beneath(path, name) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
+        rows = 0
         for part in read(file, list(dict.fromkeys(sources))):
+            rows += part.num_rows
             found = part.select(sources).rename_columns(schema.names).cast(schema)
             found.validate(full=True)  # finds text that is not UTF-8
             _require_fitting(found, columns)
             yield found
+        # Arrow passes by what a damaged header makes of a page
+        if rows != file.metadata.num_rows:
+            raise pa.ArrowInvalid(f"{rows} of {file.metadata.num_rows} rows can be read")
 
 
 def _require_fitting(rows: pa.Table, columns: Sequence[SourceColumn]) -> None:

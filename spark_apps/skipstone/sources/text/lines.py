@@ -22,7 +22,7 @@ _STRICT, _READ = "json_array_length({})", "size(from_json({}, 'array<string>'))"
 #: Whether Spark can read the first document of a line. What it cannot read it tells as a bad row.
 _BEGINS = rf"""
     value rlike r'^\uFEFF?\s*[\[{{]' and if(
-        startswith(ltrim({_TEXT}), '['),
+        value rlike r'^\uFEFF?\s*\[',
         from_json({_TEXT}, 'array<string>') is not null,
         from_json({_TEXT}, 'n string, c string', map('columnNameOfCorruptRecord', 'c')).c is null)
 """
