@@ -119,6 +119,27 @@ def test_old_timestamps_keep_their_full_range(tmp_path: Path, positions: Positio
     assert found == (moments if positions is None else [moments[0], moments[2]])
 
 
+def test_a_page_that_arrow_passes_by_loses_no_rows(tmp_path: Path) -> None:
+    """One bit makes a page of data one of another kind."""
+    schema = Schema(NestedField(1, "v", TimestamptzType()))
+    moments = [datetime(2013, 1, 1 + day, tzinfo=UTC) for day in range(20)]
+    content = bytearray(
+        written(
+            pa.table([moments], arrow_schema(schema)), use_dictionary=False, compression="none", max_rows_per_page=5
+        )
+    )
+    page = pq.read_metadata(io.BytesIO(content)).row_group(0).column(0).data_page_offset
+    assert content[page : page + 2] == b"\x15\x00"
+    content[page + 1] ^= 2
+    path = tmp_path / "damaged.parquet"
+    path.write_bytes(content)
+    file = DataFileDescription(
+        file_id=0, path=str(path), size=len(content), records=20, schema_json=schema.model_dump_json()
+    )
+    with pytest.raises(pa.ArrowInvalid, match="15 of 20 rows"):
+        list(read_data_file(file, ["v"]))
+
+
 def rows_of(count: int) -> pa.Table:
     days = [datetime(2020, 1, 1 + number % 28, tzinfo=UTC) for number in range(count)]
     return pa.table({"k": range(count), "day": [date(one.year, one.month, one.day) for one in days]})
