@@ -22,6 +22,7 @@ from skipstone.files import pages
 from skipstone.files.pages import PageReader
 from skipstone.files.reader import DataFileDescription, Positions, read_data_file
 from skipstone.tables.arrow import arrow_schema
+from skipstone_core.errors import BadData
 
 from tests.examples import cases
 
@@ -136,7 +137,9 @@ def test_a_page_that_arrow_passes_by_loses_no_rows(tmp_path: Path) -> None:
     file = DataFileDescription(
         file_id=0, path=str(path), size=len(content), records=20, schema_json=schema.model_dump_json()
     )
-    with pytest.raises(pa.ArrowInvalid, match="15 of 20 rows"):
+    with pytest.raises(
+        BadData, match=r"damaged\.parquet is damaged: 15 of 20 rows of row group 0 can be read\. Restore"
+    ):
         list(read_data_file(file, ["v"]))
 
 

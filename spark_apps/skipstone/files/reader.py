@@ -113,7 +113,7 @@ def read_data_file(
     their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
     (ascending), decoding only the pages that hold them where that saves enough.
-    Raises KeyError for a column that the schema does not have.
+    Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
     if file.file_format == FileFormat.ORC.value:
         yield from read_orc_file(file, columns, positions)
@@ -163,7 +163,8 @@ class OpenDataFile:
     def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
         """The live rows of a row group, as ``read_data_file`` gives them."""
         pages = None if positions is None else self._pages
-        opened = _Open(self._parquet, pages, self._projection(tuple(columns)), self._starts[group : group + 2])
+        projection, rows = self._projection(tuple(columns)), self._starts[group : group + 2]
+        opened = _Open(self.file.path, self._parquet, pages, projection, rows)
         return _read_group(opened, group, positions)
 
     @cached_property
@@ -194,6 +195,7 @@ def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
 class _Open:
     """A row group being read: its file, and its first row and end. ``pages``: for reading a few of its rows."""
 
+    path: str
     parquet: pq.ParquetFile
     pages: PageReader | None
     projection: Projection
@@ -232,7 +234,8 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
             return
     # Arrow passes by what a damaged header makes of a page
     begin = int(file.rows[0])
-    raise pa.ArrowInvalid(f"row group {group} holds {start - begin} of {end - begin} rows")
+    message = f"{file.path} is damaged: {start - begin} of {end - begin} rows of row group {group} can be read"
+    raise BadData(Reason.SOURCE_UNREADABLE, f"{message}. Restore the file from a copy, or roll the table back.")
 
 
 def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
