@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
-from skipstone_core.errors import DependencyUnavailable, UserError
+from skipstone_core.errors import DependencyUnavailable, SkipstoneError, UserError
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.failures import launched_jvm, stack_trace
@@ -52,7 +52,7 @@ def find_cause(error: BaseException) -> Cause | None:
         return Cause(error.reason, str(error))
     found = [one for one in _chain(error) if not isinstance(one, UserError)]
     told = next((cause for one in found if (cause := _told_by(one))), None)
-    if told is None and any(map(is_jvm_lost, found)):
+    if told is None and (any(map(is_jvm_lost, found)) or _ended_with(error)):
         return _lost_jvm(next((one for one in found if isinstance(one, JvmEnded)), None))
     return told
 
@@ -63,7 +63,8 @@ def is_jvm_lost(error: BaseException) -> bool:
         return True
     if isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError):
         return "Trace:" not in str(error)  # Java's own complaints come with one
-    if _SHUT_DOWN.search(_text(error)):
+    text = _text(error)
+    if text is None or _SHUT_DOWN.search(text):
         return True
     frames = traceback.walk_tb(error.__traceback__)
     return isinstance(error, OSError | EOFError) and any(_module(frame.f_globals) == "py4j" for frame, _ in frames)
@@ -76,7 +77,7 @@ def no_room(error: OSError, place: str = "") -> DependencyUnavailable:
 
 def first_lines(error: BaseException) -> str:
     """What ``error`` says, in one line and without the stack of the JVM."""
-    lines = [line.strip() for line in _text(error).splitlines() if not line.lstrip().startswith("at ")]
+    lines = [line.strip() for line in (_text(error) or "").splitlines() if not line.lstrip().startswith("at ")]
     causes = [line for line in lines[2:] if line.startswith("Caused by: ")]
     return " ".join(line for line in (*lines[:2], *causes[-1:]) if line) or type(error).__name__
 
@@ -99,7 +100,7 @@ def _told_by(error: BaseException) -> Cause | None:
         return _no_memory(str(error) or "MemoryError", "driver", heap=False)
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return Cause(Reason.DISK_FULL, _no_room_text(os.strerror(error.errno), str(error.filename or "")))
-    text = _text(error)
+    text = _text(error) or ""
     if found := _NO_MEMORY.search(text):
         what = found["what"] or found["python"] or f"it ended with exit code {found['code']}"
         who = "executor" if _EXECUTOR.search(text) else "driver"
@@ -109,12 +110,17 @@ def _told_by(error: BaseException) -> Cause | None:
     return None
 
 
-def _text(error: BaseException) -> str:
-    """All that an error says, with the stack of the JVM: asking a JVM that is gone fails."""
+def _ended_with(error: BaseException) -> bool:
+    """Whether the JVM of this process has ended: whatever a library makes of that, it is no fault of its own."""
+    return not isinstance(error, SkipstoneError) and jvm_exit_code(launched_jvm(), seconds=0.0) is not None
+
+
+def _text(error: BaseException) -> str | None:
+    """All that an error says, with the stack of the JVM; None when it is a JVM's error and the JVM is gone by now."""
     try:
         return f"{error}\n{stack_trace(error)}"
     except (Py4JError, OSError):
-        return ""
+        return None
 
 
 def _no_memory(what: str, who: str, *, heap: bool) -> Cause:

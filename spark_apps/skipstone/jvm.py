@@ -26,8 +26,8 @@ _CONNECTION = "_PYSPARK_DRIVER_CONN_INFO_PATH"
 #: Neither the JVM nor its Python workers open the catalog, and what they write to the log nobody masks.
 _CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 _POLL_SECONDS = 0.02
-#: How long a JVM that does not answer may take to end, so that its exit code is known.
-_END_SECONDS = 5.0
+#: How long a JVM that does not answer may take to end, so that its exit code is known: it removes its files first.
+_END_SECONDS = 30.0
 _started: StartedJvm | None = None
 
 
@@ -80,13 +80,13 @@ def use_jvm() -> None:
         os.environ.update(_started.connect())
 
 
-def jvm_exit_code(launched: subprocess.Popen[bytes] | None) -> int | None:
-    """How the JVM of this process ended, waiting for a moment; None while it runs or when nobody here started it.
+def jvm_exit_code(launched: subprocess.Popen[bytes] | None, seconds: float = _END_SECONDS) -> int | None:
+    """How the JVM of this process ended; None while it runs or when nobody here started it.
 
-    ``launched``: the one that PySpark started, if it did.
+    ``launched``: the one that PySpark started, if it did. ``seconds``: how long to wait for its end.
     """
     process = _started.process if _started is not None else launched
     try:
-        return None if process is None else int(process.wait(_END_SECONDS))
+        return None if process is None else int(process.wait(seconds))
     except subprocess.TimeoutExpired:
         return None

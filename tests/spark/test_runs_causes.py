@@ -31,22 +31,36 @@ REQUEST = JobRequest(
     owner_name="wh",
     owner_uid="1",
 )
-#: A driver as a pod starts it. Its run then takes more memory than its JVM has, or loses its JVM.
+#: A driver as a pod starts it. Its run then takes more memory than its JVM has, or loses its JVM: while it asks it
+#: for rows, before it can ask for an error that it was told of, or where the error says nothing of a JVM.
 DRIVER = """
 import os, signal, sys
 from skipstone import jvm
 jvm.start_jvm()
+from py4j.protocol import Py4JJavaError
 from skipstone.runs.main import run_app
 from skipstone.session import spark_session
 from skipstone_core.contract.requests import RunKind
 
+errors = [AttributeError("'NoneType' object has no attribute '_jvm'")]
+
 def run(request, reporter):
     spark = spark_session(request)
     if sys.argv[1] == "killed":
+        try:
+            spark._jvm.java.lang.Class.forName("x")
+        except Py4JJavaError as error:
+            errors.append(error)
         os.kill(jvm._started.process.pid, signal.SIGKILL)
     return spark.range(1).selectExpr("length(repeat(cast(id as string), 1500000000))").collect()
 
-sys.exit(run_app(RunKind.CHECK, run))
+def fail(request, reporter):
+    raise errors.pop()
+
+codes = {run_app(RunKind.CHECK, run)}
+for name in sys.argv[2:]:
+    codes.add(run_app(RunKind.CHECK, fail, os.environ | {"SKIPSTONE_REPORT": name}))
+sys.exit(max(codes))
 """
 FULL = Path("/dev/full")
 
@@ -57,41 +71,39 @@ def files_of(folder: Path) -> dict[str, str]:
     return {"SKIPSTONE_REQUEST": str(folder / "request.json"), "SKIPSTONE_REPORT": str(folder / "report.json")}
 
 
-def told_by(folder: Path, code: int) -> JobReport:
+def told_by(report_file: Path, code: int) -> JobReport:
     """The report of an application that may be tried again."""
-    report = JobReport.from_json((folder / "report.json").read_text())
+    report = JobReport.from_json(report_file.read_text())
     assert (code, report.outcome) == (EXIT_UNAVAILABLE, RunOutcome.UNKNOWN), report
     assert "\n" not in report.message
     return report
 
 
-@pytest.fixture(scope="module")
-def drivers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, JobReport]:
-    """What drivers with a small JVM report, by what they suffer."""
+def run_driver(folder: Path, *arguments: str) -> int:
+    """The exit code of a driver with a small JVM."""
     settings = " ".join(f"--conf {name}={value}" for name, value in LOCAL.items())
     submit = f"--driver-memory 512m {settings} pyspark-shell"
-    begun = {}
-    for fate in ("full", "killed"):
-        folder = tmp_path_factory.mktemp(fate)
-        environment = {**os.environ, **files_of(folder), "PYSPARK_SUBMIT_ARGS": submit}
-        environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
-        with (folder / "log").open("wb") as log:
-            child = subprocess.Popen(
-                [sys.executable, "-c", DRIVER, fate], env=environment, stdout=log, stderr=subprocess.STDOUT
-            )
-        begun[fate] = (folder, child)
-    return {fate: told_by(folder, child.wait(800)) for fate, (folder, child) in begun.items()}
+    environment = {**os.environ, **files_of(folder), "PYSPARK_SUBMIT_ARGS": submit}
+    environment["SPARK_HOME"] = str(Path(pyspark.__file__).parent)
+    with (folder / "log").open("wb") as log:
+        command = [sys.executable, "-c", DRIVER, *arguments]
+        return subprocess.run(command, env=environment, stdout=log, stderr=subprocess.STDOUT, check=False).returncode
 
 
-def test_a_jvm_whose_memory_was_too_small_for_a_task_is_out_of_memory(drivers: dict[str, JobReport]) -> None:
-    assert drivers["full"].reason is Reason.OUT_OF_MEMORY
-    assert "the driver ran out of memory" in drivers["full"].message
-    assert drivers["full"].message.endswith("raise spec.spark.driver.memory of the Warehouse")
+def test_a_jvm_whose_memory_was_too_small_for_a_task_is_out_of_memory(tmp_path: Path) -> None:
+    report = told_by(tmp_path / "report.json", run_driver(tmp_path, "full"))
+    assert report.reason is Reason.OUT_OF_MEMORY
+    assert "the driver ran out of memory" in report.message
+    assert report.message.endswith("raise spec.spark.driver.memory of the Warehouse")
 
 
-def test_a_jvm_that_was_killed_is_lost(drivers: dict[str, JobReport]) -> None:
-    assert drivers["killed"].reason is Reason.JVM_LOST
-    assert "the driver's JVM was killed" in drivers["killed"].message
+def test_a_jvm_that_was_killed_is_lost_whatever_error_tells_it(tmp_path: Path) -> None:
+    later = [str(tmp_path / name) for name in ("asked-too-late.json", "other-words.json")]
+    code = run_driver(tmp_path, "killed", *later)
+    for name in ("report.json", *later):
+        report = told_by(tmp_path / name, code)
+        assert report.reason is Reason.JVM_LOST, report
+        assert "the driver's JVM was killed" in report.message
 
 
 def write_to_full_disk(_: SparkSession) -> None:
@@ -147,7 +159,7 @@ def test_what_ran_out_is_told_wherever_it_ran_out(
             fault(spark)
         raise AssertionError("the fault did not happen")
 
-    report = told_by(tmp_path, run_app(RunKind.CHECK, run, files_of(tmp_path)))
+    report = told_by(tmp_path / "report.json", run_app(RunKind.CHECK, run, files_of(tmp_path)))
     assert report.reason is reason
     assert said in report.message
     assert json.loads((tmp_path / "report.json").read_text())["reason"] == reason.value
