@@ -42,10 +42,10 @@ def postgres() -> Iterator[Server]:
     options += f" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={key}"
     _run(account, [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"])
     try:
-        _run(account, [tools / "pg_ctl", "-D", data, "-w", "-l", folder / "log", "-o", options, "start"])
+        _run(account, [tools / "pg_ctl", "-D", data, "-w", "-t", SECONDS, "-l", folder / "log", "-o", options, "start"])
         yield Server(port, certificate)
     finally:
-        _run(account, [tools / "pg_ctl", "-D", data, "-m", "immediate", "stop"])
+        _run(account, [tools / "pg_ctl", "-D", data, "-m", "immediate", "-t", SECONDS, "stop"])
         shutil.rmtree(folder)
 
 
@@ -79,7 +79,7 @@ def _unprivileged() -> pwd.struct_passwd:
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 
 
-def _run(account: pwd.struct_passwd, command: list[Path | str]) -> None:
+def _run(account: pwd.struct_passwd, command: list[Path | str | int]) -> None:
     words = [str(word) for word in command]
     as_user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
     subprocess.run(words, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]

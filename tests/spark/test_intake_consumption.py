@@ -22,7 +22,7 @@ from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflict
 from skipstone_core.history.consumption import RADIX, consumed_property
 from skipstone_core.reasons import Reason
 
-from tests.spark.intake_bed import CONSUMER, IntakeBed, names_of
+from tests.spark.intake_bed import CONSUMER, IntakeBed, names_of, rewrite_unseen
 from tests.spark.merge_bed import AtSwap
 
 
@@ -87,19 +87,11 @@ def test_a_consumed_file_may_go_and_come_back_as_it_was(bed: IntakeBed) -> None:
     assert bed.consume() == []
 
 
-def rewrite(path: Path, content: str) -> None:
-    """New content of equal length under the old size and time."""
-    before = path.stat()
-    path.write_text(content)
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert path.stat().st_size == before.st_size
-
-
 def test_a_consumed_file_that_was_rewritten_with_its_size_and_time_is_told_of(bed: IntakeBed) -> None:
     bed.drop("a.csv", "b.csv")
     assert bed.consume() == ["a.csv", "b.csv"]
     assert (bed.consume(), bed.notes) == ([], [])
-    rewrite(bed.root / "feed" / "b.csv", "y")
+    rewrite_unseen(bed.root / "feed" / "b.csv", "y")
     assert bed.consume() == []
     (note,) = bed.notes
     assert "1 consumed files have the same size and modification time as before" in note
@@ -117,7 +109,7 @@ def test_what_an_older_version_consumed_stays_consumed(bed: IntakeBed) -> None:
     pointer = bed.table().properties[name].replace(record.name, digest)
     record.unlink()
     bed.table().transaction().set_properties({name: pointer}).commit_transaction()
-    rewrite(bed.root / "feed" / "b.csv", "y")
+    rewrite_unseen(bed.root / "feed" / "b.csv", "y")
     assert (bed.consume(), bed.notes) == ([], []), "it never knew when a file was touched last"
     bed.drop("c.csv")
     assert bed.consume() == ["c.csv"]
@@ -137,12 +129,12 @@ def as_version_1(content: bytes) -> bytes:
 def test_files_that_may_still_be_written_are_left_to_the_next_job(
     bed: IntakeBed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bed.settle_seconds = 60
+    bed.settle_seconds = 3600
     bed.drop("a.csv", "b.csv")
     os.utime(bed.root / "feed" / "a.csv", ns=(1, 1))
     assert bed.consume() == [], "that its time was set does not make a file older"
-    assert bed.notes == ["2 files changed less than 60 seconds ago and are left to the next job."]
-    later = time.time_ns() + 61_000_000_000
+    assert bed.notes == ["2 files changed less than 3600 seconds ago and are left to the next job."]
+    later = time.time_ns() + 3_601_000_000_000
     monkeypatch.setattr(time, "time_ns", lambda: later)
     assert bed.consume() == ["a.csv", "b.csv"]
 

@@ -175,4 +175,6 @@ def test_tasks_of_a_job_are_counted(bed: Bed, spark: SparkSession) -> None:
     request = bed.request(csv("in/a.csv"))
     with task_progress(spark, Reporter(request, ListSink()), "counting"):
         spark.range(10, numPartitions=3).foreach(lambda _: None)
+    # Spark counts tasks in a thread of its own, behind the job
+    spark.sparkContext._jsc.sc().listenerBus().waitUntilEmpty()
     assert count_tasks(spark.sparkContext.statusTracker(), f"{request.run_id}-counting") == (3, 3)

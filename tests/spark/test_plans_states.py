@@ -203,7 +203,7 @@ def test_task_sets_live_as_long_as_a_plan_that_reads_them(filled: Bed) -> None:
 
 def _left(spark: SparkSession, sets: staging.StagedSets, before: int) -> int:
     """Task sets left after both collectors have run; the JVM tells of what it collected a little later."""
-    for _ in range(50):
+    for _ in range(1000):
         gc.collect()
         spark._jvm.System.gc()  # type: ignore[union-attr]
         sets.free()

@@ -258,8 +258,10 @@ def api_server() -> Iterator[Any]:
 
 
 @pytest.fixture
-def pod_sink(api_server: Any, tmp_path: Path) -> PodSink:
-    """The sink of pod ns/p."""
+def pod_sink(api_server: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PodSink:
+    """The sink of pod ns/p, which waits for an answer as long as a busy machine may take."""
+    monkeypatch.setattr("skipstone.runs.reporting.sinks.FINISH_SECONDS", 300)
+    monkeypatch.setattr("skipstone.runs.reporting.sinks.SHOW_SECONDS", 300)
     (tmp_path / "token").write_text("t0ken\n")
     environment = {
         "POD_NAME": "p",

@@ -78,6 +78,13 @@ def catalog(home: WarehouseRef) -> Iterator[Catalog]:
     opened.close()
 
 
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> pytest.LogCaptureFixture:
+    """What is logged, as runs write it; all tests of the process share the handler."""
+    monkeypatch.setattr(caplog.handler, "formatter", ScrubbingFormatter("%(message)s"))
+    return caplog
+
+
 def forms(text: str) -> tuple[str, ...]:
     """A secret as it is, and as it is written in addresses."""
     return (text, text.replace(" ", "%20"), text.replace(" ", "+"))
@@ -121,26 +128,27 @@ def test_a_failing_run_shows_no_secret_and_no_value_anywhere(
     catalog: Catalog,
     spark: SparkSession,
     tmp_path_factory: pytest.TempPathFactory,
-    caplog: pytest.LogCaptureFixture,
+    log: pytest.LogCaptureFixture,
 ) -> None:
     (Path(home.root) / "bad.csv").write_text(f"id\n1\n{VALUE}\n")
     request = request_for(home, ref_of(catalog.load_table(("ns", "t"))), "bad.csv")
     folder = tmp_path_factory.mktemp("conf")
     (folder / "request.json").write_text(request.to_json())
     environment = {"SKIPSTONE_REQUEST": str(folder / "request.json"), "SKIPSTONE_REPORT": str(folder / "report.json")}
-    caplog.handler.setFormatter(ScrubbingFormatter("%(message)s"))
-    with caplog.at_level(logging.DEBUG):
+    with log.at_level(logging.DEBUG):
         assert run_app(RunKind.LOAD, run_load, environment) == 65
     report = (folder / "report.json").read_text()
     assert "'bad.csv': column 'id': the value is not of type" in JobReport.from_json(report).message
     conf = json.dumps(spark.sparkContext.getConf().getAll())
-    shown = {"report": report, "request": request.to_json(), "log": caplog.text, "Spark configuration": conf}
+    shown = {"report": report, "request": request.to_json(), "log": log.text, "Spark configuration": conf}
     assert {place: found for place, text in shown.items() if (found := leaks(text))} == {}
     assert VALUE not in report
 
 
 def test_a_secret_that_an_error_quotes_is_masked(
-    home: WarehouseRef, tmp_path_factory: pytest.TempPathFactory, caplog: pytest.LogCaptureFixture
+    home: WarehouseRef,
+    tmp_path_factory: pytest.TempPathFactory,
+    log: pytest.LogCaptureFixture,
 ) -> None:
     def fail(request: JobRequest, reporter: Reporter) -> JobReport:
         try:
@@ -154,11 +162,10 @@ def test_a_secret_that_an_error_quotes_is_masked(
     request = request_for(home, TableRef(namespace="ns", name="t", uid="u"), "x.csv")
     (folder / "request.json").write_text(request.to_json())
     environment = {"SKIPSTONE_REQUEST": str(folder / "request.json"), "SKIPSTONE_REPORT": str(folder / "report.json")}
-    caplog.handler.setFormatter(ScrubbingFormatter("%(message)s"))
     run_app(RunKind.LOAD, fail, environment)
     report = JobReport.from_json((folder / "report.json").read_text())
-    assert (leaks(report.message), leaks(caplog.text)) == ([], [])
-    assert MASK in report.message and MASK in caplog.text
+    assert (leaks(report.message), leaks(log.text)) == ([], [])
+    assert MASK in report.message and MASK in log.text
 
 
 def test_credentials_do_not_go_over_http_unless_that_is_wished(home: WarehouseRef) -> None:

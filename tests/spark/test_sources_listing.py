@@ -26,6 +26,8 @@ from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceForm
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason
 
+from tests.spark.intake_bed import rewrite_unseen
+
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
@@ -236,9 +238,7 @@ def test_a_link_out_that_takes_the_place_of_a_listed_file_is_never_followed(root
 def test_a_file_rewritten_with_its_size_and_time_while_it_is_read_fails_the_attempt(root: Path) -> None:
     listing = pinned_source(warehouse(root), source("landing"), "uid")
     path = root / "landing/2013-01.csv"
-    kept = path.stat()
-    path.write_text("X" * kept.st_size)
-    os.utime(path, ns=(kept.st_atime_ns, kept.st_mtime_ns))
+    rewrite_unseen(path, "X" * path.stat().st_size)
     with pytest.raises(DependencyUnavailable, match="was written, moved or replaced while it was read") as caught:
         require_unchanged(listing)
     assert caught.value.reason is Reason.SOURCE_CHANGED
@@ -246,11 +246,11 @@ def test_a_file_rewritten_with_its_size_and_time_while_it_is_read_fails_the_atte
 
 
 def test_a_source_that_may_still_be_written_waits(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    patient = replace(source("landing"), settle_seconds=60)
-    with pytest.raises(DependencyUnavailable, match="2 of 2 files changed less than 60 seconds ago") as caught:
+    patient = replace(source("landing"), settle_seconds=3600)
+    with pytest.raises(DependencyUnavailable, match="2 of 2 files changed less than 3600 seconds ago") as caught:
         pinned_source(warehouse(root), patient, "uid")
     assert caught.value.reason is Reason.SOURCE_NOT_SETTLED
     assert find_pin(warehouse(root), "uid") is None
-    later = time.time_ns() + 61_000_000_000
+    later = time.time_ns() + 3_601_000_000_000
     monkeypatch.setattr(time, "time_ns", lambda: later)
     assert len(pinned_source(warehouse(root), patient, "uid").files) == 2

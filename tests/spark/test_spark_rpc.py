@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pyspark
@@ -94,10 +95,7 @@ def test_who_has_another_secret_is_refused(driver: dict[str, str]) -> None:
 
 
 def test_a_driver_listens_on_the_loopback_address_only(driver: dict[str, str]) -> None:
-    inodes = set()
-    for process in [driver["pid"], *children(driver["pid"])]:
-        links = (str(path.readlink()) for path in Path(f"/proc/{process}/fd").iterdir() if path.is_symlink())
-        inodes |= {link[8:-1] for link in links if link.startswith("socket:[")}
+    inodes = {inode for process in [driver["pid"], *children(driver["pid"])] for inode in sockets_of(process)}
     listening = [
         line.split() for name in ("tcp", "tcp6") for line in Path(f"/proc/net/{name}").read_text().splitlines()
     ]
@@ -108,10 +106,21 @@ def test_a_driver_listens_on_the_loopback_address_only(driver: dict[str, str]) -
     ] == []
 
 
+def sockets_of(pid: str) -> Iterator[str]:
+    """The inodes of a process's sockets. Its files may be closed, and it may end, while somebody looks."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for path in Path(f"/proc/{pid}/fd").iterdir():
+            with suppress(FileNotFoundError):
+                if (link := str(path.readlink())).startswith("socket:["):
+                    yield link[8:-1]
+
+
 def children(pid: str) -> list[str]:
-    """All processes below ``pid``."""
+    """All processes below ``pid``. Threads and processes that end while somebody looks count for nothing."""
     found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += [child, *children(child)]
+    with suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            with suppress(FileNotFoundError, ProcessLookupError):
+                for child in (task / "children").read_text().split():
+                    found += [child, *children(child)]
     return found

@@ -41,7 +41,7 @@ def helm() -> Path:
 
 
 def run_helm(helm: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([helm, *arguments], capture_output=True, text=True, check=False, timeout=60)
+    return subprocess.run([helm, *arguments], capture_output=True, text=True, check=False, timeout=300)
 
 
 def render(helm: Path, *values: str, release: str = "skipstone") -> str:

@@ -86,7 +86,7 @@ def test_a_program_runs_until_it_is_stopped(tmp_path: Path) -> None:
 def test_a_program_that_ignores_the_first_signal_is_killed(tmp_path: Path) -> None:
     state = StateDir(tmp_path)
     start_program(state, Program("stubborn", ["sh", "-c", "trap '' TERM; echo ready; while :; do sleep 600; done"]))
-    wait_until(lambda: read_log_end(state, "stubborn") == "ready", seconds=10, failure="it did not start")
+    wait_until(lambda: read_log_end(state, "stubborn") == "ready", seconds=300, failure="it did not start")
     stop_program(state, "stubborn", grace=0.1)
     assert not is_running(state, "stubborn")
 
@@ -108,7 +108,9 @@ def test_a_program_dies_with_the_process_that_wants_it_to(tmp_path: Path) -> Non
         "start_program(StateDir(Path(sys.argv[1])), Program('child', ['sleep', '600']), die_with_parent=True)\n"
     )
     subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=SOURCES.parents[1], check=True)
-    wait_until(lambda: not is_running(StateDir(tmp_path), "child"), seconds=10, failure="the child outlived its parent")
+    wait_until(
+        lambda: not is_running(StateDir(tmp_path), "child"), seconds=300, failure="the child outlived its parent"
+    )
 
 
 def test_only_programs_of_the_same_state_folder_count_as_left_behind(tmp_path: Path) -> None:
@@ -116,7 +118,7 @@ def test_only_programs_of_the_same_state_folder_count_as_left_behind(tmp_path: P
     for state in (mine, other):
         state.root.mkdir()
         start_program(state, Program("etcd", ["bash", "-c", f"exec -a etcd tail -f /dev/null {state.root}/"]))
-    wait_until(lambda: residue.find_processes(mine) == [find_pid(mine, "etcd")], seconds=10, failure="not found")
+    wait_until(lambda: residue.find_processes(mine) == [find_pid(mine, "etcd")], seconds=300, failure="not found")
     stop_program(mine, "etcd")
     left = residue.find_processes(mine)
     stop_program(other, "etcd")

@@ -266,7 +266,7 @@ class TestApart:
             keeping = asyncio.create_task(run_apart(lease.keep, "lease"))
             await asyncio.sleep(0)
             # The loop is blocked here, as it is by a pass that computes.
-            assert store.enough.wait(timeout=30)
+            assert store.enough.wait(timeout=300)
             keeping.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await keeping

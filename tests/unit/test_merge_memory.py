@@ -88,7 +88,7 @@ def peak_of(root: Path, rows: int, group_rows: int, changed: int) -> int:
     (root / "work").write_bytes(pickle.dumps(work))
     command = [sys.executable, "-c", CHILD, str(root / "work")]
     environment = {**os.environ, **ALLOCATORS}
-    ended = subprocess.run(command, check=True, timeout=280, capture_output=True, text=True, env=environment)
+    ended = subprocess.run(command, check=True, timeout=800, capture_output=True, text=True, env=environment)
     found = json.loads(ended.stdout.splitlines()[-1])
     assert found["updated"] == len(range(0, rows, changed))
     written = [path for path in root.rglob("*run-task*.parquet") if pq.read_metadata(path).num_rows == rows]

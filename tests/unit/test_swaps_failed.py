@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.table.update.snapshot import _SnapshotProducer
+from skipstone.tables.committing import swaps
 from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 
@@ -44,11 +45,12 @@ def test_a_manifest_that_is_written_after_another_failed_is_removed_too(
         clean(producer)
         cleaned.set()
 
+    monkeypatch.setattr(swaps, "_WRITERS_SECONDS", 300.0)
     monkeypatch.setattr(PyArrowFile, "create", first_fails)
     monkeypatch.setattr(_SnapshotProducer, "_clean_all_uncommitted", cleans)
     change = TableCommit(pinned=pin_table(table), added=added, removed=(read_file_set(table).data_file(0),))
     with pytest.raises(OSError, match="full"):
         commit_table(lake.catalog, lake.ref(), change)
-    assert written.wait(10)
+    assert written.wait(300)
     assert set(tmp_path.rglob("*.avro")) == before
     lake.catalog.close()
