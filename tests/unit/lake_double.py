@@ -13,6 +13,7 @@ from typing import Any
 from skipstone_core.contract.reports import (
     IndexState,
     JobReport,
+    MetadataMark,
     RunOutcome,
     SegmentCounts,
     TableState,
@@ -28,7 +29,11 @@ Pod = dict[str, Any]
 
 @dataclass
 class LakeTable:
-    """One table: its commits by transaction, its segments, and which of them each index covers."""
+    """One table: its commits by transaction, its segments, and which of them each index covers.
+
+    ``versions``: how often the table (by its own name, empty) and each index were changed, as metadata files count.
+    Runs of doubles take no time: what they tell of one second can be put in order by this only.
+    """
 
     owner: str
     columns: dict[str, str]
@@ -37,6 +42,16 @@ class LakeTable:
     segments: list[int] = field(default_factory=list)
     covered: dict[str, set[int]] = field(default_factory=dict)
     sequence: int = 0
+    versions: dict[str, int] = field(default_factory=dict)
+
+    def change(self, index: str = "") -> None:
+        """Count a change of the table, or of the index with this uid."""
+        self.versions[index] = self.versions.get(index, 0) + 1
+
+    def mark(self, index: str = "") -> MetadataMark:
+        """Which metadata a run reads now; an index that does not exist has none."""
+        version = self.versions.get(index, 0)
+        return MetadataMark() if index and not version else MetadataMark(uuid=index or "uuid-1", version=version)
 
 
 @dataclass(frozen=True)
@@ -94,6 +109,7 @@ class Lake:
         columns = {column.name: column.type for column in request.table_task.columns}
         table = self.tables.setdefault(request.table.identifier, LakeTable(request.table.uid, columns))
         table.columns.update(columns)
+        table.change()
         reason = Reason.CREATED if table.owner == request.table.uid else Reason.ADOPTED
         return replace(self._committed(request, 1), reason=reason)
 
@@ -107,6 +123,7 @@ class Lake:
         if not already:
             table.sequence += 1
             table.segments.append(table.sequence)
+            table.change()
         outcome = RunOutcome.ALREADY_COMMITTED if already else RunOutcome.COMMITTED
         reason = Reason.ALREADY_COMMITTED if already else Reason.COMMITTED
         counts = {"segment": table.sequence, "rowsLoaded": 10, "filesTotal": 4, "filesCandidate": 1}
@@ -118,6 +135,7 @@ class Lake:
         covered = table.covered.setdefault(request.reindex.index.uid, set())
         built = set(table.segments) - covered
         covered |= built
+        table.change(request.reindex.index.uid)
         return replace(self._committed(request, 3), counts={"segments": len(built)})
 
     def _observe(self, request: JobRequest) -> JobReport:
@@ -133,6 +151,7 @@ class Lake:
                 self._committed(request, 2), outcome=RunOutcome.ALREADY_COMMITTED, reason=Reason.ALREADY_COMMITTED
             )
         table.aborted.add(request.confirm.txn)
+        table.change()
         return replace(self._committed(request, 0), outcome=RunOutcome.ABSENT, reason=Reason.ABORTED)
 
     def _drop(self, request: JobRequest) -> JobReport:
@@ -141,6 +160,7 @@ class Lake:
         index = request.drop.index
         if index is not None and table is not None:
             table.covered.pop(index.uid, None)
+            table.versions.pop(index.uid, None)
         elif index is None and table is not None:
             if table.owner != request.table.uid:
                 return replace(_blank(request), outcome=RunOutcome.COMMITTED, reason=Reason.NOT_CREATED_HERE)
@@ -178,6 +198,7 @@ class Lake:
             field_ids={name: number for number, name in enumerate(table.columns, 1)},
             indexes=tuple(index_state(table, index) for index in indexes),
             location="/skipstone/main/air/flights",
+            metadata=table.mark(),
         )
 
 
@@ -198,6 +219,7 @@ def index_state(table: LakeTable, index: IndexRef) -> IndexState:
         rows_live=10 * total,
         rows_covered=10 * (total - len(missing)),
         exists=index.uid in table.covered,
+        metadata=table.mark(index.uid),
     )
 
 
