@@ -1,5 +1,7 @@
 """The Spark data source ``skipstone``: reads through the indexes without touching Spark's plans.
 
+It takes no filters from Spark. Spark keeps what a Python source answered to a filter with the DataFrame, not with the
+query: every later use of the same DataFrame would read what was left by the last filter of any of them.
 Users register it by ``spark.dataSource.register(SkipstoneDataSource)``. Spark makes it in Python workers: of the
 driver to describe and plan a read, of the executors to carry it out. Same planner as ``read``.
 Must not need a SparkSession: these workers have none.
@@ -8,32 +10,27 @@ Must not need a SparkSession: these workers have none.
 from __future__ import annotations
 
 import logging
-import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyiceberg.schema import Schema
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 from skipstone_core.errors import BadSpec
-from skipstone_core.language.predicates import And, Node, Predicate
+from skipstone_core.language.predicates import Predicate
 from skipstone_core.merging.merges import pack_by_bytes
 from skipstone_core.reasons import Reason
 
 from skipstone.files.reader import QUERIED, DataFileDescription, describe_files, read_data_file
 from skipstone.query.pinned import PinnedSource, pin_source
 from skipstone.query.planner import ReadPlan, plan_read
-from skipstone.query.pushed import understood
 from skipstone.query.reading import matching_rows
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
 
-PUSHDOWN_SETTING = "spark.sql.python.filterPushdown.enabled"
-#: The worker program that Spark runs to plan a read with filters; a reader made elsewhere never gets any.
-_FILTERING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 #: A Python task costs Spark about 0.08 s: as long as it takes to read so many bytes.
 _TASK_BYTES = 32 * 1024 * 1024
 
@@ -42,7 +39,7 @@ class SkipstoneDataSource(DataSource):
     """Reads one table, ``load("namespace.table")``, as it is at that moment.
 
     Options: ``catalog`` (a name in PyIceberg's configuration) and ``catalog.<property>`` (properties of it); ``filter``
-    (a predicate, for sessions without filter pushdown); ``columns`` (``a, b`` or a JSON list: Spark tells a Python
+    (a predicate: what indexes are asked for); ``columns`` (``a, b`` or a JSON list: Spark tells a Python
     source no columns); ``snapshotId``; ``indexNamespace``; ``useIndexes`` (true, false); ``tasks`` (how many).
     Raises BadSpec for an option that is unknown, missing or cannot be read.
     """
@@ -63,8 +60,7 @@ class SkipstoneDataSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of the columns of ``schema``."""
-        source = replace(self._source, columns=tuple(schema.fieldNames()))
-        return _FilteringReader(source) if _FILTERING_WORKER in sys.modules else _Reader(source)
+        return _Reader(replace(self._source, columns=tuple(schema.fieldNames())))
 
 
 def spark_schema(schema: Schema, columns: Sequence[str] | None) -> StructType:
@@ -94,20 +90,18 @@ class _Share(InputPartition):
 
 
 class _Reader(DataSourceReader):
-    """Reads what the options ask for. It has no ``pushFilters``, which Spark refuses to see when pushdown is off."""
+    """Reads what the options ask for."""
 
     def __init__(self, source: PinnedSource) -> None:
         self._source = source
-        self._pushed: tuple[Node, ...] = ()
 
     def partitions(self) -> Sequence[InputPartition]:
         """Plan the read, one partition per task, balanced by bytes."""
         source = self._source
-        if source.condition is None and not self._pushed:
-            hint = "conditions reach the indexes when %s is true, or by option('filter', …)"
-            logger.warning("%s is read whole: " + hint, source.name, PUSHDOWN_SETTING)
+        if source.condition is None:
+            logger.warning("%s is read whole: conditions reach the indexes by option('filter', …)", source.name)
         table = source.table()
-        plan = plan_read(table, _conjunction(source.condition, self._pushed), source.options)
+        plan = plan_read(table, source.condition, source.options)
         logger.info("%s: %s", source.name, plan.text())
         described = describe_files(table, plan.files, plan.ordinals, formats=QUERIED)
         sizes = [file.size for file in described]
@@ -124,24 +118,6 @@ class _Reader(DataSourceReader):
         for file in partition.files:
             for batch in read_data_file(file, needed, partition.row_groups.get(file.file_id)):
                 yield matching_rows(batch, partition.condition).select(names)
-
-
-class _FilteringReader(_Reader):
-    """The reader of a session with filter pushdown."""
-
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take what is understood for planning and reading; all go back, so that Spark checks each again."""
-        schema = self._source.schema(self._source.table())
-        self._pushed = tuple(node for one in filters if (node := understood(one, schema)) is not None)
-        return filters
-
-
-def _conjunction(condition: Predicate | None, pushed: Sequence[Node]) -> Predicate | None:
-    nodes = [*([condition.root] if condition else []), *pushed]
-    if len(nodes) < 2:
-        return Predicate(nodes[0], condition.text if condition else "pushed filter") if nodes else None
-    given = [condition.text] if condition else []
-    return Predicate(And(tuple(nodes)), " and ".join([*given, f"{len(pushed)} pushed filters"]))
 
 
 def _share(plan: ReadPlan, files: Sequence[DataFileDescription]) -> _Share:
