@@ -17,6 +17,7 @@ from skipstone.indexes.upkeep.quarantine import QUARANTINE_SUMMARY
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.reasons import Reason
 
+from tests.pages import lose_page
 from tests.spark.index_bed import Lake, index_on, local
 
 SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("name", pa.string())])
@@ -162,6 +163,21 @@ def test_a_lookup_that_meets_a_damaged_page_is_exact_and_names_the_file(
     assert_exact(lake)
     assert f"index file {victim}" in caplog.text
     assert "not used" in lake.plan("k = 40").text()
+
+
+@pytest.mark.parametrize("column", ["k0", "pos"])
+def test_a_lookup_that_meets_a_page_that_arrow_passes_by_is_exact_and_the_file_is_built_again(
+    lake: Lake, caplog: pytest.LogCaptureFixture, column: str
+) -> None:
+    grow(lake, 7)
+    victim = entry_files(lake)[1].path
+    lose_page(local(victim), column)
+    assert_exact(lake)
+    assert f"index file {victim}" in caplog.text
+    lake.table().append(rows(900))
+    assert victim in lake.reindex(K).message
+    lake.assert_every_row_once(K)
+    assert_exact(lake)
 
 
 def test_the_damage_is_in_the_history_of_the_index(lake: Lake) -> None:

@@ -22,6 +22,7 @@ from skipstone.files import pages
 from skipstone.files.pages import PageReader
 from skipstone.files.reader import DataFileDescription, Positions, read_data_file
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.parquetfiles import DamagedFileError
 from skipstone_core.errors import BadData
 
 from tests.examples import cases
@@ -198,7 +199,7 @@ def test_a_damaged_page_is_an_error() -> None:
     file = bytearray(written(rows_of(1_000), compression="none", use_dictionary=False, write_page_checksum=True))
     at = bytes(file).find((500).to_bytes(8, "little"))
     file[at] ^= 1
-    with pytest.raises(OSError, match="CRC"):
+    with pytest.raises(DamagedFileError, match="CRC"):
         read(bytes(file), ["k"], 0, [500])
 
 

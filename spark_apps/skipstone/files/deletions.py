@@ -5,7 +5,9 @@ Used by the reader only. Must not ignore a delete: what cannot be read raises.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,13 +16,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
 
 from skipstone.tables.arrow import field_id
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import PATH_FIELD_ID
+from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.storage import file_io
 
 POSITION_FIELD_ID = 2147483545
@@ -103,20 +107,39 @@ _own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache("positions", 64 * 1024 *
 
 
 def _own_positions(path: str) -> npt.NDArray[np.int64]:
-    with file_io(path).new_input(path).open() as source:
-        file = pq.ParquetFile(source)
+    with _naming(path), file_io(path).new_input(path).open() as source:
+        file = WholeFile(source)
         (name,) = (field.name for field in file.schema_arrow if field_id(field) == POSITION_FIELD_ID)
-        return np.asarray(file.read(columns=[name]).column(0).to_numpy(), dtype=np.int64)
+        return np.asarray(file.read([name]).column(0).to_numpy(), dtype=np.int64)
 
 
 def _vector(puffin_path: str, path: str) -> npt.NDArray[np.int64]:
-    with file_io(puffin_path).new_input(puffin_path).open() as source:
+    with _naming(puffin_path), file_io(puffin_path).new_input(puffin_path).open() as source:
         puffin = PuffinFile(source.read())
+        for blob in puffin.footer.blobs:
+            _require_checksum(puffin.get_blob_payload(blob))
     found: list[Any] = [np.empty(0, np.int64)]
     for vector in deletion_vectors_from_puffin_file(puffin):
         if vector.referenced_data_file == path:
             found.append(vector.to_vector().to_numpy().astype(np.int64))
     return np.concatenate(found)
+
+
+def _require_checksum(blob: bytes) -> None:
+    """A deletion vector: its length, what is checked, and the CRC-32 of that. PyIceberg does not look at it."""
+    end = 4 + int.from_bytes(blob[:4], "big")
+    if len(blob) != end + 4 or zlib.crc32(blob[4:end]) != int.from_bytes(blob[end:], "big"):
+        raise DamagedFileError("a deletion vector is not the one that was written")
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Raise BadData with the path for a delete file that is damaged: without it deleted rows would come back."""
+    try:
+        yield
+    except DamagedFileError as error:
+        message = f"the delete file {path} is damaged: {error}. Restore it from a copy, or roll the table back."
+        raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 
 def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
@@ -129,9 +152,9 @@ def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> 
 @lru_cache(maxsize=16)
 def _read_columns(path: str, field_ids: tuple[int, ...]) -> pa.Table:
     """Columns of a Parquet delete file by field id; one delete file often serves many data files of a task."""
-    with file_io(path).new_input(path).open() as source:
-        file = pq.ParquetFile(source)
+    with _naming(path), file_io(path).new_input(path).open() as source:
+        file = WholeFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
         if PATH_FIELD_ID in field_ids:  # one path stands in many rows
-            file = pq.ParquetFile(source, metadata=file.metadata, read_dictionary=[names[PATH_FIELD_ID]])
-        return file.read(columns=[names[wanted] for wanted in field_ids]).select([names[w] for w in field_ids])
+            file = WholeFile(source, file.metadata, read_dictionary=[names[PATH_FIELD_ID]])
+        return file.read([names[wanted] for wanted in field_ids])

@@ -12,16 +12,17 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from cachetools import LRUCache
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct
+from skipstone.tables.parquetfiles import WholeFile
 
 Rows = npt.NDArray[np.int64]
 #: INT96 timestamps are read as Iceberg does: in nanoseconds they would reach from 1677 to 2262 only.
@@ -30,6 +31,10 @@ INT96_UNIT = "us"
 CACHE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 3_000
 _REPEATED = 2
+#: Of the types of pages with data, the field of a page header that tells about them.
+_DATA = {0: 5, 3: 8}
+#: More than a page header takes.
+_HEADER_BYTES = 16 * 1024
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 50_000
 
@@ -83,7 +88,7 @@ class PageReader:
         """The ``rows`` (ascending, counted in row group ``group``, at least one) of ``columns``.
 
         None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
-        the row group that it is read as fast. Raises what Arrow raises for damaged pages.
+        the row group that it is read as fast. Raises DamagedFileError.
         """
         arrays = [pages.read(self._source, rows) for pages in self._find(group, columns, rows)]
         if not arrays or any(one is None for one in arrays):
@@ -158,7 +163,9 @@ class _Pages:
         """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of UNREADABLE."""
         locations = CompactReader(read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
         first = np.array([*(location.get(3, 0) for location in locations), count], dtype=np.int64)
-        if first[0] != 0 or bool((np.diff(first) < 0).any()):
+        ends = [location[1] + location[2] for location in locations]
+        begins = [*(location[1] for location in locations[1:]), chunk.begin + chunk.metadata[7]]
+        if first[0] != 0 or bool((np.diff(first) < 0).any()) or begins != ends:
             raise ValueError("the pages of an offset index are not one after the other")
         return cls(chunk, locations, first, np.unique(np.searchsorted(first, rows, side="right") - 1))
 
@@ -174,19 +181,28 @@ class _Pages:
 
     def read(self, source: Source, rows: Rows) -> pa.Array | None:
         """The values of ``rows``; None when the pages hold other rows than their index says."""
-        pages = b"".join(_page_bytes(source, [(self.locations[n][1], self.locations[n][2]) for n in self.numbers]))
+        places = [(self.locations[n][1], self.locations[n][2]) for n in self.numbers]
+        pages = b"".join(_page_bytes(source, places))
+        if _rows_in_pages(pages, [length for _, length in places]) != self.lengths.tolist():
+            return None  # the index is wrong, or a header is: Arrow tells which
         begin, first_page = self.chunk.begin, int(self.locations[0][1])
         dictionary = read_at(source, begin, first_page - begin) if first_page > begin else b""
         file = _one_column(self.chunk, dictionary, pages, int(self.lengths.sum()))
-        parquet = pq.ParquetFile(
-            pa.BufferReader(file), page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT
-        )
-        column = parquet.read(use_threads=False).column(0)
-        if len(column) != self.lengths.sum():
-            return None
+        parquet = WholeFile(pa.BufferReader(file), coerce_int96_timestamp_unit=INT96_UNIT)
+        column = parquet.read(parquet.schema_arrow.names).column(0)
         begins, first = np.cumsum(self.lengths) - self.lengths, self.first[self.numbers]
         at = np.searchsorted(first, rows, side="right") - 1
         return column.combine_chunks().take(pa.array(rows - first[at] + begins[at]))
+
+
+def _rows_in_pages(pages: bytes, lengths: Sequence[int]) -> list[int]:
+    """Values of each page by its own header, which are rows, since no column holds lists; none where one is no data."""
+    begins = [0, *accumulate(lengths[:-1])]
+    try:
+        headers = [CompactReader(pages[begin : begin + _HEADER_BYTES]).struct() for begin in begins]
+        return [header[_DATA[header[1]]][1] for header in headers]
+    except UNREADABLE:
+        return []
 
 
 def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[bytes]:

@@ -28,6 +28,7 @@ from pyiceberg.types import BinaryType, DateType, StringType, TimestampType, Tim
 from skipstone_core.stats import upper_bound
 
 from skipstone.tables.arrow import arrow_schema, field_id
+from skipstone.tables.parquetfiles import WholeFile
 
 #: Options of all data files.
 FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
@@ -63,11 +64,11 @@ class NanCounter:
             if pa.types.is_floating(field.type):
                 self.found[field_id(field) or 0] += pc.sum(pc.is_nan(rows.column(field.name))).as_py() or 0
 
-    def count_in(self, parquet: pq.ParquetFile, group: int, fields: Iterable[pa.Field]) -> None:
+    def count_in(self, parquet: WholeFile, group: int, fields: Iterable[pa.Field]) -> None:
         """Count in a row group of a file, in those of ``fields`` that are floating."""
         names = [field.name for field in fields if pa.types.is_floating(field.type)]
         if names:
-            for batch in parquet.iter_batches(row_groups=[group], columns=names):
+            for batch in parquet.batches(names, [group]):
                 self.count(batch)
 
 

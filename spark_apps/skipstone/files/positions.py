@@ -109,7 +109,7 @@ def to_delete_files(rows: Iterable[bytes]) -> list[DataFile]:
 
 def _options(spec: WriteSpec) -> dict[str, Any]:
     codec = "none" if spec.codec == "uncompressed" else spec.codec
-    return {"compression": codec, "compression_level": spec.codec_level}
+    return {"compression": codec, "compression_level": spec.codec_level, "write_page_checksum": True}
 
 
 def _field(name: str, kind: pa.DataType, number: int) -> pa.Field:

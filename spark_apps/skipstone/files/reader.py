@@ -40,6 +40,7 @@ from skipstone.files.projections import (
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.storage import file_io
 
 __all__ = [
@@ -132,17 +133,22 @@ class OpenDataFile:
         self.source = source
         # by the size that it has, not the one that it should have: a file that was cut short has no footer
         footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: pq.read_metadata(source))
-        self._parquet = pq.ParquetFile(
-            source, metadata=footer, pre_buffer=False, buffer_size=BUFFER_BYTES, coerce_int96_timestamp_unit=INT96_UNIT
-        )
+        with _naming(file.path):
+            self._parquet = WholeFile(
+                source,
+                footer,
+                use_threads=True,
+                pre_buffer=False,
+                buffer_size=BUFFER_BYTES,
+                coerce_int96_timestamp_unit=INT96_UNIT,
+            )
         self._pages = PageReader(source, file.path, file.size)
         self._projections: dict[tuple[str, ...], Projection] = {}
 
-    @cached_property
+    @property
     def group_rows(self) -> tuple[int, ...]:
         """Rows of each row group, deleted ones included."""
-        metadata = self._parquet.metadata
-        return tuple(metadata.row_group(group).num_rows for group in range(metadata.num_row_groups))
+        return self._parquet.group_rows
 
     def bounds(self, column: str, group: int) -> tuple[int, int] | tuple[bytes, bytes] | None:
         """Bounds of a column in a row group, as canonical keys have them; None: not known, or of another type."""
@@ -164,8 +170,9 @@ class OpenDataFile:
         """The live rows of a row group, as ``read_data_file`` gives them."""
         pages = None if positions is None else self._pages
         projection, rows = self._projection(tuple(columns)), self._starts[group : group + 2]
-        opened = _Open(self.file.path, self._parquet, pages, projection, rows)
-        return _read_group(opened, group, positions)
+        opened = _Open(self._parquet, pages, projection, rows)
+        with _naming(self.file.path):
+            yield from _read_group(opened, group, positions)
 
     @cached_property
     def _starts(self) -> Positions:
@@ -195,8 +202,7 @@ def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
 class _Open:
     """A row group being read: its file, and its first row and end. ``pages``: for reading a few of its rows."""
 
-    path: str
-    parquet: pq.ParquetFile
+    parquet: WholeFile
     pages: PageReader | None
     projection: Projection
     rows: Positions
@@ -224,18 +230,23 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
         wanted = wanted[found.num_rows :]
     if not len(wanted):
         return
-    for batch in file.parquet.iter_batches(BATCH_ROWS, row_groups=[group], columns=names):
+    # to the end, wherever the last of the rows is: only then it is known that no column lacks a page
+    for batch in file.parquet.batches(names, [group], BATCH_ROWS):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
             yield from live_rows(projection, chosen, mine, group)
         start += batch.num_rows
-        if not len(wanted):
-            return
-    # Arrow passes by what a damaged header makes of a page
-    begin = int(file.rows[0])
-    message = f"{file.path} is damaged: {start - begin} of {end - begin} rows of row group {group} can be read"
-    raise BadData(Reason.SOURCE_UNREADABLE, f"{message}. Restore the file from a copy, or roll the table back.")
+
+
+@contextmanager
+def _naming(path: str) -> Iterator[None]:
+    """Raise BadData with the path for what is damaged."""
+    try:
+        yield
+    except DamagedFileError as error:
+        message = f"{path} is damaged: {error}. Restore the file from a copy, or roll the table back."
+        raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 
 def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:

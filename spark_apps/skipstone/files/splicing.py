@@ -22,6 +22,7 @@ from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by
 from skipstone.files.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.parquetfiles import WholeFile
 
 #: Chunks are copied in such pieces.
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -47,10 +48,10 @@ class ChunkSource:
         return list(self.footer[4])
 
     @cached_property
-    def parquet(self) -> pq.ParquetFile:
+    def parquet(self) -> WholeFile:
         """For reading columns of it."""
         self.source.seek(0)
-        return pq.ParquetFile(self.source)
+        return WholeFile(self.source, use_threads=True)
 
     @property
     def is_known(self) -> bool:

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
@@ -34,6 +33,7 @@ from skipstone.indexes.tables import (
     open_index,
 )
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.parquetfiles import WholeFile
 from skipstone.tables.states import metadata_mark
 
 COVER_SCHEMA = pa.schema(
@@ -81,7 +81,7 @@ def read_covers(index: IndexTable) -> pa.Table:
 
 def _read_cover_file(index: IndexTable, path: str) -> pa.Table:
     with index.table.io.new_input(path).open() as stream:
-        return pq.read_table(stream, columns=COVER_SCHEMA.names, page_checksum_verification=True).cast(COVER_SCHEMA)
+        return WholeFile(stream).read(COVER_SCHEMA.names).cast(COVER_SCHEMA)
 
 
 def read_index(catalog: Catalog, identifier: tuple[str, str], table_uuid: str) -> tuple[IndexTable | None, pa.Table]:

@@ -13,11 +13,9 @@ import pyarrow.dataset as ds
 from pyiceberg.io import FileIO
 from skipstone_core.errors import SkipstoneError
 
-#: Entries pass through the scanner one row group after the other: memory does not grow with the file.
-_FORMAT = ds.ParquetFileFormat(
-    default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=False, page_checksum_verification=True)
-)
-_READAHEAD_BATCHES = 1
+from skipstone.tables.parquetfiles import WholeFile
+
+_FORMAT = ds.ParquetFileFormat()
 
 
 class UnreadableIndexFile(SkipstoneError):
@@ -41,16 +39,19 @@ def scan_entries(
             fragment = _FORMAT.make_fragment(stream)
             if problem := schema_problem(fragment.physical_schema, schema):
                 raise UnreadableIndexFile(path, problem)
-            scanner = fragment.scanner(
-                schema=schema,
-                columns=list(columns),
-                filter=condition,
-                use_threads=False,
-                batch_readahead=_READAHEAD_BATCHES,
-            )
-            yield from (batch for batch in scanner.to_batches() if batch.num_rows)
+            groups = _groups(fragment, schema, condition)
+            for batch in WholeFile(stream, fragment.metadata, pre_buffer=False).batches(schema.names, groups):
+                rows = pa.Table.from_batches([batch])
+                found = (rows if condition is None else rows.filter(condition)).select(columns)
+                yield from (one for one in found.to_batches() if one.num_rows)
     except (OSError, pa.ArrowInvalid) as error:
         raise UnreadableIndexFile(path, error) from error
+
+
+def _groups(fragment: ds.ParquetFileFragment, schema: pa.Schema, condition: pc.Expression | None) -> list[int]:
+    """The row groups that may hold entries that pass, by their statistics."""
+    chosen = fragment if condition is None else fragment.subset(condition, schema=schema)
+    return [group.id for group in chosen.row_groups]
 
 
 def schema_problem(found: pa.Schema, wanted: pa.Schema) -> str | None:

@@ -24,6 +24,7 @@ from skipstone_core.merging.merges import BoundKey
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import canonical, float_bits, null_rows
+from skipstone.tables.parquetfiles import WholeFile
 
 ROW_GROUP_ROWS = 64 * 1024
 _CACHE_BYTES = 128 * 1024 * 1024
@@ -118,8 +119,8 @@ class ChangeReader:
     def __init__(self, slices: Sequence[ChangeSlice], columns: Sequence[str]) -> None:
         """``columns``: the source columns that are read."""
         self._slices = slices
-        self._columns = list(columns)
-        self._open: dict[int, pq.ParquetFile] = {}
+        self._columns = list(dict.fromkeys(columns))
+        self._open: dict[int, WholeFile] = {}
         self._cache: LRUCache[tuple[int, int], pa.Table] = LRUCache(_CACHE_BYTES, getsizeof=_table_bytes)
 
     def read(self, parts: Iterable[SlicePart]) -> pa.Table:
@@ -135,14 +136,14 @@ class ChangeReader:
     def _group(self, number: int, group: int) -> pa.Table:
         if (number, group) in self._cache:
             return self._cache[number, group]
-        table = self._file(number).read_row_group(group, columns=self._columns)
+        table = self._file(number).read_group(group, self._columns)
         if table.nbytes < _CACHE_BYTES:
             self._cache[number, group] = table
         return table
 
-    def _file(self, number: int) -> pq.ParquetFile:
+    def _file(self, number: int) -> WholeFile:
         if number not in self._open:
-            self._open[number] = pq.ParquetFile(self._slices[number].path)
+            self._open[number] = WholeFile(self._slices[number].path, use_threads=True)
         return self._open[number]
 
 
@@ -153,7 +154,8 @@ def read_keys(one: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Array]:
 
 def read_key_rows(one: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
     """The key columns of the rows of a slice that have a key, as the source has them."""
-    return pq.ParquetFile(one.path).read(columns=[key.source for key in keys]).slice(0, one.keyed)
+    columns = list(dict.fromkeys(key.source for key in keys))
+    return WholeFile(one.path, use_threads=True).read(columns).slice(0, one.keyed)
 
 
 def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:

@@ -23,6 +23,7 @@ from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
+from skipstone.tables.parquetfiles import WholeFile
 
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -33,7 +34,7 @@ _WRITER_VERSION = b"org.apache.spark.version"
 #: Rows that are held at once where not all are needed: each may be long.
 BATCH_ROWS = 4096
 #: Gives the columns of these names of a file, in one table or in several.
-_Reader = Callable[[pq.ParquetFile, list[str]], Iterable[pa.Table]]
+_Reader = Callable[[WholeFile, list[str]], Iterable[pa.Table]]
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,7 @@ class PlainSource:
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
         try:
-            return pa.concat_tables(self._parts(schema, lambda file, names: [file.read(columns=names)]))
+            return pa.concat_tables(self._parts(schema, lambda file, names: [file.read(names)]))
         except NotPlainError:
             return None
 
@@ -147,8 +148,8 @@ def _footer(path: Path, name: str) -> pq.FileMetaData:
         return pq.read_metadata(opened)
 
 
-def _batches(file: pq.ParquetFile, names: list[str]) -> Iterator[pa.Table]:
-    for batch in file.iter_batches(batch_size=BATCH_ROWS, columns=names):
+def _batches(file: WholeFile, names: list[str]) -> Iterator[pa.Table]:
+    for batch in file.batches(names, rows=BATCH_ROWS):
         yield pa.Table.from_batches([batch])
 
 
@@ -157,17 +158,13 @@ def _read(
 ) -> Iterator[pa.Table]:
     """``columns`` of a file as ``schema`` has them."""
     sources = [column.source for column in columns]
-    with open_beneath(path, name) as opened, pq.ParquetFile(opened, coerce_int96_timestamp_unit="us") as file:
-        rows = 0
+    with open_beneath(path, name) as opened:
+        file = WholeFile(opened, use_threads=True, coerce_int96_timestamp_unit="us")
         for part in read(file, list(dict.fromkeys(sources))):
-            rows += part.num_rows
             found = part.select(sources).rename_columns(schema.names).cast(schema)
             found.validate(full=True)  # finds text that is not UTF-8
             _require_fitting(found, columns)
             yield found
-        # Arrow passes by what a damaged header makes of a page
-        if rows != file.metadata.num_rows:
-            raise pa.ArrowInvalid(f"{rows} of {file.metadata.num_rows} rows can be read")
 
 
 def _require_fitting(rows: pa.Table, columns: Sequence[SourceColumn]) -> None:

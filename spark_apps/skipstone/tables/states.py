@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone_core.contract.reports import MetadataMark, SegmentCounts, TableState
@@ -24,6 +23,7 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.parquetfiles import WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
 from skipstone.tables.shaping.writeproperties import property_findings
@@ -154,7 +154,7 @@ def _deleted(table: Table, deletes: Sequence[Delete]) -> int:
     found: set[int] = set()
     for delete in deletes:
         with table.io.new_input(delete.file.file_path).open() as source:
-            found.update(pq.read_table(source, columns=["pos"]).column(0).to_pylist())
+            found.update(WholeFile(source).read(["pos"]).column(0).to_pylist())
     return len(found)
 
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from skipstone_core.indexing.use import ReadCost, is_worthwhile
 from skipstone_core.keys import KeyType
@@ -25,6 +24,7 @@ from skipstone.indexes.tables import IndexFile
 from skipstone.kernels.canonical import Int64s, canonical, null_rows
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.sortedkeys import SortedKeys
+from skipstone.tables.parquetfiles import WholeFile
 
 Mask = npt.NDArray[np.bool_]
 _FILE_ID = "file_id"
@@ -138,10 +138,10 @@ def _found(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array]) -> Iter
         footer = read_footer(search.io, file, search.storages)
         start, stop = _group_slices(search, footer, keys[0])
         with naming_file(file.path), search.io.new_input(file.path).open() as stream:
-            parquet = pq.ParquetFile(stream, metadata=footer.metadata, page_checksum_verification=True)
+            opened = WholeFile(stream, footer.metadata)
             for group in groups:
                 mine = [column.slice(start[group], stop[group] - start[group]) for column in keys]
-                entries = parquet.read_row_group(group, columns=search.names, use_threads=False)
+                entries = opened.read_group(group, search.names)
                 yield _matched(search, entries, mine)
 
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from skipstone_core.indexing.use import ReadCost
 
@@ -22,6 +21,7 @@ from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keytests import Test, index_expression, tested_columns
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
+from skipstone.tables.parquetfiles import WholeFile
 
 #: Columns of an entry that say where its row is.
 PLACE = ("file_id", "row_group", "pos")
@@ -111,9 +111,8 @@ def read_entries(probe: Probe, columns: Sequence[str]) -> Iterator[pa.Table]:
 
 def _read_part(io: FileIO, part: EntryPart, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[pa.Table]:
     with naming_file(part.file.path), io.new_input(part.file.path).open() as stream:
-        parquet = pq.ParquetFile(stream, metadata=part.footer.metadata, page_checksum_verification=True)
-        for batch in parquet.iter_batches(row_groups=part.groups, columns=schema.names, use_threads=False):
-            found = pa.Table.from_batches([batch.select(schema.names)]).cast(schema)
+        for batch in WholeFile(stream, part.footer.metadata).batches(schema.names, part.groups):
+            found = pa.Table.from_batches([batch]).cast(schema)
             found = found if condition is None else found.filter(condition)
             if found.num_rows:
                 yield found

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import orc
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -26,6 +25,7 @@ from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.files import spark_paths
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
+from skipstone.tables.parquetfiles import WholeFile
 
 
 class FileColumn(NamedTuple):
@@ -56,7 +56,8 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
 def read_parquet_footer(path: Path, name: str) -> FileColumns:
     """The columns of a Parquet file; INT96 timestamps are instants, as Spark writes them."""
     try:
-        with open_beneath(path, name) as opened, pq.ParquetFile(opened) as file:
+        with open_beneath(path, name) as opened:
+            file = WholeFile(opened)
             schema, physical = file.schema_arrow, file.schema
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
