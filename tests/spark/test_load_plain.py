@@ -15,6 +15,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import DateType, DecimalType, DoubleType, LongType, NestedField, StringType, TimestamptzType
 from pyspark.sql import SparkSession
+from skipstone.runs import load
 from skipstone.sources.plain import PlainLimits
 from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
@@ -154,3 +155,24 @@ def test_files_that_hold_more_than_their_footers_tell_are_left_to_spark(bed: Bed
     report = bed.load(parquet("in"), limits=PlainLimits(rows=1_000, unpacked_bytes=1 << 20))
     assert "session" in report.stages_ms
     assert report.counts["rowsLoaded"] == 1_000
+
+
+@pytest.mark.parametrize("columns", [["weight"], ["id"]])
+def test_a_source_that_is_replaced_while_it_is_read_is_told(
+    bed: Bed, spark: SparkSession, monkeypatch: pytest.MonkeyPatch, columns: list[str]
+) -> None:
+    """By a file without a column, of which reading says something else, or by one with other rows."""
+    bed.create(TABLE)
+    put(bed, "in/1.parquet", pa.table({"id": [1], "weight": [1.5]}))
+    found = load.find_plain_rows
+
+    def replaced(*arguments: Any) -> Any:
+        source = found(*arguments)
+        put(bed, "in/1.parquet", pa.table({name: [2, 3] for name in columns}))
+        return source
+
+    monkeypatch.setattr(load, "find_plain_rows", replaced)
+    with pytest.raises(BadData, match=r"'in/1\.parquet' is not the file that this job began with") as caught:
+        bed.load(parquet("in"))
+    assert caught.value.reason is Reason.SOURCE_CHANGED
+    assert bed.data_files() == set()

@@ -189,7 +189,7 @@ def _spec(job: _Job, table: Table, token: str) -> LoadSpec:
 
 def _write_here(job: _Job, listing: SourceListing, table: Table, spec: LoadSpec) -> tuple[TaskAnswer, ...]:
     """Write the rows in this process; nothing when the source is not small and plain, or not good throughout."""
-    with job.reporter.stage("write"):
+    with job.reporter.stage("write"), readable(listing):
         source = find_plain_rows(listing, job.task.source, table.schema(), job.limits)
         if source is None or not _is_zone(job.task.time_zone):
             return ()

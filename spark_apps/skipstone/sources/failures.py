@@ -1,18 +1,18 @@
-"""Tells which source file Spark could not read, and why, in one sentence.
+"""Tells which source file could not be read, and why, in one sentence.
 
-Called around the action that reads. Everything that is not about a source file passes unchanged.
+Called around all that reads a source. Everything that is not about a source file passes unchanged.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from skipstone_core.errors import BadData
+from skipstone_core.errors import BadData, UserError
 from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause
@@ -24,20 +24,34 @@ _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[^\n]+)", re.MULTILINE)
 
 @contextmanager
 def readable(listing: SourceListing) -> Iterator[None]:
-    """Turn Spark's failure to read a source file into BadData.
+    """Turn a failure to read the source into what is wrong with it.
 
-    SOURCE_CHANGED when the files are not those of ``listing`` any more, else SOURCE_UNREADABLE naming the file.
+    BadData with SOURCE_CHANGED when the files are not those of ``listing`` any more, whatever was raised: a file that
+    is replaced fails in many ways, and none of them tells why. Else SOURCE_UNREADABLE naming the file for what Spark
+    says of one; all else passes unchanged.
     """
     try:
         yield
-    except (PySparkException, Py4JJavaError) as error:
-        found = _FAILED.search(str(error))
-        if found is None or find_cause(error):
+    except Exception as error:
+        if find_cause(error):
             raise
-        require_unchanged(listing)
-        name = unquote(found["path"]).removeprefix(listing.root).lstrip("/")
-        causes = _CAUSE.findall(str(error))
-        why = causes[-1].strip() if causes else "it is damaged or of another format"
-        raise BadData(
-            Reason.SOURCE_UNREADABLE, f"'{name}' cannot be read: {why}; fix the file", field="source.paths"
-        ) from error
+        _require_unchanged(listing, error)
+        if found := _FAILED.search(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else None:
+            raise _unreadable(listing, found, str(error)) from error
+        raise
+
+
+def _require_unchanged(listing: SourceListing, error: Exception) -> None:
+    """Raise what ``require_unchanged`` finds; a storage that does not answer now has nothing to add to ``error``."""
+    try:
+        with suppress(OSError):
+            require_unchanged(listing)
+    except UserError as changed:
+        raise changed from error
+
+
+def _unreadable(listing: SourceListing, found: re.Match[str], said: str) -> BadData:
+    name = unquote(found["path"]).removeprefix(listing.root).lstrip("/")
+    causes = _CAUSE.findall(said)
+    why = causes[-1].strip() if causes else "it is damaged or of another format"
+    return BadData(Reason.SOURCE_UNREADABLE, f"'{name}' cannot be read: {why}; fix the file", field="source.paths")

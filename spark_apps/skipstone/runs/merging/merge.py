@@ -200,7 +200,7 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
 def _read(job: _Job, listing: SourceListing, scratch: Path, pinned: PinnedTable) -> Changes:
     job.reporter.progress("reading the source")
     site = SourceSite(task=job.task, listing=listing, scratch=scratch, limits=job.limits)
-    with job.reporter.stage("read"):
+    with job.reporter.stage("read"), readable(listing):
         changes = read_changes_here(site, pinned.table, pinned.files)
     if changes is not None:
         return changes
