@@ -1,4 +1,7 @@
-"""Random tests measure no time: on a machine that is busy with other tests, a slow case is no failure."""
+"""Random tests measure no time, and try the same cases on every machine.
+
+On one that is busy with other tests, a slow case is no failure.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hypothesis import HealthCheck, settings
+
+from tests.examples import ALL_CASES
 
 TESTS = Path(__file__).parents[1]
 
@@ -25,6 +30,10 @@ def timed(tree: ast.Module) -> Iterator[int]:
 def test_a_random_test_may_be_slow() -> None:
     assert settings().deadline is None
     assert HealthCheck.too_slow in settings().suppress_health_check
+
+
+def test_the_same_random_cases_are_tried_everywhere_but_in_a_soak() -> None:
+    assert settings().derandomize is not ALL_CASES
 
 
 def test_no_settings_measure_time() -> None:

@@ -6,6 +6,7 @@ Used by the index and reindex tests only.
 from __future__ import annotations
 
 import itertools
+import zlib
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,7 +159,6 @@ def rows_of(table: pa.Table) -> list[str]:
 
 
 def index_on(*columns: str, name: str = "idx") -> IndexRef:
-    """An index as requests carry it."""
-    return IndexRef(
-        name=name, uid=f"{abs(hash((name, columns))) % 10**8:08d}-0000-0000-0000-000000000000", columns=columns
-    )
+    """An index as requests carry it; the same in every process."""
+    number = zlib.crc32(" ".join((name, *columns)).encode())
+    return IndexRef(name=name, uid=f"{number:08x}-0000-0000-0000-000000000000", columns=columns)

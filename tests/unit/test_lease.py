@@ -254,7 +254,7 @@ class TestApart:
     """Keeping the Lease on a thread of its own, with real time: nothing waits for a clock."""
 
     def lease(self, store: Store) -> Lease:
-        timing = LeaseTiming(renew=0.001, retry=0.001)
+        timing = LeaseTiming(duration=900, renew=0.001, give_up=600.0, retry=0.001)
         return Lease(store=store, identity="a", now=lambda: datetime.now(UTC), time=time.monotonic, timing=timing)
 
     def test_a_busy_loop_does_not_lose_the_lease(self) -> None:
