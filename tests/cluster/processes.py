@@ -73,7 +73,7 @@ def stop_program(state: StateDir, name: str, *, grace: float = 10.0) -> None:
 def end_process(pid: int, *, grace: float) -> None:
     """End the process `pid`: SIGTERM, then SIGKILL after `grace` seconds. Raises ClusterError if it stays."""
     started = _read_start_time(pid)
-    for signal_number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 10.0)):
+    for signal_number, patience in ((signal.SIGTERM, grace), (signal.SIGKILL, 60.0)):
         deadline = time.monotonic() + patience
         _send(pid, signal_number)
         while time.monotonic() < deadline:

@@ -131,6 +131,8 @@ def _submit_arguments() -> str:
     # Jars that are named by --jars the JVM sends to itself, encrypted, which takes seconds
     runtime = jar_paths("iceberg-runtime", ICEBERG_RUNTIME)
     settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
+    # How long the JVM and Python wait for one another to connect: 15 s are few on a machine that others keep busy
+    settings["spark.python.authenticate.socketTimeout"] = "300s"
     options = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
     return f"{options} pyspark-shell"
 
@@ -139,7 +141,8 @@ def _submit_arguments() -> str:
 def _one_jvm() -> Iterator[None]:
     os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments()
     os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {LEAN}".strip()
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    # As the first run that needs Spark sets it: processes of tests have the same environment in any order
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     yield
     session = SparkSession.getActiveSession()
     if session is not None:
