@@ -50,6 +50,8 @@ from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
 Read = Callable[..., SourceRead]
+#: What is said of a record that Spark cannot read.
+BROKEN = "the record is not a JSON object, or nests more than 200 deep"
 ENDINGS = {".json": SourceFormat.JSON, ".parquet": SourceFormat.PARQUET, ".orc": SourceFormat.ORC}
 
 
@@ -143,8 +145,8 @@ def test_json_rows_that_do_not_fit_are_told(read: Read, tmp_path: Path) -> None:
     assert [(row[ERROR_COLUMN], row[RECORD_COLUMN]) for row in found] == [
         (None, None),
         ("column 'v': the value is not of type int", '{"v":"2147483648"}'),
-        ("the record is not a JSON object", '{"v":'),
-        ("the record is not a JSON object", "7"),
+        (BROKEN, '{"v":'),
+        (BROKEN, "7"),
         ("column 'v' is required and holds null", "{}"),
         ("column 'v': the value is not of type int", '{"v":"1.5"}'),
     ]
@@ -153,10 +155,9 @@ def test_json_rows_that_do_not_fit_are_told(read: Read, tmp_path: Path) -> None:
 def test_json_without_any_name_is_told_row_by_row(read: Read, tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text("garbage\n[\n{}\n")
     found = rows(read(["a.json"], only(IntegerType())))
-    broken = "the record is not a JSON object"
     assert [(row[ERROR_COLUMN], row[RECORD_COLUMN]) for row in found] == [
-        (broken, "garbage"),
-        (broken, "["),
+        (BROKEN, "garbage"),
+        (BROKEN, "["),
         (None, None),
     ]
 
@@ -180,7 +181,7 @@ def test_one_json_document_may_be_a_broken_or_a_long_one(read: Read, tmp_path: P
     (tmp_path / "b.json").write_text('{"v":\n')
     found = rows(read(["a.json", "b.json"], only(IntegerType()), options={"multiLine": "true"}))
     assert sorted((row["v"] or 0, row[ERROR_COLUMN] or "") for row in found) == [
-        (0, "the record is not a JSON object"),
+        (0, BROKEN),
         (1, ""),
     ]
 
@@ -236,7 +237,7 @@ def test_json_lines_that_only_look_as_if_they_went_on(read: Read, tmp_path: Path
 def test_json_lines_that_begin_with_no_object_are_bad_rows(read: Read, tmp_path: Path, line: str) -> None:
     (tmp_path / "a.json").write_text(f'{{"v": 3}}\n{line}\n')
     (_, bad) = rows(read(["a.json"], only(StringType())))
-    assert (bad[ERROR_COLUMN], bad[RECORD_COLUMN]) == ("the record is not a JSON object", line)
+    assert (bad[ERROR_COLUMN], bad[RECORD_COLUMN]) == (BROKEN, line)
 
 
 def test_json_that_lacks_a_required_or_mapped_name_is_told(read: Read, tmp_path: Path) -> None:

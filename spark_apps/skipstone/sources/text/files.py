@@ -19,6 +19,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
 from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
@@ -97,19 +98,20 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
     for file in listing.files:
         require_unpackable(file.path)
         if options.multi_line:
+            require_readable_text(Path(listing.root) / file.path, file.path)
             require_one_document(Path(listing.root) / file.path, file.path)
     paths = spark_paths(listing, [file.path for file in listing.files])
     if not options.multi_line:
         require_one_document_per_line(spark, paths, listing.root)
     names = _json_names(spark, paths, options, listing)
     read = names or (_NO_NAME,)
-    frame: DataFrame = spark.read.schema(_strings(read)).options(**_common(options)).json(paths)
+    frame: DataFrame = spark.read.schema(_strings(read)).options(**_json_options(options)).json(paths)
     return [
         RawGroup(
             frame=frame.withColumn(URL, F.col("_metadata.file_path")),
             columns={name: RawColumn(quoted(name), is_text=True) for name in names},
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
-            corrupt="the record is not a JSON object",
+            corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
             example=listing.files[0].path,
         )
     ]
@@ -119,7 +121,7 @@ def _json_names(
     spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing
 ) -> tuple[str, ...]:
     try:
-        found = spark.read.options(primitivesAsString="true", **_common(options)).json(list(paths)).schema.names
+        found = spark.read.options(primitivesAsString="true", **_json_options(options)).json(list(paths)).schema.names
     except AnalysisException as error:
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
     return tuple(name for name in found if name != CORRUPT)
@@ -133,6 +135,10 @@ def _common(options: TextOptions) -> dict[str, str]:
         "multiLine": str(options.multi_line).lower(),
         **NO_GLOB,
     }
+
+
+def _json_options(options: TextOptions) -> dict[str, str]:
+    return {**_common(options), **dict([DEPTH_OPTION])}
 
 
 def _strings(names: Sequence[str]) -> StructType:

@@ -93,13 +93,14 @@ def unreadable(name: str, message: str) -> BadData:
 
 
 def _open_text(path: Path, name: str, options: TextOptions) -> TextIO:
-    binary = _open_binary(path, name)
+    binary = open_binary(path, name)
     encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
     return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)
 
 
-def _open_binary(path: Path, name: str) -> BinaryIO:
+def open_binary(path: Path, name: str) -> BinaryIO:
+    """The unpacked content of a file. Raises OSError."""
     opened = open_beneath(path, name)
     match path.suffix.lower():
         case ".gz":

@@ -1,4 +1,4 @@
-"""Refuses lines of Json that hold more than one document, of which Spark would read the first and leave out the rest.
+"""Refuses lines of Json of which Spark would leave out a part, or which it would read as other text.
 
 Called by ``files`` before the records are read. Reads every line once more, as text.
 """
@@ -11,33 +11,47 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from skipstone.sources.groups import NO_GLOB, URL, file_below
+from skipstone.sources.text.documents import DEPTH_OPTION, HALF_CHARACTER, NOT_UTF_8, WIDE
 from skipstone.sources.text.headers import unreadable
 
 #: The line without the mark of its bytes' order, which may be its first character.
 _TEXT = r"ltrim('\uFEFF', value)"
 #: Most lines are objects that hold no other: they end with their only brace that closes.
 _FLAT = r"value rlike r'^\s*\{[^{}]*\}\s*$'"
+_OPTION = "'{}', '{}'".format(*DEPTH_OPTION)
 #: Elements of a list of strict Json, and of a list as the reader takes it, which allows more: NaN, for one.
-_STRICT, _READ = "json_array_length({})", "size(from_json({}, 'array<string>'))"
+_STRICT, _READ = "json_array_length({})", f"size(from_json({{}}, 'array<string>', map({_OPTION})))"
 #: Whether Spark can read the first document of a line. What it cannot read it tells as a bad row.
 _BEGINS = rf"""
     value rlike r'^\uFEFF?\s*[\[{{]' and if(
         value rlike r'^\uFEFF?\s*\[',
-        from_json({_TEXT}, 'array<string>') is not null,
-        from_json({_TEXT}, 'n string, c string', map('columnNameOfCorruptRecord', 'c')).c is null)
+        from_json({_TEXT}, 'array<string>', map({_OPTION})) is not null,
+        from_json({_TEXT}, 'n string, c string', map('columnNameOfCorruptRecord', 'c', {_OPTION})).c is null)
 """
+_MORE = "a line goes on behind its JSON object: write one object on each line and nothing else"
+#: What ``documents`` looks for in files, in a line: the parser guesses the encoding of each by its first bytes.
+_IS_WIDE = "hex(substring(cast(value as binary), 1, 4)) rlike '^(?:FFFE|FEFF|00|..00|....00|......00)'"
+_IS_NOT_UTF_8 = "not is_valid_utf8(value) and hex(value) rlike '^(?:..)*?(?:C[01]|E0[89]|ED[AB]|F08|F4[9AB]|F[567])'"
+_IS_HALF = (
+    r"value rlike r'\\u[dD]' and value rlike "
+    r"r'(?i)(?<!\\)(?:\\\\)*+(?:\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f])'"
+)
 
 
 def require_one_document_per_line(spark: SparkSession, paths: Sequence[str], root: str) -> None:
-    """Raise BadData (SOURCE_UNREADABLE), naming the file below ``root``, for a line with more than one."""
+    """Raise BadData (SOURCE_UNREADABLE), naming the file below ``root``, for a line with more than one.
+
+    Also for a line that is not UTF-8 and would be read as other text.
+    """
     # from cheap tests to dear ones: few lines need the last
     goes_on = f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})"
-    lines = spark.read.options(**NO_GLOB).text(list(paths)).where(goes_on)
-    found = lines.select(F.col("_metadata.file_path").alias(URL)).select(file_below(root)).head()
-    if found is not None:
-        raise unreadable(
-            found[0], "a line goes on behind its JSON object: write one object on each line and nothing else"
-        )
+    tests = {WIDE: _IS_WIDE, NOT_UTF_8: _IS_NOT_UTF_8, HALF_CHARACTER: _IS_HALF, _MORE: goes_on}
+    cases = " ".join(f"when {test} then {number}" for number, test in enumerate(tests.values()))
+    lines = spark.read.options(**NO_GLOB).text(list(paths)).withColumn("wrong", F.expr(f"case {cases} end"))
+    found = lines.where("wrong is not null").select(F.col("_metadata.file_path").alias(URL), "wrong")
+    first = found.select(file_below(root), "wrong").head()
+    if first is not None:
+        raise unreadable(first[0], list(tests)[first[1]])
 
 
 def _is_lone(count: str) -> str:

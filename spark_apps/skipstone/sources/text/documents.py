@@ -1,0 +1,48 @@
+"""What files of Json may not hold, since Spark's parser would read it as other text or not survive it.
+
+Used by ``lines`` for the lines of files, and by ``files`` for files that are one document.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from skipstone.sources.text.headers import open_binary, unreadable
+
+#: Levels of lists and objects. The parser calls itself once a level: a thousand of them end the JVM.
+DEPTH = 200
+DEPTH_OPTION = ("maxNestingDepth", str(DEPTH))
+
+WIDE = "the text is UTF-16 or UTF-32: write the file in UTF-8"
+NOT_UTF_8 = "some bytes are not UTF-8 and would be read as other characters: write the file in UTF-8"
+HALF_CHARACTER = r"an escape such as \ud800 stands for half a character: write both halves, or leave it out"
+
+_WIDE = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\0", re.DOTALL)
+#: What the parser decodes though it is not UTF-8: characters in more bytes than they take, halves, and none at all.
+_NOT_UTF_8 = re.compile(rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xed[\xa0-\xbf]|\xf0[\x80-\x8f]|\xf4[\x90-\xbf]|[\xf5-\xf7]")
+_HALF = re.compile(rb"(?i)(?<!\\)(?:\\\\)*+(?:\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f])")
+_PIECE = 1 << 20
+
+
+def require_readable_text(path: Path, name: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) for a file, shown as ``name``, that would be read as other text."""
+    try:
+        with open_binary(path, name) as file:
+            piece = file.read(_PIECE)
+            wrong = WIDE if _WIDE.match(piece[:4]) else None
+            while piece and wrong is None:
+                more = file.read(_PIECE)
+                # a quote is no part of a character or of an escape but its last one
+                cut = piece.rfind(b'"') + 1 if more else len(piece)
+                wrong, piece = _wrong_in(piece[:cut]), piece[cut:] + more
+    except (OSError, EOFError) as error:
+        raise unreadable(name, f"the file cannot be read: {error}") from error
+    if wrong is not None:
+        raise unreadable(name, wrong)
+
+
+def _wrong_in(piece: bytes) -> str | None:
+    if not piece.isascii() and _NOT_UTF_8.search(piece):
+        return NOT_UTF_8
+    return HALF_CHARACTER if rb"\ud" in piece.lower() and _HALF.search(piece) else None

@@ -1,0 +1,81 @@
+"""Json whose text Spark's parser would take for other text, or which ends the JVM: it is refused by name."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import NestedField, StringType
+from pyspark.sql import SparkSession
+from skipstone.sources.listing import list_source
+from skipstone.sources.reading import ERROR_COLUMN, read_table_rows
+from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+SCHEMA = Schema(NestedField(1, "v", StringType()))
+TWO = '{"v": "a"}\n{"v": "b"}\n'
+WIDE, NOT_UTF_8, HALF = "UTF-16 or UTF-32", "not UTF-8", "half a character"
+REFUSED = {
+    "utf-16-le": (TWO.encode("utf-16-le"), WIDE),
+    "utf-16-be": (TWO.encode("utf-16-be"), WIDE),
+    "utf-16 with mark": (TWO.encode("utf-16"), WIDE),
+    "utf-32-le": (TWO.encode("utf-32-le"), WIDE),
+    "utf-32-be": (TWO.encode("utf-32-be"), WIDE),
+    "overlong": (b'{"v": "x\xc0\xafy"}\n', NOT_UTF_8),
+    "overlong in three bytes": (b'{"v": "\xe2\x82\xac \xe0\x80\xaf"}\n', NOT_UTF_8),
+    "half in bytes": (b'{"v": "x\xed\xa0\x80y"}\n', NOT_UTF_8),
+    "beyond the last": (b'{"v": "x\xf4\x90\x80\x80y"}\n', NOT_UTF_8),
+    "first half escaped": (rb'{"v": "x\ud83dy"}' b"\n", HALF),
+    "second half escaped": (rb'{"v": "\\\uDE00"}' b"\n", HALF),
+}
+
+
+@pytest.fixture
+def read(tmp_path: Path, spark: SparkSession) -> Any:
+    """Reads one file of the given content as a load does."""
+
+    def run(content: bytes, name: str = "a.json", **options: str) -> list[tuple[str | None, bool]]:
+        (tmp_path / name).write_bytes(content)
+        source = SourceSpec(format=SourceFormat.JSON, paths=(name,), options=options)
+        warehouse = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
+        found = read_table_rows(spark, list_source(warehouse, source), source, SCHEMA, "UTC").frame.collect()
+        return [(row.asDict().get("v"), row[ERROR_COLUMN] is None) for row in found]
+
+    return run
+
+
+@pytest.mark.parametrize(("content", "said"), REFUSED.values(), ids=REFUSED)
+def test_text_that_would_be_read_as_other_text_is_refused(read: Any, content: bytes, said: str) -> None:
+    for options in ({}, {"multiLine": "true"}):
+        with pytest.raises(BadData, match=rf"'a\.json': .*{said}") as caught:
+            read(content, **options)
+        assert caught.value.reason is Reason.SOURCE_UNREADABLE
+
+
+def test_wide_text_is_refused_behind_other_lines_and_in_packed_files(read: Any) -> None:
+    with pytest.raises(BadData, match=WIDE):
+        read(b'{"v": "a"}\n' + TWO.encode("utf-16-be"))
+    with pytest.raises(BadData, match=WIDE):
+        read(gzip.compress(TWO.encode("utf-16-le")), "a.json.gz", multiLine="true")
+
+
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])
+def test_text_that_only_looks_like_that_is_read(read: Any, options: dict[str, str]) -> None:
+    assert read(rb'{"v": "\ud83d\uDE00 \\ud83d \\\\ude00"}' b"\n", **options) == [
+        ("\U0001f600 \\ud83d \\\\ude00", True)
+    ]
+    text = "é€\U0001f600\uffff" * 1_000
+    assert read(b"\xef\xbb\xbf" + f'{{"v": "{text}"}}'.encode(), **options) == [(text, True)]
+    ((_, is_good),) = read(b'{"v": "x\xffy"}', **options)
+    assert not is_good
+
+
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])
+def test_a_record_that_nests_too_deep_is_a_bad_row(read: Any, options: dict[str, str]) -> None:
+    for begin, end in (("[", "]"), ('{"w": ', "}")):
+        assert read(f'{{"v": {begin * 999}1{end * 999}}}'.encode(), **options) == [(None, False)]
+        assert read(f'{{"v": {begin * 150}1{end * 150}}}'.encode(), **options)[0][1]
