@@ -11,12 +11,14 @@ import shlex
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
+from skipstone.runs.workers import WARMING
 from skipstone.session import FORCED, LOCAL
 from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
@@ -114,8 +116,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(autouse=True, scope="module")
 def _own_traces() -> Iterator[None]:
-    """Leave no sockets to the next module's tests, and the thread's session and its settings as they are in a pod."""
+    """Leave no sockets to the next module's tests, and the thread's session and its settings as they are in a pod.
+
+    No thread of a run that is over talks to the JVM beside them either.
+    """
     yield
+    wait_for_workers()
     gc.collect()
     session = SparkSession._instantiatedSession
     if session is not None:
@@ -123,6 +129,13 @@ def _own_traces() -> Iterator[None]:
         for key in FORCED:
             if session.conf.isModifiable(key):
                 session.conf.set(key, FORCED[key])
+
+
+def wait_for_workers() -> None:
+    """Return when nobody starts Python workers ahead any more."""
+    for thread in threading.enumerate():
+        if thread.name == WARMING:
+            thread.join()
 
 
 def _submit_arguments() -> str:

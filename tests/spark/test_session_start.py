@@ -14,11 +14,15 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyspark
+import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
-from skipstone.runs.workers import KERNELS
+from skipstone.runs.workers import KERNELS, warm_workers
 from skipstone.session import FORCED, LOCAL
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
+
+from tests.spark.conftest import wait_for_workers
 
 #: A driver that starts the JVM first of all, as the applications do, and tells of the session that it gets.
 DRIVER = """
@@ -97,6 +101,16 @@ def test_workers_have_the_kernels_before_their_first_task(spark: SparkSession) -
     rows = spark.range(2).mapInArrow(imported, "found long, kept long").collect()
     assert [row.found for row in rows] == [len(KERNELS)] * 2
     assert min(row.kept for row in rows) > 10_000, "each task ends with a look at all that was imported"
+
+
+def test_workers_that_cannot_be_started_ahead_are_left_to_the_jobs_of_the_run(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with monkeypatch.context() as over, caplog.at_level("INFO", "skipstone.runs.workers"):
+        over.setattr(SparkContext, "_active_spark_context", None)
+        warm_workers(spark)
+        wait_for_workers()
+    assert "the Python workers were not started ahead" in caplog.text
 
 
 def test_an_application_tells_how_long_it_took_to_begin(tmp_path: Path) -> None:

@@ -13,25 +13,25 @@ import threading
 from collections.abc import Iterable
 
 import pyarrow as pa
-from py4j.protocol import Py4JError
 from pyspark.daemon import manager
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 #: Where the kernels are.
 KERNELS = ("skipstone.runs.load_tasks", "skipstone.runs.merging.rewrite", "skipstone.indexes.building.build")
+#: The name of threads that let Spark start it; they may outlive the run that began them.
+WARMING = "warm-workers"
 _log = logging.getLogger(__name__)
 
 
 def warm_workers(spark: SparkSession) -> None:
     """Let Spark start the workers' parent now, while the driver plans its first job."""
-    threading.Thread(target=_run_nothing, args=(spark,), daemon=True).start()
+    threading.Thread(target=_run_nothing, args=(spark,), name=WARMING, daemon=True).start()
 
 
 def _run_nothing(spark: SparkSession) -> None:
     try:
         spark.range(1).mapInArrow(_unchanged, "id long").collect()
-    except (Py4JError, PySparkException) as error:  # the run's own jobs will tell what is wrong
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run's own jobs will tell what is wrong
         _log.info("the Python workers were not started ahead: %s", error)
 
 
