@@ -67,7 +67,7 @@ def test_catching_up_with_one_segment_costs_the_same_however_many_there_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     few = cost_of_one_segment(tmp_path / "few", 10, monkeypatch)
-    many = cost_of_one_segment(tmp_path / "many", 60, monkeypatch)
+    many = cost_of_one_segment(tmp_path / "many", 40, monkeypatch)
     assert many.written == few.written
     assert (many.written["index entry"], many.written["index cover"]) == (1, 1)
     assert many.read["table data"] == few.read["table data"] == 1

@@ -20,8 +20,8 @@ KEY_BYTES = 60
 MIB = 1024 * 1024
 #: Enough for a small run to fill its buffers and to merge what it wrote.
 ROWS = 480_000
-#: Seven times the rows are some 240 MiB more of entries.
-GROWTH, ALLOWANCE = 7, 64 * MIB
+#: Four times the rows are some 120 MiB more of entries.
+GROWTH, ALLOWANCE = 4, 32 * MIB
 #: What is freed goes back to the system at once, so that the peak is what the run held and not what allocators keep.
 ALLOCATORS = {
     "ARROW_DEFAULT_MEMORY_POOL": "system",
