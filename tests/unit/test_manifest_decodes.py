@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing
 import os
 import resource
-import subprocess
-import sys
 from collections.abc import Iterator
+from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,9 +20,7 @@ from skipstone.tables.decoding.decodes import DecodeFolder, ManifestKey, open_fo
 from skipstone.tables.decoding.manifests import read_data_manifests
 
 from tests.manifest_rows import expected_rows, rows_of
-from tests.unit.manifest_files import BY_EVERYTHING, IO, PARTITIONS, data_file, entries, written_manifest
-
-ROOT = Path(__file__).parents[2]
+from tests.unit.manifest_files import BY_EVERYTHING, IO, PARTITIONS, at, data_file, entries, written_manifest
 
 
 @pytest.fixture
@@ -71,22 +69,31 @@ def test_a_decode_is_read_once_more_from_memory(cache: Path, tmp_path: Path) -> 
     assert (again.decoded, again.from_disk, again.from_memory) == (0, 0, 1)
 
 
-READ_IN_ANOTHER_PROCESS = """
-import sys
-from pathlib import Path
-from pyiceberg.io.pyarrow import PyArrowFileIO
-from skipstone.tables.decoding.manifests import read_data_manifests
-from tests.unit.manifest_files import at
-(found,), counters = read_data_manifests([at(Path(sys.argv[1]))], PyArrowFileIO())
-print(*found.entries.column("path").to_pylist(), counters.decoded, counters.from_disk)
-"""
-
-
 def in_another_process(manifest: ManifestFile) -> str:
-    """What a fresh process reads: the paths, then how many were decoded and how many came from disk."""
-    path = manifest.manifest_path.removeprefix("file://")
-    command = [sys.executable, "-c", READ_IN_ANOTHER_PROCESS, path]
-    return subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
+    """What a process reads that has read nothing: the paths, then how many were decoded and how many came from disk.
+
+    It is forked from one that has imported what it needs, which takes longer than to read.
+    """
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    answers, asked = context.Pipe(duplex=False)
+    folder, path = os.environ["SKIPSTONE_CACHE_DIR"], manifest.manifest_path.removeprefix("file://")
+    process = context.Process(target=read_and_answer, args=(asked, folder, Path(path)))
+    process.start()
+    asked.close()
+    with answers:
+        said: str = answers.recv()
+    process.join()
+    process.close()
+    return said
+
+
+def read_and_answer(answers: Connection, folder: str, path: Path) -> None:
+    """In the child."""
+    os.environ["SKIPSTONE_CACHE_DIR"] = folder
+    (found,), counters = read_data_manifests([at(path)], IO)
+    paths = found.entries.column("path").to_pylist()
+    answers.send(" ".join(map(str, [*paths, counters.decoded, counters.from_disk])))
 
 
 def test_two_processes_share_the_folder(cache: Path, tmp_path: Path) -> None:
