@@ -237,12 +237,21 @@ class Timing:
     service_run_deadline: float = 600.0
 
 
+@dataclass(frozen=True)
+class Reading:
+    """What a pass has read: ``kube`` is the API server itself, ``begun`` when the pass began to read."""
+
+    kube: KubeApi
+    begun: datetime
+
+
 @dataclass(kw_only=True)
 class Ports:
     """Everything a reconcile may touch. ``namespaces``: all that this operator watches.
 
     Tables of all of them are compared, for two may claim one table of a catalog. ``cached`` reads what the watches
     told, which may be old; without it every pass reads the API server. ``memory`` holds what was made of its objects.
+    ``reading`` is there in a pass whose ``kube`` answers what it has read.
     """
 
     kube: KubeApi
@@ -253,5 +262,6 @@ class Ports:
     namespaces: tuple[str, ...]
     timing: Timing = field(default_factory=Timing)
     cached: KubeApi | None = None
+    reading: Reading | None = None
     memory: Memory = field(default_factory=Memory)
     slots: defaultdict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))

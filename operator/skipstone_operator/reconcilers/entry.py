@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from skipstone_operator.memory import Memory
-from skipstone_operator.ports import AccessDenied, Key, Ports, Refused, Requeue
+from skipstone_operator.ports import AccessDenied, Key, Ports, Reading, Refused, Requeue
 from skipstone_operator.reconcilers.glance import glance
 from skipstone_operator.reconcilers.passes.failures import WriteRefused, tell_failure
 from skipstone_operator.reconcilers.passes.farewell import let_go
@@ -63,16 +63,16 @@ async def _act(key: Key, ports: Ports) -> Requeue:
 
     The pass ends with a write that does not ask for another at once, or that is not known to have landed.
     """
-    view, end = PassView(ports.kube), ports.clock.now() + FRESH
+    view, reading = PassView(ports.kube), Reading(ports.kube, ports.clock.now())
     # What is read now is of no use to any other pass.
-    viewed = replace(ports, kube=view, memory=Memory())
+    viewed = replace(ports, kube=view, reading=reading, memory=Memory())
     for _ in range(MAX_WRITES):
         view.landed = False
         turn = await find_turn(key, viewed)
         if turn is None:
             return Requeue.never()
         made = await _make_write(turn, viewed)
-        if made.outcome.after != 0.0 or not view.landed or ports.clock.now() > end:
+        if made.outcome.after != 0.0 or not view.landed or ports.clock.now() > reading.begun + FRESH:
             break
     return await _say(made, viewed)
 

@@ -44,10 +44,15 @@ class PutFinalizers:
 
 @dataclass(frozen=True, kw_only=True)
 class Create:
-    """Create a ConfigMap, Pod or MergeJob. ``slots``: a Pod only while fewer live runs of its Warehouse exist."""
+    """Create a ConfigMap, Pod or MergeJob. ``slots``: a Pod only while fewer live runs of its Warehouse exist.
+
+    ``grounds``: what the decision rests on, as it was read, the owner first: when it has changed since, nothing is
+    created, and it is decided again.
+    """
 
     object: JsonObject
     slots: Slots | None = None
+    grounds: tuple[Mapping[str, Any], ...] = ()
     requeue: Requeue = field(default_factory=Requeue.now)
 
 

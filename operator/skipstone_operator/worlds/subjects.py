@@ -138,6 +138,7 @@ class ClaimFacts:
 
     name: str
     access_modes: tuple[str, ...]
+    raw: Raw = field(default_factory=dict, compare=False, repr=False)
 
     @property
     def one_node(self) -> bool:
@@ -153,7 +154,7 @@ class ClaimFacts:
 def read_claim(raw: Raw) -> ClaimFacts:
     """The facts of a PersistentVolumeClaim."""
     granted = (raw.get("status") or {}).get("accessModes") or (raw.get("spec") or {}).get("accessModes") or ()
-    return ClaimFacts(raw["metadata"]["name"], tuple(granted))
+    return ClaimFacts(raw["metadata"]["name"], tuple(granted), raw)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -201,7 +201,7 @@ def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFact
 
 
 def _near(reader: Reader, table: TableSubject | None, ports: Ports) -> Reader:
-    """Where is read on what no start of a run depends: a run that starts may know its indexes and its claim late.
+    """Where is read on what no start of a run depends: a run that starts may know its indexes late.
 
     What is deleted is judged on what the API server has.
     """
@@ -216,7 +216,7 @@ async def _read_place(reader: Reader, of_table: str, table: TableSubject | None,
     indexes, _ = await near.list_of_table(SECONDARY_INDEX, of_table)
     name = table.spec.warehouse_ref.name if table is not None else ""
     warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, name)
-    return Place(table=table, warehouse=warehouse, claim=await near.get_claim(warehouse), indexes=indexes)
+    return Place(table=table, warehouse=warehouse, claim=await reader.get_claim(warehouse), indexes=indexes)
 
 
 def _owned(children: Children, uid: str) -> Children:

@@ -5,6 +5,9 @@ Called by ``reconcile``. Thinks nothing: what to write was decided; only a name 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import timedelta
+from itertools import chain, repeat
 from typing import assert_never
 
 from skipstone_operator import labels
@@ -24,8 +27,14 @@ from skipstone_operator.ports import (
 from skipstone_operator.reconcilers.passes.measures import publish_measures
 from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.steps import Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
+from skipstone_operator.worlds.subjects import Raw
 
 CONFLICT_DELAY = 0.2
+#: A pass that has read for longer than this reads again what a new driver rests on.
+LATE = timedelta(seconds=1)
+#: What tells that nobody has written to an object, and that it is still declared as it was, whatever its status says.
+WHOLE = ("resourceVersion",)
+DECLARED = ("uid", "generation", "deletionTimestamp")
 
 
 async def perform(step: Step, ports: Ports) -> Requeue | Refused:
@@ -76,12 +85,35 @@ async def _after_update(step: PutStatus | PutFinalizers, answer: UpdateAnswer, p
 
 async def _create(step: Create, ports: Ports) -> Requeue | Refused:
     if step.slots is None:
-        return await _create_now(step, ports)
+        return await _create_on(step, ports)
     # Counting and creating may not interleave with those of another key of the same Warehouse.
     async with ports.slots[step.slots.warehouse_uid]:
-        if (full := await _find_full(step, step.slots, ports)) is not None:
-            return full
-        return await _create_now(step, ports)
+        return await _create_on(step, ports)
+
+
+async def _create_on(step: Create, ports: Ports) -> Requeue | Refused:
+    """Create what is asked for while there is room for it and what the decision rests on is as it was."""
+    if not await _stands(step.grounds, ports):
+        return Requeue.now()
+    full = await _find_full(step, step.slots, ports) if step.slots is not None else None
+    return full or await _create_now(step, ports)
+
+
+async def _stands(grounds: Sequence[Raw], ports: Ports) -> bool:
+    """Whether the API server has the owner as the decision knows it, and the rest where that was read too long ago.
+
+    Users suspend and delete an owner at any time; and a pass waits for as long as others hold the lock.
+    """
+    kube, late = ports.kube, True
+    if ports.reading is not None:
+        kube, late = ports.reading.kube, ports.clock.now() > ports.reading.begun + LATE
+    for known, names in zip(grounds, chain([WHOLE], repeat(DECLARED)), strict=False):
+        found = await kube.get(known["kind"], known["metadata"]["namespace"], known["metadata"]["name"])
+        if found is None or any(found["metadata"].get(name) != known["metadata"].get(name) for name in names):
+            return False
+        if not late:
+            break
+    return True
 
 
 async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None:

@@ -34,7 +34,7 @@ def launch(run: RunWorld, plan: RunPlan) -> Step:
     conf_map, pod = build_run(build_manifest(plan, run.current))
     if run.conf is None:
         return Create(object=conf_map)
-    return Create(object=pod, slots=find_slots(plan))
+    return Create(object=pod, slots=find_slots(plan), grounds=plan.grounds)
 
 
 def find_slots(plan: RunPlan) -> Slots | None:

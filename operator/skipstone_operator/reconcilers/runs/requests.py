@@ -54,6 +54,7 @@ from skipstone_operator.worlds.subjects import (
     IndexSubject,
     JobSubject,
     Place,
+    Raw,
     Setting,
     TableSubject,
     WarehouseSubject,
@@ -91,6 +92,14 @@ class RunPlan:
     task: Task
     txn: str = ""
     deadline_seconds: int | None = None
+    table: TableSubject | None = None
+
+    @property
+    def grounds(self) -> tuple[Raw, ...]:
+        """What the decision to start the run rests on, the owner first."""
+        claim = self.claim.raw if self.claim is not None else {}
+        found = (self.owner.raw, self.warehouse.raw, claim, self.table.raw if self.table is not None else {})
+        return tuple(raw for raw in found if raw)
 
     @property
     def inputs_hash(self) -> str:
@@ -239,6 +248,7 @@ def plan_job_run(
         task={**_about_table(place, table), **build_job_task(job)},
         txn=job_txn(job.meta.uid),
         deadline_seconds=job.spec.active_deadline_seconds,
+        table=table,
     )
 
 
@@ -299,6 +309,7 @@ def plan_confirm_run(
         task={**_about_table(place, table), "confirm": ConfirmTask(txn=txn)},
         txn=txn,
         deadline_seconds=int(setting.timing.service_run_deadline),
+        table=table,
     )
 
 
@@ -354,6 +365,7 @@ def plan_reindex_run(
         },
         task={**_about_table(place, table), "reindex": ReindexTask(index=build_index_ref(index))},
         deadline_seconds=int(setting.timing.run_deadline),
+        table=table,
     )
 
 
