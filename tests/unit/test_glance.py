@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from skipstone_operator.adapters.cached import CachedKube, slim
 from skipstone_operator.ports import Conflict, Key
+from skipstone_operator.reconcilers import reconcile
 
 from tests.unit.cache_double import CachedWorld
 from tests.unit.kube_double import is_running
@@ -116,6 +118,19 @@ def test_a_pod_that_the_cache_does_not_know_is_not_started_a_second_time() -> No
         world.kube.clock.advance(10)
     assert len(created) == 1
     assert world.kube.status("LoadJob", "jan")["attempts"] == 1
+
+
+def test_a_driver_that_runs_is_not_shown_as_pending_on_the_word_of_the_cache() -> None:
+    world = ready(load("jan"))
+    world.run_until(lambda: any(world.kube.find("Pod", operation="Load")))
+    world.deliver()
+    world.lag = lambda kind: 1000 if kind == "Pod" else 0
+    world.kubelet.tick()
+    # A pass that reads the API server, as any other job of the Table may cause it.
+    asyncio.run(reconcile(TABLE, replace(world._ports(), cached=None)))
+    assert world.kube.condition("LoadJob", "jan", "Progressing")[1] == "DriverRunning"
+    world.reconcile(TABLE)
+    assert world.kube.condition("LoadJob", "jan", "Progressing")[1] == "DriverRunning"
 
 
 def test_what_others_rely_on_is_not_taken_back_on_the_word_of_the_cache() -> None:

@@ -93,6 +93,10 @@ def put(old: dict[str, Any], new: dict[str, Any]) -> PutStatus:
     return PutStatus(object={"status": old}, status=new)
 
 
+def waiting(reason: str) -> dict[str, str]:
+    return {"type": "Progressing", "status": "True", "reason": reason}
+
+
 def condition(type_: str, status: str) -> dict[str, str]:
     return {"type": type_, "status": status}
 
@@ -121,6 +125,7 @@ def test_only_what_nothing_is_built_on_is_shown(old: dict[str, Any], new: dict[s
 
 RUN = {"id": "a", "kind": "Load", "attempt": 1, "inputsHash": "h"}
 SEEN = {**RUN, "launchTime": "t"}
+BUSY = {**SEEN, "runningTime": "t", "progress": "merging"}
 DONE = {"conditions": [condition("Complete", "True")], "lastRun": {"id": "a", "kind": "Load", "result": "Succeeded"}}
 WRITER = {"uid": "u", "run": ""}
 
@@ -132,6 +137,12 @@ WRITER = {"uid": "u", "run": ""}
         ("LoadJob", {"currentRun": SEEN}, {"currentRun": {**SEEN, "runningTime": "t"}}, True),
         ("LoadJob", {"currentRun": SEEN}, {"currentRun": {**SEEN, "stopReason": "Suspended"}}, False),
         ("LoadJob", {"currentRun": SEEN}, {"currentRun": {**SEEN, "id": "b"}}, False),
+        ("LoadJob", {"currentRun": BUSY}, {"currentRun": {**BUSY, "progress": "committing"}}, True),
+        ("LoadJob", {"currentRun": BUSY}, {"currentRun": {**BUSY, "progress": ""}}, False),
+        ("LoadJob", {"currentRun": BUSY}, {"currentRun": BUSY, "conditions": [waiting("DriverRunning")]}, True),
+        ("LoadJob", {"currentRun": BUSY}, {"currentRun": BUSY, "conditions": [waiting("DriverPending")]}, False),
+        ("LoadJob", {"currentRun": BUSY}, {"currentRun": BUSY, "conditions": [waiting("Unschedulable")]}, False),
+        ("LoadJob", {"currentRun": SEEN}, {"currentRun": SEEN, "conditions": [waiting("DriverPending")]}, True),
         ("LoadJob", {"currentRun": SEEN}, DONE, True),
         ("LoadJob", {"currentRun": {**SEEN, "kind": "Confirm"}}, DONE, False),
         ("LoadJob", {"currentRun": SEEN}, {**DONE, "lastRun": {"id": "a", "kind": "Load", "result": "Lost"}}, False),
@@ -145,7 +156,8 @@ WRITER = {"uid": "u", "run": ""}
         ("Table", {}, {"conditions": [condition("Ready", "True")], "rows": 1}, False),
     ],
     ids=[
-        *("pod seen", "pod started", "stopped", "another run", "committed", "confirmed", "lost", "failed", "intended"),
+        *("pod seen", "pod started", "stopped", "another run", "got on", "silent", "runs", "pending"),
+        *("unschedulable", "still pending", "committed", "confirmed", "lost", "failed", "intended"),
         *("told of the table", "run named", "handed over", "taken", "owned", "is ready"),
     ],
 )

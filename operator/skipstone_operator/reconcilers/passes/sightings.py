@@ -2,17 +2,18 @@
 
 A cache can be late, but it makes nothing up: a pod that it holds was created, one that it holds as ended has ended,
 and neither is ever undone. The resourceVersion of the status proves that the object is the one that was judged. What
-follows from the absence of a pod, what starts or stops one, and what confirm runs say is decided on what the API server
-has.
+follows from the absence of a pod, what starts or stops one, what confirm runs say, and what a status knew better
+already is decided on what the API server has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from skipstone_core.contract.requests import RunKind
+from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import COMPLETE
+from skipstone_operator.conditions import COMPLETE, PROGRESSING
 from skipstone_operator.reconcilers.passes.showing import SHOWN, changes, is_saying, promises
 from skipstone_operator.resources.common import RunResult
 from skipstone_operator.resources.kinds import TABLE
@@ -27,6 +28,16 @@ FOLLOWED = SHOWN | {"currentRun", "launched", "startTime", "files", "pruned", "f
 COUNTED = frozenset(
     {"snapshotId", "sequenceNumber", "observedTime", "metadata", "rows", "files", "bytes", "segments", "properties"}
 ) | {"indexes", "indexesInSync"}
+#: What a pod waits for that has not started.
+UNSTARTED = frozenset(
+    {
+        Reason.DRIVER_PENDING,
+        Reason.UNSCHEDULABLE,
+        Reason.VOLUME_UNAVAILABLE,
+        Reason.IMAGE_PULL_FAILED,
+        Reason.CONTAINER_CONFIG_ERROR,
+    }
+)
 _MAIN = (RunKind.LOAD.value, RunKind.MERGE.value)
 
 
@@ -35,7 +46,24 @@ def is_seen(step: Step) -> bool:
     if not isinstance(step, PutStatus):
         return False
     old = _part(step.object, "status")
+    if _goes_back(old, step.status):
+        return False
     return is_saying(step) or _follows(old, step.status) or _completes(old, step.status) or _counts(step, old)
+
+
+def _goes_back(old: Raw, new: Raw) -> bool:
+    """Whether the pod of the run shows less than the status knew of it already."""
+    before, after = _part(old, "currentRun"), _part(new, "currentRun")
+    if not before or before.get("id") != after.get("id"):
+        return False
+    silent = bool(before.get("progress")) and not after.get("progress")
+    return silent or (bool(before.get("runningTime")) and _progressing(new) in UNSTARTED)
+
+
+def _progressing(status: Raw) -> object:
+    found: Iterable[object] = status.get("conditions") or ()
+    conditions = [each for each in found if isinstance(each, Mapping)]
+    return next((each.get("reason") for each in conditions if each.get("type") == PROGRESSING), None)
 
 
 def _follows(old: Raw, new: Raw) -> bool:
