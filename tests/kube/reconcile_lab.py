@@ -80,7 +80,8 @@ class Site:
     events: RecordingEvents = field(default_factory=RecordingEvents)
     meter: RecordingRuns = field(default_factory=RecordingRuns)
     clock: UtcClock = field(default_factory=UtcClock)
-    timing: Timing = field(default_factory=lambda: Timing(backoff_base=0.2, quota_poll=0.2, pending_deadline=20))
+    #: The kubelet starts every pod, if late: no driver is given up because the machine is busy.
+    timing: Timing = field(default_factory=lambda: Timing(backoff_base=0.2, quota_poll=0.2, pending_deadline=36000))
     cached: KubeApi | None = None
     _due: dict[Key, float] = field(default_factory=dict)
 

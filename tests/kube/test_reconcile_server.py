@@ -22,7 +22,7 @@ from skipstone_operator.runtime.cache import version_of
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
 from tests.kube.faults.kubelet import Driven
-from tests.kube.reconcile_lab import Obj, Scenario, Site, run_scenario
+from tests.kube.reconcile_lab import DEADLINE, Obj, Scenario, Site, run_scenario
 from tests.unit.lake_double import Ends, LakeTable
 from tests.unit.objects import claim, index, load, merge, observed_table, table, warehouse
 
@@ -114,13 +114,13 @@ def test_a_merge_at_work_shows_what_it_prunes_and_then_the_index_that_it_leaves_
         def script(request: JobRequest) -> Ends | None:
             if request.kind is RunKind.MERGE:
                 entered.set()
-                leave.wait(30)
+                leave.wait(DEADLINE)
             return None
 
         site.lake.script = script
         await site.apply(merge("feed"))
         await site.shows("MergeJob", "feed", "Progressing", "DriverRunning")
-        assert entered.wait(30)
+        assert await asyncio.to_thread(entered.wait, DEADLINE)
         run = (await site.status("MergeJob", "feed"))["currentRun"]["id"]
         counts = {"filesTotal": 400, "filesCandidate": 12}
         said = running_report(run, progress="merging", counts=counts)
@@ -162,14 +162,14 @@ def test_a_deleted_driver_is_replaced_and_does_not_count(play: Play) -> None:
         def script(request: JobRequest) -> Ends | None:
             if request.kind is RunKind.LOAD and request.attempt == 1:
                 entered.set()
-                leave.wait(30)
+                leave.wait(DEADLINE)
                 return Ends(137)
             return None
 
         site.lake.script = script
         await site.apply(load("jan", backoffLimit=0))
         await site.shows("LoadJob", "jan", "Progressing", "DriverRunning")
-        assert entered.wait(30)
+        assert await asyncio.to_thread(entered.wait, DEADLINE)
         run = (await site.status("LoadJob", "jan"))["currentRun"]["id"]
         await site.remove("Pod", f"{run}-driver")
         leave.set()

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 from skipstone_core.reasons import Reason
 from skipstone_operator.adapters.kube import KubeClient
-from skipstone_operator.ports import Created, Timing
+from skipstone_operator.ports import Created
 
 from tests.cluster.controlplane import ControlPlane
 from tests.kube.reconcile_lab import Obj, Scenario, Site, run_scenario
@@ -30,7 +30,7 @@ CLAIM: Obj = {
 
 @pytest.fixture
 def play(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.MonkeyPatch) -> Play:
-    """Runs a scenario in a fresh namespace, with deadlines that outlast a clock put forward.
+    """Runs a scenario in a fresh namespace.
 
     It begins just after a whole hour, so that no hour comes by itself, however long the scenario takes.
     """
@@ -39,7 +39,6 @@ def play(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.Monkey
         async def patient(site: Site) -> None:
             now = site.clock.now()
             site.clock.ahead += now.replace(minute=0, second=1, microsecond=0) + HOUR - now
-            site.timing = Timing(backoff_base=0.2, quota_poll=0.2, pending_deadline=36000)
             await scenario(site)
 
         run_scenario(control_plane, namespace, patient)
