@@ -85,6 +85,34 @@ class TestTable:
         world.run_until(lambda: not any(kind == "Table" for kind, _, _ in world.kube.objects))
         assert not world.lake.tables
 
+    @pytest.mark.parametrize("left", ["the job stays", "the job goes too"])
+    def test_one_that_is_created_again_waits_for_the_driver_of_the_earlier_one(self, left: str) -> None:
+        world = started(load("jan"))
+        world.run_until(lambda: job(world)[1] == "DriverRunning")
+        pod = driver(world)["metadata"]["name"]
+        world.kubelet.holds = lambda found: found["metadata"]["name"] == pod
+        world.kube.drop("Table", "lake", "flights")
+        if left == "the job goes too":
+            world.kube.drop("LoadJob", "lake", "jan")
+        world.kube.add(table())
+        for _ in range(3):
+            world.reconcile_all()
+            world.kube.clock.advance(5)
+        assert not list(world.kube.find("Pod", operation="Table"))
+        assert world.kube.condition("Table", "flights", "Progressing") == ("False", "WaitingForTable")
+        assert f"driver pod {pod} is writing the table" in str(world.kube.status("Table", "flights")["conditions"])
+        world.kube.drop("Pod", "lake", pod)
+        world.run_until(lambda: world.holds("Table", "flights", "Ready"))
+
+    def test_one_that_is_created_again_waits_for_no_driver_of_another_table(self) -> None:
+        world = started(load("jan"))
+        world.run_until(lambda: job(world)[1] == "DriverRunning")
+        pod = driver(world)["metadata"]["name"]
+        world.kubelet.holds = lambda found: found["metadata"]["name"] == pod
+        world.kube.drop("Table", "lake", "flights")
+        world.kube.add(table("other", identifier={"namespace": "air", "name": "other"}))
+        world.run_until(lambda: world.holds("Table", "other", "Ready"))
+
     def test_observed_tables_are_looked_at_again_and_again(self) -> None:
         world = World(seconds=20)
         world.lake.tables["air", "flights"] = LakeTable("somebody", {"tailnum": "string"}, segments=[1], sequence=1)

@@ -195,7 +195,8 @@ class ChangePolicy(Policy[TableStatus]):
         writer = choose_writer(self.world, self.table, status, change_due=True)
         if writer is not None and writer.uid == self.table.meta.uid:
             return None
-        name = writer.name if writer else "a run"
+        pods = [f"driver pod {pod.name}" for pod in live_writers(self.world.pods)]
+        name = writer.name if writer else next(iter(pods), "a run")
         waits = fails(PROGRESSING, Reason.WAITING_FOR_TABLE, f"{name} is writing the table; the change comes next")
         return or_rest(written(self.world, self.table, status, waits, due=True), self.pause())
 

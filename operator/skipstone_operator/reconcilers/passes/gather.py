@@ -17,6 +17,7 @@ from skipstone_operator import labels
 from skipstone_operator.manifests import conf_map_name, driver_pod_name
 from skipstone_operator.memory import Memory
 from skipstone_operator.ports import AccessDenied, JsonObject, Key, KubeApi, Ports
+from skipstone_operator.reconcilers.passes.formers import find_formers
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import (
     IDENTIFIER_FIELD,
@@ -187,10 +188,18 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         jobs=tuple([await _read_job(reader, job, place, setting, children) for job in jobs]),
         run=run,
         children=_owned(children, table.meta.uid),
-        pods=_with_run((*children.pods, *observers), run),
+        pods=_with_run((*children.pods, *observers, *await _list_formers(table, place, ports)), run),
         older_claimant=await _find_older_claimant(table, place.warehouse, ports),
         unreadable=unreadable,
     )
+
+
+async def _list_formers(table: TableSubject, place: Place, ports: Ports) -> tuple[PodFacts, ...]:
+    """Drivers of an earlier Table of the same table. A glance starts nothing, so it does not ask for them."""
+    glances = ports.cached is not None and ports.kube is ports.cached
+    if glances or table.status.table_uuid or place.warehouse is None:
+        return ()
+    return await find_formers(table, place.warehouse, ports.kube)
 
 
 def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFacts, ...]:
