@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import pwd
 import shutil
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.ports import free_port
+from tests.spark.jars import CACHE
 
 PASSWORD = "correct horse"
 USER = "skipstone"
@@ -61,12 +63,16 @@ def make_certificate(folder: Path) -> tuple[Path, Path]:
 
 
 def _tools() -> Path:
-    for attempt in ("look", "install"):
-        found = [Path(path) for path in (shutil.which("initdb"), *_debian_folders()) if path]
-        if found:
-            return found[-1].parent
-        if attempt == "look":
-            subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "postgresql"], check=True)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    # Modules run beside one another need the package at the same time: one of them installs it
+    with (CACHE / "postgresql.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        for attempt in ("look", "install"):
+            found = [Path(path) for path in (shutil.which("initdb"), *_debian_folders()) if path]
+            if found:
+                return found[-1].parent
+            if attempt == "look":
+                subprocess.run(["apt-get", "install", "-y", "--no-install-recommends", "postgresql"], check=True)
     raise RuntimeError("the package postgresql installed no initdb")
 
 
