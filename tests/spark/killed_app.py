@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import resource
 import runpy
 import signal
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 800.0
 _WRITES = [(PyArrowFile, "create"), (ParquetFile, "close"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table")]
 _PHASES = [(source, "require_unchanged"), (prune, "run_funnel"), (FileSink, "finish")]
-_STEPS: dict[str, list[tuple[Any, str]]] = {"reindex": [*_WRITES], "merge": [*_WRITES, *_PHASES]}
+_STEPS: dict[str, list[tuple[Any, str]]] = {"load": _WRITES, "reindex": _WRITES, "merge": [*_WRITES, *_PHASES]}
 
 
 class Killer:
@@ -70,16 +72,34 @@ class Ended:
     errors: str
 
 
-def run_until(application: str, fatal: str, environment: Mapping[str, str], folder: Path, buffer: int = 0) -> Ended:
+@dataclass(frozen=True)
+class Bounds:
+    """Of the process; 0: as usual. ``buffer``: bytes of a task's buffer, by which a reindex commits more or less often.
+
+    ``file``: bytes of the largest file that it can write.
+    """
+
+    buffer: int = 0
+    file: int = 0
+
+
+def forking() -> ForkServerContext:
+    """Makes processes that have imported what applications need."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def run_until(
+    application: str, fatal: str, environment: Mapping[str, str], folder: Path, bounds: Bounds = Bounds()
+) -> Ended:
     """Run an application with the environment of a driver pod until it dies.
 
     ``fatal``: number of the step, or its text, of which the first counts; "0": run to the end. ``folder``: for what it
-    says. ``buffer``: the bytes of a task's buffer, by which a reindex commits more or less often.
+    says.
     """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload([__name__])
     said, errors = folder / "steps", folder / "errors"
-    process = context.Process(target=_run, args=(application, fatal, dict(environment), (said, errors), buffer))
+    process = forking().Process(target=_run, args=(application, fatal, dict(environment), (said, errors), bounds))
     process.start()
     process.join(SECONDS)
     code = process.exitcode
@@ -90,14 +110,18 @@ def run_until(application: str, fatal: str, environment: Mapping[str, str], fold
     return Ended(code, said.read_text().splitlines(), errors.read_text())
 
 
-def _run(application: str, fatal: str, environment: Mapping[str, str], outputs: tuple[Path, Path], buffer: int) -> None:
+def _run(
+    application: str, fatal: str, environment: Mapping[str, str], outputs: tuple[Path, Path], bounds: Bounds
+) -> None:
     """In the child."""
     for descriptor, path in enumerate(outputs, start=1):
         os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), descriptor)
     os.environ.clear()
     os.environ.update(environment)
-    if buffer:
-        reindex.BUFFER_BYTES = buffer
+    if bounds.buffer:
+        reindex.BUFFER_BYTES = bounds.buffer
+    if bounds.file:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (bounds.file, bounds.file))
     killer = Killer(fatal)
     for owner, name in _STEPS[application]:
         killer.watch(owner, name)

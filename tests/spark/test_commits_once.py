@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -42,6 +41,7 @@ from skipstone_core.history.commits import (
 )
 from skipstone_core.reasons import Reason
 
+from tests.spark.killed_app import forking
 from tests.spark.lake import append, ref_of, write_files
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64()), "name": ["a", "b", None]})
@@ -164,7 +164,7 @@ def _drive_process(warehouse: WarehouseRef, change: tuple[Any, ...], barrier: An
 
 
 def test_two_processes_of_one_job_commit_once(table: Table, warehouse: WarehouseRef) -> None:
-    context = multiprocessing.get_context("spawn")
+    context = forking()
     barrier, results = context.Barrier(2, timeout=800), context.Queue()
     arguments = (warehouse, (TXN,), barrier, results)
     drivers = [context.Process(target=_drive_process, args=arguments) for _ in range(2)]

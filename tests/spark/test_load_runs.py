@@ -7,13 +7,12 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyiceberg.schema import Schema
@@ -29,10 +28,10 @@ from skipstone_core.contract.requests import BadRecordPolicy, DuplicatesPolicy, 
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
+from tests.spark.killed_app import run_until
 from tests.spark.load_bed import Bed, ListSink, again, bad, csv, run, source
 from tests.spark.secondengine import second_spark
 
-ROOT = Path(__file__).parents[2]
 PEOPLE = Schema(NestedField(1, "id", IntegerType(), required=True), NestedField(2, "name", StringType()))
 ANN = [{"id": 1, "name": "Ann"}, {"id": 2, "name": None}]
 
@@ -149,26 +148,23 @@ def test_two_loads_of_different_sources_held_before_the_swap_both_land(bed: Bed)
     assert [row["id"] for row in bed.rows()] == [1, 2, 3]
 
 
-def drive(bed: Bed, request: JobRequest, app: str, **environment: str) -> tuple[int, Mapping[str, object]]:
-    """Run a driver process; its exit code and report (empty when it left none)."""
+def drive(bed: Bed, request: JobRequest, fatal: str, **environment: str) -> tuple[int, Mapping[str, Any]]:
+    """Run the application until it dies of ``fatal``; its exit code and report (empty when it left none)."""
     (bed.root / "request.json").write_text(request.to_json())
     report = bed.root / "report.json"
     report.unlink(missing_ok=True)
     known = {key: value for key, value in os.environ.items() if key != "PYSPARK_SUBMIT_ARGS"}
     ours = {"SKIPSTONE_REQUEST": str(bed.root / "request.json"), "SKIPSTONE_REPORT": str(report)}
-    done = subprocess.run(
-        [sys.executable, app], cwd=ROOT, env={**known, **ours, **environment}, capture_output=True, timeout=800,
-        check=False,
-    )  # fmt: skip
-    return done.returncode, json.loads(report.read_text()) if report.exists() else {}
+    ended = run_until("load", fatal, {**known, **ours, **environment}, bed.root)
+    return ended.code, json.loads(report.read_text()) if report.exists() else {}
 
 
 def test_a_driver_killed_right_after_its_commit_is_complete_and_the_next_one_needs_no_jvm(bed: Bed) -> None:
     request = bed.request(csv("in/a.csv"))
-    code, report = drive(bed, request, "tests/spark/load_app.py")
+    code, report = drive(bed, request, "after SqlCatalog.commit_table")
     assert (code, report.get("outcome", "Running")) == (-signal.SIGKILL, "Running")
     assert bed.rows() == ANN
-    code, report = drive(bed, again(request), "spark_apps/load.py", JAVA_HOME="/nonexistent", PATH="/nonexistent")
+    code, report = drive(bed, again(request), "0", JAVA_HOME="/nonexistent", PATH="/nonexistent")
     assert (code, report["outcome"]) == (0, "AlreadyCommitted")
     assert report["counts"] == {"rowsLoaded": 2, "rowsRejected": 0, "segment": 1}
     assert bed.rows() == ANN

@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import resource
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -24,14 +22,13 @@ from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
-from tests.spark.killed_app import run_until
+from tests.spark.killed_app import Bounds, run_until
 from tests.spark.merge_bed import DELETE_D, UPDATE, MergeBed, task_of
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", StringType()))
 FEED = pa.table({"id": [5, 15, 100], "v": ["five", "fifteen", "hundred"], "op": ["U", "D", "U"]})
 BEFORE = [(number, "old") for number in range(20)]
 AFTER = [(5, "five") if number == 5 else (number, "old") for number in range(20) if number != 15] + [(100, "hundred")]
-MERGE = Path(__file__).parents[2] / "spark_apps" / "merge.py"
 #: The phase in which a driver dies, and the step of it; afterwards nothing of the phase is left to do but to go on.
 PHASES = {
     "read": "after source.require_unchanged",
@@ -83,20 +80,12 @@ def report_in(folder: Path) -> JobReport | None:
     return JobReport.from_json(told.read_text()) if told.exists() else None
 
 
-def drive(bed: MergeBed, request: JobRequest, limit: Callable[[], None] | None = None) -> tuple[int, JobReport | None]:
+def drive(bed: MergeBed, request: JobRequest, bounds: Bounds) -> tuple[int, JobReport | None]:
     """Exit code and report of the application in a process of its own."""
     folder, environment = pod_of(bed, request)
-    ended = subprocess.run(
-        [sys.executable, str(MERGE)],
-        env=environment,
-        check=False,
-        timeout=800,
-        capture_output=True,
-        text=True,
-        preexec_fn=limit,
-    )
-    assert ended.returncode in (EXIT_COMMITTED, EXIT_UNAVAILABLE), ended.stderr
-    return ended.returncode, report_in(folder)
+    ended = run_until("merge", "0", environment, folder, bounds)
+    assert ended.code in (EXIT_COMMITTED, EXIT_UNAVAILABLE), ended.errors
+    return ended.code, report_in(folder)
 
 
 def values(bed: MergeBed) -> list[tuple[Any, Any]]:
@@ -136,10 +125,7 @@ def test_a_disk_that_is_full_during_the_rewrite_is_told_and_leaves_nothing(bed: 
     request = bed.request(task_of(bed.source(feed)))
     rows, files, head = values(bed), bed.on_disk(), bed.table().metadata_location
 
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, ROOM))
-
-    code, told = drive(bed, request, limit)
+    code, told = drive(bed, request, Bounds(file=ROOM))
     assert code == EXIT_UNAVAILABLE
     assert told is not None
     assert told.reason is Reason.DISK_FULL
@@ -147,7 +133,7 @@ def test_a_disk_that_is_full_during_the_rewrite_is_told_and_leaves_nothing(bed: 
     assert "\n" not in told.message
     assert (values(bed), bed.on_disk(), bed.table().metadata_location) == (rows, files, head)
 
-    code, told = drive(bed, next_attempt(request))
+    code, told = drive(bed, next_attempt(request), Bounds())
     assert (code, told.outcome if told else None) == (EXIT_COMMITTED, RunOutcome.COMMITTED)
     changed = dict(rows) | {5: "five", 1000: "large", 2_000_000: "new"}
     assert values(bed) == sorted(changed.items())
