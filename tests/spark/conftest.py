@@ -132,10 +132,10 @@ def _own_traces() -> Iterator[None]:
 
 
 def wait_for_workers() -> None:
-    """Return when nobody starts Python workers ahead any more."""
+    """Return when nobody starts Python workers ahead any more, or takes minutes for it."""
     for thread in threading.enumerate():
         if thread.name == WARMING:
-            thread.join()
+            thread.join(300)
 
 
 def _submit_arguments() -> str:
