@@ -26,12 +26,13 @@ import skipstone
 from pyspark.sql import SparkSession
 from skipstone_core.indexing import use as index_use
 
+from tests.examples import cases
 from tests.spark.index_bed import index_on
 from tests.spark.kept import Kept
 from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
 from tests.spark.rawdeletes import add_equality_delete
 
-QUERIES, SOAK_QUERIES = 4, 20
+QUERIES, SOAK_QUERIES = cases(2, 4), 20
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000")) // 50
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 #: Rows that the driver reads itself at most.
