@@ -64,11 +64,11 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
+	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
 	@scripts/beside "$(STAGE) 'tests against an API server' $(MAKE) --no-print-directory test-kube" \
 		"$(STAGE) 'tests with Spark, beside them' $(MAKE) --no-print-directory test-spark"
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
-	@scripts/beside --spare "$(STAGE) 'unit tests' $(MAKE) --no-print-directory test-unit" \
-		"$(STAGE) 'end-to-end tests, beside them' $(MAKE) --no-print-directory test-e2e"
+	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
 	@$(STAGE) --summary
 
