@@ -50,11 +50,6 @@ def split_by_partition(
         yield _values(columns, first, spec), sorted_rows.slice(start, stop - start)
 
 
-def partition_key(partition: PartitionTuple) -> tuple[Any, ...]:
-    """Equal for one partition only: NaN is one, 0.0 and -0.0 are two, as in Iceberg, where it holds their values."""
-    return tuple(repr(value) if isinstance(value, float) else value for value in partition)
-
-
 def partition_columns(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
     """One array per partition field: the transform of its source column."""
     return [_partition_column(table, field.source_id, field.transform, schema) for field in spec.fields]

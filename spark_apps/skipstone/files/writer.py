@@ -28,13 +28,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import BLOOM_COLUMNS, ParquetFile
-from skipstone.files.partitions import (
-    PartitionTuple,
-    partition_folders,
-    partition_key,
-    source_column,
-    split_by_partition,
-)
+from skipstone.files.partitions import PartitionTuple, partition_folders, source_column, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.shaping.writeproperties import (
@@ -198,7 +192,7 @@ class DataFileWriter:
         self._schema, self._partitioning, self._sort, self._columns = shape
         self._io = file_io(spec.location)
         self.flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
-        self._open: dict[tuple[Any, ...], _Open] = {}
+        self._open: dict[PartitionTuple, _Open] = {}
         self._spliced: list[tuple[PartitionTuple, SplicedFile]] = []
         self._paths: list[str] = []
         self._written: list[WrittenFile] = []
@@ -285,8 +279,8 @@ class DataFileWriter:
         return pa.Table.from_arrays([_column(table, wanted) for wanted in self._columns], schema=self._columns)
 
     def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
-        key = partition_key(partition)
-        self._open[key] = opened = self._open.pop(key, None) or _Open(partition)
+        opened = self._open.pop(partition, None) or _Open(partition)
+        self._open[partition] = opened
         opened.rows.append(rows)
         opened.nbytes += rows.nbytes
         if opened.nbytes >= self.flush_bytes:
@@ -310,7 +304,7 @@ class DataFileWriter:
             self._finish(opened)
 
     def _finish(self, opened: _Open) -> None:
-        self._open.pop(partition_key(opened.partition), None)
+        self._open.pop(opened.partition, None)
         if opened.rows:
             rows = self._sorted(opened.take())
             opened.file = opened.file or self._create(opened.partition)
