@@ -353,3 +353,18 @@ def test_a_source_of_bad_rows_only_changes_nothing_and_is_remembered(bed: Bed) -
     report = bed.load(csv(bed.put("in/bad.csv", "id,name\nx,y\n")), bad_records=bad(BadRecordPolicy.DROP))
     assert (report.outcome, report.snapshot_id) == (RunOutcome.COMMITTED, "0")
     assert report.counts == {"rowsLoaded": 0, "rowsRejected": 1}
+
+
+@pytest.mark.parametrize("policy", [BadRecordPolicy.FAIL, BadRecordPolicy.REDIRECT], ids=str)
+def test_a_json_record_with_bytes_that_are_no_text_is_a_bad_row(bed: Bed, policy: BadRecordPolicy) -> None:
+    bed.put("in/a.json", b'{"id": 1, "name": "Ann"}\n{"id": 3, "name": "x\xffy"}\n{"id": 2}\n')
+    asked = source(SourceFormat.JSON, "in/a.json")
+    if policy is BadRecordPolicy.FAIL:
+        with pytest.raises(BadData) as refused:
+            bed.load(asked)
+        assert refused.value.reason is Reason.BAD_RECORDS
+        return
+    report = bed.load(asked, bad_records=bad(policy, 1))
+    assert (bed.rows(), report.counts["rowsRejected"]) == (ANN, 1)
+    assert report.rejected_path is not None
+    assert "x\ufffdy" in "".join(path.read_text() for path in (bed.root / report.rejected_path).iterdir())

@@ -107,6 +107,31 @@ def test_what_does_not_change_while_a_pass_waits_for_a_slot_starts_the_driver() 
     assert len(world.loads) == 1
 
 
+@pytest.mark.parametrize(
+    ("verb", "kind", "change"),
+    [("get", "LoadJob", lower_limit), ("get", "LoadJob", delete_table), ("list", "Pod", suspend_job)],
+)
+def test_what_changes_during_a_slow_answer_before_the_driver_starts_none(
+    verb: str, kind: str, change: Callable[[CachedWorld], None]
+) -> None:
+    world = loading()
+    running_elsewhere(world)
+    world.deliver()
+    asked, changes = getattr(world.kube, verb), [change]
+
+    async def answer(of: str, *args: Any, **named: Any) -> Any:
+        found = await asked(of, *args, **named)
+        if changes and of == kind and list(world.kube.find("ConfigMap", operation="Load")):
+            world.kube.clock.advance(30)
+            changes.pop()(world)
+        return found
+
+    setattr(world.kube, verb, answer)
+    world.reconcile(TABLE)
+    assert changes == []
+    assert world.loads == []
+
+
 def test_a_claim_for_one_pod_bounds_runs_however_late_the_cache_hears_of_it() -> None:
     world = loading()
     running_elsewhere(world)

@@ -62,7 +62,7 @@ def test_rows_are_not_mixed_when_one_column_lost_a_page(
 ) -> None:
     path = data_file(tmp_path)
     lose_page(path, column)
-    with pytest.raises(BadData, match=r"data\.parquet is damaged: .* Restore the file from a copy"):
+    with pytest.raises(BadData, match=r"data\.parquet is damaged: .* Restore it from a copy"):
         values(described(path), ["a", "b"], positions)
 
 

@@ -6,8 +6,7 @@ Used by the reader only. Must not ignore a delete: what cannot be read raises.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -18,13 +17,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
-from skipstone_core.errors import BadData
-from skipstone_core.reasons import Reason
 
 from skipstone.tables.arrow import field_id
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import PATH_FIELD_ID
-from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
+from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, naming_damage
 from skipstone.tables.storage import file_io
 
 POSITION_FIELD_ID = 2147483545
@@ -107,14 +104,14 @@ _own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache("positions", 64 * 1024 *
 
 
 def _own_positions(path: str) -> npt.NDArray[np.int64]:
-    with _naming(path), file_io(path).new_input(path).open() as source:
+    with naming_damage(f"the delete file {path}"), file_io(path).new_input(path).open() as source:
         file = WholeFile(source)
         (name,) = (field.name for field in file.schema_arrow if field_id(field) == POSITION_FIELD_ID)
         return np.asarray(file.read([name]).column(0).to_numpy(), dtype=np.int64)
 
 
 def _vector(puffin_path: str, path: str) -> npt.NDArray[np.int64]:
-    with _naming(puffin_path), file_io(puffin_path).new_input(puffin_path).open() as source:
+    with naming_damage(f"the delete file {puffin_path}"), file_io(puffin_path).new_input(puffin_path).open() as source:
         puffin = PuffinFile(source.read())
         for blob in puffin.footer.blobs:
             _require_checksum(puffin.get_blob_payload(blob))
@@ -132,16 +129,6 @@ def _require_checksum(blob: bytes) -> None:
         raise DamagedFileError("a deletion vector is not the one that was written")
 
 
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Raise BadData with the path for a delete file that is damaged: without it deleted rows would come back."""
-    try:
-        yield
-    except DamagedFileError as error:
-        message = f"the delete file {path} is damaged: {error}. Restore it from a copy, or roll the table back."
-        raise BadData(Reason.SOURCE_UNREADABLE, message) from error
-
-
 def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
     table = _read_columns(delete.path, delete.equality_ids)
     return [
@@ -152,7 +139,7 @@ def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> 
 @lru_cache(maxsize=16)
 def _read_columns(path: str, field_ids: tuple[int, ...]) -> pa.Table:
     """Columns of a Parquet delete file by field id; one delete file often serves many data files of a task."""
-    with _naming(path), file_io(path).new_input(path).open() as source:
+    with naming_damage(f"the delete file {path}"), file_io(path).new_input(path).open() as source:
         file = WholeFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
         if PATH_FIELD_ID in field_ids:  # one path stands in many rows

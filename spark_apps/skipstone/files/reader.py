@@ -40,7 +40,7 @@ from skipstone.files.projections import (
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
-from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
+from skipstone.tables.parquetfiles import WholeFile, naming_damage
 from skipstone.tables.storage import file_io
 
 __all__ = [
@@ -133,7 +133,7 @@ class OpenDataFile:
         self.source = source
         # by the size that it has, not the one that it should have: a file that was cut short has no footer
         footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: pq.read_metadata(source))
-        with _naming(file.path):
+        with naming_damage(file.path):
             self._parquet = WholeFile(
                 source,
                 footer,
@@ -171,7 +171,7 @@ class OpenDataFile:
         pages = None if positions is None else self._pages
         projection, rows = self._projection(tuple(columns)), self._starts[group : group + 2]
         opened = _Open(self._parquet, pages, projection, rows)
-        with _naming(self.file.path):
+        with naming_damage(self.file.path):
             yield from _read_group(opened, group, positions)
 
     @cached_property
@@ -237,16 +237,6 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
             yield from live_rows(projection, chosen, mine, group)
         start += batch.num_rows
-
-
-@contextmanager
-def _naming(path: str) -> Iterator[None]:
-    """Raise BadData with the path for what is damaged."""
-    try:
-        yield
-    except DamagedFileError as error:
-        message = f"{path} is damaged: {error}. Restore the file from a copy, or roll the table back."
-        raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 
 def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:

@@ -71,8 +71,10 @@ class _Rejects:
     def take(self, bad: pa.RecordBatch) -> None:
         """Count, keep the first ones, write them down when a path is given."""
         self.count += bad.num_rows
-        for row in bad.select([FILE_COLUMN, ERROR_COLUMN, RECORD_COLUMN]).to_pylist():
-            record = row[RECORD_COLUMN] or ""
+        # the record of a bad row may hold bytes that are no text
+        records = bad.column(RECORD_COLUMN).cast(pa.binary()).to_pylist()
+        for row, raw in zip(bad.select([FILE_COLUMN, ERROR_COLUMN]).to_pylist(), records, strict=True):
+            record = (raw or b"").decode(errors="replace")
             if len(self.examples) < MAX_EXAMPLES:
                 self.examples.append(Example(row[FILE_COLUMN] or "", row[ERROR_COLUMN]))
             if self.path is not None:

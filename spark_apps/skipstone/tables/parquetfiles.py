@@ -11,6 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
@@ -20,6 +22,16 @@ _WRONG_CHECKSUM = "CRC checksum"
 
 class DamagedFileError(pa.ArrowInvalid):  # type: ignore[misc]  # Arrow has no types
     """A file gives other rows than its footer tells, or pages that are not those that were written."""
+
+
+@contextmanager
+def naming_damage(what: str) -> Iterator[None]:
+    """Raise BadData (SOURCE_UNREADABLE) that names ``what``, a file of a table with its path, when it is damaged."""
+    try:
+        yield
+    except DamagedFileError as error:
+        message = f"{what} is damaged: {error}. Restore it from a copy, or roll the table back."
+        raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 
 class WholeFile:

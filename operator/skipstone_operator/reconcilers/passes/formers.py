@@ -31,7 +31,7 @@ async def _formers(table: TableSubject, warehouse: WarehouseSubject, kube: KubeA
     for raw in await kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"}):
         pod = read_pod(raw)
         uid = raw["metadata"]["labels"].get(labels.TABLE_UID_LABEL, table.meta.uid)
-        if pod.live and uid != table.meta.uid and _may_write(await _conf_of(pod, kube), pod, table):
+        if pod.live and uid != table.meta.uid and _may_write(await _conf_of(pod, kube), table):
             yield pod
 
 
@@ -39,10 +39,10 @@ async def _conf_of(pod: PodFacts, kube: KubeApi) -> JsonObject | None:
     return await kube.get("ConfigMap", pod.namespace, conf_map_name(pod.run_id))
 
 
-def _may_write(conf: JsonObject | None, pod: PodFacts, table: TableSubject) -> bool:
+def _may_write(conf: JsonObject | None, table: TableSubject) -> bool:
     if conf is None:
-        # It went with its owner, as the pod is about to.
-        return pod.deleting
+        # It went with its owner, and the pod is about to; which table that was nobody can tell.
+        return True
     try:
         asked = JobRequest.from_json((conf.get("data") or {}).get(REQUEST_FILE, "")).table
     except ContractViolation:

@@ -93,10 +93,13 @@ async def _create(step: Create, ports: Ports) -> Requeue | Refused:
 
 async def _create_on(step: Create, ports: Ports) -> Requeue | Refused:
     """Create what is asked for while there is room for it and what the decision rests on is as it was."""
+    full = await _find_full(step, step.slots, ports) if step.slots is not None else None
+    if full is not None:
+        return full
+    # Last of all, for counting takes time too.
     if not await _stands(step.grounds, ports):
         return Requeue.now()
-    full = await _find_full(step, step.slots, ports) if step.slots is not None else None
-    return full or await _create_now(step, ports)
+    return await _create_now(step, ports)
 
 
 async def _stands(grounds: Sequence[Raw], ports: Ports) -> bool:
@@ -104,14 +107,12 @@ async def _stands(grounds: Sequence[Raw], ports: Ports) -> bool:
 
     Users suspend and delete an owner at any time; and a pass waits for as long as others hold the lock.
     """
-    kube, late = ports.kube, True
-    if ports.reading is not None:
-        kube, late = ports.reading.kube, ports.clock.now() > ports.reading.begun + LATE
+    kube = ports.reading.kube if ports.reading is not None else ports.kube
     for known, names in zip(grounds, chain([WHOLE], repeat(DECLARED)), strict=False):
         found = await kube.get(known["kind"], known["metadata"]["namespace"], known["metadata"]["name"])
         if found is None or any(found["metadata"].get(name) != known["metadata"].get(name) for name in names):
             return False
-        if not late:
+        if ports.reading is not None and ports.clock.now() <= ports.reading.begun + LATE:
             break
     return True
 
