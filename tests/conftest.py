@@ -1,4 +1,4 @@
-"""What all tests share: a random test may be slow, for the machine may be busy with others beside it.
+"""What all tests share: a random test may be slow, for the machine may be busy with others beside it; an S3 server.
 
 Each test is bounded by pytest's timeout alone. ``make test`` tries the same random cases everywhere, so that
 what passes once passes again; the soak targets try others each time.
@@ -7,10 +7,15 @@ what passes once passes again; the soak targets try others each time.
 from __future__ import annotations
 
 import gc
+import uuid
+from collections.abc import Iterator
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.examples import ALL_CASES
+from tests.s3client import S3Client
+from tests.s3server import OWNER, REGION, S3Server, s3_server
 
 settings.register_profile(
     "busy", deadline=None, derandomize=not ALL_CASES, suppress_health_check=[HealthCheck.too_slow]
@@ -22,3 +27,18 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass by what is there before the first test: modules, classes and cases."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """One server for all tests of this process."""
+    with s3_server(tmp_path_factory.mktemp("s3")) as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(s3: S3Server) -> S3Client:
+    """An empty bucket of the test's own, and a client that speaks to it as its owner."""
+    name = f"test-{uuid.uuid4().hex[:16]}"
+    s3.make_bucket(name)
+    return S3Client(s3.endpoint, name, REGION, OWNER)

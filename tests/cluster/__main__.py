@@ -25,7 +25,7 @@ from tests.cluster.layout import KUBE, NODE, find_shared_cache
 from tests.cluster.node import BRIDGE, reset_node, start_node, start_runtime, stop_node
 from tests.cluster.shell import stage
 from tests.cluster.smoke import run_smoke
-from tests.cluster.toolchain import ALL, STORE_AND_CLIENT, build_api_server, build_tools, read_releases
+from tests.cluster.toolchain import ALL, FOR_TESTS, STORE_AND_CLIENT, build_api_server, build_tools, read_releases
 from tests.cluster.transfer import import_images
 from tests.cluster.volumes import create_volume, delete_volume
 
@@ -87,7 +87,7 @@ def _add_volume_commands(commands: argparse._SubParsersAction[argparse.ArgumentP
 
 
 def build_every_tool(_: argparse.Namespace) -> None:
-    build_tools(ALL)
+    build_tools((*ALL, *FOR_TESTS))
 
 
 def build_every_release(_: argparse.Namespace) -> None:

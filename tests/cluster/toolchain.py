@@ -1,4 +1,4 @@
-"""Build the Kubernetes programs from their pinned Go modules.
+"""Build the Kubernetes programs, and the servers that tests need, from their pinned Go modules.
 
 Called by the command line and by `controlplane`. A program is built once per user and pinned version: the folder of a
 build is named after a digest of its go.mod, go.sum and flags, and checkouts link to it. The API server and its
@@ -56,10 +56,12 @@ TOOLS = (
     Tool("kube-proxy", "kubernetes", f"{KUBERNETES}/cmd/kube-proxy", "10 s"),
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "2 min"),
     Tool("pause", "pause", ".", "1 s"),
+    Tool("versitygw", "versitygw", "github.com/versity/versitygw/cmd/versitygw", "3 min"),
 )
 STORE_AND_CLIENT = ("etcd", "kubectl")
 API_SERVER = ("kube-apiserver", "kube-controller-manager")
-ALL = tuple(tool.name for tool in TOOLS)
+FOR_TESTS = ("versitygw",)
+ALL = tuple(tool.name for tool in TOOLS if tool.name not in FOR_TESTS)
 
 
 def build_tools(names: Sequence[str]) -> dict[str, Path]:

@@ -36,6 +36,7 @@ def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
     assert read_pin(SOURCES / "tools/kubernetes/go.mod", "k8s.io/kubernetes").startswith("v1.")
     assert read_pin(SOURCES / "tools/etcd/go.mod", "go.etcd.io/etcd/server/v3").startswith("v3.")
     assert read_pin(SOURCES / "tools/helm/go.mod", "helm.sh/helm/v4").startswith("v4.")
+    assert read_pin(SOURCES / "tools/versitygw/go.mod", "github.com/versity/versitygw").startswith("v1.")
 
 
 def test_a_pin_that_is_missing_names_the_module() -> None:
