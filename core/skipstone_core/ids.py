@@ -24,10 +24,13 @@ INDEX_TABLE_UUID_PROPERTY = "skipstone.index.table-uuid"
 INDEX_DEFINITION_PROPERTY = "skipstone.index.definition"
 #: Of an opened catalog: the Warehouse root.
 ROOT_PROPERTY = "skipstone.root"
+#: Of an opened catalog of a Warehouse in a bucket: where that is, as JSON.
+S3_PROPERTY = "skipstone.s3"
 #: Beginning of the environment variables with credentials of the catalog.
 CATALOG_VARIABLES = "SKIPSTONE_CATALOG_"
 REPORT_ANNOTATION = "skipstone.dev/report"
 REINDEX_ANNOTATION = "skipstone.dev/reindex"
+OWN_DIRECTORY = ".skipstone"
 RUNS_DIRECTORY = ".skipstone/runs"
 ARCHIVE_DIRECTORY = ".skipstone/txns"
 CONSUMED_DIRECTORY = ".skipstone/consumed"

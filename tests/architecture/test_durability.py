@@ -13,7 +13,7 @@ MAY_MAKE_FILE_IO = {"compat/pyiceberg.py", "tables/storage.py", "query/plans/ana
 #: Who opens files for writing without one, and what these are.
 WRITES = {"write_text", "write_bytes", "OSFile", "open_output_stream", "NamedTemporaryFile", "fdopen", "pq.write_table"}
 MAY_WRITE = {
-    "durable.py": "records of runs and of consumed files, durable",
+    "storage/durable.py": "records of runs and of consumed files, durable",
     "tables/storage.py": "the FileIO itself",
     "tables/decoding/decodes.py": "a cache of this machine",
     "runs/reporting/sinks.py": "the report of this pod",

@@ -18,6 +18,7 @@ from skipstone.runs.reporting.report import Reporter
 from skipstone.session import LOCAL
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
+from skipstone.storage.volume import Volume
 from skipstone_core.contract.reports import EXIT_UNAVAILABLE, JobReport, RunOutcome
 from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
 from skipstone_core.reasons import Reason
@@ -155,7 +156,7 @@ def test_what_ran_out_is_told_wherever_it_ran_out(
     spark: SparkSession, tmp_path: Path, fault: Callable[[SparkSession], None], reason: Reason, said: str
 ) -> None:
     def run(request: JobRequest, reporter: Reporter) -> JobReport:
-        with readable(SourceListing(root="/nowhere", files=())):
+        with readable(SourceListing(storage=Volume("/nowhere"), files=())):
             fault(spark)
         raise AssertionError("the fault did not happen")
 

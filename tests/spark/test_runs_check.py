@@ -15,6 +15,7 @@ from skipstone.runs.check import check_storage, run_check
 from skipstone.runs.main import run_app
 from skipstone.runs.reporting.report import Reporter, fit_annotation, fit_termination
 from skipstone.runs.reporting.sinks import FileSink, PodSink, choose_sink
+from skipstone.storage.volume import Volume
 from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, TableState
 from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable, OutcomeUnknown
@@ -63,20 +64,20 @@ def test_a_good_warehouse_passes_and_keeps_no_probe(request_file: Path, tmp_path
 def test_a_probe_that_an_earlier_attempt_left_is_no_obstacle(tmp_path: Path) -> None:
     (tmp_path / ".skipstone").mkdir()
     (tmp_path / ".skipstone" / "probe-r-1").write_text("old")
-    check_storage(tmp_path, "r-1")
+    check_storage(Volume(str(tmp_path)), "r-1")
     assert list((tmp_path / ".skipstone").iterdir()) == []
 
 
 def test_a_missing_root_is_told(tmp_path: Path) -> None:
     with pytest.raises(DependencyUnavailable, match="cannot be used") as caught:
-        check_storage(tmp_path / "nowhere", "r")
+        check_storage(Volume(str(tmp_path / "nowhere")), "r")
     assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
 
 
 def test_a_file_in_the_way_is_told(tmp_path: Path) -> None:
     (tmp_path / ".skipstone").write_text("in the way")
     with pytest.raises(DependencyUnavailable) as caught:
-        check_storage(tmp_path, "r")
+        check_storage(Volume(str(tmp_path)), "r")
     assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
 
 
@@ -85,7 +86,7 @@ def test_a_symbolic_link_out_of_the_root_is_refused(tmp_path: Path) -> None:
     (tmp_path / "out").mkdir()
     (tmp_path / "root" / ".skipstone").symlink_to(tmp_path / "out")
     with pytest.raises(BadSpec) as caught:
-        check_storage(tmp_path / "root", "r")
+        check_storage(Volume(str(tmp_path / "root")), "r")
     assert caught.value.reason is Reason.PATH_OUTSIDE_WAREHOUSE
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from skipstone.sources.beneath import open_beneath
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
@@ -22,6 +21,7 @@ from skipstone.sources.listing import (
 )
 from skipstone.sources.text.headers import read_header
 from skipstone.sources.text.options import TextOptions
+from skipstone.storage.beneath import open_beneath
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason
@@ -230,7 +230,7 @@ def test_a_link_out_that_takes_the_place_of_a_listed_file_is_never_followed(root
         require_unchanged(listing)
     assert caught.value.reason is Reason.SOURCE_CHANGED
     with pytest.raises(BadData, match=r"landing/2013-01\.csv"):
-        read_header(root / name, name, TextOptions())
+        read_header(listing.stored[0], TextOptions())
     with pytest.raises(OSError, match=r"symbolic links|Not a directory"), open_beneath(root / name, name):
         pass
 

@@ -117,13 +117,34 @@ class CatalogRef:
 
 
 @dataclass(frozen=True, kw_only=True)
+class S3Ref:
+    """A place in an S3 bucket: all keys that begin with ``prefix``. Credentials come from the environment.
+
+    An empty ``endpoint`` is Amazon's of ``region``; an empty region is the environment's. ``path_style_access``: the
+    bucket's name is in the path of addresses, not in their host.
+    """
+
+    bucket: str
+    prefix: str = ""
+    region: str = ""
+    endpoint: str = ""
+    path_style_access: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class WarehouseRef:
-    """Where tables live. ``root`` is the absolute directory at which the claim is mounted."""
+    """Where tables live: exactly one of ``root``, the absolute directory at which the claim is mounted, and ``s3``."""
 
     name: str
-    root: str
     catalog: CatalogRef
+    root: str = ""
+    s3: S3Ref | None = None
     index_namespace: str | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ContractViolation unless there is exactly one storage."""
+        if bool(self.root) == (self.s3 is not None):
+            raise ContractViolation("a warehouse has exactly one storage: set one of root and s3")
 
 
 @dataclass(frozen=True, kw_only=True)

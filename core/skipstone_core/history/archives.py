@@ -188,7 +188,10 @@ def _dump(value: object) -> bytes:
 def _load(body: bytes, checksum: int) -> list:  # type: ignore[type-arg]
     if zlib.crc32(body) != checksum:
         raise ContractViolation("a section of it is not what was written")
-    found = json.loads(body)
+    try:
+        found = json.loads(body)
+    except ValueError as error:
+        raise ContractViolation("a section of it is no JSON") from error
     if not isinstance(found, list):
         raise ContractViolation("a section of it is no list")
     return found

@@ -107,10 +107,10 @@ def decode_record(content: bytes) -> ConsumptionRecord:
     return decode(ConsumptionRecord, {**raw, "version": RECORD_VERSION, "entries": entries})
 
 
-def entry(path: str, size: int, mtime_ns: int, ctime_ns: int = 0) -> bytes:
-    """What stands for one file in a record. ``ctime_ns`` 0: not known."""
-    state = hashlib.sha256(json.dumps([size, mtime_ns]).encode()).digest()[:CONTENT_BYTES]
-    change = hashlib.sha256(str(ctime_ns).encode()).digest()[:CHANGE_BYTES] if ctime_ns else UNKNOWN_CHANGE
+def entry(path: str, size: int, version: int | str, touched_ns: int = 0) -> bytes:
+    """What stands for one file in a record: as the storage tells it. ``touched_ns`` 0: not known."""
+    state = hashlib.sha256(json.dumps([size, version]).encode()).digest()[:CONTENT_BYTES]
+    change = hashlib.sha256(str(touched_ns).encode()).digest()[:CHANGE_BYTES] if touched_ns else UNKNOWN_CHANGE
     return hashlib.sha256(path.encode()).digest()[:NAME_BYTES] + state + change
 
 

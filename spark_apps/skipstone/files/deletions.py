@@ -6,7 +6,8 @@ Used by the reader only. Must not ignore a delete: what cannot be read raises.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.io import InputStream
 from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
 
@@ -22,7 +24,7 @@ from skipstone.tables.arrow import field_id
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, naming_damage
-from skipstone.tables.storage import file_io
+from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 POSITION_FIELD_ID = 2147483545
 POSITION_CONTENT = 1
@@ -35,6 +37,7 @@ class DeleteDescription:
 
     ``content``: 1 position (a deletion vector when ``file_format`` is PUFFIN), 2 equality. ``equality_ids``: field
     ids whose equality deletes a row. ``path``: of the delete file. ``is_own``: it has positions of one data file only.
+    ``access``: how it is reached.
     """
 
     path: str
@@ -42,6 +45,7 @@ class DeleteDescription:
     file_format: str
     equality_ids: tuple[int, ...] = ()
     is_own: bool = False
+    access: FileAccess = ON_VOLUMES
 
 
 class Deletions:
@@ -91,10 +95,10 @@ def _rows_in(rows: list[pa.Array], wanted: list[pa.Array]) -> npt.NDArray[np.boo
 
 def _positions(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
     if delete.file_format == "PUFFIN":
-        return _vector(delete.path, path)
+        return _vector(delete, path)
     if delete.is_own:
-        return _own.get(delete.path, lambda: _own_positions(delete.path))
-    table = _read_columns(delete.path, (PATH_FIELD_ID, POSITION_FIELD_ID))
+        return _own.get(delete.path, lambda: _own_positions(delete))
+    table = _read_columns(delete.path, delete.access, (PATH_FIELD_ID, POSITION_FIELD_ID))
     mine = table.filter(pc.equal(table.column(0), path))
     return np.asarray(mine.column(1).to_numpy(), dtype=np.int64)
 
@@ -103,15 +107,15 @@ def _positions(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
 _own: ByteCache[str, npt.NDArray[np.int64]] = ByteCache("positions", 64 * 1024 * 1024, lambda found: found.nbytes)
 
 
-def _own_positions(path: str) -> npt.NDArray[np.int64]:
-    with naming_damage(f"the delete file {path}"), file_io(path).new_input(path).open() as source:
+def _own_positions(delete: DeleteDescription) -> npt.NDArray[np.int64]:
+    with _opened(delete.path, delete.access) as source:
         file = WholeFile(source)
         (name,) = (field.name for field in file.schema_arrow if field_id(field) == POSITION_FIELD_ID)
         return np.asarray(file.read([name]).column(0).to_numpy(), dtype=np.int64)
 
 
-def _vector(puffin_path: str, path: str) -> npt.NDArray[np.int64]:
-    with naming_damage(f"the delete file {puffin_path}"), file_io(puffin_path).new_input(puffin_path).open() as source:
+def _vector(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
+    with _opened(delete.path, delete.access) as source:
         puffin = PuffinFile(source.read())
         for blob in puffin.footer.blobs:
             _require_checksum(puffin.get_blob_payload(blob))
@@ -130,18 +134,24 @@ def _require_checksum(blob: bytes) -> None:
 
 
 def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
-    table = _read_columns(delete.path, delete.equality_ids)
+    table = _read_columns(delete.path, delete.access, delete.equality_ids)
     return [
         table.column(position).combine_chunks().cast(types[field]) for position, field in enumerate(delete.equality_ids)
     ]
 
 
 @lru_cache(maxsize=16)
-def _read_columns(path: str, field_ids: tuple[int, ...]) -> pa.Table:
+def _read_columns(path: str, access: FileAccess, field_ids: tuple[int, ...]) -> pa.Table:
     """Columns of a Parquet delete file by field id; one delete file often serves many data files of a task."""
-    with naming_damage(f"the delete file {path}"), file_io(path).new_input(path).open() as source:
+    with _opened(path, access) as source:
         file = WholeFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
         if PATH_FIELD_ID in field_ids:  # one path stands in many rows
             file = WholeFile(source, file.metadata, read_dictionary=[names[PATH_FIELD_ID]])
         return file.read([names[wanted] for wanted in field_ids])
+
+
+@contextmanager
+def _opened(path: str, access: FileAccess) -> Iterator[InputStream]:
+    with naming_damage(f"the delete file {path}"), access.open(path).new_input(path).open() as source:
+        yield source

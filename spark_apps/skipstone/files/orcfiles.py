@@ -14,7 +14,6 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.files.projections import DataFileDescription, PhysicalFile, Positions, Projection, live_rows
-from skipstone.tables.storage import file_io
 
 
 def read_orc_file(
@@ -24,7 +23,7 @@ def read_orc_file(
 
     Raises BadData for values that Arrow cannot hold: its ORC reader has timestamps in nanoseconds.
     """
-    with file_io(file.path).new_input(file.path).open() as source:
+    with file.access.open(file.path).new_input(file.path).open() as source:
         try:
             yield from _rows(orc.ORCFile(source), file, tuple(columns), positions)
         except pa.ArrowInvalid as error:

@@ -24,7 +24,6 @@ from skipstone.files.partitions import PartitionTuple
 from skipstone.files.reader import DataFileDescription
 from skipstone.files.writer import WriteSpec
 from skipstone.tables.deletes import PATH_FIELD_ID
-from skipstone.tables.storage import file_io
 
 _GROUP_ROWS = 128 * 1024
 
@@ -83,7 +82,7 @@ def write_deletes(
     spec: WriteSpec, path: str, file: DataFileDescription, positions: npt.NDArray[np.int64]
 ) -> WrittenDeletes:
     """Write ``positions`` (of rows of ``file``, ascending, at least one) to ``path``, which must not exist."""
-    sink = file_io(path).new_output(path).create(overwrite=False)
+    sink = spec.access.open(path).new_output(path).create(overwrite=False)
     with sink, pq.ParquetWriter(sink, _SCHEMA, **_options(spec)) as writer:
         for start in range(0, len(positions), _GROUP_ROWS):
             part = pa.array(positions[start : start + _GROUP_ROWS], pa.int64())

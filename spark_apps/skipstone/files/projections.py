@@ -24,6 +24,7 @@ from skipstone_core.reasons import Reason
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import DeleteDescription, Deletions
 from skipstone.tables.arrow import arrow_schema, field_id
+from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64).
 POSITION_COLUMN = "_pos"
@@ -42,7 +43,7 @@ class DataFileDescription:
 
     ``schema_json``: Iceberg JSON of the schema to read in. ``constants``: values of identity partition fields by
     source field id, for columns that the file does not hold. ``name_mapping_json``: for files without field ids.
-    ``partition``: Iceberg's internal values, of the partition spec ``spec_id``.
+    ``partition``: Iceberg's internal values, of the partition spec ``spec_id``. ``access``: how the file is reached.
     """
 
     file_id: int
@@ -56,6 +57,7 @@ class DataFileDescription:
     name_mapping_json: str | None = None
     spec_id: int = 0
     partition: tuple[Any, ...] = ()
+    access: FileAccess = ON_VOLUMES
 
 
 @dataclass(frozen=True)

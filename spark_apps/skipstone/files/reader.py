@@ -41,7 +41,7 @@ from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.parquetfiles import WholeFile, naming_damage
-from skipstone.tables.storage import file_io
+from skipstone.tables.storage import FileAccess, file_access
 
 __all__ = [
     "PARQUET",
@@ -91,12 +91,15 @@ def describe_files(
     what the caller can read. Raises BadData with DELETES_UNSUPPORTED when a delete cannot be applied on reading,
     SOURCE_UNREADABLE when a data file has another format.
     """
-    schema_json = files.schema.model_dump_json()
     mapping = table.metadata.name_mapping()
-    mapping_json = mapping.model_dump_json() if mapping is not None else None
+    common = _Common(
+        schema_json=files.schema.model_dump_json(),
+        name_mapping_json=mapping.model_dump_json() if mapping is not None else None,
+        access=file_access(table),
+    )
     for ordinal in ordinals:
         _require_format(files.data_file(ordinal), formats)
-    described = [_describe(table, files, ordinal, schema_json, mapping_json) for ordinal in ordinals]
+    described = [_describe(table, files, ordinal, common) for ordinal in ordinals]
     if not with_deletes:
         return described
     return [_with_deletes(file, files) for file in described]
@@ -194,7 +197,7 @@ class OpenDataFile:
 @contextmanager
 def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
     """Open ``file`` for reading."""
-    with file_io(file.path).new_input(file.path).open() as source:
+    with file.access.open(file.path).new_input(file.path).open() as source:
         yield OpenDataFile(file, source)
 
 
@@ -259,21 +262,29 @@ def _require_format(file: DataFile, formats: Collection[FileFormat]) -> None:
     raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {hint}")
 
 
-def _describe(
-    table: Table, files: FileSet, ordinal: int, schema_json: str, mapping_json: str | None
-) -> DataFileDescription:
+@dataclass(frozen=True)
+class _Common:
+    """What descriptions of one table's files share."""
+
+    schema_json: str
+    name_mapping_json: str | None
+    access: FileAccess
+
+
+def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> DataFileDescription:
     file = files.data_file(ordinal)
     return DataFileDescription(
         file_id=ordinal,
         path=file.file_path,
         size=file.file_size_in_bytes,
         records=file.record_count,
-        schema_json=schema_json,
+        schema_json=common.schema_json,
         file_format=file.file_format.value,
         constants=tuple(_constants(table, file)),
-        name_mapping_json=mapping_json,
+        name_mapping_json=common.name_mapping_json,
         spec_id=file.spec_id,
         partition=tuple(file.partition[at] for at in range(len(table.specs()[file.spec_id].fields))),
+        access=common.access,
     )
 
 
@@ -285,10 +296,11 @@ def deleted_positions(file: DataFileDescription, *, own: bool = False) -> Positi
 
 def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:
     deletes = files.applying_deletes(file.file_id)
-    return replace(file, deletes=tuple(_describe_delete(one, files.schema) for one in deletes)) if deletes else file
+    described = tuple(_describe_delete(one, files.schema, file.access) for one in deletes)
+    return replace(file, deletes=described) if deletes else file
 
 
-def _describe_delete(one: Delete, schema: Schema) -> DeleteDescription:
+def _describe_delete(one: Delete, schema: Schema, access: FileAccess) -> DeleteDescription:
     delete = one.file
     is_equality = delete.content == DataFileContent.EQUALITY_DELETES
     readable = (FileFormat.PARQUET,) if is_equality else (FileFormat.PARQUET, FileFormat.PUFFIN)
@@ -300,7 +312,7 @@ def _describe_delete(one: Delete, schema: Schema) -> DeleteDescription:
     ids = tuple(delete.equality_ids or ()) if is_equality else ()
     for number in ids:
         _require_comparable(schema, number, delete.file_path)
-    return DeleteDescription(delete.file_path, int(delete.content), delete.file_format.value, ids, one.is_own)
+    return DeleteDescription(delete.file_path, int(delete.content), delete.file_format.value, ids, one.is_own, access)
 
 
 def _require_comparable(schema: Schema, number: int, path: str) -> None:

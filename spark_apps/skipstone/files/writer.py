@@ -38,7 +38,7 @@ from skipstone.tables.shaping.writeproperties import (
     metrics_of,
     size_of,
 )
-from skipstone.tables.storage import file_io
+from skipstone.tables.storage import ON_VOLUMES, FileAccess, file_access
 
 #: Rows that one writer holds in memory before it writes the largest partition out, in bytes of Arrow.
 MEMORY_BYTES = 256 * 1024 * 1024
@@ -52,7 +52,7 @@ class WriteSpec:
 
     ``schema_json``/``spec_json``/``sort_json``: Iceberg JSON. ``location``: directory of data files. Sizes are bytes.
     ``metrics``: the table's properties of metrics modes. ``encodings``: of columns that have one of their own.
-    ``bloom_columns``: those with a bloom filter.
+    ``bloom_columns``: those with a bloom filter. ``access``: how the location is reached.
     """
 
     schema_json: str
@@ -71,6 +71,7 @@ class WriteSpec:
     encodings: Mapping[str, str] = field(default_factory=dict)
     dictionary_bytes: int | None = None
     bloom_columns: tuple[str, ...] = ()
+    access: FileAccess = ON_VOLUMES
 
     @property
     def parquet_options(self) -> dict[str, Any]:
@@ -144,6 +145,7 @@ def write_spec(table: Table, run_id: str) -> WriteSpec:
         metrics=metrics_of(table),
         dictionary_bytes=dictionary_bytes_of(table),
         bloom_columns=bloom_columns_of(table),
+        access=file_access(table),
     )
 
 
@@ -190,7 +192,7 @@ class DataFileWriter:
         self._task_id = task_id
         shape = _shape(spec.schema_json, spec.spec_json, spec.sort_json)
         self._schema, self._partitioning, self._sort, self._columns = shape
-        self._io = file_io(spec.location)
+        self._io = spec.access.open(spec.location)
         self.flush_bytes = min(spec.row_group_bytes, spec.target_file_bytes)
         self._open: dict[PartitionTuple, _Open] = {}
         self._spliced: list[tuple[PartitionTuple, SplicedFile]] = []

@@ -38,7 +38,6 @@ from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
-from skipstone.tables.storage import file_io
 
 
 @dataclass(frozen=True)
@@ -160,7 +159,7 @@ class _Merger:
         """Delete what was written."""
         for writer in self._writers:
             writer.abort()
-        io = file_io(self.work.write.location)
+        io = self.work.write.access.open(self.work.write.location)
         for path in self._delete_paths:
             with suppress(FileNotFoundError):  # the last one may not have been made
                 io.delete(path)

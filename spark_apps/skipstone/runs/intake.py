@@ -18,7 +18,6 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.settled import applied_already
 from skipstone.sources.listing import (
-    SourceFile,
     SourceListing,
     find_pin,
     list_arrivals,
@@ -27,6 +26,7 @@ from skipstone.sources.listing import (
     without_young,
     witnessed,
 )
+from skipstone.storage.port import Entry
 from skipstone.tables.records.ledger import ConsumedFiles, Consumption
 
 #: The outcome of a job for which there is nothing to do: nothing is committed, not even its transaction.
@@ -111,11 +111,11 @@ def _new_files(
             f"last change; they are not read again, the first is '{min(touched)}'. If it was rewritten, put the new "
             "content under a new name."
         )
-    return SourceListing(root=listing.root, files=tuple(sorted(found.values())))
+    return SourceListing(storage=listing.storage, files=tuple(sorted(found.values())))
 
 
-def _entry(file: SourceFile) -> bytes:
-    return entry(file.path, file.size, file.mtime_ns, file.ctime_ns)
+def _entry(file: Entry) -> bytes:
+    return entry(file.path, file.size, file.version, file.touched_ns)
 
 
 def _consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:

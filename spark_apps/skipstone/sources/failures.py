@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
@@ -44,10 +44,10 @@ def readable(listing: SourceListing) -> Iterator[None]:
 def _require_unchanged(listing: SourceListing, error: Exception) -> None:
     """Raise what ``require_unchanged`` finds; a storage that does not answer now has nothing to add to ``error``."""
     try:
-        with suppress(OSError):
-            require_unchanged(listing)
-    except UserError as changed:
-        raise changed from error
+        require_unchanged(listing)
+    except UserError as found:
+        if found.reason is Reason.SOURCE_CHANGED:
+            raise found from error
 
 
 def _unreadable(listing: SourceListing, found: re.Match[str], said: str) -> BadData:

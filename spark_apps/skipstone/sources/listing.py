@@ -1,8 +1,8 @@
 """Which files a source is, and the proof that they stayed the same.
 
 Called by the runs before and after they read. Paths are relative to the Warehouse's root and never leave it.
-Must not read a file's content: identity is path, size and modification time, and while a run reads also the time of the
-last change of status (ctime), which nobody can set: what replaces a file, or is written into it, has another one.
+Must not read a file's content: identity is path, size and version, and while a run reads also the time at which it was
+last touched (on a volume the ctime), which nobody can set: what replaces or rewrites a file has another one.
 """
 
 from __future__ import annotations
@@ -10,52 +10,53 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import stat
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
-from itertools import takewhile
-from pathlib import Path, PurePosixPath
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from skipstone_core.contract.requests import SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
-from skipstone_core.ids import RUNS_DIRECTORY
+from skipstone_core.ids import OWN_DIRECTORY, RUNS_DIRECTORY
 from skipstone_core.reasons import Reason
 
-from skipstone.durable import keep_first, read_first
-from skipstone.sources.beneath import Beneath
+from skipstone.storage.globs import Glob, has_magic
+from skipstone.storage.opening import open_storage
+from skipstone.storage.port import Entry, Folder, LeadsOut, NoFile, Storage, StoredFile, is_hidden
+from skipstone.storage.volume import Volume
 
 PIN_VERSION = 1
-OWN_DIRECTORY = ".skipstone"
-_MAGIC = frozenset("*?[")
 _FIELD = "source.paths"
-
-
-@dataclass(frozen=True, order=True, kw_only=True)
-class SourceFile:
-    """One file: ``path`` relative to the root with ``/``, ``size`` in bytes, ``mtime_ns`` since 1970.
-
-    ``ctime_ns``: of the last change of status, as this process saw it first; 0: not looked at.
-    """
-
-    path: str
-    size: int
-    mtime_ns: int
-    ctime_ns: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceListing:
-    """The files of a source, sorted by path, under the absolute directory ``root``."""
+    """The files of a source, sorted by path, in ``storage``."""
 
-    root: str
-    files: tuple[SourceFile, ...]
+    storage: Storage
+    files: tuple[Entry, ...]
+
+    @property
+    def root(self) -> str:
+        """The absolute directory of the files, for readers that know volumes only. Raises BadSpec for others."""
+        if isinstance(self.storage, Volume):
+            return str(self.storage.directory)
+        raise BadSpec(
+            Reason.INVALID_SPEC,
+            f"files in {self.storage.where()} cannot be read yet: put them on a volume",
+            field=_FIELD,
+        )
+
+    @property
+    def stored(self) -> tuple[StoredFile, ...]:
+        """The files with their storage, for readers that open them one by one."""
+        return tuple(StoredFile(self.storage, file) for file in self.files)
 
     @property
     def digest(self) -> str:
-        """Identity of the source: hexadecimal SHA-256 over paths, sizes and times."""
-        text = json.dumps([[file.path, file.size, file.mtime_ns] for file in self.files])
+        """Identity of the source: hexadecimal SHA-256 over paths, sizes and versions."""
+        text = json.dumps([[file.path, file.size, file.version] for file in self.files])
         return hashlib.sha256(text.encode()).hexdigest()
 
     @property
@@ -69,29 +70,20 @@ def list_source(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
 
     Raises BadSpec with PATH_OUTSIDE_WAREHOUSE or INVALID_SPEC, BadData with SOURCE_NOT_FOUND, naming the path.
     """
-    root = Path(warehouse.root).resolve()
-    found = {file.path: file for path in source.paths for file in _list_path(root, path)}
-    return SourceListing(root=str(root), files=tuple(found[path] for path in sorted(found)))
+    return _listed(warehouse, source, awaits=False)
 
 
 def list_arrivals(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
     """As ``list_source``, for folders in which files are yet to arrive: an empty folder and a pattern without match
-    name no file. A path whose folder is missing still raises BadData with SOURCE_NOT_FOUND.
+    name no file. On a volume a path whose folder is missing still raises BadData with SOURCE_NOT_FOUND.
     """
-    root = Path(warehouse.root).resolve()
-    awaited = [path for path in source.paths if not _is_bare(root, path)]
-    return list_source(warehouse, replace(source, paths=tuple(awaited)))
+    return _listed(warehouse, source, awaits=True)
 
 
-def _is_bare(root: Path, path: str) -> bool:
-    """Whether ``path`` is a folder without visible entries, or a pattern below a folder that matches nothing."""
-    _require_inside(path)
-    if (root / path).is_dir():
-        return not any(not _is_hidden(Path(item.name)) for item in (root / path).iterdir())
-    if (root / path).exists() or not _MAGIC & set(path):
-        return False
-    fixed = list(takewhile(lambda part: not _MAGIC & set(part), PurePosixPath(path).parts))
-    return root.joinpath(*fixed).is_dir() and not _find_matches(root, path)
+def _listed(warehouse: WarehouseRef, source: SourceSpec, *, awaits: bool) -> SourceListing:
+    storage = open_storage(warehouse)
+    found = {file.path: file for path in source.paths for file in _list_path(storage, path, awaits=awaits)}
+    return SourceListing(storage=storage, files=tuple(found[path] for path in sorted(found)))
 
 
 def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> SourceListing:
@@ -100,26 +92,27 @@ def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> Sou
     The pin is ``.skipstone/runs/<uid>/source.json``; the first that is made counts and never changes.
     Raises DependencyUnavailable with STORAGE_UNAVAILABLE.
     """
-    content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.mtime_ns] for f in listing.files]}
-    path = _pin_path(warehouse, uid)
-    try:
-        keep_first(path, json.dumps(content).encode())
-    except OSError as error:
-        raise _unavailable(path, error) from error
-    return find_pin(warehouse, uid) or listing
+    content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.version] for f in listing.files]}
+    storage = open_storage(warehouse)
+    return _decoded(storage, uid, storage.create(_pin_path(uid), json.dumps(content).encode()))
 
 
 def find_pin(warehouse: WarehouseRef, uid: str) -> SourceListing | None:
     """What an earlier attempt of the job ``uid`` pinned, or None."""
-    path = _pin_path(warehouse, uid)
+    storage = open_storage(warehouse)
     try:
-        content = json.loads(read_first(path))
-        files = tuple(SourceFile(path=name, size=size, mtime_ns=time) for name, size, time in content["files"])
+        return _decoded(storage, uid, storage.read(_pin_path(uid)))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _unavailable(path, error) from error
-    return SourceListing(root=str(Path(warehouse.root).resolve()), files=files)
+
+
+def _decoded(storage: Storage, uid: str, content: bytes) -> SourceListing:
+    try:
+        pairs = json.loads(content)["files"]
+        files = tuple(Entry(path=name, size=size, version=version) for name, size, version in pairs)
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(storage, _pin_path(uid), error) from error
+    return SourceListing(storage=storage, files=files)
 
 
 def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> SourceListing:
@@ -151,10 +144,11 @@ def _require_settled(listing: SourceListing, seconds: int) -> None:
         )
 
 
-def _is_young(file: SourceFile, seconds: int) -> bool:
-    """A time far in the future was set by somebody and says nothing; that of the last change of status cannot be."""
+def _is_young(file: Entry, seconds: int) -> bool:
+    """A time far in the future was set by somebody and says nothing; that of the last touch cannot be."""
     now, least = time.time_ns(), seconds * 1_000_000_000
-    return any(abs(now - moment) < least for moment in (file.mtime_ns, file.ctime_ns))
+    modified = file.version if isinstance(file.version, int) else 0
+    return any(abs(now - moment) < least for moment in (modified, file.touched_ns))
 
 
 def witnessed(listing: SourceListing) -> SourceListing:
@@ -174,51 +168,56 @@ def require_unchanged(listing: SourceListing) -> None:
     deque(_compared(listing), maxlen=0)
 
 
-def _forgotten(files: tuple[SourceFile, ...]) -> tuple[SourceFile, ...]:
-    return tuple(replace(file, ctime_ns=0) for file in files)
+def _forgotten(files: tuple[Entry, ...]) -> tuple[Entry, ...]:
+    return tuple(replace(file, touched_ns=0) for file in files)
 
 
-def _compared(listing: SourceListing) -> Iterator[SourceFile]:
-    with Beneath(listing.root) as root:
-        for file in listing.files:
-            yield _same(file, _seen(root, file.path))
+def _compared(listing: SourceListing) -> Iterator[Entry]:
+    found = listing.storage.entries([file.path for file in listing.files])
+    for file, now in zip(listing.files, found, strict=True):
+        yield _same(file, now)
 
 
-def _same(file: SourceFile, found: os.stat_result | None) -> SourceFile:
-    if found is None or (found.st_size, found.st_mtime_ns) != (file.size, file.mtime_ns):
+def _same(file: Entry, now: Entry | None) -> Entry:
+    if now != file or now is None:
         raise BadData(
             Reason.SOURCE_CHANGED,
             f"'{file.path}' is not the file that this job began with: leave source files alone while they are "
             "read, and apply a new job for the new content",
             field=_FIELD,
         )
-    if file.ctime_ns not in (0, found.st_ctime_ns):
+    if file.touched_ns not in (0, now.touched_ns):
         raise DependencyUnavailable(
             Reason.SOURCE_CHANGED,
             f"'{file.path}' was written, moved or replaced while it was read, with the same size and time: leave "
             "source files alone while they are read; the next attempt reads it again",
             field=_FIELD,
         )
-    return replace(file, ctime_ns=found.st_ctime_ns)
+    return now
 
 
-def _seen(root: Beneath, name: str) -> os.stat_result | None:
-    """The state of a regular file; None when there is none (a link put in its place, or on its way, is none)."""
-    try:
-        found = root.status(name)
-    except OSError:
-        return None
-    return found if stat.S_ISREG(found.st_mode) else None
-
-
-def _list_path(root: Path, path: str) -> Iterator[SourceFile]:
+def _list_path(storage: Storage, path: str, *, awaits: bool) -> Iterator[Entry]:
     _require_inside(path)
-    for match in _matches(root, path):
-        resolved = _resolve(root, match, path)
-        if resolved.is_dir():
-            yield from (_describe(root, _resolve(root, item, path), path) for item in _visible_files(resolved, path))
-        else:
-            yield _describe(root, resolved, path)
+    found = _looked_up(storage, path)
+    matches = _matches(storage, path) if found is None else (found,)
+    if awaits and (_is_bare(found) or (not matches and storage.may_hold(_arrivals_of(path)))):
+        return
+    if not matches:
+        raise _not_found(path)
+    for match in matches:
+        for entry in _visible_files(match, path) if isinstance(match, Folder) else [match]:
+            _require_readable(entry)
+            yield entry
+
+
+def _is_bare(found: Entry | Folder | None) -> bool:
+    """Whether it is a folder without visible entries."""
+    return isinstance(found, Folder) and not (found.files or found.folders)
+
+
+def _arrivals_of(path: str) -> str:
+    """The folder in which files that ``path`` names arrive."""
+    return Glob(path).fixed if has_magic(path) else path
 
 
 def _require_inside(path: str) -> None:
@@ -234,71 +233,51 @@ def _require_inside(path: str) -> None:
         )  # fmt: skip
 
 
-def _matches(root: Path, path: str) -> list[Path]:
-    """What ``path`` names: itself when it exists, else what it matches as a pattern."""
-    if (root / path).exists():
-        return [root / path]
-    visible = _find_matches(root, path) if _MAGIC & set(path) else []
-    if not visible:
-        raise _not_found(path)
-    return visible
+def _looked_up(storage: Storage, path: str) -> Entry | Folder | None:
+    """What ``path`` itself names; a name that looks like a pattern is that name when it is there."""
+    try:
+        return storage.look(path)
+    except LeadsOut as error:
+        raise _outside(path) from error
+    except NoFile as error:
+        raise _not_found(path) from error
 
 
-def _find_matches(root: Path, pattern: str) -> list[Path]:
-    return [match for match in sorted(root.glob(pattern)) if not _is_hidden(match.relative_to(root))]
+def _matches(storage: Storage, path: str) -> tuple[Entry | Folder, ...]:
+    """What ``path`` matches as a pattern."""
+    try:
+        return storage.match(path) if has_magic(path) else ()
+    except LeadsOut as error:
+        raise _outside(path) from error
+    except NoFile as error:
+        raise _not_found(path) from error
 
 
-def _visible_files(directory: Path, path: str) -> list[Path]:
-    visible = [item for item in sorted(directory.iterdir()) if not _is_hidden(Path(item.name))]
-    if folders := [item.name for item in visible if item.is_dir()]:
+def _visible_files(folder: Folder, path: str) -> tuple[Entry, ...]:
+    if folder.folders:
         raise BadSpec(
             Reason.INVALID_SPEC,
-            f"'{path}' holds the folder '{folders[0]}', whose files are not read: name the folders to read one by one, "
-            f"or write '{path.rstrip('/')}/*.csv' for the files beside it",
+            f"'{path}' holds the folder '{folder.folders[0]}', whose files are not read: name the folders to read one "
+            f"by one, or write '{path.rstrip('/')}/*.csv' for the files beside it",
             field=_FIELD,
         )
-    if not visible:
+    if not folder.files:
         raise _not_found(path)
-    return visible
+    return folder.files
 
 
-def _is_hidden(path: Path) -> bool:
-    return any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _resolve(root: Path, path: Path, named: str) -> Path:
-    """Follow links; raises BadSpec (PATH_OUTSIDE_WAREHOUSE) when they lead out of ``root`` or into our records."""
+def _require_readable(entry: Entry) -> None:
     try:
-        resolved = path.resolve(strict=True)
-    except (OSError, RuntimeError) as error:
-        raise _not_found(named) from error
-    if not resolved.is_relative_to(root) or resolved.is_relative_to(root / OWN_DIRECTORY):
-        raise _outside(named)
-    return resolved
-
-
-def _describe(root: Path, path: Path, named: str) -> SourceFile:
-    name = path.relative_to(root).as_posix()
-    _require_text(name)
-    with Beneath(root) as opened:
-        found = _seen(opened, name)
-    if found is None:
-        raise _not_found(named)
-    if _is_hidden(Path(path.name)):
-        raise BadSpec(
-            Reason.INVALID_SPEC, f"'{name}' is hidden by its first character: rename it to read it", field=_FIELD
-        )
-    return SourceFile(path=name, size=found.st_size, mtime_ns=found.st_mtime_ns, ctime_ns=found.st_ctime_ns)
-
-
-def _require_text(name: str) -> None:
-    try:
-        name.encode()
+        entry.path.encode()
     except UnicodeEncodeError as error:
-        shown = os.fsencode(name).decode(errors="backslashreplace")
+        shown = os.fsencode(entry.path).decode(errors="backslashreplace")
         raise BadSpec(
             Reason.INVALID_SPEC, f"the name of '{shown}' is not UTF-8: rename the file to read it", field=_FIELD
         ) from error
+    if is_hidden(PurePosixPath(entry.path).name):
+        raise BadSpec(
+            Reason.INVALID_SPEC, f"'{entry.path}' is hidden by its first character: rename it to read it", field=_FIELD
+        )
 
 
 def _outside(path: str) -> BadSpec:
@@ -317,11 +296,12 @@ def _not_found(path: str) -> BadData:
     )
 
 
-def _unavailable(path: Path, error: Exception) -> DependencyUnavailable:
+def _damaged(storage: Storage, path: str, error: Exception) -> DependencyUnavailable:
     return DependencyUnavailable(
-        Reason.STORAGE_UNAVAILABLE, f"'{path}' cannot be used: {error}; fix the Warehouse's storage and try again"
+        Reason.STORAGE_UNAVAILABLE,
+        f"'{storage.where(path)}' cannot be used: {error}; fix the Warehouse's storage and try again",
     )
 
 
-def _pin_path(warehouse: WarehouseRef, uid: str) -> Path:
-    return Path(warehouse.root).resolve() / RUNS_DIRECTORY / uid / "source.json"
+def _pin_path(uid: str) -> str:
+    return f"{RUNS_DIRECTORY}/{uid}/source.json"

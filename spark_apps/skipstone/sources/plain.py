@@ -6,9 +6,8 @@ conversion; all else, damaged files included, is left to Spark, which then reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,13 +15,13 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 
-from skipstone.sources.beneath import open_beneath
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import ColumnGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
+from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
@@ -53,7 +52,7 @@ class NotPlainError(Exception):
 class PlainSource:
     """Files whose ``columns`` hold what the frame of ``read_source`` or ``read_table_rows`` would hold."""
 
-    paths: Mapping[Path, str]
+    files: tuple[StoredFile, ...]
     columns: tuple[SourceColumn, ...]
     most_bytes: int
 
@@ -72,9 +71,9 @@ class PlainSource:
         columns = {column.name: column for column in self.columns}
         wanted = [columns[name] for name in schema.names]
         size = 0
-        for path, name in self.paths.items():
+        for file in self.files:
             try:
-                for part in _read(path, name, schema, wanted, read):
+                for part in _read(file, schema, wanted, read):
                     size += part.nbytes
                     if size > self.most_bytes:
                         # footers count a value that repeats once
@@ -111,15 +110,14 @@ def _find(
     if source.format is not SourceFormat.PARQUET or not listing.files or listing.total_bytes > limits.unpacked_bytes:
         return None
     no_options(source)
-    names = {Path(listing.root) / file.path: file.path for file in listing.files}
-    footers = {path: read_parquet_footer(path, name) for path, name in names.items()}
-    groups = [ColumnGroup(columns=raw_columns(footers[path]), example=name) for path, name in names.items()]
+    files = listing.stored
+    groups = [ColumnGroup(columns=raw_columns(read_parquet_footer(file)), example=file.name) for file in files]
     columns = columns_of(groups)
     if not columns or not all(_feeds(group, one) for group in groups for one in columns):
         return None
-    if not _is_small_and_new(names, limits):
+    if not _is_small_and_new(files, limits):
         return None
-    return PlainSource(paths=names, columns=columns, most_bytes=limits.unpacked_bytes)
+    return PlainSource(files=files, columns=columns, most_bytes=limits.unpacked_bytes)
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
@@ -127,10 +125,10 @@ def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
     return found is not None and is_plain(found.file_type, column.type)
 
 
-def _is_small_and_new(paths: Mapping[Path, str], limits: PlainLimits) -> bool:
+def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:
     """Judges footers only; a file that is gone by now is Spark's to tell."""
     try:
-        footers = [_footer(path, name) for path, name in paths.items()]
+        footers = [_footer(file) for file in files]
     except (OSError, pa.ArrowException):
         return False
     rows = sum(footer.num_rows for footer in footers)
@@ -143,8 +141,8 @@ def _follows_old_calendar(footer: pq.FileMetaData) -> bool:
     return any(name in told for name in _OLD_CALENDAR) or told.get(_WRITER_VERSION, b"3") < b"3"
 
 
-def _footer(path: Path, name: str) -> pq.FileMetaData:
-    with open_beneath(path, name) as opened:
+def _footer(stored: StoredFile) -> pq.FileMetaData:
+    with stored.open(buffering=0) as opened:
         return pq.read_metadata(opened)
 
 
@@ -153,12 +151,10 @@ def _batches(file: WholeFile, names: list[str]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches([batch])
 
 
-def _read(
-    path: Path, name: str, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader
-) -> Iterator[pa.Table]:
+def _read(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader) -> Iterator[pa.Table]:
     """``columns`` of a file as ``schema`` has them."""
     sources = [column.source for column in columns]
-    with open_beneath(path, name) as opened:
+    with stored.open(buffering=0) as opened:
         file = WholeFile(opened, use_threads=True, coerce_int96_timestamp_unit="us")
         for part in read(file, list(dict.fromkeys(sources))):
             found = part.select(sources).rename_columns(schema.names).cast(schema)

@@ -21,7 +21,7 @@ from pyiceberg.exceptions import (
     RESTError,
     UnauthorizedError,
 )
-from pyiceberg.io import FileIO
+from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
@@ -29,12 +29,12 @@ from requests import RequestException
 from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plaintext
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.ids import ROOT_PROPERTY
 from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog
+from skipstone.storage.opening import storage_properties
 from skipstone.tables.clocks import in_order
 from skipstone.tables.storage import CATALOG_PROPERTIES, storage_io
 
@@ -193,7 +193,23 @@ def catalog_answers(name: str) -> Iterator[None]:
 
 def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
     """Where a table that we create lives: under the root, by namespace and name."""
-    return f"file://{warehouse.root}/{ref.namespace}/{ref.name}"
+    return f"{_base_location(warehouse)}/{ref.namespace}/{ref.name}"
+
+
+def _base_location(warehouse: WarehouseRef) -> str:
+    if warehouse.s3 is None:
+        return f"file://{warehouse.root}"
+    return "/".join(part for part in (f"s3://{warehouse.s3.bucket}", warehouse.s3.prefix.strip("/")) if part)
+
+
+def _properties(warehouse: WarehouseRef) -> dict[str, str]:
+    """Those of the catalog, with how files of tables are reached unless they say it; credentials are not among them."""
+    told: dict[str, str] = {}
+    if place := warehouse.s3:
+        told = {S3_ENDPOINT: place.endpoint, S3_REGION: place.region}
+        told[S3_FORCE_VIRTUAL_ADDRESSING] = str(not place.path_style_access).lower()
+    reached = {name: value for name, value in told.items() if value}
+    return {**reached, **warehouse.catalog.properties, **CATALOG_PROPERTIES}
 
 
 def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_known: bool = False) -> Catalog:
@@ -202,13 +218,12 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_kno
         url = _existing(url)
     return OwnSqlCatalog(
         warehouse.catalog.name,
-        **dict(warehouse.catalog.properties),
+        **_properties(warehouse),
         uri=url.render_as_string(hide_password=False),
-        warehouse=f"file://{warehouse.root}",
+        warehouse=_base_location(warehouse),
         pool_pre_ping="true",
-        **{ROOT_PROPERTY: warehouse.root},
+        **storage_properties(warehouse),
         init_catalog_tables="false" if is_known else "true",
-        **CATALOG_PROPERTIES,
     )
 
 
@@ -227,8 +242,8 @@ def _open_rest(warehouse: WarehouseRef, environment: Mapping[str, str]) -> Catal
     _require_private(reference, environment)
     secrets = {"credential": environment.get(CREDENTIAL_VARIABLE), "token": environment.get(TOKEN_VARIABLE)}
     given = {key: value for key, value in secrets.items() if value}
-    given |= {**CATALOG_PROPERTIES, ROOT_PROPERTY: warehouse.root}
-    return OwnRestCatalog(reference.name, **dict(reference.properties), **given, uri=reference.uri)
+    given |= storage_properties(warehouse)
+    return OwnRestCatalog(reference.name, **_properties(warehouse), **given, uri=reference.uri)
 
 
 def _require_fit(reference: CatalogRef) -> None:
@@ -251,6 +266,9 @@ def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
     """
     _require_fit(warehouse.catalog)
     text = warehouse.catalog.uri or f"sqlite:///{warehouse.root}/{SQLITE_FILE}"
+    if warehouse.s3 and text.startswith("sqlite"):
+        message = "an Sql catalog of a Warehouse in a bucket needs PostgreSQL: set an address with postgresql://."
+        raise BadSpec(Reason.INVALID_SPEC, message, field=_URI_FIELD)
     try:
         url = make_url(text)
         backend = url.get_dialect().name

@@ -7,6 +7,8 @@ names of its folders, so that no commit can name what a power cut takes away; ot
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowLocalFileSystem
+from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
+from skipstone_core.errors import ContractViolation
 
 from skipstone.compat.pyiceberg import HookedFileIO
-from skipstone.durable import make_folder, sync_file, sync_folder
+from skipstone.storage.durable import make_folder, sync_file, sync_folder
 
 #: Properties that tell a FileIO how to reach its storage.
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
@@ -63,10 +67,44 @@ class DurableFileIO(HookedFileIO):
 CATALOG_PROPERTIES = {PY_IO_IMPL: f"{DurableFileIO.__module__}.{DurableFileIO.__qualname__}"}
 
 
-def file_io(location: str) -> FileIO:
-    """For tasks and drivers that read and write files of tables on their own, at ``location``."""
-    is_local = location.startswith("file:") or "://" not in location
-    return DurableFileIO() if is_local else load_file_io({}, location)
+@dataclass(frozen=True)
+class FileAccess:
+    """How tasks reach the files of one table: picklable, and without a word of it in ``repr``.
+
+    ``properties``: those of the loaded table's FileIO that tell how to reach its storage, credentials among them.
+    None: those of no table, which is enough for volumes only.
+    """
+
+    properties: tuple[tuple[str, str], ...] | None = field(default=None, repr=False)
+
+    def open(self, location: str) -> FileIO:
+        """The FileIO for files at ``location``. Raises ContractViolation for another storage when it is of no table."""
+        if not _is_local(location) and self.properties is None:
+            raise ContractViolation(f"{location} is on no volume: its FileIO needs the properties of the loaded table")
+        return _opened(self)
+
+
+#: For files that are certainly on a volume.
+ON_VOLUMES = FileAccess()
+
+
+def file_access(table: Table) -> FileAccess:
+    """How tasks reach the files of ``table``, as its catalog has just told."""
+    return FileAccess(tuple(sorted(_reaching(table.io.properties).items())))
+
+
+@lru_cache(maxsize=16)
+def _opened(access: FileAccess) -> FileIO:
+    """One for all files that are reached alike: it keeps connections."""
+    return DurableFileIO(dict(access.properties or ()))
+
+
+def _is_local(location: str) -> bool:
+    return location.startswith("file:") or "://" not in location
+
+
+def _reaching(properties: Properties) -> dict[str, str]:
+    return {name: value for name, value in properties.items() if name.startswith(_STORAGE_PREFIXES)}
 
 
 def storage_io(properties: Properties, location: str | None) -> FileIO:
@@ -74,8 +112,7 @@ def storage_io(properties: Properties, location: str | None) -> FileIO:
 
     Executors get it too, so it knows nothing but how to reach the storage.
     """
-    kept = {name: value for name, value in properties.items() if name.startswith(_STORAGE_PREFIXES)}
-    return load_file_io({**kept, **CATALOG_PROPERTIES}, location)
+    return load_file_io({**_reaching(properties), **CATALOG_PROPERTIES}, location)
 
 
 def _make_named(folder: Path) -> None:

@@ -18,7 +18,6 @@ from skipstone.files.writer import WriteSpec, WrittenFile
 from skipstone.indexes.building.sorting import BUFFER_BYTES, KeySorter, Origin, RunWriter
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.keys import arrow_type, stored_keys
-from skipstone.tables.storage import file_io
 
 
 @dataclass(frozen=True)
@@ -47,7 +46,7 @@ class EntrySource:
         """The row groups of the share; None for all."""
         if self.shares == 1:
             return None
-        with file_io(self.file.path).new_input(self.file.path).open() as stream:
+        with self.file.access.open(self.file.path).new_input(self.file.path).open() as stream:
             count = pq.read_metadata(stream).num_row_groups
         return range(self.share * count // self.shares, (self.share + 1) * count // self.shares)
 

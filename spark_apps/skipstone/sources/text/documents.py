@@ -6,9 +6,9 @@ Used by ``lines`` for the lines of files, and by ``files`` for files that are on
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from skipstone.sources.text.headers import open_binary, unreadable
+from skipstone.storage.port import READ_AHEAD, StoredFile
 
 #: Levels of lists and objects. The parser calls itself once a level: a thousand of them end the JVM.
 DEPTH = 200
@@ -25,10 +25,10 @@ _HALF = re.compile(rb"(?i)(?<!\\)(?:\\\\)*+(?:\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud
 _PIECE = 1 << 20
 
 
-def require_readable_text(path: Path, name: str) -> None:
-    """Raise BadData (SOURCE_UNREADABLE) for a file, shown as ``name``, that would be read as other text."""
+def require_readable_text(stored: StoredFile) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) for a file that would be read as other text."""
     try:
-        with open_binary(path, name) as file:
+        with open_binary(stored, READ_AHEAD) as file:
             piece = file.read(_PIECE)
             wrong = WIDE if _WIDE.match(piece[:4]) else None
             while piece and wrong is None:
@@ -37,9 +37,9 @@ def require_readable_text(path: Path, name: str) -> None:
                 cut = piece.rfind(b'"') + 1 if more else len(piece)
                 wrong, piece = _wrong_in(piece[:cut]), piece[cut:] + more
     except (OSError, EOFError) as error:
-        raise unreadable(name, f"the file cannot be read: {error}") from error
+        raise unreadable(stored.name, f"the file cannot be read: {error}") from error
     if wrong is not None:
-        raise unreadable(name, wrong)
+        raise unreadable(stored.name, wrong)
 
 
 def _wrong_in(piece: bytes) -> str | None:

@@ -6,7 +6,6 @@ Called by ``reading``. Csv columns go by the names in each file's header, never 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException
@@ -50,11 +49,11 @@ def csv_groups(
     Raises BadData (SOURCE_UNREADABLE) for a header that cannot be used.
     """
     headers: dict[tuple[str, ...], list[str]] = {}
-    for file in listing.files:
-        require_unpackable(file.path)
-        found = read_header(Path(listing.root) / file.path, file.path, options)
+    for file in listing.stored:
+        require_unpackable(file.name)
+        found = read_header(file, options)
         if found is not None:
-            headers.setdefault(found if options.header else tuple(names), []).append(file.path)
+            headers.setdefault(found if options.header else tuple(names), []).append(file.name)
     return [_csv_group(spark, listing, header, files, options) for header, files in headers.items()]
 
 
@@ -95,11 +94,11 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
 
     Raises BadData (SOURCE_UNREADABLE).
     """
-    for file in listing.files:
-        require_unpackable(file.path)
+    for file in listing.stored:
+        require_unpackable(file.name)
         if options.multi_line:
-            require_readable_text(Path(listing.root) / file.path, file.path)
-            require_one_document(Path(listing.root) / file.path, file.path)
+            require_readable_text(file)
+            require_one_document(file)
     paths = spark_paths(listing, [file.path for file in listing.files])
     if not options.multi_line:
         require_one_document_per_line(spark, paths, listing.root)

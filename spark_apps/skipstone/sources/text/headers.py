@@ -12,14 +12,14 @@ import io
 import json
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import BinaryIO, TextIO, cast
 
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.beneath import open_beneath
 from skipstone.sources.text.options import TextOptions
+from skipstone.storage.port import StoredFile
 
 #: Endings of packed files that Spark would read as if they were text.
 _NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
@@ -30,19 +30,20 @@ _FIRST_CHARACTERS = 64 * 1024
 
 def require_unpackable(name: str) -> None:
     """Raise BadData (SOURCE_UNREADABLE) when the file's ending says it is packed in a way that is not read."""
-    ending = Path(name).suffix.lower()
+    ending = PurePosixPath(name).suffix.lower()
     if ending in _NOT_UNPACKED:
         raise unreadable(name, f"files packed as {ending} are not read: unpack it, or pack it as .gz or .bz2")
 
 
-def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] | None:
-    """The column names of the file at ``path``, shown as ``name``; None when the file has no line.
+def read_header(file: StoredFile, options: TextOptions) -> tuple[str, ...] | None:
+    """The column names of ``file``; None when it has no line.
 
     Without header there are no names, only that there is a line: () is returned.
     Raises BadData (SOURCE_UNREADABLE) when it cannot be read, names no column or one twice.
     """
+    name = file.name
     try:
-        with _open_text(path, name, options) as text:
+        with _open_text(file, options) as text:
             if not options.header:
                 return () if any(line.strip() for line in text) else None
             names = _first_record(text, options)
@@ -59,13 +60,14 @@ def read_header(path: Path, name: str, options: TextOptions) -> tuple[str, ...] 
     return names
 
 
-def require_one_document(path: Path, name: str) -> None:
+def require_one_document(file: StoredFile) -> None:
     """Raise BadData (SOURCE_UNREADABLE) when a Json object is followed by another document, which Spark would not read.
 
     Reads as much as the first object takes. What is no whole object is left to Spark, which tells it as a bad row.
     """
+    name = file.name
     try:
-        with _open_text(path, name, TextOptions()) as text:
+        with _open_text(file, TextOptions()) as text:
             rest = _after_object(text)
             is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
     except (OSError, EOFError) as error:
@@ -92,17 +94,17 @@ def unreadable(name: str, message: str) -> BadData:
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
 
 
-def _open_text(path: Path, name: str, options: TextOptions) -> TextIO:
-    binary = open_binary(path, name)
+def _open_text(file: StoredFile, options: TextOptions) -> TextIO:
+    binary = open_binary(file, _FIRST_CHARACTERS)
     encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
     return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)
 
 
-def open_binary(path: Path, name: str) -> BinaryIO:
-    """The unpacked content of a file. Raises OSError."""
-    opened = open_beneath(path, name)
-    match path.suffix.lower():
+def open_binary(file: StoredFile, buffering: int) -> BinaryIO:
+    """The unpacked content of a file, of which so many packed bytes are read ahead. Raises OSError."""
+    opened = file.open(buffering=buffering)
+    match PurePosixPath(file.name).suffix.lower():
         case ".gz":
             return cast(BinaryIO, _Closing(gzip.GzipFile(fileobj=opened), opened))
         case ".bz2":

@@ -7,7 +7,6 @@ told before anything runs.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -19,12 +18,12 @@ from skipstone_core.contract.requests import SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.beneath import open_beneath
 from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.files import spark_paths
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
+from skipstone.storage.port import StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
 
@@ -46,17 +45,18 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     """
     read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
     footers: dict[tuple[tuple[str, str], ...], tuple[FileColumns, list[str]]] = {}
-    for file in listing.files:
-        footer = read(Path(listing.root) / file.path, file.path)
+    for file in listing.stored:
+        footer = read(file)
         key = tuple((name, repr(found)) for name, found in footer)
-        footers.setdefault(key, (footer, []))[1].append(file.path)
+        footers.setdefault(key, (footer, []))[1].append(file.name)
     return [_group(spark, listing, kind, footer, files) for footer, files in footers.values()]
 
 
-def read_parquet_footer(path: Path, name: str) -> FileColumns:
+def read_parquet_footer(stored: StoredFile) -> FileColumns:
     """The columns of a Parquet file; INT96 timestamps are instants, as Spark writes them."""
+    name = stored.name
     try:
-        with open_beneath(path, name) as opened:
+        with stored.open(buffering=0) as opened:
             file = WholeFile(opened)
             schema, physical = file.schema_arrow, file.schema
     except MemoryError:
@@ -68,10 +68,11 @@ def read_parquet_footer(path: Path, name: str) -> FileColumns:
     return _unique(name, [FileColumn(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
 
 
-def read_orc_footer(path: Path, name: str) -> FileColumns:
+def read_orc_footer(stored: StoredFile) -> FileColumns:
     """The columns of an ORC file."""
+    name = stored.name
     try:
-        with open_beneath(path, name) as opened:
+        with stored.open(buffering=0) as opened:
             schema = orc.ORCFile(opened).schema
     except MemoryError:
         raise

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import TypeVar
+from functools import cached_property
+from typing import BinaryIO, TypeVar
 
 from pyiceberg.table import Table
 from skipstone_core.errors import ContractViolation, DependencyUnavailable
@@ -32,10 +32,11 @@ from skipstone_core.history.archives import (
     slot_size,
 )
 from skipstone_core.history.commits import TxnRecord, decode_record, encode_record
-from skipstone_core.ids import ARCHIVE_DIRECTORY, ARCHIVE_PROPERTY, ROOT_PROPERTY
+from skipstone_core.ids import ARCHIVE_DIRECTORY, ARCHIVE_PROPERTY
 from skipstone_core.reasons import Reason
 
-from skipstone.durable import keep_content
+from skipstone.storage.opening import storage_of
+from skipstone.storage.port import Storage
 
 _Rows = TypeVar("_Rows")
 
@@ -72,7 +73,7 @@ class TxnArchive:
         return frozenset(segment for file in self._files for segment in self._partial(file))
 
     def extended(self, records: Mapping[str, TxnRecord], partial: tuple[int, ...]) -> str:
-        """Write a file with these records by transaction; the property that lists it. Raises OSError too."""
+        """Write a file with these records by transaction; the property that lists it."""
         merged = plan_merge(self._files, len(records))
         contents = [self._content(file) for file in merged]
         new = [
@@ -84,14 +85,14 @@ class TxnArchive:
                 partial=(*partial, *(segment for content in contents for segment in content.partial)),
             )
         )
-        keep_content(self._path(file), data)
+        self._storage.keep_content(self._path(file), data)
         return encode_files((file, *(known for known in self._files if known not in merged)))
 
     def _content(self, file: ArchiveFile) -> ArchiveContent:
         try:
-            return decode_content(file, self._path(file).read_bytes())
-        except (OSError, ContractViolation) as error:
-            raise self._unavailable(str(self._path(file)), error) from error
+            return decode_content(file, self._storage.read(self._path(file)))
+        except (FileNotFoundError, DependencyUnavailable, ContractViolation) as error:
+            raise self._unavailable(self._storage.where(self._path(file)), error) from error
 
     def _section(self, file: ArchiveFile, name: str) -> list[list[str]]:
         return self._read(file, section_of(name, file.sections), decode_section)
@@ -101,22 +102,23 @@ class TxnArchive:
 
     def _read(self, file: ArchiveFile, section: int, decode: Callable[[bytes, int], _Rows]) -> _Rows:
         try:
-            with self._path(file).open("rb", buffering=0) as source:
-                descriptor = source.fileno()
-                if os.fstat(descriptor).st_size != file.size:
+            with self._storage.open(self._path(file), buffering=0) as source:
+                slot = _part(source, slot_place(section), slot_size())
+                if source.seek(0, os.SEEK_END) != file.size:
                     raise ContractViolation("its size is not what was written")
-                place, length, checksum = read_slot(os.pread(descriptor, slot_size(), slot_place(section)))
+                place, length, checksum = read_slot(slot)
                 if place + length > file.size:
                     raise ContractViolation("a section of it is not where it was written")
-                return decode(os.pread(descriptor, length, place), checksum)
-        except (OSError, ContractViolation) as error:
-            raise self._unavailable(str(self._path(file)), error) from error
+                return decode(_part(source, place, length), checksum)
+        except (OSError, DependencyUnavailable, ContractViolation) as error:
+            raise self._unavailable(self._storage.where(self._path(file)), error) from error
 
-    def _path(self, file: ArchiveFile) -> Path:
-        root = self._table.catalog.properties.get(ROOT_PROPERTY)
-        if not root:
-            raise ContractViolation("a catalog that is not opened by open_catalog knows no root for archived records")
-        return Path(root) / ARCHIVE_DIRECTORY / str(self._table.metadata.table_uuid) / file.digest
+    @cached_property
+    def _storage(self) -> Storage:
+        return storage_of(self._table.catalog.properties)
+
+    def _path(self, file: ArchiveFile) -> str:
+        return f"{ARCHIVE_DIRECTORY}/{self._table.metadata.table_uuid}/{file.digest}"
 
     def _unavailable(self, place: str, error: Exception) -> DependencyUnavailable:
         return DependencyUnavailable(
@@ -124,3 +126,8 @@ class TxnArchive:
             f"the record of earlier transactions of {'.'.join(self._table.name())} cannot be read at {place}: {error}; "
             f"restore it, or remove the table property {ARCHIVE_PROPERTY} to forget which old jobs committed",
         )
+
+
+def _part(source: BinaryIO, place: int, length: int) -> bytes:
+    source.seek(place)
+    return source.read(length)

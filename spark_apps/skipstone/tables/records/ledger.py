@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import WarehouseRef
@@ -32,7 +31,7 @@ from skipstone_core.history.consumption import (
 from skipstone_core.ids import CONSUMED_DIRECTORY
 from skipstone_core.reasons import Reason
 
-from skipstone.durable import keep_content
+from skipstone.storage.opening import open_storage
 from skipstone.tables.records.histories import was_picked, was_rolled_back
 
 
@@ -82,19 +81,18 @@ class ConsumedFiles:
 
     def read(self, table: Table, pointer: RecordPointer) -> ConsumptionRecord:
         """One record. Raises DependencyUnavailable when it is gone or damaged."""
-        path = self.path(table, pointer.digest)
+        storage, path = open_storage(self.warehouse), self.path(table, pointer.digest)
         try:
-            content = path.read_bytes()
+            content = storage.read(path)
             if hashlib.sha256(content).hexdigest() != pointer.digest:
                 raise ContractViolation("its content is not what was written")
             return decode_record(content)
-        except (OSError, ContractViolation) as error:
-            raise self._unavailable(str(path), error) from error
+        except (FileNotFoundError, DependencyUnavailable, ContractViolation) as error:
+            raise self._unavailable(storage.where(path), error) from error
 
-    def path(self, table: Table, digest: str) -> Path:
-        """Where the record of this digest is."""
-        folder = Path(self.warehouse.root) / CONSUMED_DIRECTORY / str(table.metadata.table_uuid)
-        return folder / consumer_hash(self.consumer) / digest
+    def path(self, table: Table, digest: str) -> str:
+        """Where the record of this digest is in the Warehouse's storage."""
+        return f"{CONSUMED_DIRECTORY}/{table.metadata.table_uuid}/{consumer_hash(self.consumer)}/{digest}"
 
     def extended(self, table: Table, head: RecordPointer | None, entries: bytes) -> ConsumptionRecord:
         """The record that follows ``head``: ``entries``, and what it has to hold again."""
@@ -141,11 +139,11 @@ class Consumption:
         return None
 
     def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
-        """Write the record that follows the head's; the property that points at it. Raises OSError."""
+        """Write the record that follows the head's; the property that points at it. Raises DependencyUnavailable."""
         head = self.memory.find_head(table)
         content = encode_record(self.memory.extended(table, head, self.entries))
         digest = hashlib.sha256(content).hexdigest()
-        keep_content(self.memory.path(table, digest), content)
+        open_storage(self.memory.warehouse).keep_content(self.memory.path(table, digest), content)
         pointer = RecordPointer(
             digest=digest,
             number=head.number + 1 if head else 1,

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException, TableAlreadyExistsError
@@ -31,6 +30,7 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
+from skipstone.storage.opening import open_storage
 from skipstone.tables.catalogs import WRITABLE_FORMAT, catalog_answers, load_table, table_location
 from skipstone.tables.shaping.declarations import (
     checked_properties,
@@ -114,7 +114,7 @@ def _create(catalog: Catalog, wish: Declaration, schema: Schema) -> Table | None
 def _free_location(wish: Declaration) -> str:
     """A directory of the table's own: data that a former table left behind is never mixed with the new one's."""
     location = table_location(wish.warehouse, wish.ref)
-    is_taken = Path(location.removeprefix("file://")).exists()
+    is_taken = open_storage(wish.warehouse).is_taken(f"{wish.ref.namespace}/{wish.ref.name}")
     return f"{location}-{wish.ref.uid.replace('-', '')[:8]}" if is_taken else location
 
 

@@ -1,0 +1,335 @@
+"""A Warehouse in an object store: S3, or what speaks as it does. Others (GCS, Azure) need another store only.
+
+A put is whole or not at all, and ``If-None-Match`` makes the first of several count. What is read is what was listed:
+every read names the ETag. Credentials are looked up where Amazon's own programs do, and stay in the store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
+from urllib.parse import urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
+from skipstone_core.contract.requests import S3Ref
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.ids import OWN_DIRECTORY
+from skipstone_core.reasons import Reason
+
+from skipstone.storage.globs import Glob, Reached
+from skipstone.storage.objectfiles import ObjectFile, ReadAhead
+from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, is_hidden
+from skipstone.storage.refusals import DELETE, LIST, LOOK, READ, WRITE, Asked, code_of, place_of, refusal, status_of
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, ObjectMeta
+    from obstore.store import RetryConfig, S3Config
+
+RACERS = 8
+#: Requests for single objects that are under way at once.
+CONCURRENT = 16
+#: Puts of a first file that meet another one which is gone when they look.
+_MOST_TRIES = 5
+#: Status of the answer to a range behind the end of an object, and to every range of an empty one.
+_BEHIND_THE_END = 416
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some bytes of an object, the ``size`` of it all, and its ``version``."""
+
+    content: bytes
+    size: int
+    version: str | None
+
+
+@dataclass(frozen=True)
+class ObjectStorage:
+    """The objects of ``ref``. ``retries``: obstore's when None."""
+
+    ref: S3Ref
+    retries: RetryConfig | None = field(default=None, compare=False, repr=False)
+
+    def where(self, path: str = "") -> str:
+        """The address with the endpoint."""
+        return place_of(self.ref, path)
+
+    def may_hold(self, path: str) -> bool:
+        """Folders are what the names of objects say."""
+        return True
+
+    def __getstate__(self) -> dict[str, object]:
+        """Without the store: it holds credentials, and another process has its own."""
+        return {"ref": self.ref, "retries": self.retries}
+
+    def is_taken(self, path: str) -> bool:
+        """By a first page at most."""
+        key = _key(path)
+        return self._head(key) is not None or next(self.list(key), None) is not None
+
+    def look(self, path: str) -> Entry | Folder | None:
+        """The object, or the folder that objects below it make."""
+        key = _key(path)
+        entry = None if path.endswith("/") else self._head(key)
+        return entry or self._folder(key)
+
+    def match(self, pattern: str) -> tuple[Entry | Folder, ...]:
+        """By listing those folders only in which something may fit."""
+        glob = Glob(pattern)
+        found = () if is_hidden(glob.fixed) else self._matched(glob, glob.fixed, glob.begin(glob.fixed))
+        return tuple(sorted(found, key=lambda one: PurePosixPath(one.path)))
+
+    def entries(self, paths: Sequence[str]) -> Iterator[Entry | None]:
+        """Many at once."""
+        is_proven = False
+        with ThreadPoolExecutor(CONCURRENT) as pool:
+            for path, found in zip(paths, pool.map(lambda path: self._head(_key(path)), paths), strict=True):
+                if found is None and not is_proven:
+                    self._folder(_key(path))  # the answer to HEAD does not tell a missing bucket from a missing object
+                    is_proven = True
+                yield found
+
+    def list(self, folder: str) -> Iterator[Entry]:
+        """Page by page."""
+        key = _key(folder)
+        try:
+            for page in obstore.list(self._store, key or None, chunk_size=1000):
+                yield from (self._entry(meta) for meta in page if meta["path"] != key)
+        except (BaseError, OSError, ValueError) as error:
+            raise refusal(self.ref, LIST, key, error) from None
+
+    def read(self, path: str) -> bytes:
+        """The whole content."""
+        key = _key(path)
+        return self._asked(READ, key, lambda: bytes(obstore.get(self._store, key).bytes()))
+
+    def open(self, what: Entry | str, *, buffering: int = READ_AHEAD) -> BinaryIO:
+        """Asks for nothing before the first read."""
+        if isinstance(what, Entry):
+            content = _Content(self, what.path, what.size, str(what.version))
+        else:
+            content = _Content(self, _key(what))
+        file = ObjectFile(content)
+        return cast(BinaryIO, ReadAhead(file, buffering) if buffering else file)
+
+    def create(self, path: str, content: bytes) -> bytes:
+        """By a conditional put. What is there is read back: a put that seems to have failed may have been done."""
+        key = _key(path)
+        for _ in range(_MOST_TRIES):
+            lost = self._put_first(key, content)
+            with suppress(FileNotFoundError):
+                return self.read(path)
+            if lost is not None:
+                raise lost
+        raise self._broken(f"'{path}' is there and not there: somebody deletes it while it is written")
+
+    def keep_content(self, path: str, content: bytes) -> None:
+        """By a put."""
+        key = _key(path)
+        self._asked(WRITE, key, lambda: self._put(key, content, first=False))
+
+    def delete(self, path: str) -> None:
+        """One object."""
+        key = _key(path)
+        with suppress(FileNotFoundError):
+            self._asked(DELETE, key, lambda: obstore.delete(self._store, key))
+
+    def probe(self, name: str) -> None:
+        """Raises DependencyUnavailable for what the endpoint does not honor."""
+        path = f"{OWN_DIRECTORY}/{name}/first"
+        self.delete(path)
+        offers = [f"skipstone {number}".encode() for number in range(RACERS)]
+        with ThreadPoolExecutor(RACERS) as pool:
+            found = set(pool.map(lambda offer: self.create(path, offer), offers))
+        if len(found) != 1 or not found <= set(offers):
+            raise self._broken("of several first puts (If-None-Match: *) more than one won")
+        self._probe_reads(path, *found)
+        self.delete(path)
+        if self._head(path) is not None:
+            raise self._broken("an object that was deleted is still there")
+
+    def _probe_reads(self, path: str, content: bytes) -> None:
+        entry = self._head(path)
+        if entry is None or list(self.list(str(PurePosixPath(path).parent))) != [entry]:
+            raise self._broken("an object that was just put is not listed, or with another ETag")
+        if self.get_range(path, (0, entry.size), str(entry.version)).content != content:
+            raise self._broken("an object that was just put reads differently")
+        try:
+            self.get_range(path, (0, 1), '"00000000000000000000000000000000"')
+        except Replaced:
+            return
+        raise self._broken("a read of another ETag (If-Match) is not refused")
+
+    @cached_property
+    def _store(self) -> S3Store:
+        ref, endpoint = self.ref, self.ref.endpoint
+        if endpoint and not ref.path_style_access:
+            parts = urlsplit(endpoint)
+            endpoint = parts._replace(netloc=f"{ref.bucket}.{parts.netloc}").geturl()
+        given: S3Config = {"virtual_hosted_style_request": not ref.path_style_access, "disable_bulk_delete": True}
+        if endpoint:
+            given["endpoint"] = endpoint
+        if ref.region:
+            given["region"] = ref.region
+        return S3Store(
+            ref.bucket,
+            config=given,
+            prefix=ref.prefix.strip("/") or None,
+            retry_config=self.retries,
+            client_options={"allow_http": endpoint.startswith("http://")},
+        )
+
+    def _matched(self, glob: Glob, folder: str, reached: Reached) -> Iterator[Entry | Folder]:
+        """What fits at ``folder``, which has come to ``reached``, and below it."""
+        if not reached:
+            return
+        here = self._folder(folder)
+        if here is None:
+            return
+        if glob.fits(reached):
+            yield here
+        if glob.goes_on(reached):
+            if not glob.only_folders:
+                names = ((file, glob.step(reached, PurePosixPath(file.path).name)) for file in here.files)
+                yield from (file for file, after in names if glob.fits(after))
+            for name in here.folders:
+                yield from self._matched(glob, f"{folder}/{name}".lstrip("/"), glob.step(reached, name))
+
+    def _folder(self, key: str) -> Folder | None:
+        listed = self._asked(LIST, key, lambda: obstore.list_with_delimiter(self._store, key or None))
+        files = [self._entry(meta) for meta in listed["objects"] if meta["path"] != key]
+        folders = [PurePosixPath(prefix).name for prefix in listed["common_prefixes"]]
+        if not (files or folders or listed["objects"]):
+            return None
+        return Folder(
+            path=key,
+            files=tuple(sorted(file for file in files if not is_hidden(PurePosixPath(file.path).name))),
+            folders=tuple(sorted(name for name in folders if not is_hidden(name))),
+        )
+
+    def _head(self, key: str) -> Entry | None:
+        try:
+            return self._entry(self._asked(LOOK, key, lambda: obstore.head(self._store, key)))
+        except FileNotFoundError:
+            return None
+
+    def _entry(self, meta: ObjectMeta) -> Entry:
+        if not meta["e_tag"]:
+            raise self._broken(f"'{meta['path']}' has no ETag")
+        return Entry(
+            path=meta["path"],
+            size=meta["size"],
+            version=meta["e_tag"],
+            touched_ns=int(meta["last_modified"].timestamp()) * 1_000_000_000,
+        )
+
+    def find_size(self, key: str, version: str | None) -> tuple[int, str]:
+        """Size and version of an object. Raises FileNotFoundError; for a ``version`` that is gone Replaced."""
+        entry = self._head(key)
+        if version is not None and (entry is None or entry.version != version):
+            raise Replaced(key)
+        if entry is None:
+            raise FileNotFoundError(f"{self.where(key)} is not there")
+        return entry.size, str(entry.version)
+
+    def get_range(self, key: str, place: tuple[int, int], version: str | None) -> Part:
+        """Bytes of an object. Raises FileNotFoundError; for a ``version`` that is gone Replaced."""
+        wanted: GetOptions = {"range": place}
+        if version is not None:
+            wanted["if_match"] = version
+
+        def get() -> Part:
+            try:
+                found = obstore.get(self._store, key, options=wanted)
+            except BaseError as error:
+                if status_of(error) != _BEHIND_THE_END:
+                    raise
+                return Part(b"", *self.find_size(key, version))
+            return Part(bytes(found.bytes()), found.meta["size"], found.meta["e_tag"] or version)
+
+        try:
+            return self._asked(READ, key, get)
+        except PreconditionError:
+            raise Replaced(key) from None
+        except FileNotFoundError:
+            if version is None:
+                raise
+            raise Replaced(key) from None
+
+    def _put_first(self, key: str, content: bytes) -> DependencyUnavailable | None:
+        """None when an object is there now; the error when that is not known. Raises it when the put was refused."""
+        try:
+            self._put(key, content, first=True)
+        except AlreadyExistsError:
+            return None
+        except (BaseError, OSError) as error:
+            told = refusal(self.ref, WRITE, key, error)
+            if 400 <= status_of(error) < 500:
+                raise told from None
+            return told
+        return None
+
+    def _put(self, key: str, content: bytes, *, first: bool) -> None:
+        obstore.put(self._store, key, content, mode="create" if first else "overwrite", use_multipart=False)
+
+    def _asked(self, asked: Asked, key: str, ask: Callable[[], _T]) -> _T:
+        """The answer. Raises FileNotFoundError when the object, and not the bucket, is missing.
+
+        What a condition refuses to read is raised as it is: PreconditionError.
+        """
+        try:
+            return ask()
+        except Replaced:
+            raise
+        except FileNotFoundError as error:
+            if code_of(error) == "NoSuchBucket" or asked in (LIST, WRITE):
+                raise refusal(self.ref, asked, key, error) from None
+            raise FileNotFoundError(f"{self.where(key)} is not there") from None
+        except (BaseError, OSError, ValueError) as error:
+            if asked is READ and isinstance(error, PreconditionError):
+                raise
+            raise refusal(self.ref, asked, key, error) from None
+
+    def _broken(self, what: str) -> DependencyUnavailable:
+        return DependencyUnavailable(
+            Reason.STORAGE_UNAVAILABLE,
+            f"{self.where()} cannot be used: {what}; choose an S3 endpoint that honors conditional puts and reads",
+        )
+
+
+@dataclass
+class _Content:
+    """One object for ``ObjectFile``: the version that is asked for, or the one of the first answer."""
+
+    storage: ObjectStorage
+    key: str
+    known_size: int | None = None
+    version: str | None = None
+
+    def size(self) -> int:
+        """By a request when nothing was read yet."""
+        if self.known_size is None:
+            self.known_size, self.version = self.storage.find_size(self.key, self.version)
+        return self.known_size
+
+    def fetch(self, start: int, end: int) -> bytes:
+        """By a request."""
+        part = self.storage.get_range(self.key, (start, end), self.version)
+        self.known_size, self.version = part.size, part.version
+        return part.content
+
+
+def _key(path: str) -> str:
+    """``path`` as objects are named. Raises NoFile for one that no object can have."""
+    parts = PurePosixPath(path).parts
+    if ".." in parts or any(ord(character) < 32 for character in path):
+        raise NoFile(path)
+    return "/".join(part for part in parts if part != "/")

@@ -1,0 +1,55 @@
+"""A Warehouse's storage is used through its port, and files of tables by what the loaded table tells."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[2] / "spark_apps" / "skipstone"
+#: Who still takes a Warehouse for a directory, and why.
+KNOWS_THE_ROOT = {
+    "storage/opening.py": "makes a volume of it",
+    "tables/catalogs.py": "the SQLite file, and where tables are made",
+    "sources/rejects.py": "rows that were left out are written line by line",
+    "runs/merging/merge.py": "the changes that executors read",
+}
+
+
+def modules() -> Iterator[tuple[str, ast.Module]]:
+    """The modules of the data plane outside of the port's own implementations."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield str(path.relative_to(PACKAGE)), ast.parse(path.read_text())
+
+
+def reads_the_root(tree: ast.Module) -> bool:
+    """Whether ``root`` is taken from something called a warehouse."""
+    return any(
+        isinstance(node, ast.Attribute) and node.attr == "root" and "warehouse" in ast.unparse(node.value)
+        for node in ast.walk(tree)
+    )
+
+
+def without_properties(tree: ast.Module) -> list[str]:
+    """Calls that make a FileIO of no properties: of none, or of an empty dictionary."""
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    named = [call for call in calls if ast.unparse(call.func).endswith(("load_file_io", "FileIO"))]
+    return [
+        ast.unparse(call)
+        for call in named
+        if not (call.args or call.keywords) or any(isinstance(one, ast.Dict) and not one.keys for one in call.args)
+    ]
+
+
+def test_only_these_take_a_warehouse_for_a_directory() -> None:
+    assert {name for name, tree in modules() if reads_the_root(tree)} == KNOWS_THE_ROOT.keys()
+
+
+def test_no_file_io_is_made_without_properties() -> None:
+    assert {name: found for name, tree in modules() if (found := without_properties(tree))} == {}
+
+
+def test_the_rules_see_what_they_forbid() -> None:
+    tree = ast.parse("a = Path(request.warehouse.root)\nb = load_file_io({}, place)\nc = DurableFileIO()\n")
+    assert reads_the_root(tree)
+    assert without_properties(tree) == ["load_file_io({}, place)", "DurableFileIO()"]

@@ -1,0 +1,161 @@
+"""A proxy before an S3 server that counts what passes, and fails as networks and servers do, when a test asks it to."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from enum import Enum
+from http.client import HTTPConnection
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Lock, Thread
+from typing import Any
+from urllib.parse import urlsplit
+
+SECONDS = 300
+_NOT_PASSED_ON = frozenset({"connection", "transfer-encoding", "content-length", "keep-alive"})
+
+
+class Fault(Enum):
+    """What becomes of a request."""
+
+    SLOW_DOWN = "503 before the server acts"
+    FAILED = "500 after the server acted"
+    LOST = "the connection breaks before the server acts"
+    UNHEARD = "the connection breaks after the server acted"
+    CUT = "the connection breaks in the middle of the answer"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A request that came by: GET, HEAD, PUT, POST, DELETE or LIST, and the bytes of the bodies."""
+
+    kind: str
+    path: str
+    sent: int
+    received: int
+
+
+@dataclass
+class Proxy:
+    """What it saw, and the faults of the next requests by their kind, the next one first."""
+
+    target: str
+    endpoint: str = ""
+    seen: list[Seen] = field(default_factory=list)
+    faults: dict[str, list[Fault]] = field(default_factory=dict)
+    lock: Lock = field(default_factory=Lock)
+
+    def fail(self, kind: str, fault: Fault, times: int = 1) -> None:
+        """The next ``times`` requests of a kind meet ``fault``."""
+        with self.lock:
+            self.faults[kind] = [fault] * times
+
+    def forget(self) -> None:
+        """Begin to count again, and let all pass."""
+        with self.lock:
+            self.seen.clear()
+            self.faults.clear()
+
+    def counted(self) -> dict[str, int]:
+        """How many requests of each kind came by."""
+        kinds = [one.kind for one in self.seen]
+        return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
+
+    def take(self, kind: str) -> Fault | None:
+        """The fault of a request that comes now."""
+        with self.lock:
+            waiting = self.faults.get(kind)
+            return waiting.pop(0) if waiting else None
+
+    def note(self, seen: Seen) -> None:
+        """Count a request."""
+        with self.lock:
+            self.seen.append(seen)
+
+
+@contextmanager
+def s3_proxy(target: str) -> Iterator[Proxy]:
+    """A proxy on loopback before the server at ``target``; it ends with the block."""
+    proxy = Proxy(target)
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Passing", (_Handler,), {"proxy": proxy})) as server:
+        proxy.endpoint = f"http://127.0.0.1:{server.server_port}"
+        thread = Thread(target=server.serve_forever, args=[0.02])
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request and its answer; the next one takes another connection."""
+
+    proxy: Proxy
+
+    def pass_on(self) -> None:
+        """Pass the request on, unless it meets a fault first."""
+        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        kind = "LIST" if self.command == "GET" and "list-type=2" in self.path else self.command
+        fault = self.proxy.take(kind)
+        if fault in (Fault.SLOW_DOWN, Fault.LOST):
+            self.proxy.note(Seen(kind, self.path, len(body), 0))
+            self._fail(fault)
+            return
+        status, headers, content = self._asked(body)
+        self.proxy.note(Seen(kind, self.path, len(body), len(content)))
+        if fault in (Fault.FAILED, Fault.UNHEARD):
+            self._fail(fault)
+        else:
+            self._answer(status, headers, content, cut=fault is Fault.CUT)
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def _asked(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+        connection = HTTPConnection(urlsplit(self.proxy.target).netloc, timeout=SECONDS)
+        try:
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                if name.lower() != "connection":
+                    connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            return answer.status, answer.getheaders(), answer.read()
+        finally:
+            connection.close()
+
+    def _answer(self, status: int, headers: list[tuple[str, str]], content: bytes, *, cut: bool = False) -> None:
+        told = {name.lower(): value for name, value in headers}
+        size = told.get("content-length", "0") if self.command == "HEAD" else str(len(content))
+        self.send_response_only(status)
+        for name, value in headers:
+            if name.lower() not in _NOT_PASSED_ON:
+                self.send_header(name, value)
+        if status != 204:
+            self.send_header("content-length", size)
+        if cut and not content:
+            self._break()
+            return
+        self.end_headers()
+        self.wfile.write(content[: len(content) // 2] if cut else content)
+        if cut:
+            self._break()
+
+    def _fail(self, fault: Fault | None) -> None:
+        if fault in (Fault.LOST, Fault.UNHEARD):
+            self._break()
+            return
+        status, code = (503, "SlowDown") if fault is Fault.SLOW_DOWN else (500, "InternalError")
+        body = f"<Error><Code>{code}</Code></Error>".encode() if self.command != "HEAD" else b""
+        self._answer(status, [("content-type", "application/xml")], body)
+
+    def _break(self) -> None:
+        """Close the connection at once, whatever was not sent yet."""
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.close_connection = True
