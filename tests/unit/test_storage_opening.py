@@ -12,7 +12,7 @@ from skipstone.storage.opening import open_storage
 from skipstone.storage.volume import Volume
 from skipstone.tables.catalogs import open_catalog, table_location
 from skipstone_core.codec import decode, encode
-from skipstone_core.contract.requests import CatalogRef, CatalogType, S3Ref, TableRef, WarehouseRef
+from skipstone_core.contract.requests import CatalogRef, CatalogType, S3Ref, SourceLocationRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, ContractViolation
 
 CATALOG = CatalogRef(type=CatalogType.REST)
@@ -45,6 +45,20 @@ def test_a_warehouse_has_exactly_one_storage(storages: dict[str, Any]) -> None:
         WarehouseRef(name="w", catalog=CATALOG, **storages)
 
 
+@pytest.mark.parametrize("storages", [{}, {"root": "/r", "s3": LAKE}])
+def test_a_source_location_has_exactly_one_storage(storages: dict[str, Any]) -> None:
+    with pytest.raises(ContractViolation, match="exactly one storage: set one of root and s3"):
+        SourceLocationRef(name="landing", **storages)
+
+
+def test_source_locations_travel_as_json_with_the_names_of_their_variables() -> None:
+    landing = SourceLocationRef(name="landing", s3=replace(LAKE, credentials_prefix="SKIPSTONE_LOCATION_LANDING_"))
+    warehouse = WarehouseRef(name="w", catalog=CATALOG, root="/r", locations=(landing,))
+    sent = encode(warehouse)
+    assert sent["locations"][0]["s3"]["credentialsPrefix"] == "SKIPSTONE_LOCATION_LANDING_"
+    assert decode(WarehouseRef, sent, strict=False) == warehouse
+
+
 def test_a_place_in_a_bucket_travels_as_json() -> None:
     warehouse = WarehouseRef(name="w", catalog=CATALOG, s3=LAKE)
     sent = encode(warehouse)
@@ -54,6 +68,7 @@ def test_a_place_in_a_bucket_travels_as_json() -> None:
         "region": "eu-central-1",
         "endpoint": "https://s3",
         "pathStyleAccess": True,
+        "credentialsPrefix": "",
     }
     assert decode(WarehouseRef, {**sent, "s3": {**sent["s3"], "later": 1}}, strict=False) == warehouse
     assert decode(WarehouseRef, {**sent, "s3": {"bucket": "lake"}}, strict=False).s3 == S3Ref(bucket="lake")

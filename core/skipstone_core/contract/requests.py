@@ -121,7 +121,8 @@ class S3Ref:
     """A place in an S3 bucket: all keys that begin with ``prefix``. Credentials come from the environment.
 
     An empty ``endpoint`` is Amazon's of ``region``; an empty region is the environment's. ``path_style_access``: the
-    bucket's name is in the path of addresses, not in their host.
+    bucket's name is in the path of addresses, not in their host. ``credentials_prefix`` begins the names of the
+    variables that hold the keys; when empty, credentials are found as Amazon's own programs find them.
     """
 
     bucket: str
@@ -129,17 +130,36 @@ class S3Ref:
     region: str = ""
     endpoint: str = ""
     path_style_access: bool = False
+    credentials_prefix: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceLocationRef:
+    """Where a run reads sources besides its Warehouse: one of ``root``, at which a claim is mounted, and ``s3``."""
+
+    name: str
+    root: str = ""
+    s3: S3Ref | None = None
+
+    def __post_init__(self) -> None:
+        """Raise ContractViolation unless there is exactly one storage."""
+        if bool(self.root) == (self.s3 is not None):
+            raise ContractViolation("a source location has exactly one storage: set one of root and s3")
 
 
 @dataclass(frozen=True, kw_only=True)
 class WarehouseRef:
-    """Where tables live: exactly one of ``root``, the absolute directory at which the claim is mounted, and ``s3``."""
+    """Where tables live: exactly one of ``root``, the absolute directory at which the claim is mounted, and ``s3``.
+
+    ``locations``: those that this run reads; a check reads all.
+    """
 
     name: str
     catalog: CatalogRef
     root: str = ""
     s3: S3Ref | None = None
     index_namespace: str | None = None
+    locations: tuple[SourceLocationRef, ...] = ()
 
     def __post_init__(self) -> None:
         """Raise ContractViolation unless there is exactly one storage."""
@@ -228,8 +248,9 @@ class ColumnMapping:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSpec:
-    """Files to read; ``paths`` are relative to the Warehouse root: files, directories or glob patterns.
+    """Files to read; ``paths`` are relative to ``location``: files, directories or glob patterns.
 
+    ``location``: name of a source location of the Warehouse; the root of the Warehouse when empty.
     ``options``: header, delimiter, quote, escape, encoding, nullValue, dateFormat, timestampFormat, multiLine.
     ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
     ``consumer`` says whose memory of consumed files counts with ``consume`` New. ``settle_seconds``: files that changed
@@ -245,6 +266,7 @@ class SourceSpec:
     consume: ConsumePolicy = ConsumePolicy.ALL
     consumer: str = ""
     settle_seconds: int = 0
+    location: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
