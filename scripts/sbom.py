@@ -13,6 +13,7 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pyspark
 
@@ -21,6 +22,7 @@ UV = REPOSITORY / ".cache" / "uv" / "bin" / "uv"
 #: Package of the workspace by image.
 IMAGES = {"skipstone-operator": "skipstone-operator", "skipstone-spark": "skipstone"}
 DOCKERFILE = REPOSITORY / "spark_apps" / "Dockerfile"
+S3A = DOCKERFILE.parent / "image" / "s3a.xml"
 ICEBERG = re.compile(r"^ARG ICEBERG_VERSION=(.+)$", re.MULTILINE)
 RUNTIME = re.compile(r"org\.apache\.iceberg (iceberg-spark-runtime-\S+)")
 JAR = re.compile(r"(?P<name>.+)-(?P<version>[0-9][^/]*)\.jar")
@@ -33,6 +35,7 @@ def main(folder: Path) -> None:
         bill = export(package)
         if image == "skipstone-spark":
             bill["components"] += [*jars(Path(pyspark.__file__).parent / "jars"), iceberg(DOCKERFILE.read_text())]
+            bill["components"] += s3a(S3A)
         (folder / f"{image}.cdx.json").write_text(json.dumps(bill, indent=1) + "\n")
 
 
@@ -63,13 +66,24 @@ def component(path: Path) -> dict[str, Any]:
     }
 
 
+def s3a(pins: Path) -> list[dict[str, Any]]:
+    """What Spark reads S3 with, as the list of pins names it."""
+    found = [one.attrib for one in ElementTree.parse(pins).iter("dependency")]
+    return [maven(one["org"], one["name"], one["rev"]) for one in found]
+
+
+def maven(group: str, name: str, version: str) -> dict[str, Any]:
+    """A component that is known by its coordinates alone."""
+    purl = f"pkg:maven/{group}/{name}@{version}"
+    return {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+
+
 def iceberg(dockerfile: str) -> dict[str, Any]:
     """The Iceberg runtime as the Dockerfile names it."""
     named, version = RUNTIME.search(dockerfile), ICEBERG.search(dockerfile)
     if named is None or version is None:
         raise SystemExit(f"{DOCKERFILE} does not say which Iceberg runtime it fetches: correct scripts/sbom.py")
-    purl = f"pkg:maven/org.apache.iceberg/{named[1]}@{version[1]}"
-    return {"type": "library", "bom-ref": purl, "name": named[1], "version": version[1], "purl": purl}
+    return maven("org.apache.iceberg", named[1], version[1])
 
 
 if __name__ == "__main__":

@@ -11,8 +11,6 @@ PACKAGE = Path(__file__).parents[2] / "spark_apps" / "skipstone"
 KNOWS_THE_ROOT = {
     "storage/opening.py": "makes a volume of it",
     "tables/catalogs.py": "the SQLite file, and where tables are made",
-    "sources/rejects.py": "rows that were left out are written line by line",
-    "runs/merging/merge.py": "the changes that executors read",
 }
 
 

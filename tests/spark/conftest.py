@@ -23,7 +23,8 @@ from skipstone.session import FORCED, LOCAL
 from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
-from tests.spark.jars import ICEBERG_RUNTIME, jar_paths
+from tests.s3server import OWNER
+from tests.spark.jars import ICEBERG_RUNTIME, jar_paths, s3a_jars
 from tests.spark.soundness import Soundness
 
 #: Makes JVMs of tests take little of the processor. Each query runs once or twice: what the second compiler makes of
@@ -31,6 +32,10 @@ from tests.spark.soundness import Soundness
 #: then sweeps them all the time, and interprets what finds no room. Several threads that collect garbage cost more than
 #: they save where each core has a worker of its own.
 LEAN = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:MetaspaceSize=256m -XX:+UseSerialGC"
+#: The keys of the tests' S3 server, for the JVM to find whenever it starts: where Amazon's SDK looks for keys, and in
+#: variables whose names begin so.
+S3_KEYS = f"-Daws.accessKeyId={OWNER.access} -Daws.secretAccessKey={OWNER.secret}"
+JVM_KEYS = "SKIPSTONE_TESTS_"
 #: Options that every JVM takes, also those of drivers in processes of their own.
 JAVA_OPTIONS = "JDK_JAVA_OPTIONS"
 #: PySpark leaves the sockets of collected results to the garbage collector.
@@ -142,7 +147,7 @@ def _submit_arguments() -> str:
     """As a pod has them, plus the Iceberg runtime: whoever starts the JVM first starts this one."""
     settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
     # Jars that are named by --jars the JVM sends to itself, encrypted, which takes seconds
-    runtime = jar_paths("iceberg-runtime", ICEBERG_RUNTIME)
+    runtime = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *s3a_jars()]
     settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
     # How long the JVM and Python wait for one another to connect: 15 s are few on a machine that others keep busy
     settings["spark.python.authenticate.socketTimeout"] = "300s"
@@ -153,7 +158,8 @@ def _submit_arguments() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _one_jvm() -> Iterator[None]:
     os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments()
-    os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {LEAN}".strip()
+    os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {LEAN} {S3_KEYS}".strip()
+    os.environ |= {f"{JVM_KEYS}AWS_ACCESS_KEY_ID": OWNER.access, f"{JVM_KEYS}AWS_SECRET_ACCESS_KEY": OWNER.secret}
     # As the first run that needs Spark sets it: processes of tests have the same environment in any order
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     yield

@@ -9,6 +9,7 @@ import fcntl
 import shutil
 import subprocess
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pyspark
 
@@ -17,6 +18,16 @@ SPARK_JARS = Path(pyspark.__file__).parent / "jars"
 FETCH_SECONDS = 900
 
 ICEBERG_RUNTIME = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "org.xerial:sqlite-jdbc:3.50.3.0")
+
+
+#: What the image of runs adds to Spark's own jars so that it reads sources in S3.
+S3A = Path(__file__).parents[2] / "spark_apps" / "image" / "s3a.xml"
+
+
+def s3a_jars() -> list[Path]:
+    """Hadoop's S3A with what it needs, as the image has it."""
+    found = [one.attrib for one in ElementTree.parse(S3A).iter("dependency")]
+    return jar_paths("s3a", tuple(f"{one['org']}:{one['name']}:{one['rev']}" for one in found))
 
 
 def jar_paths(name: str, coordinates: tuple[str, ...]) -> list[Path]:

@@ -28,7 +28,7 @@ def test_each_image_has_its_distributions_and_spark_its_jars(tmp_path: Path) -> 
     assert not {"pyspark", "pytest"} & names(operator)
     found = {part["bom-ref"].removeprefix("jar:") for part in spark["components"] if "jar:" in part["bom-ref"]}
     assert found == {path.name for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
-    assert "iceberg-spark-runtime-4.1_2.13" in names(spark)
+    assert {"iceberg-spark-runtime-4.1_2.13", "hadoop-aws"} <= names(spark)
     assert len({part["bom-ref"] for part in spark["components"]}) == len(spark["components"])
 
 

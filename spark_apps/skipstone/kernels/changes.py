@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,15 +18,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from cachetools import LRUCache
-from skipstone_core.errors import BadData
+from skipstone_core.errors import BadData, DependencyUnavailable
 from skipstone_core.keys import KeyType
 from skipstone_core.merging.merges import BoundKey
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import canonical, float_bits, null_rows
+from skipstone.storage.port import Storage, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
 ROW_GROUP_ROWS = 64 * 1024
+#: Slices up to this size travel with the tasks.
+CARRIED_BYTES = 1024 * 1024
 _CACHE_BYTES = 128 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
 
@@ -36,6 +39,7 @@ class ChangeSlice:
     """One materialized file. ``rows`` in all, the first ``keyed`` of them have a key; ``read`` came from the source.
 
     ``base``: number of the slice's first row among the rows of all slices. ``checksum``: sha256 of the file.
+    ``content``: all of a small one. ``stored``: the object that it is; else ``path`` is a file of this machine.
     """
 
     path: str
@@ -45,6 +49,14 @@ class ChangeSlice:
     size: int
     checksum: str
     base: int = 0
+    content: bytes | None = field(default=None, repr=False)
+    stored: StoredFile | None = None
+
+    def source(self) -> Any:
+        """What a Parquet reader takes."""
+        if self.content is not None:
+            return pa.BufferReader(self.content)
+        return self.stored.open(buffering=0) if self.stored else self.path
 
 
 @dataclass(frozen=True)
@@ -73,6 +85,29 @@ def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
     return ChangeSlice(
         path=path, rows=table.num_rows, keyed=keyed, read=changes.num_rows, size=size, checksum=checksum(path)
     )
+
+
+def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) -> ChangeSlice:
+    """As ``write_slice``, without a file when it is small, else as an object of ``storage``."""
+    table, keyed = last_changes(changes, rule)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
+    content = sink.getvalue().to_pybytes()
+    one = ChangeSlice(
+        path=storage.where(path),
+        rows=table.num_rows,
+        keyed=keyed,
+        read=changes.num_rows,
+        size=len(content),
+        checksum=hashlib.sha256(content).hexdigest(),
+    )
+    if len(content) <= CARRIED_BYTES:
+        return replace(one, content=content)
+    storage.keep_content(path, content)
+    (entry,) = storage.entries([path])
+    if entry is None:
+        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, f"{one.path} was just put and is gone: try again")
+    return replace(one, stored=StoredFile(storage, entry))
 
 
 def last_changes(changes: pa.Table, rule: SortRule) -> tuple[pa.Table, int]:
@@ -108,9 +143,19 @@ def checksum(path: str) -> str:
 def verify_slices(slices: Iterable[ChangeSlice]) -> None:
     """Raise BadData (SOURCE_CHANGED) when a materialized file is not the one that was written."""
     for one in slices:
+        if one.content is not None:
+            continue
+        if one.stored is not None:
+            if list(one.stored.storage.entries([one.stored.entry.path])) != [one.stored.entry]:
+                raise _changed(one)
+            continue
         path = Path(one.path)
         if not path.exists() or path.stat().st_size != one.size or checksum(one.path) != one.checksum:
-            raise BadData(Reason.SOURCE_CHANGED, f"the materialized source {one.path} changed while it was merged")
+            raise _changed(one)
+
+
+def _changed(one: ChangeSlice) -> BadData:
+    return BadData(Reason.SOURCE_CHANGED, f"the materialized source {one.path} changed while it was merged")
 
 
 class ChangeReader:
@@ -143,7 +188,7 @@ class ChangeReader:
 
     def _file(self, number: int) -> WholeFile:
         if number not in self._open:
-            self._open[number] = WholeFile(self._slices[number].path, use_threads=True)
+            self._open[number] = WholeFile(self._slices[number].source(), use_threads=True)
         return self._open[number]
 
 
@@ -155,7 +200,7 @@ def read_keys(one: ChangeSlice, keys: Sequence[BoundKey]) -> list[pa.Array]:
 def read_key_rows(one: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
     """The key columns of the rows of a slice that have a key, as the source has them."""
     columns = list(dict.fromkeys(key.source for key in keys))
-    return WholeFile(one.path, use_threads=True).read(columns).slice(0, one.keyed)
+    return WholeFile(one.source(), use_threads=True).read(columns).slice(0, one.keyed)
 
 
 def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:

@@ -7,12 +7,13 @@ from dataclasses import replace
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergNamespaceProperties, SqlCatalog
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import JobRequest
+from skipstone_core.contract.requests import JobRequest, WarehouseRef
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 from sqlalchemy import insert
 
 from skipstone.runs.reporting.report import Reporter
-from skipstone.storage.opening import open_storage
+from skipstone.storage.opening import open_location, open_storage
 from skipstone.storage.port import Storage
 from skipstone.tables.catalogs import catalog_answers, open_catalog
 
@@ -26,6 +27,8 @@ def run_check(request: JobRequest, reporter: Reporter) -> JobReport:
     storage = open_storage(request.warehouse)
     with reporter.stage("storage"):
         check_storage(storage, request.run_id)
+        for location in request.warehouse.locations:
+            check_location(request.warehouse, location.name)
     with reporter.stage("catalog"):
         catalog = open_catalog(request.warehouse)
         check_catalog(catalog)
@@ -36,6 +39,14 @@ def run_check(request: JobRequest, reporter: Reporter) -> JobReport:
 def check_storage(storage: Storage, run_id: str) -> None:
     """Prove with a probe that ``storage`` does what runs need. Raises BadSpec, DependencyUnavailable."""
     storage.probe(f"probe-{run_id}")
+
+
+def check_location(warehouse: WarehouseRef, name: str) -> None:
+    """Prove that sources can be listed and read. Raises DependencyUnavailable, naming the location."""
+    try:
+        open_location(warehouse, name).probe_reading()
+    except DependencyUnavailable as error:
+        raise DependencyUnavailable(error.reason, f"the source location '{name}': {error}") from error
 
 
 def check_catalog(catalog: Catalog) -> None:

@@ -7,7 +7,7 @@ here it is only decided and pinned.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
@@ -57,7 +57,7 @@ def take_source(
     if not source.consumer:
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
     memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
-    pinned = find_pin(request.warehouse, request.owner_uid)
+    pinned = find_pin(request.warehouse, request.owner_uid, source.location)
     listing = pinned or _new_files(_arrivals(request, source, note), table, memory, note)
     if not listing.files:
         return NOTHING
@@ -89,13 +89,13 @@ def _arrivals(request: JobRequest, source: SourceSpec, note: Callable[[str], Non
 def _new_files(
     listing: SourceListing, table: Table, memory: ConsumedFiles, note: Callable[[str], None]
 ) -> SourceListing:
-    found = {_entry(file)[:NAME_BYTES]: file for file in listing.files}
+    found = {_entry(listing, file)[:NAME_BYTES]: file for file in listing.files}
     touched = []
     for name, state in memory.entries(table, memory.find_head(table)):
         file = found.pop(name, None)
         if file is None:
             continue
-        now = _entry(file)[NAME_BYTES:]
+        now = _entry(listing, file)[NAME_BYTES:]
         if not is_same_content(now, state):
             raise BadData(
                 Reason.SOURCE_CHANGED,
@@ -111,14 +111,14 @@ def _new_files(
             f"last change; they are not read again, the first is '{min(touched)}'. If it was rewritten, put the new "
             "content under a new name."
         )
-    return SourceListing(storage=listing.storage, files=tuple(sorted(found.values())))
+    return replace(listing, files=tuple(sorted(found.values())))
 
 
-def _entry(file: Entry) -> bytes:
-    return entry(file.path, file.size, file.version, file.touched_ns)
+def _entry(listing: SourceListing, file: Entry) -> bytes:
+    return entry(listing.name_of(file), file.size, file.version, file.touched_ns)
 
 
 def _consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
-    entries = [_entry(file) for file in listing.files]
+    entries = [_entry(listing, file) for file in listing.files]
     taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
     return Consumption(memory=memory, taken=taken, entries=b"".join(entries))

@@ -23,7 +23,15 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.writer import to_data_files, write_spec
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.load_tasks import ANSWER_DDL, LoadSpec, TaskAnswer, load_here, load_kernel, opened_answer
+from skipstone.runs.load_tasks import (
+    ANSWER_DDL,
+    LoadSpec,
+    RejectPlace,
+    TaskAnswer,
+    load_here,
+    load_kernel,
+    opened_answer,
+)
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -34,7 +42,8 @@ from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain_rows
 from skipstone.sources.reading import SourceRead, read_table_rows
-from skipstone.sources.rejects import discard_rejects, keep_rejects, make_reject_directory
+from skipstone.sources.rejects import discard_rejects, keep_rejects, reject_folder
+from skipstone.storage.opening import open_storage
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.catalogs import load_table, open_catalog, require_writable
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
@@ -171,19 +180,18 @@ def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -
         require_unchanged(listing)
         _require_allowed(job.task, written)
     except UserError:
-        discard_rejects(written.reject_parts)
+        discard_rejects(job.request, written.reject_parts)
         raise
     return written
 
 
 def _spec(job: _Job, table: Table, token: str) -> LoadSpec:
     redirects = job.task.bad_records.policy is BadRecordPolicy.REDIRECT
-    directory = make_reject_directory(job.request) if redirects else None
     return LoadSpec(
         write=write_spec(table, job.request.run_id),
         policy=job.task.bad_records.policy,
         token=token,
-        reject_directory=str(directory) if directory else None,
+        rejects=RejectPlace(open_storage(job.request.warehouse), reject_folder(job.request)) if redirects else None,
     )
 
 
@@ -241,7 +249,7 @@ def _require_allowed(task: LoadTask, written: _Written) -> None:
         Reason.BAD_RECORDS,
         f"{written.rejected} rows do not fit and {allowed} are allowed; {_first_examples(written.answers)}. Fix the "
         "rows, or leave them out: the policy Redirect, with a large enough maxCount, writes them to "
-        ".skipstone/rejected of the Warehouse's volume",
+        ".skipstone/rejected of the Warehouse",
         field="spec.badRecords",
     )
 

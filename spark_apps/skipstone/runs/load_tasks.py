@@ -6,8 +6,8 @@ Called by the load run. Every task answers with one row; only answers that the d
 from __future__ import annotations
 
 import json
-import os
 import pickle
+import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,23 +21,32 @@ from skipstone_core.contract.requests import BadRecordPolicy
 from skipstone.files.writer import DataFileWriter, WriteSpec
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN
+from skipstone.storage.port import Storage
 
 ANSWER_DDL = "answer binary not null"
 MAX_EXAMPLES = 3
 _ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
 
 
+@dataclass(frozen=True)
+class RejectPlace:
+    """Where tasks put rows that are left out: a folder of a storage."""
+
+    storage: Storage
+    folder: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class LoadSpec:
     """All that a task needs: picklable. ``token`` differs between drivers, so that two never share a file name.
 
-    ``reject_directory``: absolute, exists; None unless rows are redirected.
+    ``rejects``: None unless rows are redirected.
     """
 
     write: WriteSpec
     policy: BadRecordPolicy
     token: str
-    reject_directory: str | None = None
+    rejects: RejectPlace | None = None
 
 
 @dataclass(frozen=True)
@@ -50,7 +59,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAnswer:
-    """What one task did. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: absolute path."""
+    """What one task did. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: in the storage."""
 
     partition: int
     written: tuple[bytes, ...] = ()
@@ -61,9 +70,10 @@ class TaskAnswer:
 
 @dataclass
 class _Rejects:
-    """The bad rows of one task."""
+    """The bad rows of one task: on this machine until they are put as the part ``name``."""
 
-    path: Path | None
+    place: RejectPlace | None
+    name: str
     count: int = 0
     examples: list[Example] = field(default_factory=list)
     _file: IO[str] | None = None
@@ -77,29 +87,28 @@ class _Rejects:
             record = (raw or b"").decode(errors="replace")
             if len(self.examples) < MAX_EXAMPLES:
                 self.examples.append(Example(row[FILE_COLUMN] or "", row[ERROR_COLUMN]))
-            if self.path is not None:
+            if self.place is not None:
                 self._write({"file": row[FILE_COLUMN], "reason": row[ERROR_COLUMN], "record": record})
 
     def close(self) -> str | None:
-        """Make the part durable; its path when there is one."""
-        if self._file is None:
+        """Put the part into the storage; its path when there is one."""
+        if self._file is None or self.place is None:
             return None
         self._file.flush()
-        os.fsync(self._file.fileno())
+        path = f"{self.place.folder}/.{self.name}.jsonl"
+        self.place.storage.keep_copy(path, Path(self._file.name))
         self._file.close()
-        return str(self.path)
+        return path
 
     def abort(self) -> None:
         """Leave nothing."""
-        if self._file is not None and self.path is not None:
+        if self._file is not None:
             self._file.close()
-            self.path.unlink(missing_ok=True)
 
     def _write(self, row: dict[str, str | None]) -> None:
-        if self._file is None and self.path is not None:
-            self._file = self.path.open("x", encoding="utf-8")
-        if self._file is not None:
-            self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
+        if self._file is None:
+            self._file = tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".jsonl")  # noqa: SIM115
+        self._file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
 def load_kernel(spec: LoadSpec) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -137,7 +146,7 @@ def _load_partition(spec: LoadSpec, batches: Iterable[pa.RecordBatch]) -> TaskAn
     partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     name = f"{partition:05d}-{attempt}-{spec.token}"
     writer = DataFileWriter(spec.write, name)
-    rejects = _Rejects(Path(spec.reject_directory) / f".{name}.jsonl" if spec.reject_directory else None)
+    rejects = _Rejects(spec.rejects, name)
     try:
         _split(spec, batches, writer, rejects)
         written = tuple(file.to_row() for file in writer.close())

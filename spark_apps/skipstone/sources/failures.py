@@ -12,13 +12,17 @@ from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from skipstone_core.errors import BadData, UserError
+from skipstone_core.errors import BadData, DependencyUnavailable, UserError
 from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause
 from skipstone.sources.listing import SourceListing, require_unchanged
 
-_FAILED = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*?\bfile (?:file:)?/*(?P<path>/[^\n]*?)\.\s+SQLSTATE")
+_FAILED = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*?\bfile (?:(?:file|s3a):)?/*(?P<path>/[^\n]*?)\.\s+SQLSTATE")
+#: What Hadoop's S3A and Amazon's SDK raise when a store does not answer, or refuses.
+_REFUSED = re.compile(
+    r"\b(?:org\.apache\.hadoop\.fs\.s3a\.|software\.amazon\.awssdk\.[\w.]*?|java\.nio\.file\.)(A\w+Exception|\w*Sdk\w+Exception|S3Exception)"
+)
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[^\n]+)", re.MULTILINE)
 
 
@@ -37,7 +41,7 @@ def readable(listing: SourceListing) -> Iterator[None]:
             raise
         _require_unchanged(listing, error)
         if found := _FAILED.search(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else None:
-            raise _unreadable(listing, found, str(error)) from error
+            raise (_away(listing, str(error)) or _unreadable(listing, found, str(error))) from error
         raise
 
 
@@ -50,8 +54,20 @@ def _require_unchanged(listing: SourceListing, error: Exception) -> None:
             raise found from error
 
 
+def _away(listing: SourceListing, said: str) -> DependencyUnavailable | None:
+    """What an object store that answers otherwise than with the file makes of Spark's failure; None for other ones."""
+    if (found := _REFUSED.search(said)) is None:
+        return None
+    return DependencyUnavailable(
+        Reason.STORAGE_UNAVAILABLE,
+        f"Spark cannot read {listing.storage.where()} ({found[1]}): check the permissions and that the endpoint "
+        "answers, and try again",
+    )
+
+
 def _unreadable(listing: SourceListing, found: re.Match[str], said: str) -> BadData:
-    name = unquote(found["path"]).removeprefix(listing.root).lstrip("/")
+    root = listing.storage.address().partition(":")[2].strip("/")
+    name = unquote(found["path"]).lstrip("/").removeprefix(root).lstrip("/")
     causes = _CAUSE.findall(said)
     why = causes[-1].strip() if causes else "it is damaged or of another format"
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}' cannot be read: {why}; fix the file", field="source.paths")

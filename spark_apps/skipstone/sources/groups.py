@@ -56,6 +56,7 @@ def quoted(name: str) -> str:
 
 
 def file_below(root: str) -> Column:
-    """The path relative to ``root`` out of the file's URL in URL, in which a plus sign means itself."""
+    """The path relative to the address ``root`` out of the file's URL in URL, in which a plus sign means itself."""
     path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))
-    return F.regexp_replace(path, rf"^file:/*\Q{root.lstrip('/')}\E/", "")
+    scheme, _, place = root.partition(":")
+    return F.regexp_replace(path, rf"^{scheme}:/*\Q{place.strip('/')}\E/", "")

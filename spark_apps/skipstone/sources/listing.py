@@ -22,9 +22,8 @@ from skipstone_core.ids import OWN_DIRECTORY, RUNS_DIRECTORY
 from skipstone_core.reasons import Reason
 
 from skipstone.storage.globs import Glob, has_magic
-from skipstone.storage.opening import open_storage
+from skipstone.storage.opening import open_location, open_storage
 from skipstone.storage.port import Entry, Folder, LeadsOut, NoFile, Storage, StoredFile, is_hidden
-from skipstone.storage.volume import Volume
 
 PIN_VERSION = 1
 _FIELD = "source.paths"
@@ -32,21 +31,11 @@ _FIELD = "source.paths"
 
 @dataclass(frozen=True, kw_only=True)
 class SourceListing:
-    """The files of a source, sorted by path, in ``storage``."""
+    """The files of a source, sorted by path, in ``storage``; ``location``: its name, empty for the Warehouse's own."""
 
     storage: Storage
     files: tuple[Entry, ...]
-
-    @property
-    def root(self) -> str:
-        """The absolute directory of the files, for readers that know volumes only. Raises BadSpec for others."""
-        if isinstance(self.storage, Volume):
-            return str(self.storage.directory)
-        raise BadSpec(
-            Reason.INVALID_SPEC,
-            f"files in {self.storage.where()} cannot be read yet: put them on a volume",
-            field=_FIELD,
-        )
+    location: str = ""
 
     @property
     def stored(self) -> tuple[StoredFile, ...]:
@@ -56,8 +45,12 @@ class SourceListing:
     @property
     def digest(self) -> str:
         """Identity of the source: hexadecimal SHA-256 over paths, sizes and versions."""
-        text = json.dumps([[file.path, file.size, file.version] for file in self.files])
+        text = json.dumps([[self.name_of(file), file.size, file.version] for file in self.files])
         return hashlib.sha256(text.encode()).hexdigest()
+
+    def name_of(self, file: Entry) -> str:
+        """What tells ``file`` from those of the same path in other locations; no path has a colon and two slashes."""
+        return f"{self.location}://{file.path}" if self.location else file.path
 
     @property
     def total_bytes(self) -> int:
@@ -81,9 +74,10 @@ def list_arrivals(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
 
 
 def _listed(warehouse: WarehouseRef, source: SourceSpec, *, awaits: bool) -> SourceListing:
-    storage = open_storage(warehouse)
+    storage = open_location(warehouse, source.location)
     found = {file.path: file for path in source.paths for file in _list_path(storage, path, awaits=awaits)}
-    return SourceListing(storage=storage, files=tuple(found[path] for path in sorted(found)))
+    files = tuple(found[path] for path in sorted(found))
+    return SourceListing(storage=storage, files=files, location=source.location)
 
 
 def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> SourceListing:
@@ -94,25 +88,26 @@ def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> Sou
     """
     content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.version] for f in listing.files]}
     storage = open_storage(warehouse)
-    return _decoded(storage, uid, storage.create(_pin_path(uid), json.dumps(content).encode()))
+    files = _decoded(storage, uid, storage.create(_pin_path(uid), json.dumps(content).encode()))
+    return replace(listing, files=files)
 
 
-def find_pin(warehouse: WarehouseRef, uid: str) -> SourceListing | None:
-    """What an earlier attempt of the job ``uid`` pinned, or None."""
+def find_pin(warehouse: WarehouseRef, uid: str, location: str = "") -> SourceListing | None:
+    """What an earlier attempt of the job ``uid``, whose source is at ``location``, pinned, or None."""
     storage = open_storage(warehouse)
     try:
-        return _decoded(storage, uid, storage.read(_pin_path(uid)))
+        files = _decoded(storage, uid, storage.read(_pin_path(uid)))
     except FileNotFoundError:
         return None
+    return SourceListing(storage=open_location(warehouse, location), files=files, location=location)
 
 
-def _decoded(storage: Storage, uid: str, content: bytes) -> SourceListing:
+def _decoded(storage: Storage, uid: str, content: bytes) -> tuple[Entry, ...]:
     try:
         pairs = json.loads(content)["files"]
-        files = tuple(Entry(path=name, size=size, version=version) for name, size, version in pairs)
+        return tuple(Entry(path=name, size=size, version=version) for name, size, version in pairs)
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(storage, _pin_path(uid), error) from error
-    return SourceListing(storage=storage, files=files)
 
 
 def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> SourceListing:
@@ -121,7 +116,7 @@ def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> Sour
     What a run calls first. Raises as ``list_source``, ``pin_source`` and ``witnessed`` do, and DependencyUnavailable
     (SOURCE_NOT_SETTLED) for files that changed less than ``settle_seconds`` ago.
     """
-    pinned = find_pin(warehouse, uid)
+    pinned = find_pin(warehouse, uid, source.location)
     if pinned is None:
         listing = list_source(warehouse, source)
         _require_settled(listing, source.settle_seconds)

@@ -52,7 +52,7 @@ class _Typed:
 
 
 def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str) -> DataFrame:
-    """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the absolute directory that paths are relative to.
+    """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the address that paths are relative to.
 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """

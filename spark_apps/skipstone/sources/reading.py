@@ -54,7 +54,7 @@ def read_source(
     rules = _rules(spark, source, time_zone)
     groups = _groups(spark, listing, source, schema, rules.options)
     columns = source_columns(source, schema, groups)
-    return SourceRead(frame=_joined(spark, listing.root, groups, columns, rules), columns=columns, listing=listing)
+    return _joined(spark, listing, groups, columns, rules)
 
 
 def read_table_rows(
@@ -68,7 +68,7 @@ def read_table_rows(
     rules = _rules(spark, source, time_zone)
     groups = _groups(spark, listing, source, schema, rules.options)
     columns = table_columns(source, schema, groups)
-    return SourceRead(frame=_joined(spark, listing.root, groups, columns, rules), columns=columns, listing=listing)
+    return _joined(spark, listing, groups, columns, rules)
 
 
 def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:
@@ -109,8 +109,13 @@ def _groups(
 
 
 def _joined(
-    spark: SparkSession, root: str, groups: Sequence[RawGroup], columns: Sequence[SourceColumn], rules: TextRules
-) -> DataFrame:
-    if not groups:
-        return spark.range(0).select(*empty_columns())
-    return reduce(DataFrame.union, [project(group, columns, rules, root) for group in groups])
+    spark: SparkSession,
+    listing: SourceListing,
+    groups: Sequence[RawGroup],
+    columns: Sequence[SourceColumn],
+    rules: TextRules,
+) -> SourceRead:
+    root = listing.storage.address()
+    frames = [project(group, columns, rules, root) for group in groups]
+    frame = reduce(DataFrame.union, frames) if frames else spark.range(0).select(*empty_columns())
+    return SourceRead(frame=frame, columns=tuple(columns), listing=listing)

@@ -6,12 +6,13 @@ every read names the ETag. Credentials are looked up where Amazon's own programs
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -23,6 +24,7 @@ from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import OWN_DIRECTORY
 from skipstone_core.reasons import Reason
 
+from skipstone.storage.access import CA_VARIABLE, own_keys, s3a_settings
 from skipstone.storage.globs import Glob, Reached
 from skipstone.storage.objectfiles import ObjectFile, ReadAhead
 from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, is_hidden
@@ -30,7 +32,7 @@ from skipstone.storage.refusals import DELETE, LIST, LOOK, READ, WRITE, Asked, c
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
-    from obstore.store import RetryConfig, S3Config
+    from obstore.store import ClientConfig, RetryConfig, S3Config
 
 RACERS = 8
 #: Requests for single objects that are under way at once.
@@ -61,6 +63,14 @@ class ObjectStorage:
     def where(self, path: str = "") -> str:
         """The address with the endpoint."""
         return place_of(self.ref, path)
+
+    def address(self, path: str = "") -> str:
+        """A URL of Hadoop's S3A."""
+        return "/".join(part for part in (f"s3a://{self.ref.bucket}", self.ref.prefix.strip("/"), path) if part)
+
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """Of S3A, for this bucket alone."""
+        return s3a_settings(self.ref)
 
     def may_hold(self, path: str) -> bool:
         """Folders are what the names of objects say."""
@@ -136,6 +146,17 @@ class ObjectStorage:
         key = _key(path)
         self._asked(WRITE, key, lambda: self._put(key, content, first=False))
 
+    def keep_copy(self, path: str, source: Path) -> None:
+        """In parts when it is large; what a broken put has sent is taken back."""
+        key = _key(path)
+        self._asked(WRITE, key, lambda: obstore.put(self._store, key, source))
+
+    def move(self, path: str, to: str) -> None:
+        """By a copy that the store makes."""
+        key = _key(path)
+        self._asked(READ, key, lambda: obstore.copy(self._store, key, _key(to)))
+        self.delete(path)
+
     def delete(self, path: str) -> None:
         """One object."""
         key = _key(path)
@@ -168,6 +189,12 @@ class ObjectStorage:
             return
         raise self._broken("a read of another ETag (If-Match) is not refused")
 
+    def probe_reading(self) -> None:
+        """A first page, and a byte."""
+        for entry in self.list(""):
+            self.get_range(entry.path, (0, 1), entry.version if isinstance(entry.version, str) else None)
+            break
+
     @cached_property
     def _store(self) -> S3Store:
         ref, endpoint = self.ref, self.ref.endpoint
@@ -179,12 +206,16 @@ class ObjectStorage:
             given["endpoint"] = endpoint
         if ref.region:
             given["region"] = ref.region
+        client: ClientConfig = {"allow_http": endpoint.startswith("http://")}
+        if bundle := os.environ.get(CA_VARIABLE):
+            client["root_certificate"] = Path(bundle).read_bytes()
         return S3Store(
             ref.bucket,
             config=given,
             prefix=ref.prefix.strip("/") or None,
             retry_config=self.retries,
-            client_options={"allow_http": endpoint.startswith("http://")},
+            client_options=client,
+            credential_provider=own_keys(ref) if ref.credentials_prefix else None,
         )
 
     def _matched(self, glob: Glob, folder: str, reached: Reached) -> Iterator[Entry | Folder]:

@@ -11,8 +11,9 @@ from functools import lru_cache
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.requests import S3Ref, WarehouseRef
-from skipstone_core.errors import ContractViolation
+from skipstone_core.errors import BadSpec, ContractViolation
 from skipstone_core.ids import ROOT_PROPERTY, S3_PROPERTY
+from skipstone_core.reasons import Reason
 
 from skipstone.storage.objects import ObjectStorage
 from skipstone.storage.port import Storage
@@ -24,6 +25,20 @@ _MOST_OPEN = 16
 def open_storage(warehouse: WarehouseRef) -> Storage:
     """Where ``warehouse`` keeps what is no file of a table. Nothing is asked of it yet."""
     return _bucket(warehouse.s3) if warehouse.s3 else Volume(warehouse.root)
+
+
+def open_location(warehouse: WarehouseRef, name: str) -> Storage:
+    """Where sources of the location ``name`` are; of the Warehouse itself when it is empty.
+
+    Raises BadSpec (INVALID_SPEC) for a location that the request does not have.
+    """
+    if not name:
+        return open_storage(warehouse)
+    for one in warehouse.locations:
+        if one.name == name:
+            return _bucket(one.s3) if one.s3 else Volume(one.root)
+    message = f"the Warehouse has no source location '{name}': add it to spec.sourceLocations or name another one"
+    raise BadSpec(Reason.INVALID_SPEC, message, field="source.location")
 
 
 def storage_properties(warehouse: WarehouseRef) -> dict[str, str]:

@@ -8,9 +8,9 @@ Must not know what files hold, and knows no Warehouse: ``opening`` does.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
 #: Bytes that ``open`` asks for at once when a file is read from its beginning to its end.
@@ -68,6 +68,14 @@ class Storage(Protocol):
         """What people call it, or a file of it: a path, or an address with the endpoint."""
         ...
 
+    def address(self, path: str = "") -> str:
+        """Where Hadoop's file systems, by which Spark reads, find the root or a file."""
+        ...
+
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """What tells them how to reach it. Credentials are not among them, only names of variables."""
+        ...
+
     def may_hold(self, path: str) -> bool:
         """Whether files may arrive below ``path`` as it is: on a volume in folders, in an object store anywhere."""
         ...
@@ -112,12 +120,24 @@ class Storage(Protocol):
         """Make a file whose name stands for its content (a digest), durably; something else there is replaced."""
         ...
 
+    def keep_copy(self, path: str, source: Path) -> None:
+        """Make a file of the local file ``source``, durably; a name that nobody else uses."""
+        ...
+
+    def move(self, path: str, to: str) -> None:
+        """Give a file of ours another name in its folder."""
+        ...
+
     def delete(self, path: str) -> None:
         """Remove a file, if it is there."""
         ...
 
     def probe(self, name: str) -> None:
         """Prove with files of this ``name`` that all of the above works, and that one of racing creators wins."""
+        ...
+
+    def probe_reading(self) -> None:
+        """Prove that files can be listed and read: the first one is, if there is any."""
         ...
 
 

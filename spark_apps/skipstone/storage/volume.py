@@ -9,7 +9,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from skipstone_core.ids import OWN_DIRECTORY
 from skipstone_core.reasons import Reason
 
 from skipstone.storage.beneath import Beneath, open_beneath
-from skipstone.storage.durable import keep_content, keep_first, read_first
+from skipstone.storage.durable import keep_content, keep_first, make_folder, read_first, sync_file, sync_folder
 from skipstone.storage.globs import Glob
 from skipstone.storage.port import READ_AHEAD, Entry, Folder, LeadsOut, NoFile, Replaced, is_hidden
 
@@ -44,6 +44,14 @@ class Volume:
     def directory(self) -> Path:
         """Where it really is; for readers that take files of volumes only."""
         return Path(self.root).resolve()
+
+    def address(self, path: str = "") -> str:
+        """A URL of the local file system."""
+        return f"file://{self.directory / path}"
+
+    def hadoop_settings(self) -> Mapping[str, str]:
+        """None."""
+        return {}
 
     def may_hold(self, path: str) -> bool:
         """Whether it is a folder."""
@@ -121,6 +129,20 @@ class Volume:
         with self._used(path):
             keep_content(self.directory / path, content)
 
+    def keep_copy(self, path: str, source: Path) -> None:
+        """Copied, then synced with its name."""
+        target = self.directory / path
+        with self._used(path):
+            make_folder(target.parent)
+            shutil.copyfile(source, target)
+            sync_file(target)
+            sync_folder(target.parent)
+
+    def move(self, path: str, to: str) -> None:
+        """By a rename."""
+        with self._used(path):
+            (self.directory / path).replace(self.directory / to)
+
     def delete(self, path: str) -> None:
         """What ``create`` made without hard links is a folder."""
         with self._used(path):
@@ -138,6 +160,14 @@ class Volume:
         except OSError as error:
             message = f"The storage at {self.root} cannot be used: {error.strerror or error}."
             raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
+
+    def probe_reading(self) -> None:
+        """The folder is looked into, and the first file below it opened."""
+        with self._used(""):
+            for first in self.directory.iterdir():
+                if first.is_file():
+                    first.open("rb").close()
+                break
 
     @contextmanager
     def _used(self, path: str, *, is_there: bool = False) -> Iterator[None]:

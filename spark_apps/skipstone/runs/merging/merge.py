@@ -8,12 +8,9 @@ bounded; the source is not read again for it.
 from __future__ import annotations
 
 import itertools
-import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
@@ -25,7 +22,6 @@ from skipstone_core.contract.requests import JobRequest, Management, MergeTask, 
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.history.commits import Conflicted, Outcome
-from skipstone_core.ids import RUNS_DIRECTORY
 from skipstone_core.merging.merges import MergeCounts, switched_off
 from skipstone_core.reasons import Reason
 
@@ -35,6 +31,7 @@ from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, sour
 from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
+from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, SourceSite, read_changes, read_changes_here
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
@@ -115,7 +112,7 @@ def run_merge(
         return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
     if not isinstance(intake, Intake):
         return job.report(intake, MergeCounts())
-    with _scratch(request) as scratch:
+    with open_scratch(request) as scratch:
         outcome, rewrite = _plan_until_settled(job, intake, scratch)
     return job.report(outcome, rewrite.counts, rewrite.funnel)
 
@@ -139,19 +136,7 @@ def _refuse_evolution(job: _Job) -> None:
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")
 
 
-@contextmanager
-def _scratch(request: JobRequest) -> Iterator[Path]:
-    """A directory of this process alone, on the storage that executors share; gone afterwards."""
-    parent = Path(request.warehouse.root) / RUNS_DIRECTORY / request.owner_uid
-    parent.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=f"{request.run_id}-", dir=parent))
-    try:
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
-
-
-def _plan_until_settled(job: _Job, intake: Intake, scratch: Path) -> tuple[Outcome, Rewrite]:
+def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Outcome, Rewrite]:
     changes: Changes | None = None
     for number in itertools.count(1):
         table = job.load()
@@ -197,7 +182,7 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
         raise
 
 
-def _read(job: _Job, listing: SourceListing, scratch: Path, pinned: PinnedTable) -> Changes:
+def _read(job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTable) -> Changes:
     job.reporter.progress("reading the source")
     site = SourceSite(task=job.task, listing=listing, scratch=scratch, limits=job.limits)
     with job.reporter.stage("read"), readable(listing):

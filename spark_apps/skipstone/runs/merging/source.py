@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from pathlib import Path
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
@@ -29,10 +28,11 @@ from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
-from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
+from skipstone.kernels.changes import ChangeSlice, SortRule
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
 from skipstone.runs.merging.driver import DriverMergeLimits
+from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
@@ -74,11 +74,11 @@ class Changes:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSite:
-    """Where and how the source is read. ``scratch``: a directory of this process alone, on the shared storage."""
+    """Where and how the source is read. ``scratch``: of this process alone."""
 
     task: MergeTask
     listing: SourceListing
-    scratch: Path
+    scratch: Scratch
     limits: DriverMergeLimits
 
 
@@ -104,7 +104,7 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     rows = read.rows(_kernel_schema(columns))
     if rows is None:
         return None
-    answer = caught(lambda: _write_rows(rows, rule, str(site.scratch)), str(site.scratch))
+    answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
     return _written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
 
 
@@ -161,7 +161,7 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
     columns, rule = _slice_columns(read.columns, plan)
     frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
-    kernel = _slice_kernel(_kernel_schema(columns), rule, str(site.scratch))
+    kernel = _slice_kernel(_kernel_schema(columns), rule, site.scratch)
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, _ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
 
@@ -191,27 +191,27 @@ def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
 
 
 def _slice_kernel(
-    schema: pa.Schema, rule: SortRule, directory: str
+    schema: pa.Schema, rule: SortRule, scratch: Scratch
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answer = caught(lambda: _write_partition(batches, schema, rule, directory), directory)
+        answer = caught(lambda: _write_partition(batches, schema, rule, scratch), scratch.where)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_ANSWER)
 
     return kernel
 
 
 def _write_partition(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rule: SortRule, directory: str
+    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rule: SortRule, scratch: Scratch
 ) -> ChangeSlice | None:
     rows = []
     for batch in batches:
         _require_good(batch)
         rows.append(table_batch(batch, schema))
-    return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, directory)
+    return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, scratch)
 
 
-def _write_rows(rows: pa.Table, rule: SortRule, directory: str) -> ChangeSlice | None:
-    return write_slice(rows, rule, f"{directory}/slice-{_attempt_id()}.parquet") if rows.num_rows else None
+def _write_rows(rows: pa.Table, rule: SortRule, scratch: Scratch) -> ChangeSlice | None:
+    return scratch.write(rows, rule, f"slice-{_attempt_id()}") if rows.num_rows else None
 
 
 def _attempt_id() -> int:

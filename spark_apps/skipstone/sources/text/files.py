@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 from skipstone_core.contract.requests import SourceSpec
@@ -38,7 +38,12 @@ def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
                 f"'{name}' has a colon in its name, which Spark cannot read: rename the file",
                 field="source.paths",
             )
-    return [f"file://{listing.root}/{name}" for name in names]
+    return [listing.storage.address(name) for name in names]
+
+
+def spark_reader(spark: SparkSession, listing: SourceListing) -> DataFrameReader:
+    """What reads ``spark_paths`` of ``listing``."""
+    return spark.read.options(**NO_GLOB, **listing.storage.hadoop_settings())
 
 
 def csv_groups(
@@ -61,8 +66,8 @@ def _csv_group(
     spark: SparkSession, listing: SourceListing, header: Sequence[str], files: Sequence[str], options: TextOptions
 ) -> RawGroup:
     references = [f"c{position}" for position in range(len(header))]
-    reader = spark.read.schema(_strings(references)).options(**_csv_options(options), **_common(options))
-    frame = reader.csv(spark_paths(listing, files))
+    reader = spark_reader(spark, listing).schema(_strings(references))
+    frame = reader.options(**_csv_options(options), **_common(options)).csv(spark_paths(listing, files))
     return RawGroup(
         frame=frame.withColumn(URL, F.col("_metadata.file_path")),
         columns={name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name},
@@ -101,10 +106,10 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
             require_one_document(file)
     paths = spark_paths(listing, [file.path for file in listing.files])
     if not options.multi_line:
-        require_one_document_per_line(spark, paths, listing.root)
+        require_one_document_per_line(spark_reader(spark, listing).text(paths), listing.storage.address())
     names = _json_names(spark, paths, options, listing)
     read = names or (_NO_NAME,)
-    frame: DataFrame = spark.read.schema(_strings(read)).options(**_json_options(options)).json(paths)
+    frame: DataFrame = spark_reader(spark, listing).schema(_strings(read)).options(**_json_options(options)).json(paths)
     return [
         RawGroup(
             frame=frame.withColumn(URL, F.col("_metadata.file_path")),
@@ -120,7 +125,8 @@ def _json_names(
     spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing
 ) -> tuple[str, ...]:
     try:
-        found = spark.read.options(primitivesAsString="true", **_json_options(options)).json(list(paths)).schema.names
+        reader = spark_reader(spark, listing).options(primitivesAsString="true", **_json_options(options))
+        found = reader.json(list(paths)).schema.names
     except AnalysisException as error:
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
     return tuple(name for name in found if name != CORRUPT)
@@ -132,7 +138,6 @@ def _common(options: TextOptions) -> dict[str, str]:
         "mode": "PERMISSIVE",
         "columnNameOfCorruptRecord": CORRUPT,
         "multiLine": str(options.multi_line).lower(),
-        **NO_GLOB,
     }
 
 

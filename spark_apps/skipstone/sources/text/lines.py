@@ -5,12 +5,10 @@ Called by ``files`` before the records are read. Reads every line once more, as 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from skipstone.sources.groups import NO_GLOB, URL, file_below
+from skipstone.sources.groups import URL, file_below
 from skipstone.sources.text.documents import DEPTH_OPTION, HALF_CHARACTER, NOT_UTF_8, WIDE
 from skipstone.sources.text.headers import unreadable
 
@@ -38,8 +36,8 @@ _IS_HALF = (
 )
 
 
-def require_one_document_per_line(spark: SparkSession, paths: Sequence[str], root: str) -> None:
-    """Raise BadData (SOURCE_UNREADABLE), naming the file below ``root``, for a line with more than one.
+def require_one_document_per_line(text: DataFrame, root: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE), naming the file below the address ``root``, for a line with more than one.
 
     Also for a line that is not UTF-8 and would be read as other text.
     """
@@ -47,7 +45,7 @@ def require_one_document_per_line(spark: SparkSession, paths: Sequence[str], roo
     goes_on = f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})"
     tests = {WIDE: _IS_WIDE, NOT_UTF_8: _IS_NOT_UTF_8, HALF_CHARACTER: _IS_HALF, _MORE: goes_on}
     cases = " ".join(f"when {test} then {number}" for number, test in enumerate(tests.values()))
-    lines = spark.read.options(**NO_GLOB).text(list(paths)).withColumn("wrong", F.expr(f"case {cases} end"))
+    lines = text.withColumn("wrong", F.expr(f"case {cases} end"))
     found = lines.where("wrong is not null").select(F.col("_metadata.file_path").alias(URL), "wrong")
     first = found.select(file_below(root), "wrong").head()
     if first is not None:

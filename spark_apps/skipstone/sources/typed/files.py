@@ -18,9 +18,9 @@ from skipstone_core.contract.requests import SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.text.files import spark_paths
+from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
 from skipstone.storage.port import StoredFile
@@ -101,7 +101,7 @@ def _group(
 ) -> RawGroup:
     readable = {name: found for name, found in footer if found is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
-    reader = spark.read.schema(ddl if ddl else StructType()).options(**NO_GLOB)
+    reader = spark_reader(spark, listing).schema(ddl if ddl else StructType())
     paths = spark_paths(listing, files)
     frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(

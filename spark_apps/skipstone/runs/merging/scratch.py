@@ -1,0 +1,85 @@
+"""Where a merge keeps its changes for executors: a folder of this process alone, among the records of the job.
+
+Called by the merge run. A small slice travels with the tasks; others are files on a volume or objects in a bucket.
+What an earlier attempt of the same job left is removed by the next one.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+from skipstone_core.contract.requests import JobRequest
+from skipstone_core.errors import UserError
+from skipstone_core.ids import RUNS_DIRECTORY
+
+from skipstone.kernels.changes import ChangeSlice, SortRule, put_slice, write_slice
+from skipstone.storage.opening import open_storage
+from skipstone.storage.port import Storage
+from skipstone.storage.volume import Volume
+
+_ATTEMPT = re.compile(r"-(\d+)-[0-9a-f]{8}$")
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """A folder of ``storage``, called ``name``."""
+
+    storage: Storage
+    folder: str
+
+    @property
+    def name(self) -> str:
+        """What no other process calls its own."""
+        return PurePosixPath(self.folder).name
+
+    @property
+    def where(self) -> str:
+        """As people call it."""
+        return self.storage.where(self.folder)
+
+    def write(self, changes: pa.Table, rule: SortRule, name: str) -> ChangeSlice:
+        """One slice. Raises as ``write_slice`` does."""
+        path = f"{self.folder}/{name}.parquet"
+        if isinstance(self.storage, Volume):
+            return write_slice(changes, rule, self.storage.where(path))
+        return put_slice(changes, rule, self.storage, path)
+
+
+@contextmanager
+def open_scratch(request: JobRequest) -> Iterator[Scratch]:
+    """Gone afterwards."""
+    above = f"{RUNS_DIRECTORY}/{request.owner_uid}"
+    scratch = Scratch(open_storage(request.warehouse), f"{above}/{request.run_id}-{secrets.token_hex(4)}")
+    if request.attempt > 1:
+        _remove_earlier(scratch.storage, above, request.attempt)
+    if isinstance(scratch.storage, Volume):
+        Path(scratch.storage.where(scratch.folder)).mkdir(parents=True)
+    try:
+        yield scratch
+    finally:
+        with suppress(UserError):  # the next attempt tries again
+            _remove(scratch.storage, scratch.folder)
+
+
+def _remove_earlier(storage: Storage, above: str, attempt: int) -> None:
+    """Remove the folders of attempts before ``attempt``: their pods are gone."""
+    names = {PurePosixPath(entry.path).relative_to(above).parts[0] for entry in storage.list(above)}
+    for name in names:
+        found = _ATTEMPT.search(name)
+        if found and int(found[1]) < attempt:
+            _remove(storage, f"{above}/{name}")
+
+
+def _remove(storage: Storage, folder: str) -> None:
+    if isinstance(storage, Volume):
+        shutil.rmtree(storage.where(folder), ignore_errors=True)
+        return
+    for entry in storage.list(folder):
+        storage.delete(entry.path)

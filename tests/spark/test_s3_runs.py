@@ -1,0 +1,204 @@
+"""Runs whose tables, indexes and sources are in a bucket, as the operator asks for them; nothing is in a directory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+import pytest
+from pyarrow import orc
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from skipstone.indexes.tables import find_index, index_identifier, sorted_runs
+from skipstone.query import ReadOptions, read
+from skipstone.runs.check import run_check
+from skipstone.runs.load import run_load
+from skipstone.runs.observe import run_observe
+from skipstone.runs.reindex import run_reindex
+from skipstone.runs.reporting.report import Reporter
+from skipstone.sources.listing import pinned_source
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import (
+    BadRecordPolicy,
+    BadRecordsSpec,
+    ConsumePolicy,
+    LoadTask,
+    ObservedTable,
+    ObserveTask,
+    ReindexTask,
+    RunKind,
+    SourceFormat,
+    SourceLocationRef,
+    SourceSpec,
+)
+from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
+from skipstone_core.reasons import Reason
+
+from tests.s3client import S3Client
+from tests.s3server import OWNER
+from tests.spark.conftest import JVM_KEYS
+from tests.spark.index_bed import index_on
+from tests.spark.merge_bed import ALL_IN_SPARK, task_of
+from tests.spark.postgres import Server, postgres
+from tests.spark.s3_bed import NOTHING_HERE, S3Bed, pod, rows
+from tests.storages import PREFIX, s3_ref
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
+AB = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    with postgres() as found, pod(found):
+        yield found
+
+
+@pytest.fixture
+def bed(bucket: S3Client, server: Server) -> S3Bed:
+    made = S3Bed(bucket, server)
+    made.create(SCHEMA)
+    return made
+
+
+def source(kind: SourceFormat, *paths: str, **rest: object) -> SourceSpec:
+    options = {"header": "true"} if kind is SourceFormat.CSV else {}
+    return SourceSpec(format=kind, paths=paths, options=options, **rest)  # type: ignore[arg-type]
+
+
+def table(*found: dict[str, object]) -> pa.Table:
+    return pa.Table.from_pylist(list(found), schema=pa.schema([("id", pa.int64()), ("name", pa.string())]))
+
+
+def orc_bytes(content: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    orc.write_table(content, sink)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def test_a_plain_parquet_file_is_loaded_by_the_driver_alone(bed: S3Bed) -> None:
+    bed.put("in/a b+c.parquet", table(*AB))
+    report = bed.load(source(SourceFormat.PARQUET, "in/*.parquet"))
+    assert report.counts["rowsLoaded"] == 2
+    assert bed.rows() == rows(AB)
+
+
+@pytest.mark.parametrize("kind", list(SourceFormat))
+def test_spark_reads_every_format_from_a_bucket(bed: S3Bed, kind: SourceFormat) -> None:
+    contents = {
+        SourceFormat.CSV: "id,name\n1,a\n2,b\n",
+        SourceFormat.JSON: '{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n',
+        SourceFormat.PARQUET: table(*AB),
+        SourceFormat.ORC: orc_bytes(table(*AB)),
+    }
+    bed.put("in/a b+%20c.x", contents[kind])
+    report = bed.load(source(kind, "in"), NOTHING_HERE)
+    assert (report.outcome, report.counts["rowsLoaded"]) == (RunOutcome.COMMITTED, 2), report
+    assert bed.rows() == rows(AB)
+
+
+def test_rows_that_do_not_fit_are_kept_in_the_bucket(bed: S3Bed) -> None:
+    bed.put("in/a.csv", "id,name\n1,a\nx,b\n")
+    bed.put("in/b.csv", "id,name\n1,a\ny,b\n")
+    bad = BadRecordsSpec(policy=BadRecordPolicy.REDIRECT, max_count=None)
+    report = bed.load(source(SourceFormat.CSV, "in/a.csv"), bad_records=bad)
+    assert (report.counts["rowsLoaded"], report.counts["rowsRejected"]) == (1, 1)
+    assert report.rejected_path is not None
+    (part,) = [key for key in bed.objects() if key.startswith(report.rejected_path)]
+    assert part.endswith("/part-00000.jsonl")
+    assert '"file": "in/a.csv"' in bed.bucket.send("GET", f"{PREFIX}/{part}").text
+    with pytest.raises(BadData, match="1 rows do not fit and 0 are allowed"):
+        bed.load(source(SourceFormat.CSV, "in/b.csv"), bad_records=replace(bad, max_count=0))
+    assert not [key for key in bed.objects() if ".jsonl" in key and key != part]
+
+
+def test_a_folder_is_consumed_object_by_object(bed: S3Bed) -> None:
+    new = source(SourceFormat.PARQUET, "in", consume=ConsumePolicy.NEW, consumer="c")
+    bed.put("in/1.parquet", table(AB[0]))
+    assert bed.load(new).counts["rowsLoaded"] == 1
+    assert bed.load(new).counts.get("rowsLoaded", 0) == 0
+    bed.put("in/2.parquet", table(AB[1]))
+    assert bed.load(new).counts["rowsLoaded"] == 1
+    assert bed.rows() == rows(AB)
+    bed.put("in/1.parquet", table({"id": 9, "name": "other"}))
+    with pytest.raises(BadData, match=r"'in/1\.parquet' changed since c consumed it"):
+        bed.load(new)
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+@pytest.mark.parametrize("place", ["driver", "spark"])
+def test_a_merge_changes_a_table_in_a_bucket(
+    bed: S3Bed, mode: str, place: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if place == "spark":
+        bed.limits = ALL_IN_SPARK
+        monkeypatch.setattr("skipstone.kernels.changes.CARRIED_BYTES", 0)
+    with bed.table().transaction() as change:
+        change.set_properties({"write.merge.mode": mode})
+    bed.put("in/a.parquet", table(*AB))
+    bed.load(source(SourceFormat.PARQUET, "in"))
+    bed.put("changes/c.parquet", table({"id": 2, "name": "B"}, {"id": 3, "name": "c"}))
+    report = bed.merge(task_of("changes"))
+    assert report.outcome is RunOutcome.COMMITTED, report
+    assert bed.rows() == rows([AB[0], {"id": 2, "name": "B"}, {"id": 3, "name": "c"}])
+    assert not [key for key in bed.objects() if "slice" in key]
+
+
+def test_an_index_is_built_merged_and_read_in_a_bucket(bed: S3Bed) -> None:
+    index = index_on("id")
+    for number in range(8):
+        bed.put("in/a.parquet", table(*({"id": one, "name": str(number)} for one in range(number, 100, 8))))
+        bed.load(source(SourceFormat.PARQUET, "in"))
+        request = bed.request(RunKind.REINDEX, indexes=(index,), reindex=ReindexTask(index=index))
+        report = run_reindex(request, Reporter(request))
+        assert report.outcome is RunOutcome.COMMITTED, report
+    found = read(bed.table(), None, "id = 42", ReadOptions())
+    assert found.to_pylist() == [{"id": 42, "name": "2"}]
+    task = ObserveTask(tables=(ObservedTable(table=bed.ref, indexes=(index,)),))
+    observe = bed.request(RunKind.OBSERVE, observe=task)
+    (state,) = run_observe(observe, Reporter(observe)).table_states
+    assert [(one.segments_synced, one.segments_missing) for one in state.indexes] == [(8, 0)]
+    uuid = str(bed.table().metadata.table_uuid)
+    built = find_index(bed.catalog, index_identifier(bed.warehouse, bed.ref, index), table_uuid=uuid)
+    assert built is not None
+    assert len(sorted_runs(built.entries)) < 8
+
+
+def test_a_source_location_is_read_with_its_own_keys(bucket: S3Client, server: Server) -> None:
+    place = replace(s3_ref(bucket, "feeds"), credentials_prefix=JVM_KEYS)
+    bed = S3Bed(bucket, server, (SourceLocationRef(name="landing", s3=place),))
+    bed.create(SCHEMA)
+    bed.put("a.csv", "id,name\n1,a\n2,b\n", "feeds")
+    landing = source(SourceFormat.CSV, "a.csv", location="landing")
+    assert bed.load(landing).counts["rowsLoaded"] == 2
+    assert bed.load(landing).counts == {}
+    with pytest.raises(BadSpec, match="the Warehouse has no source location 'drop'"):
+        bed.load(replace(landing, location="drop"))
+
+
+def test_a_check_looks_at_every_source_location(
+    bucket: S3Client, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(secret: str) -> JobReport:
+        monkeypatch.setenv("LANDING_AWS_SECRET_ACCESS_KEY", secret)
+        monkeypatch.setenv("LANDING_AWS_ACCESS_KEY_ID", OWNER.access)
+        place = replace(s3_ref(bucket, f"feeds-{len(secret)}"), credentials_prefix="LANDING_")
+        bed = S3Bed(bucket, server, (SourceLocationRef(name="landing", s3=place),))
+        request = bed.request(RunKind.CHECK)
+        return run_check(request, Reporter(request))
+
+    assert check(OWNER.secret).reason is Reason.CHECKED
+    with pytest.raises(DependencyUnavailable, match=r"the source location 'landing': .*is not that of the access key"):
+        check("wrong")
+    with pytest.raises(DependencyUnavailable, match="'landing': there are no credentials for bucket"):
+        check("")
+
+
+def test_a_source_that_is_replaced_is_told(bed: S3Bed) -> None:
+    spec = source(SourceFormat.CSV, "in/a.csv")
+    bed.put("in/a.csv", "id,name\n1,a\n")
+    request = bed.request(RunKind.LOAD, load=LoadTask(source=spec))
+    pinned_source(bed.warehouse, spec, request.owner_uid)
+    bed.put("in/a.csv", "id,name\n1,b\n")
+    with pytest.raises(BadData, match="is not the file that this job began with"):
+        run_load(request, Reporter(request))
