@@ -98,7 +98,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def pass_on(self) -> None:
         """Pass the request on, unless it meets a fault first."""
-        body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        body = self._chunks() if self._is_chunked() else self.rfile.read(int(self.headers.get("content-length") or 0))
         kind = "LIST" if self.command == "GET" and "list-type=2" in self.path else self.command
         fault = self.proxy.take(kind)
         if fault in (Fault.SLOW_DOWN, Fault.LOST):
@@ -114,6 +114,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = pass_on
 
+    def _is_chunked(self) -> bool:
+        return "chunked" in (self.headers.get("transfer-encoding") or "")
+
+    def _chunks(self) -> bytes:
+        """A body whose size is told piece by piece."""
+        pieces = []
+        while size := int(self.rfile.readline().partition(b";")[0], 16):
+            pieces.append(self.rfile.read(size))
+            self.rfile.readline()
+        self.rfile.readline()
+        return b"".join(pieces)
+
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
@@ -122,9 +134,9 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
             for name, value in self.headers.items():
-                if name.lower() != "connection":
+                if name.lower() not in ("connection", "expect"):
                     connection.putheader(name, value)
-            connection.endheaders(body)
+            connection.endheaders(iter([body]) if self._is_chunked() else body, encode_chunked=self._is_chunked())
             answer = connection.getresponse()
             return answer.status, answer.getheaders(), answer.read()
         finally:

@@ -28,6 +28,20 @@ _NO_MEMORY = re.compile(
     r"|executor with id \S+ exited with exit code (?P<code>52|137)\b",
     re.MULTILINE,
 )
+#: What Arrow's file system says of a request to S3 that failed.
+_S3 = re.compile(
+    r"(?:for key '(?P<key>[^'\n]*)' in bucket '(?P<bucket>[^'\n]*)'[^\n]{0,20})?"
+    r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during (?P<operation>\w+) operation"
+)
+_S3_ADVICE = {
+    "ACCESS_DENIED": "give the credentials s3:GetObject, s3:PutObject and s3:DeleteObject on the objects of the bucket",
+    "EXPIRED_TOKEN": "the credentials expired, and the next attempt takes new ones",
+    "INVALID_ACCESS_KEY_ID": "set the keys of the Secret to those of the bucket's owner",
+    "NO_SUCH_BUCKET": "create the bucket, or fix its name or endpoint",
+    "REQUEST_TIME_TOO_SKEWED": "set the node's clock",
+    "SIGNATURE_DOES_NOT_MATCH": "fix AWS_SECRET_ACCESS_KEY in the Secret",
+}
+_S3_FULL = 507
 _EXECUTOR = re.compile(r"\(TID \d+\) \(\S+ executor (?!driver)\S+\)|ExecutorLostFailure")
 #: What calls that are under way hear of a JVM that ends.
 _SHUT_DOWN = re.compile(r"SparkContext was shut down|stopped SparkContext")
@@ -105,9 +119,21 @@ def _told_by(error: BaseException) -> Cause | None:
         what = found["what"] or found["python"] or f"it ended with exit code {found['code']}"
         who = "executor" if _EXECUTOR.search(text) else "driver"
         return _no_memory(what, who, heap=not (found["code"] == "137" or _BESIDE_THE_HEAP.search(what)))
+    if refused := _S3.search(text):
+        return _refused_by_s3(refused)
     if full := _NO_ROOM_TEXT.search(text):
         return Cause(Reason.DISK_FULL, _no_room_text(full[0], ""))
     return None
+
+
+def _refused_by_s3(found: re.Match[str]) -> Cause:
+    """Only the code is told: the rest of an answer may quote what was signed."""
+    place = f" for '{found['key']}' in bucket '{found['bucket']}'" if found["bucket"] else ""
+    is_full = int(found["status"] or 0) == _S3_FULL
+    way_out = "free some room or raise the quota" if is_full else _S3_ADVICE.get(found["code"], "see that it answers")
+    said = f"{found['code']} {found['status']}" if found["status"] else found["code"]
+    reason = Reason.DISK_FULL if is_full else Reason.STORAGE_UNAVAILABLE
+    return Cause(reason, f"S3 answered {said} to {found['operation']}{place}: {way_out}")
 
 
 def _ended_with(error: BaseException) -> bool:

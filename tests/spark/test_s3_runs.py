@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pytest
 from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+from skipstone.causes import find_cause
 from skipstone.indexes.tables import find_index, index_identifier, sorted_runs
 from skipstone.query import ReadOptions, read
 from skipstone.runs.check import run_check
@@ -18,6 +21,8 @@ from skipstone.runs.observe import run_observe
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.listing import pinned_source
+from skipstone.storage.opening import open_location
+from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
     BadRecordPolicy,
@@ -36,7 +41,8 @@ from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from tests.s3client import S3Client
-from tests.s3server import OWNER
+from tests.s3proxy import s3_proxy
+from tests.s3server import OWNER, STRANGER
 from tests.spark.conftest import JVM_KEYS
 from tests.spark.index_bed import index_on
 from tests.spark.merge_bed import ALL_IN_SPARK, task_of
@@ -202,3 +208,48 @@ def test_a_source_that_is_replaced_is_told(bed: S3Bed) -> None:
     bed.put("in/a.csv", "id,name\n1,b\n")
     with pytest.raises(BadData, match="is not the file that this job began with"):
         run_load(request, Reporter(request))
+
+
+def test_two_racing_consumers_take_each_object_once(bed: S3Bed) -> None:
+    new = source(SourceFormat.PARQUET, "in", consume=ConsumePolicy.NEW, consumer="c")
+    for number in range(4):
+        bed.put(f"in/{number}.parquet", table({"id": number, "name": "x"}))
+    requests = [bed.request(RunKind.LOAD, load=LoadTask(source=new)) for _ in range(2)]
+    with ThreadPoolExecutor(2) as pool:
+        reports = list(pool.map(lambda one: run_load(one, Reporter(one)), requests))
+    assert RunOutcome.COMMITTED in [one.outcome for one in reports]
+    assert bed.rows() == rows([{"id": number, "name": "x"} for number in range(4)])
+    assert bed.load(new).counts.get("rowsLoaded", 0) == 0
+
+
+def test_what_s3_refuses_is_told_without_what_was_signed(bed: S3Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", STRANGER.access)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", STRANGER.secret)
+    bed.catalog = open_catalog(bed.warehouse)
+    with pytest.raises(DependencyUnavailable) as raised:
+        bed.load(source(SourceFormat.PARQUET, "in"))
+    found = find_cause(raised.value)
+    assert found is not None
+    assert found.reason is Reason.STORAGE_UNAVAILABLE
+    assert "S3 answered ACCESS_DENIED to HeadObject" in found.message
+    assert f"in bucket '{bed.bucket.bucket}': give the credentials s3:GetObject" in found.message
+
+
+def test_small_files_are_put_by_one_request_each_and_no_secret_travels(
+    bucket: S3Client, server: Server, spark: SparkSession
+) -> None:
+    with s3_proxy(bucket.endpoint) as proxy:
+        bed = S3Bed(replace(bucket, endpoint=proxy.endpoint), server)
+        bed.create(SCHEMA)
+        bed.put("in/a.parquet", table(*AB))
+        proxy.forget()
+        request = bed.request(RunKind.LOAD, load=LoadTask(source=source(SourceFormat.PARQUET, "in")))
+        report = run_load(request, Reporter(request))
+        counted = proxy.counted()
+        shown = [repr(bed.table()), repr(bed.catalog.properties), request.to_json(), report.to_json()]
+    assert "POST" not in counted
+    # the pin, a data file, a manifest, a manifest list, the table's metadata
+    assert counted["PUT"] == 5
+    told = [*shown, str(spark.sparkContext.getConf().getAll())]
+    told += [str(open_location(bed.warehouse, "").hadoop_settings())]
+    assert not [text for text in told if OWNER.secret in text]

@@ -51,6 +51,7 @@ METHODS = {
     (SqlCatalog, "_write_metadata"): ["metadata", "io", "metadata_path"],
     (Catalog, "_delete_old_metadata"): ["io", "base", "metadata"],
     (arrow_io.PyArrowFileIO, "_initialize_local_fs"): ["self"],
+    (arrow_io.PyArrowFileIO, "_initialize_s3_fs"): ["self", "netloc"],
     (snapshot._OverwriteFiles, "_deleted_entries"): ["self"],
     (snapshot._OverwriteFiles, "_existing_manifests"): ["self"],
     (snapshot._SnapshotProducer, "_manifests"): ["self"],

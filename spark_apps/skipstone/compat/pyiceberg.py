@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import quote_plus
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
@@ -175,11 +175,18 @@ class HookedRestCatalog(RestCatalog):
 
 
 class HookedFileIO(PyArrowFileIO):
-    """PyIceberg's FileIO with a choice of the file system for volumes."""
+    """PyIceberg's FileIO with a choice of the file systems for volumes and for S3."""
 
     def local_file_system(self) -> FileSystem:
         """The file system of paths without a scheme and of ``file:``."""
         raise NotImplementedError
+
+    def s3_file_system(self, told: S3FileSystem) -> FileSystem:
+        """The file system of S3; ``told``: as properties have it."""
+        raise NotImplementedError
+
+    def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
+        return self.s3_file_system(super()._initialize_s3_fs(netloc))
 
     def _initialize_local_fs(self) -> FileSystem:
         return self.local_file_system()

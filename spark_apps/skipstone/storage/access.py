@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 ACCESS, SECRET, TOKEN = "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"
 #: Names a file with the certificates of authorities that are trusted besides the system's.
 CA_VARIABLE = "SKIPSTONE_CA_BUNDLE"
+#: What servers other than Amazon's take when nobody says which region they are.
+ANY_REGION = "us-east-1"
 _S3A = "org.apache.hadoop.fs.s3a"
+
+
+def region_of(ref: S3Ref) -> str:
+    """The region of a place; empty when it is Amazon that has to be asked."""
+    told = ref.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
+    return told or (ANY_REGION if ref.endpoint else "")
 
 
 def own_keys(ref: S3Ref) -> Callable[[], S3Credential]:
@@ -43,7 +51,7 @@ def s3a_settings(ref: S3Ref) -> Mapping[str, str]:
     """The settings of S3A for the bucket of ``ref``. The JVM finds keys by the names of their variables."""
     told = {
         "endpoint": ref.endpoint,
-        "endpoint.region": ref.region,
+        "endpoint.region": region_of(ref),
         "path.style.access": str(ref.path_style_access).lower(),
         "connection.ssl.enabled": str(not ref.endpoint.startswith("http://")).lower(),
         "input.stream.type": "classic",

@@ -24,7 +24,7 @@ from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import OWN_DIRECTORY
 from skipstone_core.reasons import Reason
 
-from skipstone.storage.access import CA_VARIABLE, own_keys, s3a_settings
+from skipstone.storage.access import CA_VARIABLE, own_keys, region_of, s3a_settings
 from skipstone.storage.globs import Glob, Reached
 from skipstone.storage.objectfiles import ObjectFile, ReadAhead
 from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, is_hidden
@@ -204,8 +204,8 @@ class ObjectStorage:
         given: S3Config = {"virtual_hosted_style_request": not ref.path_style_access, "disable_bulk_delete": True}
         if endpoint:
             given["endpoint"] = endpoint
-        if ref.region:
-            given["region"] = ref.region
+        if region := region_of(ref):
+            given["region"] = region
         client: ClientConfig = {"allow_http": endpoint.startswith("http://")}
         if bundle := os.environ.get(CA_VARIABLE):
             client["root_certificate"] = Path(bundle).read_bytes()

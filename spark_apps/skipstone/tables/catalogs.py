@@ -34,6 +34,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog
+from skipstone.storage.access import region_of
 from skipstone.storage.opening import storage_properties
 from skipstone.tables.clocks import in_order
 from skipstone.tables.storage import CATALOG_PROPERTIES, storage_io
@@ -206,7 +207,7 @@ def _properties(warehouse: WarehouseRef) -> dict[str, str]:
     """Those of the catalog, with how files of tables are reached unless they say it; credentials are not among them."""
     told: dict[str, str] = {}
     if place := warehouse.s3:
-        told = {S3_ENDPOINT: place.endpoint, S3_REGION: place.region}
+        told = {S3_ENDPOINT: place.endpoint, S3_REGION: region_of(place)}
         told[S3_FORCE_VIRTUAL_ADDRESSING] = str(not place.path_style_access).lower()
     reached = {name: value for name, value in told.items() if value}
     return {**reached, **warehouse.catalog.properties, **CATALOG_PROPERTIES}

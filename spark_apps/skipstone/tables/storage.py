@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem
+from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowLocalFileSystem
 from pyiceberg.table import Table
@@ -61,6 +61,11 @@ class DurableFileIO(HookedFileIO):
     def local_file_system(self) -> FileSystem:
         """One whose files are durable once they are closed."""
         return _Volume()
+
+    def s3_file_system(self, told: S3FileSystem) -> FileSystem:
+        """One that puts a small file by one request; by parts it would take three, and leave some when it is killed."""
+        _, (options,) = told.__reduce__()
+        return S3FileSystem(**{**options, "allow_delayed_open": True})
 
 
 #: What a catalog is opened with, so that its tables use our FileIO.
