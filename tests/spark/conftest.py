@@ -24,7 +24,7 @@ from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
 from tests.s3server import OWNER
-from tests.spark.jars import ICEBERG_RUNTIME, jar_paths, s3a_jars
+from tests.spark.jars import FOR_S3_SESSIONS, ICEBERG_RUNTIME, jar_paths, s3a_jars
 from tests.spark.soundness import Soundness
 
 #: Makes JVMs of tests take little of the processor. Each query runs once or twice: what the second compiler makes of
@@ -147,7 +147,7 @@ def _submit_arguments() -> str:
     """As a pod has them, plus the Iceberg runtime: whoever starts the JVM first starts this one."""
     settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
     # Jars that are named by --jars the JVM sends to itself, encrypted, which takes seconds
-    runtime = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *s3a_jars()]
+    runtime = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *jar_paths("s3-sessions", FOR_S3_SESSIONS), *s3a_jars()]
     settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
     # How long the JVM and Python wait for one another to connect: 15 s are few on a machine that others keep busy
     settings["spark.python.authenticate.socketTimeout"] = "300s"

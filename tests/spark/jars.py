@@ -23,6 +23,13 @@ ICEBERG_RUNTIME = ("org.apache.iceberg:iceberg-spark-runtime-4.1_2.13:1.12.0", "
 #: What the image of runs adds to Spark's own jars so that it reads sources in S3.
 S3A = Path(__file__).parents[2] / "spark_apps" / "image" / "s3a.xml"
 
+#: What sessions of users need besides for a Warehouse in S3; with Iceberg's own bundle for Amazon it would be 50 MB.
+FOR_S3_SESSIONS = (
+    "org.postgresql:postgresql:42.7.7",
+    "software.amazon.awssdk:kms:2.29.52",
+    "software.amazon.awssdk:url-connection-client:2.29.52",
+)
+
 
 def s3a_jars() -> list[Path]:
     """Hadoop's S3A with what it needs, as the image has it."""
