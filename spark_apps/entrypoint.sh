@@ -4,6 +4,30 @@
 # is a command.
 set -euo pipefail
 
+# Authorities of the Warehouse's own are trusted besides those of the system: by Python, by Arrow and by Java. Each
+# takes one file with all of them.
+trust() {
+  local folder certificates
+  folder="$(mktemp -d)"
+  certificates="$folder/ca.pem"
+  cat "${SYSTEM_CERTIFICATES:-/etc/ssl/certs/ca-certificates.crt}" "$SKIPSTONE_CA_BUNDLE" > "$certificates"
+  export SSL_CERT_FILE="$certificates" REQUESTS_CA_BUNDLE="$certificates"
+  cp -L "$JAVA_HOME/lib/security/cacerts" "$folder/cacerts"
+  chmod u+w "$folder/cacerts"
+  csplit --quiet --elide-empty-files --prefix "$folder/own-" "$SKIPSTONE_CA_BUNDLE" '/-BEGIN CERTIFICATE-/' '{*}'
+  for one in "$folder"/own-*; do
+    if grep -q -- '-BEGIN CERTIFICATE-' "$one"; then
+      "$JAVA_HOME/bin/keytool" -importcert -noprompt -keystore "$folder/cacerts" -storepass changeit \
+        -alias "skipstone-${one##*-}" -file "$one" 2> /dev/null
+    fi
+  done
+  export JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:-} -Djavax.net.ssl.trustStore=$folder/cacerts"
+}
+
+if [ -n "${SKIPSTONE_CA_BUNDLE:-}" ]; then
+  trust
+fi
+
 if [ "${1:-}" = app ]; then
   exec python "/opt/skipstone/apps/${2:?which app?}.py"
 fi

@@ -98,6 +98,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def pass_on(self) -> None:
         """Pass the request on, unless it meets a fault first."""
+        if self.headers.get("expect"):  # else the client waits a second before it sends the body
+            self.send_response_only(100)
+            self.end_headers()
         body = self._chunks() if self._is_chunked() else self.rfile.read(int(self.headers.get("content-length") or 0))
         kind = "LIST" if self.command == "GET" and "list-type=2" in self.path else self.command
         fault = self.proxy.take(kind)

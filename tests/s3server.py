@@ -52,8 +52,11 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(folder: Path) -> Iterator[S3Server]:
-    """A server that keeps all its files below ``folder``; it ends with the block, and with this process."""
+def s3_server(folder: Path, identity: tuple[Path, Path] | None = None) -> Iterator[S3Server]:
+    """A server that keeps all its files below ``folder``; it ends with the block, and with this process.
+
+    ``identity``: its certificate and key, by which it speaks TLS.
+    """
     state = StateDir(folder)
     buckets, metadata, people = (folder / name for name in ("buckets", "metadata", "people"))
     for made in (buckets, metadata, people):
@@ -63,11 +66,14 @@ def s3_server(folder: Path) -> Iterator[S3Server]:
     program = build_tools([NAME])[NAME]
     options: list[str | Path] = ["--port", "127.0.0.1:0", "--region", REGION, "--iam-dir", people, "--quiet"]
     options += ["--access", OWNER.access, "--secret", OWNER.secret]
+    if identity is not None:
+        options += ["--cert", identity[0], "--key", identity[1]]
     # Metadata beside the objects: not every file system of temporary files has extended attributes
     command = [program, *options, "posix", "--sidecar", metadata, buckets]
     try:
         start_program(state, Program(NAME, command), die_with_parent=True)
-        yield S3Server(f"http://127.0.0.1:{_port(state)}", buckets, metadata)
+        address = f"https://localhost:{_port(state)}" if identity else f"http://127.0.0.1:{_port(state)}"
+        yield S3Server(address, buckets, metadata)
     finally:
         stop_program(state, NAME)
 

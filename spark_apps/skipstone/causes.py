@@ -41,6 +41,7 @@ _S3_ADVICE = {
     "REQUEST_TIME_TOO_SKEWED": "set the node's clock",
     "SIGNATURE_DOES_NOT_MATCH": "fix AWS_SECRET_ACCESS_KEY in the Secret",
 }
+_WAIT = "wait until it answers, and try again"
 _S3_FULL = 507
 _EXECUTOR = re.compile(r"\(TID \d+\) \(\S+ executor (?!driver)\S+\)|ExecutorLostFailure")
 #: What calls that are under way hear of a JVM that ends.
@@ -130,7 +131,7 @@ def _refused_by_s3(found: re.Match[str]) -> Cause:
     """Only the code is told: the rest of an answer may quote what was signed."""
     place = f" for '{found['key']}' in bucket '{found['bucket']}'" if found["bucket"] else ""
     is_full = int(found["status"] or 0) == _S3_FULL
-    way_out = "free some room or raise the quota" if is_full else _S3_ADVICE.get(found["code"], "see that it answers")
+    way_out = "free some room or raise the quota" if is_full else _S3_ADVICE.get(found["code"], _WAIT)
     said = f"{found['code']} {found['status']}" if found["status"] else found["code"]
     reason = Reason.DISK_FULL if is_full else Reason.STORAGE_UNAVAILABLE
     return Cause(reason, f"S3 answered {said} to {found['operation']}{place}: {way_out}")

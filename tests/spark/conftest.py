@@ -151,6 +151,9 @@ def _submit_arguments() -> str:
     settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
     # How long the JVM and Python wait for one another to connect: 15 s are few on a machine that others keep busy
     settings["spark.python.authenticate.socketTimeout"] = "300s"
+    # Python workers have them whenever they start, as executors have those of their pod
+    settings["spark.executorEnv.AWS_ACCESS_KEY_ID"] = OWNER.access
+    settings["spark.executorEnv.AWS_SECRET_ACCESS_KEY"] = OWNER.secret
     options = " ".join(f"--conf {shlex.quote(f'{key}={value}')}" for key, value in settings.items())
     return f"{options} pyspark-shell"
 

@@ -109,9 +109,6 @@ def test_the_data_source_reads_through_the_indexes(spark: SparkSession, bed: S3B
         "catalog.uri": uri,
         "catalog.s3.endpoint": bed.bucket.endpoint,
         "catalog.s3.region": REGION,
-        # Python workers have the variables that the JVM began with
-        "catalog.s3.access-key-id": OWNER.access,
-        "catalog.s3.secret-access-key": OWNER.secret,
         "filter": "k = 42",
     }
     found = opened.read.format("skipstone").options(**options).load(f"{bed.namespace}.t")

@@ -24,6 +24,14 @@ ANY_REGION = "us-east-1"
 _S3A = "org.apache.hadoop.fs.s3a"
 
 
+def ca_file() -> str:
+    """The file with the certificates of all authorities that are trusted; empty for the system's.
+
+    The image's entrypoint makes it of the system's and those that the Warehouse adds.
+    """
+    return os.environ.get("SSL_CERT_FILE", "") if os.environ.get(CA_VARIABLE) else ""
+
+
 def region_of(ref: S3Ref) -> str:
     """The region of a place; empty when it is Amazon that has to be asked."""
     told = ref.region or os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")

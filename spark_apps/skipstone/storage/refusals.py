@@ -18,6 +18,20 @@ _TRANSPORT = re.compile(r" in [\d.]+\S{1,3} - ([^<\n]{1,120})")
 #: Where a pod of Amazon's gets credentials when it is given none.
 _NO_CREDENTIALS = re.compile(r"169\.254\.|latest/api/token|InvalidGCSCredentials|CredentialsNotLoaded")
 _NO_PATH = re.compile(r"empty path segment|illegal character sequence|parse path", re.IGNORECASE)
+#: What tells of them stands behind the first line.
+_UNTRUSTED = re.compile(r"invalid peer certificate|InvalidCertificate")
+_TRUST = "no trusted authority signed its certificate: add the authority that did to the Warehouse"
+#: Signs in the first line of an error, and what to do.
+_SIGNS = (
+    (
+        _NO_CREDENTIALS,
+        "there are no credentials: name a Secret with AWS_ACCESS_KEY_ID, or give the service account a role",
+    ),
+    (
+        _NO_PATH,
+        "an object has a name that is no path: rename objects with an empty part, '.', '..' or a line break",
+    ),
+)
 _REGION = frozenset({"AuthorizationHeaderMalformed", "PermanentRedirect", "IllegalLocationConstraintException"})
 _KEYS = {
     "InvalidAccessKeyId": "it does not know the access key: set the keys of the Secret to those of the bucket's owner",
@@ -78,10 +92,10 @@ def refusal(ref: S3Ref, asked: Asked, path: str, error: Exception) -> Dependency
 def _advice(ref: S3Ref, asked: Asked, status: int, code: str, error: Exception) -> str:
     if code in _KEYS:
         return _KEYS[code]
-    if _NO_CREDENTIALS.search(_first_line(error)):
-        return "there are no credentials: name a Secret with AWS_ACCESS_KEY_ID, or give the service account a role"
-    if _NO_PATH.search(_first_line(error)):
-        return "an object has a name that is no path: rename objects with an empty part, '.', '..' or a line break"
+    if told := next((advice for sign, advice in _SIGNS if sign.search(_first_line(error))), None):
+        return told
+    if _UNTRUSTED.search(str(error)):
+        return _TRUST
     if code == "NoSuchBucket":
         return "there is no such bucket: create it, or fix its name or endpoint"
     if code in _REGION or "configured region" in _first_line(error):

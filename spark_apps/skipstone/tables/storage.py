@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from pyarrow.fs import FileSystem, S3FileSystem
+from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
 from pyiceberg.io.pyarrow import PyArrowLocalFileSystem
 from pyiceberg.table import Table
@@ -21,6 +21,7 @@ from pyiceberg.typedef import Properties
 from skipstone_core.errors import ContractViolation
 
 from skipstone.compat.pyiceberg import HookedFileIO
+from skipstone.storage.access import ca_file
 from skipstone.storage.durable import make_folder, sync_file, sync_folder
 
 #: Properties that tell a FileIO how to reach its storage.
@@ -28,6 +29,8 @@ _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 #: Folders whose own names this process has made durable, so that it does so once. Cleared when there are too many.
 _named: set[Path] = set()
 _MOST_NAMED = 100_000
+#: How often one request to S3 is sent before it has failed.
+MOST_REQUESTS = 8
 
 
 class _SyncedFile(pa.OSFile):  # type: ignore[misc]
@@ -63,9 +66,14 @@ class DurableFileIO(HookedFileIO):
         return _Volume()
 
     def s3_file_system(self, told: S3FileSystem) -> FileSystem:
-        """One that puts a small file by one request; by parts it would take three, and leave some when it is killed."""
+        """One that puts a small file by one request; by parts it would take three, and leave some when it is killed.
+
+        It asks again as often as a burst of refusals takes.
+        """
         _, (options,) = told.__reduce__()
-        return S3FileSystem(**{**options, "allow_delayed_open": True})
+        again = AwsStandardS3RetryStrategy(max_attempts=MOST_REQUESTS)
+        authorities = {"tls_ca_file_path": found} if (found := ca_file()) else {}
+        return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": again, **authorities})
 
 
 #: What a catalog is opened with, so that its tables use our FileIO.
