@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from skipstone.runs.confirm import run_confirm
-from skipstone.runs.main import run_app
-from skipstone_core.contract.requests import RunKind
+from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
+    with lean_imports():
+        from skipstone.runs.confirm import run_confirm
+        from skipstone.runs.main import run_app
+        from skipstone_core.contract.requests import RunKind
+
     sys.exit(run_app(RunKind.CONFIRM, run_confirm))

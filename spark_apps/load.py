@@ -7,13 +7,15 @@ import sys
 
 from skipstone.jvm import start_jvm
 from skipstone.peek import may_do_without_spark
+from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
     if not may_do_without_spark(os.environ):
         start_jvm()  # while the imports below are running
 
-    from skipstone.runs.load import run_load
-    from skipstone.runs.main import run_app
-    from skipstone_core.contract.requests import RunKind
+    with lean_imports():
+        from skipstone.runs.load import run_load
+        from skipstone.runs.main import run_app
+        from skipstone_core.contract.requests import RunKind
 
     sys.exit(run_app(RunKind.LOAD, run_load))

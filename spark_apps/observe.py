@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 
-from skipstone.runs.main import run_app
-from skipstone.runs.observe import run_observe
-from skipstone_core.contract.requests import RunKind
+from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
+    with lean_imports():
+        from skipstone.runs.main import run_app
+        from skipstone.runs.observe import run_observe
+        from skipstone_core.contract.requests import RunKind
+
     sys.exit(run_app(RunKind.OBSERVE, run_observe))

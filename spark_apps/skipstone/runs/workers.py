@@ -6,7 +6,6 @@ and workers share the memory of it. ``warm_workers`` is called by runs when thei
 
 from __future__ import annotations
 
-import gc
 import importlib
 import logging
 import threading
@@ -15,6 +14,8 @@ from collections.abc import Iterable
 import pyarrow as pa
 from pyspark.daemon import manager
 from pyspark.sql import SparkSession
+
+from skipstone.starting import lean_imports
 
 #: Where the kernels are.
 KERNELS = ("skipstone.runs.load_tasks", "skipstone.runs.merging.rewrite", "skipstone.indexes.building.build")
@@ -40,9 +41,9 @@ def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
 
 
 if __name__ == "__main__":
-    for kernels in KERNELS:
-        importlib.import_module(kernels)
-    # A worker collects garbage after each task: to look at all that is imported takes longer than a small task, and
-    # writes to memory that the workers share until then.
-    gc.freeze()
+    # A worker collects garbage after each task: to look at all that is imported, which this spares it too, takes longer
+    # than a small task, and writes to memory that the workers share until then.
+    with lean_imports():
+        for kernels in KERNELS:
+            importlib.import_module(kernels)
     manager()  # type: ignore[no-untyped-call]
