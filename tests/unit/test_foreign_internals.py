@@ -55,8 +55,10 @@ METHODS = {
     (snapshot._OverwriteFiles, "_deleted_entries"): ["self"],
     (snapshot._OverwriteFiles, "_existing_manifests"): ["self"],
     (snapshot._SnapshotProducer, "_manifests"): ["self"],
+    (snapshot._SnapshotProducer, "_build_delete_files_partition_predicate"): ["self"],
     (snapshot._SnapshotProducer, "_summary"): ["self", "snapshot_properties"],
     (snapshot._SnapshotProducer, "_clean_all_uncommitted"): ["self"],
+    (Transaction, "_build_partition_predicate"): ["self", "partition_records", "partition_fields"],
 }
 FUNCTIONS = {
     manifests._inherit_from_manifest: ["entry", "manifest"],
@@ -112,6 +114,7 @@ def test_a_transaction_tells_its_table_updates_and_requirements(table: Table) ->
 def test_a_producer_has_what_a_row_delta_uses_and_takes_its_manifests_back(table: Table) -> None:
     producer = RowDelta(ours.CachingTransaction(table), (), (), {})
     assert ATTRIBUTES - set(vars(producer)) == set()
+    assert isinstance(producer.partition_filters, dict)
     assert {"_meta"} <= set(dir(manifests.ManifestWriterV2))
     before = set(Path(table.location().removeprefix("file://")).rglob("*.avro"))
     producer.delete_data_file(next(iter(table.scan().plan_files())).file)

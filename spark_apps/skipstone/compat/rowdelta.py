@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
+from math import isnan
 
 from pyiceberg.exceptions import ValidationException
+from pyiceberg.expressions import AlwaysTrue, Or
 from pyiceberg.manifest import (
     DataFile,
     ManifestContent,
@@ -22,6 +24,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _OverwriteFiles
+from pyiceberg.typedef import Record
 from pyiceberg.types import NestedField
 from pyiceberg.utils.properties import property_as_int
 
@@ -86,6 +89,21 @@ class RowDelta(_OverwriteFiles):
             schema_id=current.schema_id,
             identifier_field_ids=current.identifier_field_ids,
         )
+
+    def _build_delete_files_partition_predicate(self) -> None:
+        """Narrow to manifests that may name the files that are taken away, by their partitions.
+
+        PyIceberg has no literal of NaN: a field that is NaN narrows nothing.
+        """
+        groups: dict[tuple[int, tuple[int, ...]], set[Record]] = defaultdict(set)
+        for file in self._deleted_data_files:
+            found = [file.partition[at] for at in range(len(file.partition))]
+            plain = tuple(at for at, value in enumerate(found) if not (isinstance(value, float) and isnan(value)))
+            groups[file.spec_id, plain].add(Record(*(found[at] for at in plain)))
+        for (spec_id, plain), records in groups.items():
+            names = [self.spec(spec_id).fields[at].name for at in plain]
+            any_of = self._transaction._build_partition_predicate(records, names) if plain else AlwaysTrue()
+            self.partition_filters[spec_id] = Or(self.partition_filters[spec_id], any_of)
 
     def _manifests(self) -> list[ManifestFile]:
         found = [one for one in super()._manifests() if self._is_worth_keeping(one)]
