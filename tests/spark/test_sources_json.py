@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import itertools
+import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from pyiceberg.types import NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.sources.listing import list_source
 from skipstone.sources.reading import ERROR_COLUMN, read_table_rows
+from skipstone.sources.text.documents import require_readable_text
+from skipstone.sources.text.lines import wrong_lines
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
@@ -30,18 +35,23 @@ REFUSED = {
     "half in bytes": (b'{"v": "x\xed\xa0\x80y"}\n', NOT_UTF_8),
     "beyond the last": (b'{"v": "x\xf4\x90\x80\x80y"}\n', NOT_UTF_8),
     "first half escaped": (rb'{"v": "x\ud83dy"}' b"\n", HALF),
+    "second half behind text": (rb'{"v": "\\\\ud83d\uDE00"}' b"\n", HALF),
     "second half escaped": (rb'{"v": "\\\uDE00"}' b"\n", HALF),
 }
 
 
 @pytest.fixture
-def read(tmp_path: Path, spark: SparkSession) -> Any:
+def warehouse(tmp_path: Path) -> WarehouseRef:
+    return WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
+
+
+@pytest.fixture
+def read(warehouse: WarehouseRef, tmp_path: Path, spark: SparkSession) -> Any:
     """Reads one file of the given content as a load does."""
 
     def run(content: bytes, name: str = "a.json", **options: str) -> list[tuple[str | None, bool]]:
         (tmp_path / name).write_bytes(content)
         source = SourceSpec(format=SourceFormat.JSON, paths=(name,), options=options)
-        warehouse = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
         found = read_table_rows(spark, list_source(warehouse, source), source, SCHEMA, "UTC").frame.collect()
         return [(row.asDict().get("v"), row[ERROR_COLUMN] is None) for row in found]
 
@@ -72,6 +82,28 @@ def test_text_that_only_looks_like_that_is_read(read: Any, options: dict[str, st
     assert read(b"\xef\xbb\xbf" + f'{{"v": "{text}"}}'.encode(), **options) == [(text, True)]
     ((_, is_good),) = read(b'{"v": "x\xffy"}', **options)
     assert not is_good
+
+
+def test_half_a_character_is_found_among_escapes_of_any_order(
+    warehouse: WarehouseRef, tmp_path: Path, spark: SparkSession
+) -> None:
+    """As Python's parser reads them."""
+    tokens = [r"\\", r"\ud83d", r"\uDE00", "x", r"\n", "ud83d", r"\u0041"]
+    texts = ["".join(some) for count in range(1, 5) for some in itertools.product(tokens, repeat=count)]
+    lines = [f'{{"v": "{text}"}}' for text in dict.fromkeys(texts)]
+    for number, line in enumerate(lines):
+        (tmp_path / f"{number}.json").write_text(line)
+    halves = set()
+    for file in list_source(warehouse, SourceSpec(format=SourceFormat.JSON, paths=("*.json",))).stored:
+        try:
+            require_readable_text(file)
+        except BadData as error:
+            assert HALF in str(error)
+            halves.add(lines[int(file.name.removesuffix(".json"))])
+    assert halves == {line for line in lines if re.search("[\ud800-\udfff]", json.loads(line)["v"])}
+    (tmp_path / "lines.txt").write_text("\n".join(lines))
+    found = wrong_lines(spark.read.text(str(tmp_path / "lines.txt"))).collect()
+    assert {row.value for row in found} == halves
 
 
 @pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])

@@ -21,7 +21,11 @@ HALF_CHARACTER = r"an escape such as \ud800 stands for half a character: write b
 _WIDE = re.compile(rb"\xff\xfe|\xfe\xff|.{0,3}\0", re.DOTALL)
 #: What the parser decodes though it is not UTF-8: characters in more bytes than they take, halves, and none at all.
 _NOT_UTF_8 = re.compile(rb"[\xc0\xc1]|\xe0[\x80-\x9f]|\xed[\xa0-\xbf]|\xf0[\x80-\x8f]|\xf4[\x90-\xbf]|[\xf5-\xf7]")
-_HALF = re.compile(rb"(?i)(?<!\\)(?:\\\\)*+(?:\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f])")
+#: Escapes that are taken out from the left before a half is looked for: what follows an escaped backslash is text.
+WHOLE = r"\\\\|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+#: Half a character in what is left.
+HALF = r"\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
+_WHOLE, _HALF = re.compile(WHOLE.encode()), re.compile(HALF.encode())
 _PIECE = 1 << 20
 
 
@@ -45,4 +49,4 @@ def require_readable_text(stored: StoredFile) -> None:
 def _wrong_in(piece: bytes) -> str | None:
     if not piece.isascii() and _NOT_UTF_8.search(piece):
         return NOT_UTF_8
-    return HALF_CHARACTER if rb"\ud" in piece.lower() and _HALF.search(piece) else None
+    return HALF_CHARACTER if _HALF.search(piece) and _HALF.search(_WHOLE.sub(b" ", piece)) else None

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from skipstone.sources.groups import URL, file_below
-from skipstone.sources.text.documents import DEPTH_OPTION, HALF_CHARACTER, NOT_UTF_8, WIDE
+from skipstone.sources.text.documents import DEPTH_OPTION, HALF, HALF_CHARACTER, NOT_UTF_8, WHOLE, WIDE
 from skipstone.sources.text.headers import unreadable
 
 #: The line without the mark of its bytes' order, which may be its first character.
@@ -30,26 +30,7 @@ _MORE = "a line goes on behind its JSON object: write one object on each line an
 #: What ``documents`` looks for in files, in a line: the parser guesses the encoding of each by its first bytes.
 _IS_WIDE = "hex(substring(cast(value as binary), 1, 4)) rlike '^(?:FFFE|FEFF|00|..00|....00|......00)'"
 _IS_NOT_UTF_8 = "not is_valid_utf8(value) and hex(value) rlike '^(?:..)*?(?:C[01]|E0[89]|ED[AB]|F08|F4[9AB]|F[567])'"
-_IS_HALF = (
-    r"value rlike r'\\u[dD]' and value rlike "
-    r"r'(?i)(?<!\\)(?:\\\\)*+(?:\\ud[89ab]..(?!\\ud[c-f])|(?<!\\ud[89ab]..)\\ud[c-f])'"
-)
-
-
-def require_one_document_per_line(text: DataFrame, root: str) -> None:
-    """Raise BadData (SOURCE_UNREADABLE), naming the file below the address ``root``, for a line with more than one.
-
-    Also for a line that is not UTF-8 and would be read as other text.
-    """
-    # from cheap tests to dear ones: few lines need the last
-    goes_on = f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})"
-    tests = {WIDE: _IS_WIDE, NOT_UTF_8: _IS_NOT_UTF_8, HALF_CHARACTER: _IS_HALF, _MORE: goes_on}
-    cases = " ".join(f"when {test} then {number}" for number, test in enumerate(tests.values()))
-    lines = text.withColumn("wrong", F.expr(f"case {cases} end"))
-    found = lines.where("wrong is not null").select(F.col("_metadata.file_path").alias(URL), "wrong")
-    first = found.select(file_below(root), "wrong").head()
-    if first is not None:
-        raise unreadable(first[0], list(tests)[first[1]])
+_IS_HALF = f"value rlike r'{HALF}' and regexp_replace(value, r'{WHOLE}', ' ') rlike r'{HALF}'"
 
 
 def _is_lone(count: str) -> str:
@@ -58,3 +39,30 @@ def _is_lone(count: str) -> str:
     """
     first, only = f"concat('[', {_TEXT}, ',0]')", f"concat('[', {_TEXT}, ']')"
     return f"{count.format(first)} <=> 2 and {count.format(only)} <=> 1"
+
+
+#: What is wrong with a line, and whether it is: from cheap tests to dear ones, since few lines need the last.
+_TESTS = {
+    WIDE: _IS_WIDE,
+    NOT_UTF_8: _IS_NOT_UTF_8,
+    HALF_CHARACTER: _IS_HALF,
+    _MORE: f"not ({_FLAT}) and not ({_is_lone(_STRICT)}) and {_BEGINS} and not ({_is_lone(_READ)})",
+}
+WRONG = "wrong"
+
+
+def require_one_document_per_line(text: DataFrame, root: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE), naming the file below the address ``root``, for a line with more than one.
+
+    Also for a line that is not UTF-8 and would be read as other text.
+    """
+    found = wrong_lines(text).select(F.col("_metadata.file_path").alias(URL), WRONG)
+    first = found.select(file_below(root), WRONG).head()
+    if first is not None:
+        raise unreadable(first[0], list(_TESTS)[first[1]])
+
+
+def wrong_lines(text: DataFrame) -> DataFrame:
+    """The lines (``value``) of which Spark would leave out a part or read other text; WRONG: which of the reasons."""
+    cases = " ".join(f"when {test} then {number}" for number, test in enumerate(_TESTS.values()))
+    return text.withColumn(WRONG, F.expr(f"case {cases} end")).where(f"{WRONG} is not null")
