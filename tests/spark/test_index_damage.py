@@ -108,6 +108,21 @@ def lose_a_row(path: Path) -> None:
         assert padding > 0
 
 
+def change_a_bound(path: Path) -> None:
+    """The greatest key of a row group by one bit: a look-up that believes it passes by entries."""
+    content = bytearray(path.read_bytes())
+    greatest = greatest_key(path)
+    content[bytes(content).rindex(greatest.to_bytes(8, "little"))] ^= 0x40
+    path.write_bytes(content)
+    assert greatest_key(path) != greatest
+
+
+def greatest_key(path: Path) -> int:
+    group = pq.read_metadata(path).row_group(0)
+    columns = [group.column(at) for at in range(group.num_columns)]
+    return int(next(one for one in columns if one.path_in_schema == "k0").statistics.max)
+
+
 def garble_page(path: Path) -> None:
     """One bit within the keys: size and footer stay as they are."""
     metadata = pq.read_metadata(path)
@@ -125,6 +140,7 @@ SEEN_IN_FOOTERS = {
     "gone": (remove, "is gone"),
     "footer": (garble_footer, "is damaged"),
     "length": (garble_length, "is damaged"),
+    "bound": (change_a_bound, "is damaged: the footer is not the one that was written"),
     "schema": (replace_by_another_schema, "has no column k0"),
     "rows": (lose_a_row, "has 99 entries instead of 100"),
 }

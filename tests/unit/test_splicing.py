@@ -112,7 +112,7 @@ def with_ids(schema: pa.Schema) -> pa.Schema:
 def written(rows: pa.Table, group: int, options: Mapping[str, Any]) -> ChunkSource:
     sink = io.BytesIO()
     pq.write_table(rows, sink, row_group_size=group, write_batch_size=1, **{**FORMAT, **options})
-    return ChunkSource(pa.BufferReader(sink.getvalue()), len(sink.getvalue()))
+    return ChunkSource(pa.BufferReader(sink.getvalue()))
 
 
 def spliced(
@@ -275,7 +275,7 @@ def test_a_page_index_that_makes_no_sense_is_left_behind(tmp_path: Path, damage:
     whole.source.seek(0)
     content = bytearray(whole.source.read())
     content[chunk[4] : chunk[4] + chunk[5]] = damage * chunk[5]
-    source = ChunkSource(pa.BufferReader(bytes(content)), len(content))
+    source = ChunkSource(pa.BufferReader(bytes(content)))
     layout = SplicedLayout(made.schema, {"compression": "zstd"})
     file = SplicedFile(load_file_io({}, str(tmp_path)), str(tmp_path / "f"), layout)
     file.copy(source, 0)

@@ -5,16 +5,22 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyarrow import orc
+from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField
 from pyroaring import BitMap
+from skipstone.files.parquet import ParquetFile
+from skipstone.files.positions import write_deletes
 from skipstone.files.reader import DataFileDescription, DeleteDescription, read_data_file
+from skipstone.files.writer import WriteSpec
 from skipstone.tables.arrow import arrow_schema
 from skipstone_core.errors import BadData
 
@@ -109,3 +115,52 @@ def test_a_deletion_vector_is_the_one_that_was_written(tmp_path: Path) -> None:
     vector.write_bytes(content)
     with pytest.raises(BadData, match=r"vector\.puffin is damaged: .* Restore it from a copy"):
         values(file, ["a"])
+
+
+def test_a_footer_of_ours_with_a_flipped_bit_is_told_with_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "data.parquet"
+    ours = ParquetFile(PyArrowFileIO(), str(path), SCHEMA, {})
+    ours.append(pa.table([range(ROWS), range(100, 100 + ROWS)], arrow_schema(SCHEMA)), ROWS)
+    ours.close({})
+    assert len(values(described(path), ["a"])) == ROWS
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    path = tmp_path / "other.parquet"  # footers are kept by path
+    path.write_bytes(content)
+    with pytest.raises(BadData, match=r"other\.parquet is damaged: the footer .* Restore it from a copy"):
+        values(described(path), ["a"])
+
+
+def test_a_delete_file_of_ours_with_a_flipped_bit_in_its_footer_is_told(tmp_path: Path) -> None:
+    file = described(data_file(tmp_path))
+    places = {"schema_json": file.schema_json, "spec_json": "", "sort_json": "", "location": "", "run_id": ""}
+    spec = WriteSpec(**places, target_file_bytes=0, row_group_bytes=0, row_group_rows=0, codec="zstd")
+    path = tmp_path / "deletes.parquet"
+    written = write_deletes(spec, str(path), file, np.arange(10))
+    assert written.size == path.stat().st_size
+    delete = DeleteDescription(str(path), 1, "PARQUET", is_own=True)
+    assert len(values(replace(file, deletes=(delete,)), ["a"])) == ROWS - 10
+    content = bytearray(path.read_bytes())
+    content[-20] ^= 1
+    other = tmp_path / "other.parquet"  # positions are kept by path
+    other.write_bytes(content)
+    with pytest.raises(BadData, match=r"the delete file .*other\.parquet is damaged: the footer is not the one"):
+        values(replace(file, deletes=(replace(delete, path=str(other)),)), ["a"])
+
+
+def test_an_orc_file_with_a_flipped_bit_gives_all_rows_or_an_error(tmp_path: Path) -> None:
+    """ORC has no checksums: only the rows can be counted."""
+    path = tmp_path / "data.orc"
+    orc.write_table(pa.table({"a": range(1_000), "b": range(1_000)}), path, compression="zstd")
+    mapping = '[{"field-id": 1, "names": ["a"]}, {"field-id": 2, "names": ["b"]}]'
+    file = replace(described(path), file_format="ORC", records=1_000, name_mapping_json=mapping)
+    sound, errors = path.read_bytes(), 0
+    for at in range(0, len(sound), 3):
+        flipped = bytearray(sound)
+        flipped[at] ^= 1 << at % 8
+        path.write_bytes(flipped)
+        try:
+            assert sum(batch.num_rows for batch in read_data_file(file, ["a"])) == 1_000, at
+        except (OSError, pa.ArrowException, BadData, ValueError):  # a column may have lost its name
+            errors += 1
+    assert 0 < errors < len(sound) / 3

@@ -13,6 +13,7 @@ from typing import BinaryIO
 from pyiceberg.io import InputStream
 
 from skipstone.files.thrift import CompactReader, Struct
+from skipstone.tables.parquetfiles import read_tail, require_seal
 
 #: An open file.
 Source = BinaryIO | InputStream
@@ -22,19 +23,18 @@ MAGIC = b"PAR1"
 TAIL = struct.Struct("<I4s")
 #: What reading a footer or a page index that makes no sense ends in.
 UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
-#: Bytes at a file's end that are read at once, in the hope that the footer is in them.
-_GUESS = 64 * 1024
 
 
-def read_footer(source: Source, size: int) -> Struct:
-    """The file's metadata. Raises one of UNREADABLE when it is no plain Parquet file."""
-    tail = read_at(source, max(0, size - _GUESS), min(size, _GUESS))
+def read_footer(source: Source) -> Struct:
+    """The file's metadata. Raises one of UNREADABLE when it is no plain Parquet file, or damaged."""
+    tail = read_tail(source)
     length, magic = TAIL.unpack(tail[-TAIL.size :])
     if magic != MAGIC:
         raise ValueError("not a plain Parquet file")
-    end = size - TAIL.size
-    whole = tail[: -TAIL.size] if length + TAIL.size <= len(tail) else read_at(source, end - length, length)
-    return CompactReader(whole[-length:]).struct()
+    if length + TAIL.size > len(tail):
+        raise ValueError("the file is shorter than its footer says")
+    require_seal(tail)
+    return CompactReader(tail[len(tail) - TAIL.size - length : -TAIL.size]).struct()
 
 
 def read_at(source: Source, offset: int, length: int) -> bytes:

@@ -48,3 +48,6 @@ def _rows(
         elif len(mine := positions[slice(*np.searchsorted(positions, [start, end]))]):
             yield from live_rows(projection, batch.take(pa.array(mine - start)), mine, stripe)
         start = end
+    if start != opened.nrows:
+        message = f"{file.path} is damaged: {start} of {opened.nrows} rows can be read"
+        raise BadData(Reason.SOURCE_UNREADABLE, f"{message}. Restore the file from a copy, or roll the table back.")

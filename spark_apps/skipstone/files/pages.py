@@ -114,7 +114,7 @@ class PageReader:
             if key in _indexes:
                 return _indexes[key]
         try:
-            found = _page_index(read_footer(self._source, self._size))
+            found = _page_index(read_footer(self._source))
         except UNREADABLE:
             return None
         with _lock:
@@ -188,7 +188,9 @@ class _Pages:
         begin, first_page = self.chunk.begin, int(self.locations[0][1])
         dictionary = read_at(source, begin, first_page - begin) if first_page > begin else b""
         file = _one_column(self.chunk, dictionary, pages, int(self.lengths.sum()))
-        parquet = WholeFile(pa.BufferReader(file), coerce_int96_timestamp_unit=INT96_UNIT)
+        parquet = WholeFile(
+            pa.BufferReader(file), page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT
+        )
         column = parquet.read(parquet.schema_arrow.names).column(0)
         begins, first = np.cumsum(self.lengths) - self.lengths, self.first[self.numbers]
         at = np.searchsorted(first, rows, side="right") - 1

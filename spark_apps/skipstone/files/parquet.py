@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -27,8 +28,9 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, DateType, StringType, TimestampType, TimestamptzType
 from skipstone_core.stats import upper_bound
 
+from skipstone.files.footers import TAIL
 from skipstone.tables.arrow import arrow_schema, field_id
-from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.parquetfiles import WholeFile, seal_of
 
 #: Options of all data files.
 FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
@@ -72,6 +74,49 @@ class NanCounter:
                 self.count(batch)
 
 
+class SealedSink:
+    """An output stream that puts a seal before the footer, as Arrow takes files of Python."""
+
+    def __init__(self, sink: Any) -> None:
+        """``sink``: an open file, which ``close`` closes."""
+        self._sink = sink
+        self._held: bytearray | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether it was closed."""
+        return bool(self._sink.closed)
+
+    def write(self, data: bytes) -> int:
+        """Write, or hold back what may be the end."""
+        if self._held is None:
+            self._sink.write(data)
+        else:
+            self._held += data
+        return len(data)
+
+    def tell(self) -> int:
+        """Bytes written, those held back among them."""
+        return int(self._sink.tell()) + len(self._held or b"")
+
+    def flush(self) -> None:
+        """Nothing is flushed: a file counts when it is closed."""
+
+    def close(self) -> None:
+        """Close the sink."""
+        self._sink.close()
+
+    @contextmanager
+    def end(self) -> Iterator[None]:
+        """What is written inside ends with the footer."""
+        self._held = bytearray()
+        yield
+        held, self._held = bytes(self._held), None
+        length, _ = TAIL.unpack(held[-TAIL.size :])
+        start = len(held) - TAIL.size - length
+        self._sink.write(held[:start] + seal_of(held[start : -TAIL.size]) + held[start:])
+
+
 class ParquetFile:
     """An open data file; rows go in as row groups."""
 
@@ -81,7 +126,7 @@ class ParquetFile:
         self._schema = schema
         self._columns = arrow_schema(schema)
         self._options = options
-        self._sink = io.new_output(path).create(overwrite=False)
+        self._sink = SealedSink(io.new_output(path).create(overwrite=False))
         self._writer: pq.ParquetWriter | None = None
         self._nans = NanCounter()
 
@@ -100,7 +145,8 @@ class ParquetFile:
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
         writer = self._writer or open_writer(self._sink, self._columns, self._options, 0)
-        writer.close()
+        with self._sink.end():
+            writer.close()
         self._sink.close()
         return statistics_of(writer.writer.metadata, self._schema, self._nans, properties)
 

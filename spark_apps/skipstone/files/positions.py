@@ -9,6 +9,7 @@ from __future__ import annotations
 import pickle
 import struct
 from collections.abc import Iterable
+from contextlib import closing
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -20,6 +21,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.typedef import Record
 
 from skipstone.files.deletions import POSITION_FIELD_ID
+from skipstone.files.parquet import SealedSink
 from skipstone.files.partitions import PartitionTuple
 from skipstone.files.reader import DataFileDescription
 from skipstone.files.writer import WriteSpec
@@ -82,12 +84,13 @@ def write_deletes(
     spec: WriteSpec, path: str, file: DataFileDescription, positions: npt.NDArray[np.int64]
 ) -> WrittenDeletes:
     """Write ``positions`` (of rows of ``file``, ascending, at least one) to ``path``, which must not exist."""
-    sink = spec.access.open(path).new_output(path).create(overwrite=False)
-    with sink, pq.ParquetWriter(sink, _SCHEMA, **_options(spec)) as writer:
+    sink = SealedSink(spec.access.open(path).new_output(path).create(overwrite=False))
+    with closing(sink), pq.ParquetWriter(sink, _SCHEMA, **_options(spec)) as writer:
         for start in range(0, len(positions), _GROUP_ROWS):
             part = pa.array(positions[start : start + _GROUP_ROWS], pa.int64())
             writer.write_table(pa.Table.from_arrays([pa.repeat(file.path, len(part)), part], schema=_SCHEMA))
-        writer.close()
+        with sink.end():
+            writer.close()
         size = int(sink.tell())
     return WrittenDeletes(
         path=path,

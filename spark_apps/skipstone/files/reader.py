@@ -40,7 +40,7 @@ from skipstone.files.projections import (
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
-from skipstone.tables.parquetfiles import WholeFile, naming_damage
+from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata
 from skipstone.tables.storage import FileAccess, file_access
 
 __all__ = [
@@ -135,8 +135,8 @@ class OpenDataFile:
         self.file = file
         self.source = source
         # by the size that it has, not the one that it should have: a file that was cut short has no footer
-        footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: pq.read_metadata(source))
         with naming_damage(file.path):
+            footer = _footers.get((file.path, source.seek(0, os.SEEK_END)), lambda: read_metadata(source))
             self._parquet = WholeFile(
                 source,
                 footer,

@@ -22,7 +22,7 @@ from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by
 from skipstone.files.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
-from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, read_metadata, seal_of
 
 #: Chunks are copied in such pieces.
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -36,10 +36,10 @@ _ELSEWHERE = (1, 8, 9)
 class ChunkSource:
     """An open Parquet file that chunks are copied from."""
 
-    def __init__(self, source: Source, size: int) -> None:
-        """``size`` in bytes. Raises one of UNREADABLE for what is no plain Parquet file."""
+    def __init__(self, source: Source) -> None:
+        """Raises one of UNREADABLE for what is no plain Parquet file, or damaged."""
         self.source = source
-        self.footer = read_footer(source, size)
+        self.footer = read_footer(source)
         self.elements = elements_by_column(self.footer[2])
 
     @property
@@ -88,7 +88,7 @@ class SplicedLayout:
             if rows.num_rows:
                 writer.write_table(rows, row_group_size=rows.num_rows)
         found = sink.getvalue()
-        encoded = ChunkSource(pa.BufferReader(found), found.size)
+        encoded = ChunkSource(pa.BufferReader(found))
         if sum(group[3] for group in encoded.groups[:1]) != rows.num_rows:
             raise ValueError(f"{rows.num_rows} rows were not encoded as one row group")  # the rest would be lost
         return encoded
@@ -181,7 +181,7 @@ class SplicedFile:
         indexed = [[self._indexed(one) for one in moved] for _, moved in self._groups]
         groups = [_row_group(rows, moved, chunks) for (rows, moved), chunks in zip(self._groups, indexed, strict=True)]
         footer = self._layout.footer(groups, sum(rows for rows, _ in self._groups))
-        end = footer + TAIL.pack(len(footer), MAGIC)
+        end = seal_of(footer) + footer + TAIL.pack(len(footer), MAGIC)
         self._sink.write(end)
         self._sink.close()
         return statistics_of(self._read_back(len(end)), self._layout.schema, self._nans, properties)
@@ -192,7 +192,10 @@ class SplicedFile:
         if len(written) != self._at + tail:
             raise OSError(f"{self.path} has {len(written)} bytes in the storage, {self._at + tail} were written")
         with written.open() as stream:
-            found = pq.read_metadata(stream)
+            try:
+                found = read_metadata(stream)
+            except DamagedFileError as error:
+                raise OSError(f"{self.path} is not in the storage as it was written: {error}") from error
         rows = sum(rows for rows, _ in self._groups)
         if (found.num_rows, found.num_row_groups) != (rows, len(self._groups)):
             raise OSError(f"{self.path} says {found.num_rows} rows in the storage, {rows} were written")

@@ -13,16 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
-from pyiceberg.io import FileIO, InputFile
+from pyiceberg.io import FileIO
 
 from skipstone.indexes.definition import FILE_ID_FIELD, entry_schema
 from skipstone.indexes.scans import schema_problem
 from skipstone.indexes.tables import IndexFile, IndexTable
+from skipstone.tables.parquetfiles import metadata_of, read_tail
 
-_MAGIC = b"PAR1"
-_TRAILER_BYTES = 8
-_FOOTER_BYTES = 64 * 1024
 _CHUNK_BYTES = 8 * 1024 * 1024
 
 
@@ -54,29 +51,17 @@ def _problem(io: FileIO, file: IndexFile, schema: pa.Schema) -> str | None:
         size = len(source)
         if size != file.size:
             return f"has {size} bytes instead of {file.size}"
-        tail = _tail(source, size)
+        with source.open() as stream:
+            tail = read_tail(stream)
     except FileNotFoundError:
         return "is gone"
     return _footer_problem(tail, file.records, schema)
 
 
-def _tail(source: InputFile, size: int) -> bytes:
-    """The end of a Parquet file with its whole footer."""
-    with source.open() as stream:
-        tail = _last_bytes(stream, size, _FOOTER_BYTES)
-        length = int.from_bytes(tail[-_TRAILER_BYTES : -len(_MAGIC)], "little") + _TRAILER_BYTES
-        return tail if length <= len(tail) or length > size else _last_bytes(stream, size, length)
-
-
-def _last_bytes(stream: pa.NativeFile, size: int, count: int) -> bytes:
-    stream.seek(max(0, size - count))
-    return bytes(stream.read())
-
-
 def _footer_problem(tail: bytes, records: int, schema: pa.Schema) -> str | None:
     """Judged on bytes in memory, so that whatever is raised here comes from what they are."""
     try:
-        footer = pq.read_metadata(pa.BufferReader(tail))
+        footer = metadata_of(tail)
     except (OSError, pa.ArrowException) as error:
         return f"is damaged: {error}"
     if footer.num_rows != records:

@@ -36,11 +36,11 @@ def scan_entries(
     """
     try:
         with io.new_input(path).open() as stream:
-            fragment = _FORMAT.make_fragment(stream)
-            if problem := schema_problem(fragment.physical_schema, schema):
+            opened = WholeFile(stream, pre_buffer=False)
+            if problem := schema_problem(opened.schema_arrow, schema):
                 raise UnreadableIndexFile(path, problem)
-            groups = _groups(fragment, schema, condition)
-            for batch in WholeFile(stream, fragment.metadata, pre_buffer=False).batches(schema.names, groups):
+            groups = _groups(_FORMAT.make_fragment(stream), schema, condition)
+            for batch in opened.batches(schema.names, groups):
                 rows = pa.Table.from_batches([batch])
                 found = (rows if condition is None else rows.filter(condition)).select(columns)
                 yield from (one for one in found.to_batches() if one.num_rows)

@@ -132,6 +132,6 @@ class FileRewriter:
 
 def _chunks(opened: OpenDataFile) -> ChunkSource | None:
     try:
-        return ChunkSource(opened.source, opened.file.size)
+        return ChunkSource(opened.source)
     except UNREADABLE:
         return None

@@ -22,7 +22,7 @@ from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
 from skipstone.storage.port import StoredFile
-from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.parquetfiles import WholeFile, read_metadata
 
 #: What Spark writes into files whose dates and times follow the calendar before its version 3.
 _OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
@@ -143,7 +143,7 @@ def _follows_old_calendar(footer: pq.FileMetaData) -> bool:
 
 def _footer(stored: StoredFile) -> pq.FileMetaData:
     with stored.open(buffering=0) as opened:
-        return pq.read_metadata(opened)
+        return read_metadata(opened)
 
 
 def _batches(file: WholeFile, names: list[str]) -> Iterator[pa.Table]:

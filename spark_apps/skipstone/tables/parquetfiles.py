@@ -5,8 +5,11 @@ Whatever reads rows of Parquet files in the data plane reads them here. Must not
 
 from __future__ import annotations
 
+import os
+import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -16,6 +19,17 @@ from skipstone_core.reasons import Reason
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
+#: An open file, or the path of one on this machine.
+ParquetSource = Any
+#: Before a footer of ours: these bytes, and the CRC-32 of the footer, which Parquet does not protect.
+_SEAL = b"SKIPSEAL"
+SEAL_BYTES = len(_SEAL) + 4
+#: Behind it: its length and the magic.
+_TRAILER_BYTES = 8
+#: Bytes at a file's end that are read at once, in the hope that the footer is in them.
+_GUESS_BYTES = 64 * 1024
+#: How files that Arrow wrote begin to say so. Checksums of other writers are not trusted.
+_OUR_WRITER = "parquet-cpp-arrow"
 #: What Arrow says of a page that is not the one that was written.
 _WRONG_CHECKSUM = "CRC checksum"
 
@@ -35,16 +49,23 @@ def naming_damage(what: str) -> Iterator[None]:
 
 
 class WholeFile:
-    """An open Parquet file. Page checksums are verified where the file has them."""
+    """An open Parquet file. Checksums of pages are verified where Arrow wrote them, as it did in all files of ours."""
 
     def __init__(
-        self, source: Any, metadata: pq.FileMetaData | None = None, *, use_threads: bool = False, **options: Any
+        self,
+        source: ParquetSource,
+        metadata: pq.FileMetaData | None = None,
+        *,
+        use_threads: bool = False,
+        **options: Any,
     ) -> None:
         """``metadata``: the file's footer where it is known. ``options``: of ``pyarrow.parquet.ParquetFile``.
 
         Raises DamagedFileError for a footer whose row groups are not all of its rows, and what Arrow raises.
         """
-        self._file = pq.ParquetFile(source, metadata=metadata, page_checksum_verification=True, **options)
+        metadata = metadata or read_metadata(source)
+        options.setdefault("page_checksum_verification", (metadata.created_by or "").startswith(_OUR_WRITER))
+        self._file = pq.ParquetFile(source, metadata=metadata, **options)
         self._use_threads = use_threads
         self.metadata: pq.FileMetaData = self._file.metadata
         #: Rows of each row group.
@@ -95,6 +116,60 @@ class WholeFile:
             yield from self._file.iter_batches(
                 rows, row_groups=[group], columns=list(columns), use_threads=self._use_threads
             )
+
+
+def read_metadata(source: ParquetSource) -> pq.FileMetaData:
+    """The footer of a file: its path, or the open file. Raises DamagedFileError, and what Arrow raises."""
+    if isinstance(source, str):
+        with Path(source).open("rb") as opened:
+            return read_metadata(opened)
+    return metadata_of(read_tail(source))
+
+
+def read_tail(source: Any) -> bytes:
+    """The end of an open file: its whole footer and the seal before it, or as much as there is."""
+    size = source.seek(0, os.SEEK_END)
+    size = source.tell() if size is None else size
+    tail = _last_bytes(source, size, _GUESS_BYTES)
+    wanted = _footer_length(tail) + _TRAILER_BYTES + SEAL_BYTES
+    if wanted <= len(tail) or wanted > size + SEAL_BYTES:
+        return tail
+    return _last_bytes(source, size, wanted)
+
+
+def metadata_of(tail: bytes) -> pq.FileMetaData:
+    """The footer in the end of a file. Raises DamagedFileError, and what Arrow raises for bytes that are no footer."""
+    require_seal(tail)  # first: some changed footers end the process in Arrow
+    return pq.read_metadata(pa.BufferReader(tail))
+
+
+def require_seal(tail: bytes) -> None:
+    """Raise DamagedFileError when the end of a file is not what was written. Files of others have no seal."""
+    start = len(tail) - _TRAILER_BYTES - _footer_length(tail) - SEAL_BYTES
+    if start >= 0 and tail.startswith(_SEAL, start):
+        if tail[start : start + SEAL_BYTES] != seal_of(tail[start + SEAL_BYTES : -_TRAILER_BYTES]):
+            raise DamagedFileError("the footer is not the one that was written")
+    elif (other := tail.rfind(_SEAL)) >= 0:
+        sealed = tail[other + SEAL_BYTES : -_TRAILER_BYTES]
+        if tail[other : other + SEAL_BYTES] == seal_of(sealed):
+            raise DamagedFileError("the length of the footer is not the one that was written")
+
+
+def seal_of(footer: bytes) -> bytes:
+    """What stands before a footer in files of ours: other readers pass it by, since no offset leads there."""
+    return _SEAL + zlib.crc32(footer).to_bytes(4, "little")
+
+
+def _last_bytes(source: Any, size: int, count: int) -> bytes:
+    source.seek(max(0, size - count))
+    found = bytearray()
+    while len(found) < count and (more := source.read(count - len(found))):  # a file without a buffer may give less
+        found += more
+    return bytes(found)
+
+
+def _footer_length(tail: bytes) -> int:
+    return int.from_bytes(tail[-_TRAILER_BYTES:-4], "little")
 
 
 @contextmanager

@@ -23,7 +23,7 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
 from skipstone.tables.shaping.writeproperties import property_findings
@@ -146,15 +146,18 @@ def _rows(table: Table, files: FileSet) -> int:
 def _deleted(table: Table, deletes: Sequence[Delete]) -> int:
     """How many rows of a data file its deletes name: several of them may name the same row.
 
-    When there are too many to read, at least as many as the greatest of them names.
+    When there are too many to read, or one is damaged, at least as many as the greatest of them names.
     """
     counts = [delete.file.record_count for delete in deletes]
     if len(deletes) == 1 or not all(delete.is_own for delete in deletes) or sum(counts) > _COUNTED_DELETES:
         return max(counts)
     found: set[int] = set()
     for delete in deletes:
-        with table.io.new_input(delete.file.file_path).open() as source:
-            found.update(WholeFile(source).read(["pos"]).column(0).to_pylist())
+        try:
+            with table.io.new_input(delete.file.file_path).open() as source:
+                found.update(WholeFile(source).read(["pos"]).column(0).to_pylist())
+        except DamagedFileError:  # whoever reads rows says so
+            return max(counts)
     return len(found)
 
 

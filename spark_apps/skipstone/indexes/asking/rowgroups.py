@@ -24,6 +24,7 @@ from skipstone.indexes.tables import IndexFile
 from skipstone.tables.bounds import decode_bounds
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import ColumnBounds
+from skipstone.tables.parquetfiles import read_metadata
 
 FOOTER_CACHE_BYTES = 64 * 1024 * 1024
 #: A decoded footer takes about so many times its serialized size.
@@ -143,7 +144,7 @@ def read_footer(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Foote
 
 def _read(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
     with naming_file(file.path), io.new_input(file.path).open() as stream:
-        footer = Footer(pq.read_metadata(stream), storages)
+        footer = Footer(read_metadata(stream), storages)
         if footer.metadata.num_rows != file.records:
             raise UnreadableIndexFile(file.path, f"it has {footer.metadata.num_rows} entries instead of {file.records}")
         if lost := [name for name in entry_schema(storages).names if name not in footer.column_bytes]:

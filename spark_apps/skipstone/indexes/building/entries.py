@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from skipstone_core.errors import UserError
 
 from skipstone.files.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, DataFileDescription, read_data_file
@@ -18,6 +17,7 @@ from skipstone.files.writer import WriteSpec, WrittenFile
 from skipstone.indexes.building.sorting import BUFFER_BYTES, KeySorter, Origin, RunWriter
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.keys import arrow_type, stored_keys
+from skipstone.tables.parquetfiles import read_metadata
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class EntrySource:
         if self.shares == 1:
             return None
         with self.file.access.open(self.file.path).new_input(self.file.path).open() as stream:
-            count = pq.read_metadata(stream).num_row_groups
+            count = read_metadata(stream).num_row_groups
         return range(self.share * count // self.shares, (self.share + 1) * count // self.shares)
 
 

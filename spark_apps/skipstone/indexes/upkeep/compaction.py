@@ -12,7 +12,6 @@ from itertools import pairwise
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyiceberg.io import FileIO
 from pyiceberg.manifest import DataFile
 from skipstone_core.history.commits import Outcome
@@ -28,6 +27,7 @@ from skipstone.indexes.tables import IndexFile, IndexTable, sorted_runs
 from skipstone.tables.committing.commits import TableCommit
 from skipstone.tables.committing.writing import WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
+from skipstone.tables.parquetfiles import read_metadata
 
 #: Most rows of one merged file; also what one merge task sorts at once.
 ROWS_PER_RANGE = 2_000_000
@@ -193,7 +193,7 @@ def _row_groups(io: FileIO, path: str) -> Iterator[_RowGroup]:
     """The row groups of a file but for those of nulls only or without statistics, at which nothing can be cut."""
     try:
         with io.new_input(path).open() as stream:
-            metadata = pq.read_metadata(stream)
+            metadata = read_metadata(stream)
     except (OSError, pa.ArrowInvalid) as error:
         raise UnreadableIndexFile(path, error) from error
     column = next(i for i in range(metadata.num_columns) if metadata.schema.column(i).path == key_name(0))
