@@ -42,7 +42,8 @@ def postgres() -> Iterator[Server]:
         os.chown(path, account.pw_uid, account.pw_gid)
     options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
     options += f" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={key}"
-    _run(account, [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"])
+    make = [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
+    _run(account, [*make, "--encoding=UTF8", "--no-locale"])  # tests read what it says, in English
     try:
         _run(account, [tools / "pg_ctl", "-D", data, "-w", "-t", SECONDS, "-l", folder / "log", "-o", options, "start"])
         yield Server(port, certificate)

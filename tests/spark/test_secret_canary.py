@@ -16,12 +16,13 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyspark.sql import SparkSession
+from skipstone.query.pinned import pin_source
 from skipstone.runs.load import run_load
 from skipstone.runs.main import run_app
 from skipstone.runs.reporting.report import Reporter
 from skipstone.scrubbing import MASK, ScrubbingFormatter, scrubbed
 from skipstone.tables.catalogs import open_catalog
-from skipstone_core.contract.reports import JobReport
+from skipstone_core.contract.reports import EXIT_UNAVAILABLE, JobReport
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -166,6 +167,38 @@ def test_a_secret_that_an_error_quotes_is_masked(
     report = JobReport.from_json((folder / "report.json").read_text())
     assert (leaks(report.message), leaks(log.text)) == ([], [])
     assert MASK in report.message and MASK in log.text
+
+
+def test_the_data_source_opens_the_address_as_documented_and_does_not_show_it(
+    home: WarehouseRef, catalog: Catalog
+) -> None:
+    if home.catalog.type is not CatalogType.SQL:
+        return
+    uri = home.catalog.uri.replace("//", f"//{USER}:{forms(PASSWORD)[1]}@")
+    pinned = pin_source({"path": "ns.t", "catalog": "skipstone", "catalog.type": "sql", "catalog.uri": uri})
+    assert pinned.table().schema().as_arrow().names == ROWS.names
+    assert leaks(repr(pinned)) == []
+
+
+@pytest.mark.parametrize("password", ["", "canary wrong"])
+def test_a_login_that_is_refused_shows_no_secret(
+    home: WarehouseRef, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, password: str, log: pytest.LogCaptureFixture
+) -> None:
+    if home.catalog.type is not CatalogType.SQL:
+        return
+    monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", password)
+    request = request_for(home, TableRef(namespace="ns", name="t", uid="u"), "x.csv")
+    (tmp_path / "request.json").write_text(request.to_json())
+    environment = {
+        "SKIPSTONE_REQUEST": str(tmp_path / "request.json"),
+        "SKIPSTONE_REPORT": str(tmp_path / "report.json"),
+    }
+    with log.at_level(logging.DEBUG):
+        assert run_app(RunKind.LOAD, run_load, environment) == EXIT_UNAVAILABLE
+    report = JobReport.from_json((tmp_path / "report.json").read_text())
+    assert "refused the credentials of spec.credentialsSecretRef: connection to server at" in report.message
+    shown = report.to_json() + log.text + request.to_json()
+    assert leaks(shown) == [] and "canary wrong" not in shown
 
 
 def test_credentials_do_not_go_over_http_unless_that_is_wished(home: WarehouseRef) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from skipstone.runs.check import check_catalog
-from skipstone.tables.catalogs import load_table, open_catalog
+from skipstone.tables.catalogs import OwnSqlCatalog, load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.namespaces import find_mark, mark_namespace
@@ -29,13 +30,14 @@ from skipstone_core.contract.requests import (
     WarehouseRef,
 )
 from skipstone_core.errors import BadSpec, DependencyUnavailable
-from skipstone_core.history.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome
+from skipstone_core.history.commits import Aborted, AlreadyCommitted, Committed, Conflicted, Outcome, Present, Unknown
 from skipstone_core.reasons import Reason
 from sqlalchemy import text
 
 from tests.spark.lake import read_all, write_files
 from tests.spark.postgres import PASSWORD, USER, Server, make_certificate, postgres
 from tests.spark.restserver import rest_catalog
+from tests.spark.sqlproxy import CommitProxy, Moment, commit_proxy
 
 REF = TableRef(namespace="shop", name="orders", uid="9d1f0c3e-0000-4000-8000-000000000001")
 TASK = TableTask(
@@ -65,16 +67,26 @@ def rest_address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield address
 
 
+@pytest.fixture
+def login(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of pods whose Secret fits the PostgreSQL."""
+    monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
+    monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", PASSWORD)
+
+
+def sql_catalog(port: int, parameters: str = "") -> CatalogRef:
+    """The catalog in the PostgreSQL behind ``port``."""
+    return CatalogRef(type=CatalogType.SQL, uri=f"postgresql://127.0.0.1:{port}/postgres{parameters}")
+
+
 @pytest.fixture(params=["sqlite", "postgres", "rest"])
-def home(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> WarehouseRef:
+def home(request: pytest.FixtureRequest, tmp_path: Path) -> WarehouseRef:
     """A warehouse whose catalog is of each kind in turn."""
     if request.param == "sqlite":
         catalog = CatalogRef(type=CatalogType.SQL)
     elif request.param == "postgres":
-        port = request.getfixturevalue("postgres_port")
-        monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
-        monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", PASSWORD)
-        catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql://127.0.0.1:{port}/postgres")
+        request.getfixturevalue("login")
+        catalog = sql_catalog(request.getfixturevalue("postgres_port"))
     else:
         catalog = CatalogRef(type=CatalogType.REST, uri=request.getfixturevalue("rest_address"))
     return WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog)
@@ -156,12 +168,115 @@ def test_two_drivers_at_a_barrier_commit_once(opened: Catalog, table: Table, hom
     assert read_all(opened.load_table(REF.identifier), ["id"]).num_rows == 10
 
 
+@pytest.mark.usefixtures("login")
+def test_drivers_that_open_an_empty_database_at_once_all_get_it(
+    postgres_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = WarehouseRef(name="wh", root=str(tmp_path), catalog=sql_catalog(postgres_port))
+    first = open_catalog(home)
+    assert isinstance(first, SqlCatalog)
+    with first.engine.connect() as connection:
+        connection.execution_options(isolation_level="AUTOCOMMIT").execute(text("create database crowded"))
+    first.close()
+    crowded = replace(home, catalog=replace(home.catalog, uri=f"postgresql://127.0.0.1:{postgres_port}/crowded"))
+    barrier = threading.Barrier(4, timeout=800)
+    create = OwnSqlCatalog.create_tables
+
+    def at_once(self: OwnSqlCatalog) -> None:
+        with suppress(threading.BrokenBarrierError):
+            barrier.wait()
+        barrier.abort()
+        create(self)
+
+    monkeypatch.setattr(OwnSqlCatalog, "create_tables", at_once)
+    found: list[object] = []
+
+    def drive() -> None:
+        own = open_catalog(crowded)
+        found.append(own.list_namespaces())
+        own.close()
+
+    drivers = [threading.Thread(target=drive) for _ in range(4)]
+    for driver in drivers:
+        driver.start()
+    for driver in drivers:
+        driver.join(800)
+    assert found == [[]] * 4
+
+
 def test_an_aborted_transaction_never_lands(opened: Catalog, table: Table) -> None:
     planned = change(table)
     assert isinstance(abort_txn(opened, REF, "t1"), Aborted)
     outcome = commit_table(opened, REF, planned)
     assert isinstance(outcome, Conflicted)
     assert outcome.reason is Reason.ABORTED
+
+
+@pytest.fixture
+def proxy(postgres_port: int) -> Iterator[CommitProxy]:
+    """In front of the PostgreSQL."""
+    with commit_proxy(postgres_port) as started:
+        yield started
+
+
+def commit_through(proxy: CommitProxy, home: WarehouseRef, planned: TableCommit, *moment: Moment) -> Outcome:
+    """What a driver says whose connection is cut at its COMMIT; with ``moment`` the catalog is away after that."""
+    own = open_catalog(replace(home, catalog=sql_catalog(proxy.port, "?sslmode=disable&gssencmode=disable")))
+    for one in moment:
+        proxy.arm(one, goes_away=True)
+    outcome = commit_table(own, REF, planned, CommitPorts(pause=lambda _: None))
+    own.close()
+    return outcome
+
+
+@pytest.mark.parametrize("home", ["postgres"], indirect=True)
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+def test_a_commit_whose_connection_is_lost_lands_once(
+    proxy: CommitProxy, home: WarehouseRef, table: Table, opened: Catalog, moment: Moment
+) -> None:
+    planned = change(table)
+    proxy.arm(moment)
+    assert isinstance(commit_through(proxy, home, planned), Committed)
+    assert proxy.met == [moment]
+    assert read_all(opened.load_table(REF.identifier), ["id"]).num_rows == 10
+
+
+@pytest.mark.parametrize("home", ["postgres"], indirect=True)
+@pytest.mark.parametrize("moment", [Moment.BEFORE, Moment.AFTER])
+def test_a_commit_that_lost_its_catalog_is_found_out_later(
+    proxy: CommitProxy, home: WarehouseRef, table: Table, opened: Catalog, moment: Moment
+) -> None:
+    has_landed = moment is Moment.AFTER
+    planned = change(table)
+    told = commit_through(proxy, home, planned, moment)
+    assert isinstance(told, Unknown)
+    assert "closed the connection" in told.message and "UPDATE" not in told.message
+    assert isinstance(abort_txn(opened, REF, "t1"), Present if has_landed else Aborted)
+    again = commit_table(opened, REF, planned)
+    assert isinstance(again, AlreadyCommitted) is has_landed
+    assert read_all(opened.load_table(REF.identifier), ["id"]).num_rows == (10 if has_landed else 0)
+
+
+@pytest.mark.parametrize("home", ["postgres"], indirect=True)
+def test_who_confirms_waits_for_a_commit_that_is_on_its_way(
+    proxy: CommitProxy, home: WarehouseRef, table: Table, opened: Catalog
+) -> None:
+    assert isinstance(commit_through(proxy, home, change(table), Moment.HELD), Unknown)
+    found: list[object] = []
+    asker = threading.Thread(target=lambda: found.append(abort_txn(opened, REF, "t1")))
+    asker.start()
+    watcher = open_catalog(home)
+    assert isinstance(watcher, SqlCatalog)
+    waiting = text("select count(*) from pg_locks where not granted")
+    while asker.is_alive():
+        with watcher.engine.connect() as connection:
+            if connection.execute(waiting).scalar():
+                break
+    watcher.close()
+    proxy.release()
+    asker.join(800)
+    assert [type(state) for state in found] == [Present]
+    assert read_all(opened.load_table(REF.identifier), ["id"]).num_rows == 10
 
 
 def test_a_missing_table_is_told(opened: Catalog) -> None:
@@ -193,10 +308,34 @@ def test_a_wrong_password_is_unavailable_and_not_shown(
 ) -> None:
     monkeypatch.setenv("SKIPSTONE_CATALOG_USER", USER)
     monkeypatch.setenv("SKIPSTONE_CATALOG_PASSWORD", "guessed wrong")
-    catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql://127.0.0.1:{postgres_port}/postgres?sslmode=require")
-    with pytest.raises(DependencyUnavailable, match="did not answer") as caught:
+    catalog = sql_catalog(postgres_port, "?sslmode=require")
+    with pytest.raises(DependencyUnavailable) as caught:
         open_catalog(WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog))
-    assert "guessed wrong" not in str(caught.value)
+    assert str(caught.value) == (
+        "The catalog 'skipstone' refused the credentials of spec.credentialsSecretRef: connection to server at "
+        f'"127.0.0.1", port {postgres_port} failed: FATAL: password authentication failed for user "{USER}"'
+    )
+
+
+@pytest.mark.usefixtures("login")
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("127.0.0.1:{port}/nothing", 'port {port} failed: FATAL: database "nothing" does not exist'),
+        ("127.0.0.1:1/postgres", 'connection to server at "127.0.0.1", port 1 failed: Connection refused'),
+        ("127.0.0.1:{port}/postgres?sslmode=verify-full&sslrootcert=/none", 'file "/none" does not exist'),
+    ],
+)
+def test_a_database_that_cannot_be_reached_is_told_in_a_sentence(
+    postgres_port: int, tmp_path: Path, address: str, said: str
+) -> None:
+    catalog = CatalogRef(type=CatalogType.SQL, uri=f"postgresql://{address.format(port=postgres_port)}")
+    with pytest.raises(DependencyUnavailable) as caught:
+        open_catalog(WarehouseRef(name="wh", root=str(tmp_path), catalog=catalog))
+    told = str(caught.value)
+    assert told.startswith("The catalog 'skipstone' did not answer: connection to server at ")
+    assert said.format(port=postgres_port) in told
+    assert "psycopg" not in told and "\n" not in told
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.schema import Schema
 from pyiceberg.table import StaticTable, Table
@@ -19,6 +18,7 @@ from skipstone_core.language.predicates import Predicate
 from skipstone_core.reasons import Reason
 
 from skipstone.query.planner import ReadOptions
+from skipstone.tables.catalogs import open_users_catalog
 
 _CATALOG_PREFIX = "catalog."
 _KNOWN = frozenset({"path", "catalog", "filter", "columns", "snapshotid", "indexnamespace", "useindexes", "tasks"})
@@ -31,7 +31,7 @@ class PinnedSource:
     name: str
     metadata_location: str
     catalog_name: str | None
-    catalog_properties: Mapping[str, str]
+    catalog_properties: Mapping[str, str] = field(repr=False)
     columns: tuple[str, ...] | None
     condition: Predicate | None
     options: ReadOptions
@@ -40,7 +40,7 @@ class PinnedSource:
     def table(self) -> Table:
         """The table as pinned; its catalog is asked for the indexes only."""
         pinned = StaticTable.from_metadata(self.metadata_location, dict(self.catalog_properties))
-        catalog = load_catalog(self.catalog_name, **self.catalog_properties)
+        catalog = open_users_catalog(self.catalog_name, self.catalog_properties)
         return Table(tuple(self.name.split(".")), pinned.metadata, self.metadata_location, pinned.io, catalog)
 
     def schema(self, table: Table) -> Schema:
@@ -95,7 +95,7 @@ def _metadata_location(
     if "." not in name:
         raise BadSpec(Reason.INVALID_SPEC, f"name the table as load('namespace.table'), not {name!r}", field="path")
     try:
-        table = load_catalog(catalog_name, **properties).load_table(tuple(name.split(".")))
+        table = open_users_catalog(catalog_name, properties).load_table(tuple(name.split(".")))
     except (NoSuchTableError, NoSuchNamespaceError):
         raise BadSpec(Reason.TABLE_MISSING, f"the catalog holds no table {name}", field="path") from None
     if snapshot_id is not None and table.snapshot_by_id(snapshot_id) is None:

@@ -7,12 +7,13 @@ Must not create or change tables.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
-from pyiceberg.catalog import Catalog
+from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     ForbiddenError,
     NoSuchNamespaceError,
@@ -25,13 +26,21 @@ from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, Fi
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
+from pyiceberg.utils.config import Config
 from requests import RequestException
 from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plaintext
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DBAPIError,
+    IntegrityError,
+    NoSuchModuleError,
+    ProgrammingError,
+    SQLAlchemyError,
+)
 
 from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog
 from skipstone.storage.access import region_of
@@ -47,11 +56,24 @@ SQLITE_FILE = "catalog.db"
 #: How long a writer waits for SQLite's lock before it gives up.
 SQLITE_BUSY_SECONDS = "60"
 CONNECT_SECONDS = "10"
+#: Without these, a driver whose connection was cut without a word waits for hours for what became of its commit.
+POSTGRES_DEFAULTS: Mapping[str, str] = {
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": "30",
+    "keepalives_interval": "10",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "60000",
+}
+#: How often a database is opened that others fill with the catalog's tables at the same moment.
+OPENINGS = 3
 #: The format version that loads and merges write.
 WRITABLE_FORMAT = 2
 #: How often a table is looked up whose metadata file is gone: writers may delete the old ones with every commit.
 METADATA_READS = 5
 _URI_FIELD = "spec.catalog.uri"
+_SCHEME, _DRIVER_SCHEME = "postgresql://", "postgresql+psycopg2://"
+#: What PostgreSQL and its client say of a login, in the language of the server or of its default.
+_LOGIN_REFUSED = re.compile(r"password authentication failed|no password supplied|role .* does not exist")
 
 
 def open_catalog(warehouse: WarehouseRef) -> Catalog:
@@ -184,12 +206,26 @@ def catalog_answers(name: str) -> Iterator[None]:
     """Turn what catalogs raise when they are away or refuse us into DependencyUnavailable."""
     try:
         yield
-    except (UnauthorizedError, ForbiddenError, OAuthError) as error:
-        message = f"The catalog {name!r} refused the credentials of spec.credentialsSecretRef: {_first_line(error)}"
-        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
     except (SQLAlchemyError, RESTError, RequestException, OSError) as error:
-        message = f"The catalog {name!r} did not answer: {_first_line(error)}"
+        said = _first_line(error)
+        is_login = isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(said)
+        what = "refused the credentials of spec.credentialsSecretRef" if is_login else "did not answer"
+        message = f"The catalog {name!r} {what}: {said}"
         raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
+
+
+def open_users_catalog(name: str | None, properties: Mapping[str, str]) -> Catalog:
+    """The catalog ``name`` of PyIceberg's configuration with ``properties``; ``postgresql://`` means our driver."""
+    config = Config()
+    configured = config.get_catalog_config(name or config.get_default_catalog_name()) or {}
+    uri = properties.get("uri", configured.get("uri"))
+    driven = {"uri": with_driver(uri)} if isinstance(uri, str) else {}
+    return load_catalog(name, **{**properties, **driven})
+
+
+def with_driver(uri: str) -> str:
+    """``uri`` of an Sql catalog with the driver that comes with Skipstone; SQLAlchemy's own choice may be missing."""
+    return _DRIVER_SCHEME + uri.removeprefix(_SCHEME) if uri.startswith(_SCHEME) else uri
 
 
 def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
@@ -217,15 +253,18 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_kno
     url = sql_url(warehouse, environment)
     if is_known and url.get_backend_name() == "sqlite":
         url = _existing(url)
-    return OwnSqlCatalog(
-        warehouse.catalog.name,
+    properties = {
         **_properties(warehouse),
-        uri=url.render_as_string(hide_password=False),
-        warehouse=_base_location(warehouse),
-        pool_pre_ping="true",
+        "uri": url.render_as_string(hide_password=False),
+        "warehouse": _base_location(warehouse),
+        "pool_pre_ping": "true",
         **storage_properties(warehouse),
-        init_catalog_tables="false" if is_known else "true",
-    )
+        "init_catalog_tables": "false" if is_known else "true",
+    }
+    for _ in range(OPENINGS - 1):
+        with suppress(ProgrammingError, IntegrityError):  # another driver made the same table a moment before
+            return OwnSqlCatalog(warehouse.catalog.name, **properties)
+    return OwnSqlCatalog(warehouse.catalog.name, **properties)
 
 
 def _existing(sqlite: URL) -> URL:
@@ -271,7 +310,7 @@ def sql_url(warehouse: WarehouseRef, environment: Mapping[str, str]) -> URL:
         message = "an Sql catalog of a Warehouse in a bucket needs PostgreSQL: set an address with postgresql://."
         raise BadSpec(Reason.INVALID_SPEC, message, field=_URI_FIELD)
     try:
-        url = make_url(text)
+        url = make_url(with_driver(text))
         backend = url.get_dialect().name
     except (ArgumentError, NoSuchModuleError):
         raise BadSpec(Reason.INVALID_SPEC, "this is no SQLAlchemy URL.", field=_URI_FIELD) from None
@@ -292,12 +331,10 @@ def _sqlite_url(url: URL, root: Path) -> URL:
 
 
 def _postgres_url(url: URL, environment: Mapping[str, str]) -> URL:
-    if url.drivername == "postgresql":  # SQLAlchemy takes this for a driver that the image does not have
-        url = url.set(drivername="postgresql+psycopg2")
     _require_driver(url)
     user = environment.get(USER_VARIABLE) or url.username
     with_login = url.set(username=user, password=environment.get(PASSWORD_VARIABLE) or None)
-    return with_login.set(query={"connect_timeout": CONNECT_SECONDS, **url.query})
+    return with_login.set(query={**POSTGRES_DEFAULTS, **url.query})
 
 
 def _require_driver(url: URL) -> None:
@@ -309,4 +346,6 @@ def _require_driver(url: URL) -> None:
 
 
 def _first_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+    """What ``error`` says; of a database's error what the database said, without the statement."""
+    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
+    return " ".join((said.splitlines() or [type(error).__name__])[0].split())
