@@ -6,8 +6,14 @@ set -euo pipefail
 
 # Authorities of the Warehouse's own are trusted besides those of the system: by Python, by Arrow and by Java. Each
 # takes one file with all of them.
+refuse() {
+  echo "the certificates in $SKIPSTONE_CA_BUNDLE cannot be used: $1; put PEM certificates of authorities there" >&2
+  exit 1
+}
+
 trust() {
-  local folder certificates
+  local folder certificates one count=0
+  [ -r "$SKIPSTONE_CA_BUNDLE" ] || refuse "there is no such file"
   folder="$(mktemp -d)"
   certificates="$folder/ca.pem"
   cat "${SYSTEM_CERTIFICATES:-/etc/ssl/certs/ca-certificates.crt}" "$SKIPSTONE_CA_BUNDLE" > "$certificates"
@@ -16,11 +22,13 @@ trust() {
   chmod u+w "$folder/cacerts"
   csplit --quiet --elide-empty-files --prefix "$folder/own-" "$SKIPSTONE_CA_BUNDLE" '/-BEGIN CERTIFICATE-/' '{*}'
   for one in "$folder"/own-*; do
-    if grep -q -- '-BEGIN CERTIFICATE-' "$one"; then
+    if [ -f "$one" ] && grep -q -- '-BEGIN CERTIFICATE-' "$one"; then
+      count=$((count + 1))
       "$JAVA_HOME/bin/keytool" -importcert -noprompt -keystore "$folder/cacerts" -storepass changeit \
-        -alias "skipstone-${one##*-}" -file "$one" 2> /dev/null
+        -alias "skipstone-${one##*-}" -file "$one" > /dev/null 2>&1 || refuse "number $count is no certificate"
     fi
   done
+  [ "$count" -gt 0 ] || refuse "there are none"
   export JAVA_TOOL_OPTIONS="${JAVA_TOOL_OPTIONS:-} -Djavax.net.ssl.trustStore=$folder/cacerts"
 }
 

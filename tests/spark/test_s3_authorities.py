@@ -82,3 +82,26 @@ def test_an_authority_of_the_warehouse_is_trusted_by_all_that_reach_a_bucket(tmp
         command = ["bash", ENTRYPOINT, sys.executable, "-c", SCRIPT, server.endpoint, REGION, jars]
         ended = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        (None, "there is no such file"),
+        ("", "there are none"),
+        ("no certificate\n", "there are none"),
+        ("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n", "number 1 is no certificate"),
+    ],
+)
+def test_a_bundle_without_certificates_is_refused_in_a_sentence(tmp_path: Path, content: str | None, why: str) -> None:
+    bundle, system = tmp_path / "bundle.crt", tmp_path / "none.crt"
+    system.touch()
+    if content is not None:
+        bundle.write_text(content)
+    told = {"JAVA_HOME": str(java_home()), "SYSTEM_CERTIFICATES": str(system), "SKIPSTONE_CA_BUNDLE": str(bundle)}
+    ended = subprocess.run(
+        ["bash", ENTRYPOINT, "echo", "trusted"], env=os.environ | told, capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (1, "")
+    way_out = "put PEM certificates of authorities there"
+    assert ended.stderr == f"the certificates in {bundle} cannot be used: {why}; {way_out}\n"

@@ -72,7 +72,7 @@ def s3a_settings(ref: S3Ref) -> Mapping[str, str]:
 
 def _keys(ref: S3Ref) -> Mapping[str, str]:
     if not ref.credentials_prefix:
-        return {"aws.credentials.provider": f"{_DEFAULT_CHAIN}"}
+        return {"aws.credentials.provider": _DEFAULT_CHAIN}
     access, secret, token = (f"{ref.credentials_prefix}{name}" for name in (ACCESS, SECRET, TOKEN))
     provider = "TemporaryAWSCredentialsProvider" if os.environ.get(token) else "SimpleAWSCredentialsProvider"
     told = {
