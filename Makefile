@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-s3 soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -64,11 +64,12 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
 	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
-	@$(STAGE) "unit tests" $(MAKE) --no-print-directory test-unit
 	@scripts/beside "$(STAGE) 'tests against an API server' $(MAKE) --no-print-directory test-kube" \
 		"$(STAGE) 'tests with Spark, beside them' $(MAKE) --no-print-directory test-spark"
 	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
-	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
+	@SKIPSTONE_E2E_WAITS=$(CURDIR)/.cache/e2e.waits scripts/beside --from .cache/e2e.waits \
+		"$(STAGE) 'unit tests, beside the last of those' nice -n 5 $(MAKE) --no-print-directory test-unit" \
+		"$(STAGE) 'end-to-end tests' $(MAKE) --no-print-directory test-e2e"
 	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
 	@$(STAGE) --summary
 
@@ -100,21 +101,24 @@ test-spark: setup ## Tests with real Spark, Parquet and Iceberg
 	$(PYTHON_ENV)/pytest -q -n 2 --dist loadfile --no-loadscope-reorder tests/spark
 
 test-e2e: setup cluster ## Tests on the cluster with real pods
-	$(PYTHON_ENV)/pytest -q -x -n 7 --dist loadfile tests/e2e
+	$(PYTHON_ENV)/pytest -q -x -n 8 --dist loadfile tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_index_*.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
 
 soak-merge: setup ## Random merges against a merge of dictionaries, and faults of every commit (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/spark/test_merge_*.py tests/spark/test_faults_after_swap.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/unit/test_merge_memory.py tests/spark/test_merge_*.py tests/spark/test_faults_after_swap.py
+
+soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_s3_faults.py
 
 soak-random: setup ## All cases of the random unit tests of which `make test` takes a few
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)
 
 soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/kube/test_kill_operator.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/kube/test_kill_operator.py
 
-demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours)
+demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours; STORAGE=s3: in a bucket)
 	@$(STAGE) --begin
 	@$(STAGE) "python environment" scripts/setup
 	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi

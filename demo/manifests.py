@@ -10,6 +10,18 @@ from typing import Any
 
 JsonObject = dict[str, Any]
 USER = 10001
+CONTAINER_SECURITY: JsonObject = {
+    "allowPrivilegeEscalation": False,
+    "readOnlyRootFilesystem": True,
+    "capabilities": {"drop": ["ALL"]},
+}
+POD_SECURITY: JsonObject = {
+    "runAsNonRoot": True,
+    "runAsUser": USER,
+    "runAsGroup": USER,
+    "fsGroup": USER,
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
 
 
 def namespace(name: str) -> JsonObject:
@@ -46,25 +58,25 @@ def claim(name: str, *, volume_name: str | None = None) -> JsonObject:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}
 
 
-def task_pod(name: str, image: str, command: Sequence[str], **options: str) -> JsonObject:
-    """A pod that runs ``command`` once with the claim ``options['claim']`` mounted at ``options['mount']``.
+def task_pod(
+    name: str, image: str, command: Sequence[str], *, env: Sequence[JsonObject] = (), **options: str
+) -> JsonObject:
+    """A pod that runs ``command`` once.
 
-    ``options['cpu']``: what it asks of the node; without it, it runs when nobody else wants the processor.
+    With ``options['claim']``, it mounts that claim at ``options['mount']``. ``options['cpu']``: what it asks of the
+    node; without it, it runs when nobody else wants the processor.
     """
+    claims = {"warehouse": options["claim"]} if "claim" in options else {}
     container = {
         "name": "task",
         "image": image,
         "imagePullPolicy": options.get("pull_policy", "IfNotPresent"),
         "command": list(command),
         "resources": {"requests": {"cpu": options["cpu"]}} if "cpu" in options else {},
-        "env": [{"name": "HOME", "value": "/tmp"}],
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
+        "env": [{"name": "HOME", "value": "/tmp"}, *env],
+        "securityContext": CONTAINER_SECURITY,
         "volumeMounts": [
-            {"name": "warehouse", "mountPath": options["mount"]},
+            *({"name": volume, "mountPath": options["mount"]} for volume in claims),
             {"name": "scratch", "mountPath": "/tmp"},
             {"name": "spark", "mountPath": "/var/lib/skipstone"},
         ],
@@ -77,16 +89,10 @@ def task_pod(name: str, image: str, command: Sequence[str], **options: str) -> J
             "restartPolicy": "Never",
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
-            "securityContext": {
-                "runAsNonRoot": True,
-                "runAsUser": USER,
-                "runAsGroup": USER,
-                "fsGroup": USER,
-                "seccompProfile": {"type": "RuntimeDefault"},
-            },
+            "securityContext": POD_SECURITY,
             "containers": [container],
             "volumes": [
-                {"name": "warehouse", "persistentVolumeClaim": {"claimName": options["claim"]}},
+                *({"name": volume, "persistentVolumeClaim": {"claimName": held}} for volume, held in claims.items()),
                 {"name": "scratch", "emptyDir": {}},
                 {"name": "spark", "emptyDir": {}},
             ],

@@ -1,6 +1,6 @@
 """Queries the demonstration's table while an index lags, and compares the answers with DuckDB on the CSV files.
 
-Runs in a pod that mounts the Warehouse's claim. Prints the plan: which segments the index answered for and which
+Runs in a pod that reaches the Warehouse. Prints the plan: which segments the index answered for and which
 files were left to min/max.
 """
 
@@ -8,13 +8,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.table import Table
 from skipstone import query
 
 from demo.data import COLUMNS
+from demo.lakes import Lake, open_lake
 from demo.replay import open_replay
 
 CONDITIONS = (
@@ -26,15 +24,11 @@ CONDITIONS = (
 )
 
 
-def open_table(root: Path, name: str) -> Table:
-    """The table, as any PyIceberg user opens it."""
-    catalog = SqlCatalog("skipstone", uri=f"sqlite:///{root}/catalog.db", warehouse=str(root))
-    return catalog.load_table(name)
-
-
-def wrong_answers(root: Path, name: str) -> list[str]:
+def wrong_answers(lake: Lake, name: str) -> list[str]:
     """Conditions whose rows differ from DuckDB's; prints each plan."""
-    table, reference = open_table(root, name), open_replay(root, feed=False)
+    table = lake.catalog().load_table(name)
+    with lake.reading() as folder:
+        reference = open_replay(folder, feed=False)
     wrong = []
     for condition in CONDITIONS:
         print(query.explain(table, condition))
@@ -55,10 +49,10 @@ def wrong_answers(root: Path, name: str) -> list[str]:
 def main(argv: list[str]) -> int:
     """Command line: ``query ROOT NAMESPACE.TABLE``; exit code 1 when an answer is wrong."""
     parser = argparse.ArgumentParser(prog="demo.query")
-    parser.add_argument("root", type=Path)
+    parser.add_argument("root")
     parser.add_argument("table")
     arguments = parser.parse_args(argv)
-    return 1 if wrong_answers(arguments.root, arguments.table) else 0
+    return 1 if wrong_answers(open_lake(arguments.root), arguments.table) else 0
 
 
 if __name__ == "__main__":

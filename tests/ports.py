@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import random
+import re
 import socket
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 
 #: Below the ports that Linux gives to outgoing connections and those of Kubernetes' services: between our look and the
 #: server's bind nobody else takes one of these by chance.
 FIRST, LAST = 20_000, 29_999
+_LISTENS = "0A"
 
 
 def free_port() -> int:
@@ -21,3 +26,17 @@ def free_port() -> int:
                 continue
             return port
     raise RuntimeError(f"no port between {FIRST} and {LAST} is free")
+
+
+def listening_ports(pid: int) -> list[int]:
+    """The TCP ports of IPv4 at which a process waits for connections, told by the kernel."""
+    process = Path("/proc", str(pid))
+    sockets = {found[1] for link in _links(process / "fd") if (found := re.fullmatch(r"socket:\[(\d+)\]", link))}
+    rows = [line.split() for line in (process / "net" / "tcp").read_text().splitlines()[1:]]
+    return [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENS and row[9] in sockets]
+
+
+def _links(folder: Path) -> Iterator[str]:
+    for link in folder.iterdir():
+        with suppress(FileNotFoundError):  # closed meanwhile
+            yield str(link.readlink())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from http.client import HTTPConnection
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,25 +28,55 @@ class Fault(Enum):
     CUT = "the connection breaks in the middle of the answer"
 
 
+class Refusal(Enum):
+    """An answer that says no: status and code. The request does not reach the server."""
+
+    EXPIRED = 400, "ExpiredToken"
+    SKEWED = 403, "RequestTimeTooSkewed"
+    GONE = 404, "NoSuchBucket"
+    FULL = 507, "QuotaExceeded"
+
+
+#: Given the kind and the path of a request: what becomes of it.
+Choose = Callable[[str, str], Fault | Refusal | None]
+
+
 @dataclass(frozen=True)
 class Seen:
-    """A request that came by: GET, HEAD, PUT, POST, DELETE or LIST, and the bytes of the bodies."""
+    """A request that came by: GET, HEAD, PUT, POST, DELETE or LIST, the bytes of the bodies, and its access key."""
 
     kind: str
     path: str
     sent: int
     received: int
+    key: str = ""
 
 
 @dataclass
 class Proxy:
-    """What it saw, and the faults of the next requests by their kind, the next one first."""
+    """What it saw, and the faults of the next requests by their kind, the next one first.
+
+    ``delay_seconds``: how much later than without the proxy every request arrives. ``choose`` is asked for each request
+    that meets no such fault; it may do or await something itself.
+    """
 
     target: str
     endpoint: str = ""
     seen: list[Seen] = field(default_factory=list)
     faults: dict[str, list[Fault]] = field(default_factory=dict)
+    delay_seconds: float = 0.0
+    choose: Choose | None = None
     lock: Lock = field(default_factory=Lock)
+    ended: Event = field(default_factory=Event)
+    ended_keys: set[str] = field(default_factory=set)
+    ends_with: Callable[[Seen], bool] = lambda _: False
+
+    def refuses(self, seen: Seen) -> bool:
+        """Whether the access key of a request has ended: it is among ``ended``, or ``ends_with`` says so now."""
+        with self.lock:
+            if self.ends_with(seen):
+                self.ended_keys.add(seen.key)
+            return seen.key in self.ended_keys
 
     def fail(self, kind: str, fault: Fault, times: int = 1) -> None:
         """The next ``times`` requests of a kind meet ``fault``."""
@@ -58,22 +88,30 @@ class Proxy:
         with self.lock:
             self.seen.clear()
             self.faults.clear()
+            self.choose = None
 
     def counted(self) -> dict[str, int]:
         """How many requests of each kind came by."""
         kinds = [one.kind for one in self.seen]
         return {kind: kinds.count(kind) for kind in sorted(set(kinds))}
 
-    def take(self, kind: str) -> Fault | None:
+    def take(self, kind: str, path: str) -> Fault | Refusal | None:
         """The fault of a request that comes now."""
         with self.lock:
             waiting = self.faults.get(kind)
-            return waiting.pop(0) if waiting else None
+            if waiting:
+                return waiting.pop(0)
+        return self.choose(kind, path) if self.choose else None
 
     def note(self, seen: Seen) -> None:
         """Count a request."""
         with self.lock:
             self.seen.append(seen)
+
+    def hold(self, seconds: float) -> None:
+        """Let a request wait, but not beyond the end of the proxy."""
+        if seconds > 0:
+            self.ended.wait(seconds)
 
 
 @contextmanager
@@ -87,6 +125,7 @@ def s3_proxy(target: str) -> Iterator[Proxy]:
         try:
             yield proxy
         finally:
+            proxy.ended.set()
             server.shutdown()
             thread.join()
 
@@ -102,14 +141,19 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response_only(100)
             self.end_headers()
         body = self._chunks() if self._is_chunked() else self.rfile.read(int(self.headers.get("content-length") or 0))
+        self.proxy.hold(self.proxy.delay_seconds)
         kind = "LIST" if self.command == "GET" and "list-type=2" in self.path else self.command
-        fault = self.proxy.take(kind)
-        if fault in (Fault.SLOW_DOWN, Fault.LOST):
+        key = (self.headers.get("authorization") or "").partition("Credential=")[2].partition("/")[0]
+        if self.proxy.refuses(Seen(kind, self.path, len(body), 0, key)):
+            self._fail(Refusal.EXPIRED)
+            return
+        fault = self.proxy.take(kind, self.path)
+        if fault in (Fault.SLOW_DOWN, Fault.LOST) or isinstance(fault, Refusal):
             self.proxy.note(Seen(kind, self.path, len(body), 0))
             self._fail(fault)
             return
         status, headers, content = self._asked(body)
-        self.proxy.note(Seen(kind, self.path, len(body), len(content)))
+        self.proxy.note(Seen(kind, self.path, len(body), len(content), key))
         if fault in (Fault.FAILED, Fault.UNHEARD):
             self._fail(fault)
         else:
@@ -162,11 +206,13 @@ class _Handler(BaseHTTPRequestHandler):
         if cut:
             self._break()
 
-    def _fail(self, fault: Fault | None) -> None:
+    def _fail(self, fault: Fault | Refusal | None) -> None:
         if fault in (Fault.LOST, Fault.UNHEARD):
             self._break()
             return
         status, code = (503, "SlowDown") if fault is Fault.SLOW_DOWN else (500, "InternalError")
+        if isinstance(fault, Refusal):
+            status, code = fault.value
         body = f"<Error><Code>{code}</Code></Error>".encode() if self.command != "HEAD" else b""
         self._answer(status, [("content-type", "application/xml")], body)
 

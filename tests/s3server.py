@@ -6,9 +6,8 @@ The fixtures are in ``tests/conftest.py``. The server chooses its port itself; w
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import md5
 from pathlib import Path
@@ -17,15 +16,18 @@ from tests.cluster.layout import StateDir
 from tests.cluster.processes import Program, find_pid, read_log_end, start_program, stop_program
 from tests.cluster.shell import wait_until
 from tests.cluster.toolchain import build_tools
+from tests.ports import listening_ports
 from tests.s3client import Keys
 
 OWNER = Keys("skipstone-tests", "owner/secret+of=tests")
 #: Somebody whom no bucket lets in, unless its policy says so.
 STRANGER = Keys("skipstone-stranger", "stranger/secret+of=tests")
+#: Those that a catalog of the tests vends one after the other; the owner's equals.
+VENDED = tuple(Keys(f"canary-vended-{number}", f"canary-vended/secret+of={number}") for number in range(200))
 REGION = "eu-central-1"
 NAME = "versitygw"
 START_SECONDS = 300
-_LISTENS = "0A"
+LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True)
@@ -52,19 +54,22 @@ class S3Server:
 
 
 @contextmanager
-def s3_server(folder: Path, identity: tuple[Path, Path] | None = None) -> Iterator[S3Server]:
+def s3_server(folder: Path, identity: tuple[Path, Path] | None = None, *, host: str = LOOPBACK) -> Iterator[S3Server]:
     """A server that keeps all its files below ``folder``; it ends with the block, and with this process.
 
-    ``identity``: its certificate and key, by which it speaks TLS.
+    ``identity``: its certificate and key, by which it speaks TLS. ``host``: the address at which it listens.
     """
     state = StateDir(folder)
     buckets, metadata, people = (folder / name for name in ("buckets", "metadata", "people"))
     for made in (buckets, metadata, people):
         made.mkdir(parents=True)
-    account = {"access": STRANGER.access, "secret": STRANGER.secret, "role": "user"}
-    (people / "users.json").write_text(json.dumps({"accessAccounts": {STRANGER.access: account}}))
+    roles = {STRANGER: "user", **dict.fromkeys(VENDED, "admin")}
+    accounts = {
+        keys.access: {"access": keys.access, "secret": keys.secret, "role": role} for keys, role in roles.items()
+    }
+    (people / "users.json").write_text(json.dumps({"accessAccounts": accounts}))
     program = build_tools([NAME])[NAME]
-    options: list[str | Path] = ["--port", "127.0.0.1:0", "--region", REGION, "--iam-dir", people, "--quiet"]
+    options: list[str | Path] = ["--port", f"{host}:0", "--region", REGION, "--iam-dir", people, "--quiet"]
     options += ["--access", OWNER.access, "--secret", OWNER.secret]
     if identity is not None:
         options += ["--cert", identity[0], "--key", identity[1]]
@@ -72,7 +77,7 @@ def s3_server(folder: Path, identity: tuple[Path, Path] | None = None) -> Iterat
     command = [program, *options, "posix", "--sidecar", metadata, buckets]
     try:
         start_program(state, Program(NAME, command), die_with_parent=True)
-        address = f"https://localhost:{_port(state)}" if identity else f"http://127.0.0.1:{_port(state)}"
+        address = f"https://localhost:{_port(state)}" if identity else f"http://{host}:{_port(state)}"
         yield S3Server(address, buckets, metadata)
     finally:
         stop_program(state, NAME)
@@ -86,21 +91,8 @@ def _port(state: StateDir) -> int:
         pid = find_pid(state, NAME)
         if pid is None:
             raise RuntimeError(f"{NAME} did not start: {read_log_end(state, NAME)}")
-        found[:] = _listening_ports(Path("/proc", str(pid)))
+        found[:] = listening_ports(pid)
         return bool(found)
 
     wait_until(look, seconds=START_SECONDS, failure=f"{NAME} does not listen: {state.logs / NAME}.log")
     return found[0]
-
-
-def _listening_ports(process: Path) -> list[int]:
-    """The TCP ports at which a process waits for connections, told by the kernel."""
-    sockets = {found[1] for link in _links(process / "fd") if (found := re.fullmatch(r"socket:\[(\d+)\]", link))}
-    rows = [line.split() for line in (process / "net" / "tcp").read_text().splitlines()[1:]]
-    return [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENS and row[9] in sockets]
-
-
-def _links(folder: Path) -> Iterator[str]:
-    for link in folder.iterdir():
-        with suppress(FileNotFoundError):  # closed meanwhile
-            yield str(link.readlink())

@@ -109,6 +109,10 @@ class Reason(StrEnum):
     ALREADY_COMMITTED = "AlreadyCommitted", "An earlier attempt's commit is in the table; nothing was done again."
     SOURCE_ALREADY_APPLIED = "SourceAlreadyApplied", "Another job already applied the same source to this table."
     SOURCE_NOT_FOUND = "SourceNotFound", "A path in spec.source.paths does not exist or matches no file."
+    SOURCE_LOCATION_NOT_FOUND = (
+        "SourceLocationNotFound",
+        "spec.source.location names no source location of the Warehouse; the job waits for it.",
+    )
     SOURCE_UNREADABLE = "SourceUnreadable", "A source file cannot be read in the format given."
     SOURCE_CHANGED = "SourceChanged", "A source file changed while it was read."
     SOURCE_NOT_SETTLED = (
@@ -126,6 +130,10 @@ class Reason(StrEnum):
     CLOCK_SKEWED = (
         "ClockSkewed",
         "The table was last changed more than 24 hours after the time of the driver's node; nothing was written.",
+    )
+    CREDENTIALS_EXPIRED = (
+        "CredentialsExpired",
+        "The credentials for a storage ended while a run used them; the next attempt takes new ones.",
     )
     DRIVER_FAILED = "DriverFailed", "The driver ended without a report; the message holds its last words."
     DRIVER_LOST = "DriverLost", "The driver pod was deleted or evicted; this does not count as an attempt."

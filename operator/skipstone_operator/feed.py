@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,11 +17,13 @@ from skipstone_operator.adapters.kube import KubeClient
 from skipstone_operator.ports import AccessDenied, JsonObject, Key
 from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, SECONDARY_INDEX, TABLE
 from skipstone_operator.routing import Router, identity_of
-from skipstone_operator.runtime.cache import ObjectCache, Shard, Unordered, version_of
+from skipstone_operator.runtime.cache import ObjectCache, Shard, Unordered, as_version, version_of
 from skipstone_operator.runtime.resync import Deliveries
 
 #: Kinds whose changes wake nobody: what depends on them looks again by itself.
 SILENT = ("ConfigMap", "PersistentVolumeClaim")
+#: Up to so many objects of a kind are read one by one after a LIST of names; more by one LIST of whole objects.
+MAX_SINGLE_READS = 16
 logger = logging.getLogger(__name__)
 
 
@@ -111,12 +113,50 @@ class Feed:
         return found
 
     async def _list(self, kind: str, namespace: str) -> dict[Key, str]:
+        found = await self._list_names(kind, namespace)
+        return await self._list_whole(kind, namespace) if found is None else found
+
+    async def _list_names(self, kind: str, namespace: str) -> dict[Key, str] | None:
+        """Compare the cache with names and versions, and read what it lacks; None when only a whole LIST will do."""
+        shard = self.cache.readable(kind, namespace)
+        if shard is None:
+            return None
+        listing = await self.kube.listing(kind, namespace, labels=FOREIGN.get(kind))
+        try:
+            at = version_of(listing.head)
+            if shard.went_back(at):
+                # What the watch tells from now on counts, and nothing from before.
+                self.cache.forget(kind, namespace)
+                return None
+            lacking = shard.lacking({name: as_version(text) for name, text in listing.versions.items()})
+            if len(lacking) > MAX_SINGLE_READS:
+                return None
+            read = {name: await self._read(kind, namespace, name) for name in sorted(lacking)}
+            there = {name: obj for name, obj in read.items() if obj is not None}
+            versions = {name: text for name, text in listing.versions.items() if name in there or name not in read}
+            vanished = shard.revise(versions.keys(), there.values(), at)
+        except Unordered:
+            # The whole LIST says so.
+            return None
+        self._know(kind, filter(None, map(shard.get, versions)))
+        self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
+        return {Key(kind, namespace, name): text for name, text in versions.items()}
+
+    async def _read(self, kind: str, namespace: str, name: str) -> JsonObject | None:
+        """The object, unless it is gone or lost the labels by which its kind is listed."""
+        obj = await self.kube.get(kind, namespace, name)
+        labels = {} if obj is None else obj["metadata"].get("labels") or {}
+        return None if obj is None or not FOREIGN.get(kind, {}).items() <= labels.items() else slim(obj)
+
+    def _know(self, kind: str, objects: Iterable[JsonObject]) -> None:
+        """Whom these objects belong to."""
+        for obj in objects if kind not in SILENT else ():
+            self.router.changed(obj)
+
+    async def _list_whole(self, kind: str, namespace: str) -> dict[Key, str]:
         snapshot = await self.kube.snapshot(kind, namespace, labels=FOREIGN.get(kind))
-        found: dict[Key, str] = {}
-        for obj in snapshot.objects:
-            if kind not in SILENT:
-                self.router.changed(obj)
-            found[identity_of(obj)] = obj["metadata"]["resourceVersion"]
+        self._know(kind, snapshot.objects)
+        found = {identity_of(obj): str(obj["metadata"]["resourceVersion"]) for obj in snapshot.objects}
         try:
             held = [slim(obj) for obj in snapshot.objects]
             vanished = self.cache.shard(kind, namespace).replace(held, version_of(snapshot.head))

@@ -32,11 +32,17 @@ _NO_MEMORY = re.compile(
 _S3 = re.compile(
     r"(?:for key '(?P<key>[^'\n]*)' in bucket '(?P<bucket>[^'\n]*)'[^\n]{0,20})?"
     r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during (?P<operation>\w+) operation"
+    r"(?:: Unable to parse ExceptionName: (?P<name>\w+))?"
 )
+#: Where a word begins in a code as S3 writes it.
+_WORD = re.compile(r"(?<=[a-z])(?=[A-Z])")
+#: What S3 and its like call credentials whose time is over.
+_EXPIRED = frozenset({"EXPIRED_TOKEN", "EXPIRED_TOKEN_EXCEPTION", "TOKEN_REFRESH_REQUIRED"})
 _S3_ADVICE = {
     "ACCESS_DENIED": "give the credentials s3:GetObject, s3:PutObject and s3:DeleteObject on the objects of the bucket",
-    "EXPIRED_TOKEN": "the credentials expired, and the next attempt takes new ones",
-    "INVALID_ACCESS_KEY_ID": "set the keys of the Secret to those of the bucket's owner",
+    **dict.fromkeys(_EXPIRED, "the credentials expired, and the next attempt takes new ones"),
+    "INVALID_ACCESS_KEY_ID": "set the keys of the Secret to those of the bucket's owner; keys that the catalog vends "
+    "have ended, and the next attempt takes new ones",
     "NO_SUCH_BUCKET": "create the bucket, or fix its name or endpoint",
     "REQUEST_TIME_TOO_SKEWED": "set the node's clock",
     "SIGNATURE_DOES_NOT_MATCH": "fix AWS_SECRET_ACCESS_KEY in the Secret",
@@ -131,10 +137,18 @@ def _refused_by_s3(found: re.Match[str]) -> Cause:
     """Only the code is told: the rest of an answer may quote what was signed."""
     place = f" for '{found['key']}' in bucket '{found['bucket']}'" if found["bucket"] else ""
     is_full = int(found["status"] or 0) == _S3_FULL
-    way_out = "free some room or raise the quota" if is_full else _S3_ADVICE.get(found["code"], _WAIT)
-    said = f"{found['code']} {found['status']}" if found["status"] else found["code"]
-    reason = Reason.DISK_FULL if is_full else Reason.STORAGE_UNAVAILABLE
-    return Cause(reason, f"S3 answered {said} to {found['operation']}{place}: {way_out}")
+    code = _WORD.sub("_", found["name"]).upper() if found["name"] else found["code"]
+    if (code, found["status"], found["operation"]) == ("UNKNOWN", "400", "HeadObject"):
+        code = "EXPIRED_TOKEN"  # an answer to HEAD has no body that says so
+    way_out = "free some room or raise the quota" if is_full else _S3_ADVICE.get(code, _WAIT)
+    said = f"{code} {found['status']}" if found["status"] else code
+    return Cause(_s3_reason(code, is_full=is_full), f"S3 answered {said} to {found['operation']}{place}: {way_out}")
+
+
+def _s3_reason(code: str, *, is_full: bool) -> Reason:
+    if code in _EXPIRED:
+        return Reason.CREDENTIALS_EXPIRED
+    return Reason.DISK_FULL if is_full else Reason.STORAGE_UNAVAILABLE
 
 
 def _ended_with(error: BaseException) -> bool:

@@ -20,10 +20,14 @@ def request_path(environment: Mapping[str, str]) -> Path:
 
 
 def may_do_without_spark(environment: Mapping[str, str]) -> bool:
-    """Whether the request is to load or merge Parquet files: the driver may be able to do it all by itself."""
+    """Whether the request is to load or merge Parquet or Avro files: the driver may be able to do it all by itself.
+
+    Unless the Warehouse wants Spark for all work.
+    """
     try:
         request = json.loads(request_path(environment).read_text())
         task = request.get("merge") or request["load"]
-        return bool(task["source"]["format"] == "Parquet")
+        wants_spark = request.get("spark", {}).get("smallWork") == "Spark"
+        return bool(task["source"]["format"] in ("Parquet", "Avro")) and not wants_spark
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return False

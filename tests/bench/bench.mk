@@ -1,11 +1,14 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-catchup bench-lookup bench-merge bench-operator bench-planning bench-pruning
+.PHONY: bench-application bench-catchup bench-latency bench-lookup bench-merge bench-operator bench-planning bench-pruning bench-requests
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
 	$(PYTHON_ENV)/python -m tests.bench.catchup
+
+bench-latency: setup ## Merges and lookups on S3 when every request takes 30 ms longer (ARGS="--latency-ms 30 --repeats 3")
+	$(PYTHON_ENV)/python -m tests.bench.latency $(ARGS)
 
 bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (ARGS="--scale 1" for a smaller one)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
@@ -23,3 +26,6 @@ bench-planning: setup ## Time to plan on tables of 1,000 to 100,000 data files
 
 bench-pruning: setup ## Time of key-range pruning at 10,000 to 1,000,000 files and source keys
 	$(PYTHON_ENV)/python -m tests.bench.pruning $(ARGS)
+
+bench-requests: setup ## Requests to S3 beside Iceberg in Spark, through one counting proxy
+	$(PYTHON_ENV)/python -m tests.bench.requests $(ARGS)

@@ -350,7 +350,7 @@ async def _finished(bench: Bench, number: int) -> None:
     path = path_of("LoadJob", NAMESPACE, job["metadata"]["name"], "status")
     merge = "application/merge-patch+json"
     answer = await bench.kube.connection.request(
-        "PATCH", path, body={"status": finished_status(number)}, content_type=merge
+        "PATCH", path, body={"status": finished_status(number)}, headers={"Content-Type": merge}
     )
     assert answer.ok, answer
 

@@ -56,10 +56,8 @@ def build_parser() -> argparse.ArgumentParser:
     simple: list[tuple[str, str, Command]] = [
         ("tools", "build every program", build_every_tool),
         ("releases", "build the API server of every pinned release of Kubernetes", build_every_release),
-        ("images", "build every image and give it to the cluster if that runs", refresh_images),
         ("kube-up", "start a Kubernetes API without a node", kube_up),
         ("kube-down", "stop it", kube_down),
-        ("up", "start the cluster, with its images", up),
         ("down", "stop the cluster and leave nothing running, mounted or configured", down),
         ("reset", "stop the cluster and forget its objects and volumes", reset),
         ("smoke", "run a Spark driver with one executor on the cluster", smoke),
@@ -68,11 +66,23 @@ def build_parser() -> argparse.ArgumentParser:
     ]
     for name, text, function in simple:
         commands.add_parser(name, help=text, description=text).set_defaults(command=function)
+    _add_image_commands(commands)
     _add_volume_commands(commands)
     context = commands.add_parser("context", help="print shell assignments of KUBECONFIG and KUBECTL to use")
     context.add_argument("which", choices=("embedded", "current"), help="the project's own cluster, or yours")
     context.set_defaults(command=print_context)
     return parser
+
+
+def _add_image_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    with_images: list[tuple[str, str, Command]] = [
+        ("images", "build every image and give it to the cluster if that runs", refresh_images),
+        ("up", "start the cluster, with its images", up),
+    ]
+    for name, text, function in with_images:
+        command = commands.add_parser(name, help=text, description=text)
+        command.add_argument("--s3", action="store_true", help="also those of an S3 server and a REST catalog")
+        command.set_defaults(command=function)
 
 
 def _add_volume_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -95,8 +105,8 @@ def build_every_release(_: argparse.Namespace) -> None:
         build_api_server(release)
 
 
-def refresh_images(_: argparse.Namespace) -> None:
-    tags = build_images()
+def refresh_images(chosen: argparse.Namespace) -> None:
+    tags = build_images(s3=chosen.s3)
     write_bills(tags)
     if residue.is_runtime_up(NODE):
         import_images(NODE, tags)
@@ -115,9 +125,9 @@ def kube_down(_: argparse.Namespace) -> None:
         stop_control_plane(KUBE)
 
 
-def up(_: argparse.Namespace) -> None:
+def up(chosen: argparse.Namespace) -> None:
     start_runtime(NODE)
-    tags = build_images()
+    tags = build_images(s3=chosen.s3)
     write_bills(tags)
     import_images(NODE, tags)
     _say_ready(start_node(NODE))

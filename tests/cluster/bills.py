@@ -28,7 +28,7 @@ FOLDER = REPOSITORY / "build" / "sbom"
 DPKG_RECORD = "var/lib/dpkg/status"
 JAR = re.compile(r"(?P<name>.+)-(?P<version>[0-9][^/]*)\.jar")
 #: Group of jars that do not tell it, by the beginning of their name.
-GROUPS = {"iceberg-": "org.apache.iceberg"}
+GROUPS = {"iceberg-": "org.apache.iceberg", "nessie-": "org.projectnessie.nessie"}
 Component = dict[str, Any]
 
 

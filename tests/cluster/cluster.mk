@@ -1,11 +1,15 @@
 # The local Kubernetes: see docs/testbed.md. Included by the Makefile.
 CLUSTER_CLI := python3 -m tests.cluster
+# With STORAGE=s3, the cluster also has the images of an S3 server and of a REST catalog.
+STORAGE ?= volume
+export STORAGE
+WITH_S3 := $(if $(filter s3,$(STORAGE)),--s3)
 
 .PHONY: cluster cluster-down cluster-reset cluster-check-clean cluster-images cluster-smoke cluster-tools cluster-purge
 .PHONY: kube-up kube-down
 
 cluster: ## Start the local Kubernetes with the project's images
-	@$(CLUSTER_CLI) up
+	@$(CLUSTER_CLI) up $(WITH_S3)
 
 cluster-down: ## Stop it; nothing stays running, mounted or configured
 	@$(CLUSTER_CLI) down
@@ -17,7 +21,7 @@ cluster-check-clean: ## Fail if a stopped cluster left anything on the machine
 	@$(CLUSTER_CLI) check-clean
 
 cluster-images: ## Rebuild changed images and hand them to the running cluster
-	@$(CLUSTER_CLI) images
+	@$(CLUSTER_CLI) images $(WITH_S3)
 
 cluster-smoke: ## Run a Spark driver with one executor on the cluster
 	@$(CLUSTER_CLI) smoke

@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,34 +33,46 @@ MANIFESTS = ("pyproject.toml", "uv.lock", "core/pyproject.toml", "operator/pypro
 
 @dataclass(frozen=True)
 class Image:
-    """One image: its name, its Dockerfile, and the paths below the repository that it is built from."""
+    """One image: its name, its Dockerfile, and the paths below the repository and the programs it is built from."""
 
     name: str
     dockerfile: str
-    inputs: tuple[str, ...]
+    inputs: tuple[str, ...] = ()
     parent: str | None = None
+    programs: tuple[str, ...] = ()
 
 
 IMAGES = (
-    Image("skipstone-pause", "tests/cluster/images/pause.Dockerfile", ()),
+    Image("skipstone-pause", "tests/cluster/images/pause.Dockerfile", programs=("pause",)),
     Image(
         "skipstone-operator", "operator/Dockerfile", (*MANIFESTS, "core/skipstone_core", "operator/skipstone_operator")
     ),
     Image("skipstone-spark", "spark_apps/Dockerfile", (*MANIFESTS, "core/skipstone_core", "spark_apps")),
-    Image("skipstone-demo", "tests/cluster/images/demo.Dockerfile", (*MANIFESTS, "demo"), "skipstone-spark"),
+    Image(
+        "skipstone-demo",
+        "tests/cluster/images/demo.Dockerfile",
+        (*MANIFESTS, "demo", "tests/cluster/images/demo.xml"),
+        "skipstone-spark",
+    ),
+)
+#: A bucket and a REST catalog for those who want object storage.
+S3_IMAGES = (
+    Image("skipstone-versitygw", "tests/cluster/images/versitygw.Dockerfile", programs=("versitygw",)),
+    Image("skipstone-nessie", "tests/cluster/images/nessie.Dockerfile", ("tests/cluster/images/nessie",)),
 )
 
 
-def build_images() -> dict[str, str]:
-    """Return the tag of each image by its name, building those whose inputs changed."""
+def build_images(*, s3: bool = False) -> dict[str, str]:
+    """Return the tag of each image by its name, building those whose inputs changed; those of `s3` only if asked."""
     check_root()
     install_packages(IMAGE_PACKAGES, CACHE / "log" / "apt.log")
-    pause = build_tools(["pause"])["pause"]
+    images = (*IMAGES, *(S3_IMAGES if s3 else ()))
+    programs = build_tools([name for image in images for name in image.programs])
     with _only_builder():
         _build_base()
         tags: dict[str, str] = {}
-        for image in IMAGES:
-            tags[image.name] = _build(image, tags, pause)
+        for image in images:
+            tags[image.name] = _build(image, tags, programs)
         return tags
 
 
@@ -90,8 +102,8 @@ def buildah(*arguments: str | Path) -> Words:
     return ["buildah", "--root", STORAGE, "--runroot", STORAGE.with_name("images-run"), *arguments]
 
 
-def _build(image: Image, tags: dict[str, str], pause: Path) -> str:
-    context = _stage_context(image, pause)
+def _build(image: Image, tags: dict[str, str], programs: Mapping[str, Path]) -> str:
+    context = _stage_context(image, programs)
     parent = tags[image.parent] if image.parent else BASE
     tag = f"localhost/{image.name}:{_digest(image, context, parent)}"
     if _exists(tag):
@@ -132,13 +144,13 @@ def _uv_cache() -> Path:
     return cache
 
 
-def _stage_context(image: Image, pause: Path) -> Path:
+def _stage_context(image: Image, programs: Mapping[str, Path]) -> Path:
     """Copy the inputs of `image` to a folder of their own, with equal times, so that equal inputs hit the cache."""
     context = CACHE / "context" / image.name
     shutil.rmtree(context, ignore_errors=True)
     context.mkdir(parents=True)
-    if image.name == "skipstone-pause":
-        shutil.copy(pause, context / "pause")
+    for name in image.programs:
+        shutil.copy(programs[name], context / name)
     for path in _list_files(image.inputs):
         target = context / path.relative_to(REPOSITORY)
         target.parent.mkdir(parents=True, exist_ok=True)

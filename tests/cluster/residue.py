@@ -14,7 +14,9 @@ from tests.cluster.layout import StateDir
 from tests.cluster.processes import end_process, is_running
 from tests.cluster.shell import run, succeeds
 
-RULE_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"))
+#: The table of `traffic`.
+WATCH_TABLE = ("ip", "skipstone-watch")
+RULE_TABLES = (("ip", "kube-proxy"), ("ip6", "kube-proxy"), WATCH_TABLE)
 PROGRAM_NAMES = (b"etcd", b"kube", b"containerd")
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 CGROUPS = ("kubepods", "k8s.io")

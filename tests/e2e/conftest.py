@@ -28,6 +28,7 @@ LAKES = (
     "e2e-feed",
     "e2e-faults",
     "e2e-rest",
+    "e2e-bucket",
 )
 HERE = Path(__file__).parent
 SHARE = pytest.StashKey[Share]()

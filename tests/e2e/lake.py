@@ -24,6 +24,8 @@ from demo.manifests import claim, namespace, task_pod, volume
 JsonObject = dict[str, Any]
 API = "skipstone.dev/v1alpha1"
 CLAIM = "lake"
+#: Lakes that have no volume.
+IN_BUCKETS = ("e2e-bucket",)
 #: Seconds to wait for something: a bound against hangs. Several modules share two cores.
 PATIENCE = 900.0
 #: Programs for pods: what other people's jobs and readers do.
@@ -275,7 +277,9 @@ def has_ended(job: JsonObject) -> bool:
 
 
 def lake_objects(name: str) -> list[JsonObject]:
-    """The namespace ``name`` (restricted) and a volume for its claim."""
+    """The namespace ``name`` (restricted) and a volume for its claim, if it has one."""
+    if name in IN_BUCKETS:
+        return [namespace(name)]
     return [namespace(name), volume(f"e2e-{name}", make_folder(f"e2e-{name}"), name, CLAIM)]
 
 
@@ -292,7 +296,8 @@ def install(kube: Kube, names: tuple[str, ...]) -> None:
     remove_all(kube, names)
     kube.apply(namespace(SYSTEM), *(item for name in names for item in lake_objects(name)))
     for name in names:
-        kube.within(name).apply(claim(CLAIM, volume_name=f"e2e-{name}"))
+        if name not in IN_BUCKETS:
+            kube.within(name).apply(claim(CLAIM, volume_name=f"e2e-{name}"))
     install_operator(kube, names)
 
 

@@ -133,8 +133,8 @@ def test_a_warehouse_that_names_what_is_not_there(wrong: Lake, name: str) -> Non
 
 
 def test_a_job_waits_for_a_missing_table_and_then_runs(wrong: Lake) -> None:
-    wrong.write("in/late.json", people(1, 3))
-    wrong.apply(load("early", "in/late.json", table_name="late"))
+    wrong.write("in/late.parquet", people(1, 3))
+    wrong.apply(load("early", "in/late.parquet", table_name="late"))
     wrong.until_condition("lj", "early", "Progressing", status="False", reason="TableNotFound")
     wrong.apply(table("late"))
     assert wrong.until_complete("lj", "early")["status"]["rowsLoaded"] == 3

@@ -70,9 +70,9 @@ def changed(spec: Manifest, changes: dict[str, Any]) -> Manifest:
         if value is ABSENT:
             del holder[last]
         elif isinstance(holder, list):
-            holder[int(last) : int(last) + 1] = [value]
+            holder[int(last) : int(last) + 1] = [copy.deepcopy(value)]
         else:
-            holder[last] = value
+            holder[last] = copy.deepcopy(value)
     return result
 
 
@@ -102,6 +102,14 @@ def _mj(name: str, changes: dict[str, Any], at: str = "", says: str = "", **more
 
 
 REST = {"catalog": {"type": "Rest", "uri": "http://catalog:8181"}}
+S3 = {"bucket": "lake", "prefix": "prod/sales", "region": "eu-central-1", "endpoint": "https://s3.example.org:9000"}
+IN_BUCKET = {**REST, "storage": {"s3": S3}}
+
+
+def _locations(*locations: dict[str, Any]) -> dict[str, Any]:
+    return {"sourceLocations": list(locations)}
+
+
 TYPES = (
     *("boolean", "int", "long", "float", "double", "date", "time", "timestamp", "timestamptz", "string", "uuid"),
     *("binary", "fixed[16]", "decimal(38,0)"),
@@ -115,6 +123,7 @@ ACCEPTED = (
     _wh("warehouse-catalog-property", {**REST, "catalog.properties": {"warehouse": "main"}}),
     _wh("warehouse-credentials", {"credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_PASSWORD"]}}),
     _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
+    _wh("warehouse-small-work", {"spark.smallWork": "Spark"}),
     _wh("warehouse-executors", {"spark.executor": {"instances": 2, "cores": 2, "memory": "4g"}}),
     _wh("warehouse-memory-as-kubernetes-writes-it", {"spark.driver": {"memory": "768Mi"}}),
     _wh(
@@ -130,7 +139,38 @@ ACCEPTED = (
             }
         },
     ),
+    _wh("warehouse-in-a-bucket", IN_BUCKET),
+    _wh(
+        "warehouse-in-a-bucket-with-a-secret",
+        {
+            **IN_BUCKET,
+            "catalog.uri": "https://catalog.example.org",
+            "storage.s3.pathStyleAccess": True,
+            "storage.s3.credentialsSecretRef": {"name": "lake-keys"},
+            "credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_TOKEN", "AWS_REGION"]},
+            "caBundleRef": {"name": "authorities", "key": "bundle.pem"},
+        },
+    ),
+    _wh(
+        "warehouse-in-a-bucket-by-postgresql",
+        {
+            "storage": {"s3": {"bucket": "lake"}},
+            "catalog.uri": "postgresql://db:5432/catalog",
+        },
+    ),
+    _wh(
+        "warehouse-source-locations",
+        _locations(
+            {"name": "landing", "s3": {**S3, "credentialsSecretRef": {"name": "landing-keys"}}},
+            {"name": "drop", "pvc": {"claimName": "drop"}},
+        ),
+    ),
+    _wh(
+        "warehouse-most-source-locations",
+        _locations(*({"name": f"l{i}", "s3": {"bucket": "landing", "prefix": f"erp/{i}"}} for i in range(16))),
+    ),
     _tbl("table-smallest", {}),
+    _tbl("table-in-a-nested-namespace", {"identifier.namespace": "sales.eu.north"}),
     Case("table-observed", "Table", OBSERVED),
     _tbl(
         "table-every-type",
@@ -174,6 +214,7 @@ ACCEPTED = (
     ),
     _lj("load-csv-options", {"source.options": {"header": "true", "delimiter": ";"}}),
     _lj("load-parquet", {"source.format": "Parquet"}),
+    _lj("load-from-a-location", {"source.location": "landing"}),
     _lj("load-redirect-with-bound", {"badRecords": {"policy": "Redirect", "maxCount": 10}}),
     _lj("load-dots-inside-a-name", {"source.paths": ["landing/a..b.csv", "./x.csv"]}),
     _lj(
@@ -206,6 +247,7 @@ ACCEPTED = (
             "pruning": {"strategy": "MinMax", "disabledStages": ["Partitions", "KeyRanges"]},
         },
     ),
+    _mj("merge-from-a-location", {"source.location": "landing"}),
     _mj("merge-by-source-only", {"whenMatched": ABSENT, "whenNotMatchedBySource": [{"action": "Delete"}]}),
     _mj("merge-inserts-only", {"whenMatched": ABSENT, "whenNotMatched": [{"action": "Insert"}]}),
 )
@@ -224,6 +266,49 @@ REJECTED = (
         "catalog.uri may not contain '..'"),
     _wh("password-in-uri", {"catalog.uri": "postgresql://me:secret@db/x"}, "spec.catalog.uri",
         "catalog.uri may not contain a password"),
+    _wh("storage-of-two-kinds", {**REST, "storage.s3": S3}, "spec.storage", "storage takes exactly one of pvc and s3"),
+    _wh("storage-of-no-kind", {"storage": {}}, "spec.storage", "storage takes exactly one of pvc and s3"),
+    _wh("sqlite-in-a-bucket", {"storage": {"s3": S3}}, "spec.catalog.uri", "with postgresql:// when storage is s3"),
+    _wh("sqlite-file-in-a-bucket", {"storage": {"s3": S3}, "catalog.uri": "sqlite:////skipstone/lake/c.db"},
+        "spec.catalog.uri", "must begin with postgresql:// when storage is s3"),
+    _wh("bucket-name-ill-formed", {**IN_BUCKET, "storage.s3.bucket": "s3://lake"}, "spec.storage.s3.bucket",
+        "s3.bucket must be the name of a bucket"),
+    *(
+        _wh(f"prefix-{name}", {**IN_BUCKET, "storage.s3.prefix": prefix}, "spec.storage.s3.prefix",
+            "s3.prefix must be folders with '/' between them")
+        for name, prefix in {"absolute": "/prod", "climbing": "prod/../x", "own-records": ".skipstone", "empty-level":
+                             "a//b", "address": "s3://lake/prod"}.items()
+    ),
+    _wh("region-ill-formed", {**IN_BUCKET, "storage.s3.region": "EU Central"}, "spec.storage.s3.region",
+        "s3.region must be the name of a region"),
+    *(
+        _wh(f"endpoint-{name}", {**IN_BUCKET, "storage.s3.endpoint": endpoint}, "spec.storage.s3.endpoint",
+            "s3.endpoint must be an http:// or https:// address")
+        for name, endpoint in {"without-scheme": "s3.example.org", "with-login": "https://key:secret@s3",
+                               "with-path": "https://s3/lake", "with-parameter": "https://s3?x=y"}.items()
+    ),
+    _wh("bucket-secret-ill-formed", {**IN_BUCKET, "storage.s3.credentialsSecretRef": {"name": "A_B"}},
+        "spec.storage.s3.credentialsSecretRef.name", "name must be a Kubernetes name"),
+    _wh("bucket-keys-twice", {
+        **IN_BUCKET, "storage.s3.credentialsSecretRef": {"name": "keys"},
+        "credentialsSecretRef": {"name": "db", "keys": ["AWS_ACCESS_KEY_ID"]},
+    }, "spec.credentialsSecretRef.keys", "credentialsSecretRef.keys may not hold AWS_ACCESS_KEY_ID"),
+    _wh("authorities-name-ill-formed", {"caBundleRef": {"name": "A_B"}}, "spec.caBundleRef.name",
+        "caBundleRef.name must be a Kubernetes name"),
+    _wh("authorities-key-ill-formed", {"caBundleRef": {"name": "ca", "key": "a/b"}}, "spec.caBundleRef.key",
+        "caBundleRef.key may hold letters"),
+    _wh("location-of-two-kinds", _locations({"name": "a", "s3": S3, "pvc": {"claimName": "drop"}}),
+        "spec.sourceLocations[0]", "sourceLocations[] takes exactly one of pvc and s3"),
+    _wh("location-of-no-kind", _locations({"name": "a"}), "spec.sourceLocations[0]",
+        "sourceLocations[] takes exactly one of pvc and s3"),
+    _wh("location-name-ill-formed", _locations({"name": "A b", "s3": S3}), "spec.sourceLocations[0].name",
+        "sourceLocations[].name must be lower-case"),
+    _wh("location-claim-ill-formed", _locations({"name": "a", "pvc": {"claimName": "A_B"}}),
+        "spec.sourceLocations[0].pvc.claimName", "claimName must be a Kubernetes name"),
+    _wh("location-prefix-climbing", _locations({"name": "a", "s3": {"bucket": "lake", "prefix": "a/.."}}),
+        "spec.sourceLocations[0].s3.prefix", "s3.prefix must be folders"),
+    _wh("location-twice", _locations({"name": "a", "s3": S3}, {"name": "a", "s3": S3}), "spec.sourceLocations",
+        "a", by_schema=True),
     _wh("catalog-name-ill-formed", {"catalog.name": "a b"}, "spec.catalog.name", "catalog.name must begin with a"),
     _wh("catalog-property-unknown", {"catalog.properties": {"token": "abc"}}, "spec.catalog.properties",
         "catalog.properties does not accept 'token'"),
@@ -245,7 +330,7 @@ REJECTED = (
         "spark.conf values are numbers, sizes, times, true or false"),
     _wh("spark-conf-digits", {"spark.conf": {"spark.driver.memoryOverheadFactor": "9" * 400}}, "spec.spark.conf",
         "spark.conf values are numbers, sizes, times, true or false"),
-    _wh("index-namespace-with-dot", {"indexNamespace": "a.b"}, "spec.indexNamespace", "indexNamespace may hold"),
+    _wh("index-namespace-with-dot-at-end", {"indexNamespace": "a."}, "spec.indexNamespace", "indexNamespace may hold"),
     _wh("runs-at-least-one", {"maxConcurrentRuns": 0}, "spec.maxConcurrentRuns", "1", by_schema=True),
     # Table
     _tbl("type-unknown", {"columns.1.type": "varchar"}, "spec.columns[1].type",
@@ -253,8 +338,10 @@ REJECTED = (
     _tbl("type-nested", {"columns.1.type": "list<int>"}, "spec.columns[1].type", "nested types are not supported"),
     _tbl("type-decimal-too-wide", {"columns.1.type": "decimal(39,2)"}, "spec.columns[1].type",
          "columns[].type must be one of"),
-    _tbl("identifier-namespace-with-dot", {"identifier.namespace": "a.b"}, "spec.identifier.namespace",
+    _tbl("identifier-namespace-without-a-level", {"identifier.namespace": "a..b"}, "spec.identifier.namespace",
          "identifier.namespace may hold letters"),
+    _tbl("identifier-name-with-dot", {"identifier.name": "a.b"}, "spec.identifier.name",
+         "identifier.name may hold letters, digits, '_' and '-' only: write the namespace into"),
     _tbl("identifier-name-with-space", {"identifier.name": "a b"}, "spec.identifier.name",
          "identifier.name may hold letters"),
     _tbl("identifier-of-an-index-table", {"identifier.name": "orders__si_x"}, "spec.identifier.name",
@@ -378,12 +465,16 @@ REJECTED = (
         "column source.a must be written as target.a", operator_only=True),
     _mj("merge-path-climbing-out", {"source.paths": ["../x"]}, "spec.source.paths",
         "source.paths may not contain '..'"),
+    _lj("location-as-path", {"source.location": "landing/erp"}, "spec.source.location",
+        "source.location must be the name of a source location"),
+    _mj("merge-location-as-path", {"source.location": "s3://landing"}, "spec.source.location",
+        "source.location must be the name of a source location"),
     _mj("merge-path-absolute", {"source.paths": ["/x"]}, "spec.source.paths", "source.paths must be relative"),
     _mj("merge-path-into-own-records", {"source.paths": [".skipstone"]}, "spec.source.paths",
         "source.paths may not lead into '.skipstone'"),
     _mj("merge-option-unknown", {"source.options": {"sep": ";"}}, "spec.source.options",
         "source.options does not accept 'sep'"),
-    _mj("merge-options-of-orc", {"source.format": "Orc", "source.options": {"header": "true"}},
+    _mj("merge-options-of-avro", {"source.format": "Avro", "source.options": {"header": "true"}},
         "spec.source.options", "source.options is for the formats Csv and Json only"),
     _mj("merge-columns-of-parquet", {"source.format": "Parquet", "source.columns": [{"name": "a", "type": "int"}]},
         "spec.source.columns", "source.columns is for the formats Csv and Json only"),
@@ -395,14 +486,17 @@ REJECTED = (
 
 #: Values of fields that an enumeration or a type refuses: the typed model cannot even hold them.
 UNTYPED = (
-    _wh("storage-s3", {"storage": {"s3": {"bucket": "b"}}}, "spec.storage.pvc", "Required"),
+    _wh("storage-s3-without-bucket", {"storage": {"s3": {"prefix": "prod"}}}, "spec.storage.s3.bucket", "Required"),
+    _wh("location-without-name", {"sourceLocations": [{"pvc": {"claimName": "drop"}}]}, "spec.sourceLocations[0].name",
+        "Required"),
+    _wh("small-work-unknown", {"spark.smallWork": "Executors"}, "spec.spark.smallWork", "Driver"),
     _wh("catalog-hive", {"catalog.type": "Hive"}, "spec.catalog.type", "Sql"),
     _wh("catalog-glue", {"catalog.type": "Glue"}, "spec.catalog.type", "Rest"),
     _tbl("transform-unknown", {"partitioning": [{"column": "id", "transform": "Hash"}]},
          "spec.partitioning[0].transform", "Bucket"),
     _tbl("without-warehouse", {"warehouseRef": ABSENT}, "spec.warehouseRef", "Required"),
     _si("index-type-bloom", {"type": "Bloom"}, "spec.type", "Lookup"),
-    _lj("format-avro", {"source.format": "Avro"}, "spec.source.format", "Parquet"),
+    _lj("format-xml", {"source.format": "Xml"}, "spec.source.format", "Parquet"),
     _mj("merge-pruning-by-index", {"pruning": {"strategy": "Index"}}, "spec.pruning.strategy", "MinMax"),
     _mj("merge-stage-unknown", {"pruning": {"disabledStages": ["ExactJoin"]}}, "spec.pruning.disabledStages[0]",
         "KeyIndex"),
@@ -415,7 +509,7 @@ UNTYPED = (
 #: Fields that are not in the schema until their engine exists: kubectl's strict validation names them.
 LEFT_OUT = (
     _mj("merge-pruning-index", {"pruning": {"index": "x"}}, says="pruning.index"),
-    _wh("warehouse-storage-s3-beside-claim", {"storage.s3": {"bucket": "b"}}, says="storage.s3"),
+    _wh("warehouse-storage-gcs", {"storage.gcs": {"bucket": "b"}}, says="storage.gcs"),
     _tbl("table-misspelt-field", {"primarykey": ["id"]}, says="primarykey"),
 )  # fmt: skip
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from kubernetes import client
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import JobRequest, RunKind
+from skipstone_core.contract.requests import JobRequest, RunKind, SmallWork
 from skipstone_core.ids import REPORT_ANNOTATION
 from skipstone_core.reasons import Reason
 from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, CachedKube, new_cache, slim
@@ -294,6 +294,16 @@ def test_data_is_kept_with_an_event_when_the_claim_is_gone(
         await site.gone("Table", "flights")
         assert ("air", "flights") in site.lake.tables
         assert [r for r in site.events.records if r.reason is Reason.DATA_RETAINED]
+
+    play(scenario)
+
+
+def test_a_warehouse_says_where_small_work_is_done(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        await site.apply(data_claim(), warehouse(spark={"smallWork": "Spark"}), table(), load("jan"))
+        await site.holds("LoadJob", "jan", "Complete")
+        (told,) = await site.kube.list("ConfigMap", site.namespace, labels={"skipstone.dev/operation": "Load"})
+        assert JobRequest.from_json(told["data"]["request.json"]).spark.small_work is SmallWork.SPARK
 
     play(scenario)
 

@@ -23,6 +23,8 @@ from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.filesets import read_file_set
+from skipstone.tables.namespaces import make_namespace
+from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.reports import IndexState, JobReport
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -33,6 +35,7 @@ from skipstone_core.contract.requests import (
     RunKind,
     TableRef,
     WarehouseRef,
+    levels_of,
 )
 
 from tests.spark.duck import connection
@@ -42,17 +45,19 @@ _RUNS = itertools.count(1)
 
 @dataclass
 class Lake:
-    """One warehouse in a directory."""
+    """One warehouse in a directory, and a namespace in it."""
 
     root: Path
     index_namespace: str | None = None
     kind: CatalogRef = CatalogRef(type=CatalogType.SQL)  # noqa: RUF009 - it is frozen
+    namespace: str = "ns"
+    share: DriverShare = USUAL_SHARE
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
         """Open its catalog."""
         self.catalog = open_catalog(self.warehouse)
-        self.catalog.create_namespace_if_not_exists("ns")
+        make_namespace(self.catalog, levels_of(self.namespace))
 
     @property
     def warehouse(self) -> WarehouseRef:
@@ -61,20 +66,20 @@ class Lake:
 
     def create(self, schema: pa.Schema, name: str = "t", **options: Any) -> Table:
         """A new table."""
-        return self.catalog.create_table(("ns", name), schema=schema, **options)
+        return self.catalog.create_table(self.ref(name).identifier, schema=schema, **options)
 
     def table(self, name: str = "t") -> Table:
         """The table as it is now."""
-        return self.catalog.load_table(("ns", name))
+        return self.catalog.load_table(self.ref(name).identifier)
 
     def ref(self, name: str = "t") -> TableRef:
         """The table as requests carry it."""
-        return TableRef(namespace="ns", name=name, uid="11111111-aaaa-bbbb-cccc-000000000000")
+        return TableRef(namespace=self.namespace, name=name, uid="11111111-aaaa-bbbb-cccc-000000000000")
 
     def reindex(self, index: IndexRef, *, max_segments: int | None = None, name: str = "t") -> JobReport:
         """A whole reindex run."""
         request = self.request(index, max_segments=max_segments, name=name)
-        return run_reindex(request, Reporter(request))
+        return run_reindex(request, Reporter(request), share=self.share)
 
     def follow(self, index: IndexRef) -> None:
         """Reindex runs of one segment each until none is missing, as an index does that follows its table."""

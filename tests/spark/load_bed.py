@@ -16,11 +16,12 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from skipstone.runs.load import DRIVER_LIMITS, run_load
+from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.plain import PlainLimits
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts
+from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (
     BadRecordPolicy,
@@ -106,7 +107,7 @@ class Bed:
     def load(self, source: SourceSpec, name: str = "t", **options: Any) -> JobReport:
         """Run a load in this process."""
         ports: CommitPorts | None = options.pop("ports", None)
-        limits: PlainLimits = options.pop("limits", DRIVER_LIMITS)
+        limits: PlainLimits | None = options.pop("limits", None)
         return run(self.request(source, name, **options), ports, limits)
 
     def table(self, name: str = "t") -> Table:
@@ -127,9 +128,10 @@ class Bed:
         return {str(path) for path in (self.root / "ns").rglob("*.parquet")}
 
 
-def run(request: JobRequest, ports: CommitPorts | None = None, limits: PlainLimits = DRIVER_LIMITS) -> JobReport:
-    """Run ``request`` with a reporter of its own."""
-    return run_load(request, Reporter(request, ListSink()), ports, limits)
+def run(request: JobRequest, ports: CommitPorts | None = None, limits: PlainLimits | None = None) -> JobReport:
+    """Run ``request`` with a reporter of its own; ``limits``: of the source that the driver reads."""
+    share = DriverShare(rows=limits.rows, source_bytes=limits.unpacked_bytes) if limits else USUAL_SHARE
+    return run_load(request, Reporter(request, ListSink()), ports, share)
 
 
 def csv(*paths: str, options: Mapping[str, str] | None = None, **rest: Any) -> SourceSpec:

@@ -18,12 +18,12 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table
 from skipstone.tables.filesets import pin_table
+from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -44,7 +44,7 @@ from tests.spark.duck import connection
 
 _UIDS = itertools.count(1)
 #: The driver does no part of a merge by itself.
-ALL_IN_SPARK = DriverMergeLimits(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0)
+ALL_IN_SPARK = NO_SHARE
 Row = Mapping[str, Any]
 UPDATE = MergeClause(action=MergeAction.UPDATE)
 DELETE = MergeClause(action=MergeAction.DELETE)
@@ -54,16 +54,17 @@ DELETE_D = MergeClause(action=MergeAction.DELETE, when="source.op = 'D'")
 
 @dataclass
 class MergeBed:
-    """One warehouse in a directory with one namespace ``ns``; ``limits``: of what merges do without Spark."""
+    """One warehouse in a directory with one namespace; ``limits``: of what merges do without Spark."""
 
     root: Path
-    limits: DriverMergeLimits = DRIVER_LIMITS
+    limits: DriverShare = USUAL_SHARE
+    namespace: str = "ns"
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
         """Open its catalog."""
         self.catalog = open_catalog(self.warehouse)
-        self.catalog.create_namespace_if_not_exists("ns")
+        self.catalog.create_namespace_if_not_exists(self.namespace)
 
     @property
     def warehouse(self) -> WarehouseRef:
@@ -72,18 +73,18 @@ class MergeBed:
 
     @property
     def ref(self) -> TableRef:
-        """The table ``ns.t`` as requests carry it."""
-        return TableRef(namespace="ns", name="t", uid="11111111-aaaa-bbbb-cccc-000000000000")
+        """The table ``t`` as requests carry it."""
+        return TableRef(namespace=self.namespace, name="t", uid="11111111-aaaa-bbbb-cccc-000000000000")
 
     def create(self, schema: Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC, **properties: str) -> Table:
         """Make the table."""
         return self.catalog.create_table(
-            ("ns", "t"), schema, partition_spec=spec, properties={"format-version": "2", **properties}
+            self.ref.identifier, schema, partition_spec=spec, properties={"format-version": "2", **properties}
         )
 
     def table(self) -> Table:
         """The table as it is now."""
-        return self.catalog.load_table(("ns", "t"))
+        return self.catalog.load_table(self.ref.identifier)
 
     def append(self, *files: Sequence[Row]) -> None:
         """Append one data file (or one per partition) for each list of rows, in one commit."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import requests
 
-from tests.ports import free_port
+from tests.ports import listening_ports
 from tests.spark.jars import resolved_jars
 
 ICEBERG = "1.11.0"
@@ -33,38 +33,48 @@ START_SECONDS = 300
 
 
 @contextmanager
-def rest_catalog(root: Path) -> Iterator[str]:
-    """The address of a server that keeps tables below ``root``; it ends with the block."""
-    port = free_port()
+def rest_catalog(
+    root: Path, settings: Mapping[str, str] | None = None, jars: Sequence[Path] = (), *, host: str = "127.0.0.1"
+) -> Iterator[str]:
+    """The address of a server that keeps tables below ``root``, unless ``settings`` say otherwise; ends with the block.
+
+    ``settings``: variables of the server. ``jars``: what it needs besides for them. ``host``: of the address.
+    """
     environment = {
         **os.environ,
         "CATALOG_CATALOG__IMPL": "org.apache.iceberg.jdbc.JdbcCatalog",
         "CATALOG_URI": f"jdbc:sqlite:{root}/rest.db",
         "CATALOG_WAREHOUSE": f"file://{root}",
         "CATALOG_JDBC_SCHEMA__VERSION": "V1",
-        "CATALOG_REST_PORT": str(port),
+        "CATALOG_REST_PORT": "0",
+        **(settings or {}),
     }
-    jars = ":".join(str(path) for path in resolved_jars("rest-server", SERVER_JARS))
+    classes = ":".join(str(path) for path in (*resolved_jars("rest-server", SERVER_JARS), *jars))
     log = (root / "rest-server.log").open("wb")
-    command = ["java", "-Xmx512m", "-cp", jars, "org.apache.iceberg.rest.RESTCatalogServer"]
+    flags = ["-Xmx512m", "-XX:+UseSerialGC", "-Djava.net.preferIPv4Stack=true"]
+    command = ["java", *flags, "-cp", classes, "org.apache.iceberg.rest.RESTCatalogServer"]
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        _wait_until_ready(f"http://127.0.0.1:{port}", server, root / "rest-server.log")
-        yield f"http://127.0.0.1:{port}"
+        yield _wait_until_ready(host, server, root / "rest-server.log")
     finally:
         server.terminate()
         server.wait(300)
         log.close()
 
 
-def _wait_until_ready(address: str, server: subprocess.Popen[bytes], log: Path) -> None:
+def _wait_until_ready(host: str, server: subprocess.Popen[bytes], log: Path) -> str:
+    """The address of the server, at the port that the kernel gave it, as soon as it answers."""
     deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if server.poll() is not None:
-            break
-        try:
-            if requests.get(f"{address}/v1/config", timeout=30).ok:
-                return
-        except requests.RequestException:
-            time.sleep(0.2)
+    while time.monotonic() < deadline and server.poll() is None:
+        for port in listening_ports(server.pid):
+            if _answers(f"http://{host}:{port}"):
+                return f"http://{host}:{port}"
+        time.sleep(0.2)
     raise RuntimeError(f"the REST catalog did not start: {log.read_text()[-2000:]}")
+
+
+def _answers(address: str) -> bool:
+    try:
+        return requests.get(f"{address}/v1/config", timeout=30).ok
+    except requests.RequestException:
+        return False

@@ -10,6 +10,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,11 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone.runs.load import run_load
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
-from skipstone.sources.plain import PlainLimits
 from skipstone.storage.opening import open_storage
 from skipstone.tables.catalogs import PASSWORD_VARIABLE, USER_VARIABLE, open_catalog
+from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -40,13 +40,14 @@ from skipstone_core.contract.requests import (
 
 from tests.s3client import S3Client
 from tests.s3server import OWNER
+from tests.spark.duck import connection
 from tests.spark.merge_bed import rows_of
 from tests.spark.postgres import PASSWORD, USER, Server
 from tests.storages import PREFIX, credentials, s3_ref
 
 _UIDS = itertools.count(1)
 #: Where nothing is small enough for the driver alone.
-NOTHING_HERE = PlainLimits(rows=0, unpacked_bytes=0)
+NOTHING_HERE = NO_SHARE
 
 
 @contextmanager
@@ -69,7 +70,7 @@ class S3Bed:
     bucket: S3Client
     server: Server
     locations: tuple[SourceLocationRef, ...] = ()
-    limits: DriverMergeLimits = DRIVER_LIMITS
+    limits: DriverShare = USUAL_SHARE
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -132,10 +133,10 @@ class S3Bed:
             **task,
         )
 
-    def load(self, source: SourceSpec, limits: PlainLimits | None = None, uid: str = "", **options: Any) -> JobReport:
+    def load(self, source: SourceSpec, limits: DriverShare = USUAL_SHARE, uid: str = "", **options: Any) -> JobReport:
         """A whole load run; in Spark with NOTHING_HERE."""
         request = self.request(RunKind.LOAD, uid, load=LoadTask(source=source, **options))
-        return run_load(request, Reporter(request), None, *([limits] if limits else []))
+        return run_load(request, Reporter(request), None, limits)
 
     def merge(self, task: MergeTask, uid: str = "", attempt: int = 1) -> JobReport:
         """A whole merge run."""
@@ -145,6 +146,14 @@ class S3Bed:
     def rows(self) -> list[str]:
         """The rows in no order, as PyIceberg reads them."""
         return rows_of(self.table().scan().to_arrow())
+
+    def duck_rows(self, folder: Path) -> list[str]:
+        """The rows of the live data files in no order, as DuckDB reads them, below ``folder``; deletes are ignored."""
+        for task in self.table().scan().plan_files():
+            found = self.bucket.send("GET", task.file.file_path.removeprefix(f"s3://{self.bucket.bucket}/"))
+            (folder / Path(task.file.file_path).name).write_bytes(found.content)
+        with connection() as duck:
+            return rows_of(duck.sql(f"select * from read_parquet('{folder}/*.parquet')").to_arrow_table())
 
 
 def rows(table: pa.Table | Sequence[dict[str, Any]]) -> list[str]:

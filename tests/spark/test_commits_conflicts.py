@@ -258,3 +258,16 @@ def test_raw_deletes_are_what_they_say(table: Table) -> None:
         (DataFileContent.POSITION_DELETES, FileFormat.PARQUET),
         (DataFileContent.EQUALITY_DELETES, FileFormat.PARQUET),
     }
+
+
+def test_many_manifests_are_looked_through_when_memory_keeps_no_decodes(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of a large table: more manifests than PyIceberg has threads may name the file, and all are decoded again."""
+    monkeypatch.setattr("skipstone.tables.decoding.manifests.CACHE_BYTES", 0)
+    monkeypatch.setattr("skipstone.tables.decoding.manifests.open_folder", lambda: None)
+    commit = rewrite(table)
+    for number in range(100, 124):
+        append(fresh(table), pa.table({"id": pa.array([number, number], pa.int64()), "part": ["A", "b"]}))
+    assert isinstance(commit(), Committed)
+    assert ids(table) == sorted([7, 10, 11, *range(100, 124), *range(100, 124)])

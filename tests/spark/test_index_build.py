@@ -13,9 +13,9 @@ from pyiceberg.types import LongType
 from skipstone.files.writer import write_spec
 from skipstone.indexes.building.sorting import EntrySorter, RunWriter
 from skipstone.indexes.definition import entry_schema
-from skipstone.runs import reindex as reindex_run
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tasks.share import NO_SHARE
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.errors import BadSpec
@@ -321,11 +321,11 @@ def test_a_load_beside_a_build_is_found_missing_afterwards(lake: Lake) -> None:
     assert lake.state(K).missing_segments == (3,)
 
 
-def test_a_build_in_spark_enters_the_same_as_one_in_the_driver(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_in_spark_enters_the_same_as_one_in_the_driver(lake: Lake) -> None:
     table = segments(lake, 3)
     lake.reindex(K)
     other = index_on("k", name="spark")
-    monkeypatch.setattr(reindex_run, "SMALL_ROWS", 0)
+    lake.share = NO_SHARE
     lake.reindex(other)
     table.append(rows(900))
     lake.reindex(other)

@@ -2,12 +2,14 @@
 
 Every action meets three indexes: one never built, one that knows the first two segments, one in sync. Plain Spark with
 the Iceberg runtime says which files are live (its ``entries`` table) and which rows there are; DuckDB filters them.
+`make test` takes every second action; which ones changes with the commit. `make soak-query` has the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +24,7 @@ from skipstone_core.contract.reports import IndexState
 from skipstone_core.contract.requests import JobRequest, ObservedTable, ObserveTask, RunKind
 from skipstone_core.reasons import Reason
 
+from tests.examples import turn
 from tests.spark.index_bed import Lake, index_on, query, rows_of
 from tests.spark.kept import Kept
 from tests.spark.secondengine import second_spark
@@ -255,7 +258,17 @@ def covered_paths(lake: Lake) -> dict[str, set[str]]:
     return known
 
 
-@pytest.mark.parametrize("action", ACTIONS.values(), ids=ACTIONS)
+def actions() -> list[Any]:
+    """Every second action has its turn; the others are for a soak."""
+    first = turn(2)
+    marks: list[list[Any]] = [[], [pytest.mark.soak]]
+    return [
+        pytest.param(action, marks=marks[(first + number) % 2], id=name)
+        for number, (name, action) in enumerate(ACTIONS.items())
+    ]
+
+
+@pytest.mark.parametrize("action", actions())
 def test_what_a_writer_did_is_reported_answered_rightly_and_caught_up(scene: Scene, action: Action) -> None:
     known = covered_paths(scene.lake)
     action.do(scene)

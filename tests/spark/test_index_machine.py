@@ -232,7 +232,7 @@ def histories(count: int) -> settings:
 
 
 TestHistory = History.TestCase
-TestHistory.settings = histories(6)
+TestHistory.settings = histories(4)
 
 
 @pytest.mark.soak

@@ -10,8 +10,8 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import BucketTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.merging.driver import DriverMergeLimits
 from skipstone.runs.reporting.report import fit_termination
+from skipstone.tasks.share import DriverShare
 from skipstone_core.contract.reports import MAX_TERMINATION_BYTES, JobReport, RunOutcome
 from skipstone_core.contract.requests import PruningStrategy
 from skipstone_core.funnel import LeftOut, PruneStage
@@ -30,7 +30,7 @@ MERGE = (
     "when not matched then insert (id, name, n) values (s.id, s.name, s.n)"
 )
 #: Only the keys are looked for by Spark tasks.
-SEARCHED_IN_SPARK = DriverMergeLimits(searched_rows=0)
+SEARCHED_IN_SPARK = DriverShare(searched_rows=0)
 FEED = pa.table({"id": ["id-0005", "id-0013", "new"], "name": ["five", "thirteen", "new"], "n": [7, 7, 7]})
 
 

@@ -12,9 +12,9 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, UUIDType
 from skipstone.runs.merging import source as merge_source
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.requests import (
     ColumnMapping,
     ColumnSpec,
@@ -169,9 +169,9 @@ def test_a_source_that_is_missing_or_outside_is_refused(bed: MergeBed) -> None:
     assert refused(bed, task_of("../secrets")).reason is Reason.PATH_OUTSIDE_WAREHOUSE
 
 
-@pytest.mark.parametrize(("limits", "reader"), [(ALL_IN_SPARK, "read_source"), (DRIVER_LIMITS, "find_plain")])
+@pytest.mark.parametrize(("limits", "reader"), [(ALL_IN_SPARK, "read_source"), (USUAL_SHARE, "find_plain")])
 def test_a_source_that_changes_while_it_is_read_is_refused(
-    bed: MergeBed, monkeypatch: pytest.MonkeyPatch, limits: DriverMergeLimits, reader: str
+    bed: MergeBed, monkeypatch: pytest.MonkeyPatch, limits: DriverShare, reader: str
 ) -> None:
     bed.limits = limits
     path = bed.source(FEED)

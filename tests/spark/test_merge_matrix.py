@@ -29,12 +29,13 @@ from pyiceberg.types import (
     TimestamptzType,
 )
 from pyspark.sql import SparkSession
-from skipstone.runs.merging.driver import DRIVER_LIMITS
 from skipstone.tables.arrow import arrow_type_of
+from skipstone.tasks.share import USUAL_SHARE
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, PruningStrategy
 from skipstone_core.table_properties import MERGE_MODE
 
+from tests.examples import turn
 from tests.spark.merge_bed import ALL_IN_SPARK, DELETE, DELETE_D, UPDATE, MergeBed, duckdb_merge, rows_of, task_of
 from tests.spark.secondengine import spark_rows
 
@@ -230,13 +231,14 @@ def merge_task(bed: MergeBed, case: Case, **more: Any) -> MergeTask:
 
 WAYS = {
     "in Spark": (ALL_IN_SPARK, "copy-on-write"),
-    "in the driver": (DRIVER_LIMITS, "copy-on-write"),
-    "on read": (DRIVER_LIMITS, "merge-on-read"),
+    "in the driver": (USUAL_SHARE, "copy-on-write"),
+    "on read": (USUAL_SHARE, "merge-on-read"),
 }
 
 
 #: Each kind of key, feed and table once: tasks run the kernels that the driver runs, for which all cases are tried.
-THROUGH_SPARK = {
+#: A third of them has its turn.
+THROUGH_SPARK = (
     "long",
     "strings by UTF-8 bytes",
     "wide decimal",
@@ -249,12 +251,12 @@ THROUGH_SPARK = {
     "empty table",
     "empty source",
     "chosen columns and conditions",
-}
+)
 
 
 def case_of(name: str, way: str) -> Any:
     """A case one way; what only a soak takes through Spark is marked."""
-    rare = way == "in Spark" and name not in THROUGH_SPARK
+    rare = way == "in Spark" and name not in THROUGH_SPARK[turn(3) :: 3]
     return pytest.param(name, way, marks=[pytest.mark.soak] if rare else [], id=f"{name}-{way}")
 
 

@@ -14,14 +14,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, MergeTask, RunKind, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
+from tests.examples import turn
 from tests.spark.lake import read_all
 from tests.spark.merge_bed import ALL_IN_SPARK
 from tests.unit.merge_feeds import POOL, Feed, random_feed, random_merge, random_table
@@ -30,8 +31,8 @@ from tests.unit.query_lake import RandomLake
 from tests.unit.test_merges_random import counted
 
 #: Tasks that look for keys take more time than they find: few chains have them, the first of them among these.
-REWRITTEN_IN_SPARK = replace(ALL_IN_SPARK, searched_rows=DRIVER_LIMITS.searched_rows)
-#: Tables by where they are merged; `make soak-merge` runs the rest of SOAK_TABLES.
+REWRITTEN_IN_SPARK = replace(ALL_IN_SPARK, searched_rows=USUAL_SHARE.searched_rows)
+#: Tables by where they are merged: of those in Spark one has its turn; `make soak-merge` runs the rest of SOAK_TABLES.
 SPARK_TABLES, DRIVER_TABLES, SOAK_TABLES = 2, 6, 40
 MERGES_PER_TABLE = 9
 MODES = ("copy-on-write", MergeMode.MERGE_ON_READ)
@@ -39,23 +40,29 @@ MODES = ("copy-on-write", MergeMode.MERGE_ON_READ)
 KINDS = {name: kind for name, kind in POOL.items() if name != "fixed"}
 
 
-def seeds(first: int, count: int) -> list[Any]:
-    """Of SOAK_TABLES tables, the first ``count`` of which are no soak."""
-    soaked = [pytest.param(first + number, marks=pytest.mark.soak) for number in range(count, SOAK_TABLES)]
-    return [*range(first, first + count), *soaked]
+def seeds(first: int, taken: range) -> list[Any]:
+    """SOAK_TABLES tables; those at the places in ``taken`` are no soak."""
+    places = range(SOAK_TABLES)
+    return [pytest.param(first + at, marks=[] if at in taken else [pytest.mark.soak]) for at in places]
 
 
-@pytest.mark.parametrize("seed", seeds(1002, SPARK_TABLES))
+def its_turn() -> range:
+    """The place of the table in Spark that has its turn."""
+    at = turn(SPARK_TABLES)
+    return range(at, at + 1)
+
+
+@pytest.mark.parametrize("seed", seeds(1002, its_turn()))
 def test_a_chain_of_merges_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
     merge_a_chain(tmp_path, seed, ALL_IN_SPARK if seed % 6 == 0 else REWRITTEN_IN_SPARK)
 
 
-@pytest.mark.parametrize("seed", seeds(3000, DRIVER_TABLES))
+@pytest.mark.parametrize("seed", seeds(3000, range(DRIVER_TABLES)))
 def test_a_chain_of_merges_in_the_driver_equals_the_reference(tmp_path: Path, spark: SparkSession, seed: int) -> None:
-    merge_a_chain(tmp_path, seed, DRIVER_LIMITS)
+    merge_a_chain(tmp_path, seed, USUAL_SHARE)
 
 
-def merge_a_chain(tmp_path: Path, seed: int, limits: DriverMergeLimits) -> None:
+def merge_a_chain(tmp_path: Path, seed: int, limits: DriverShare) -> None:
     """MERGES_PER_TABLE merges into a random table, each compared; every other table is merged on read."""
     lake, random = random_table(tmp_path, seed, KINDS), Random(seed)
     with lake.table.transaction() as change:
@@ -70,10 +77,10 @@ def merge_a_chain(tmp_path: Path, seed: int, limits: DriverMergeLimits) -> None:
             expected = meaning.apply(lake.rows().to_pylist(), feed.rows)
         except Refused:
             with pytest.raises(BadData):
-                run_merge(request, Reporter(request), limits=limits)
+                run_merge(request, Reporter(request), share=limits)
             expected = lake.rows().to_pylist()
         else:
-            assert run_merge(request, Reporter(request), limits=limits).outcome is RunOutcome.COMMITTED, said
+            assert run_merge(request, Reporter(request), share=limits).outcome is RunOutcome.COMMITTED, said
             committed += 1
         assert counted(rows_of(lake), lake) == counted(expected, lake), said
         lake.hold(expected)

@@ -33,6 +33,16 @@ def people(start: int, stop: int) -> list[dict[str, object]]:
     return [{"id": i, "name": f"name {i}", "n": i % 7} for i in range(start, stop)]
 
 
+def test_a_table_in_a_namespace_of_several_levels_is_merged_into(tmp_path: Path) -> None:
+    bed = MergeBed(tmp_path, namespace="shop.eu")
+    bed.create(SCHEMA)
+    bed.append(people(0, 10), people(10, 20))
+    report = bed.merge(task_of(bed.source([{"id": 5, "name": "five"}]), when_matched=(UPDATE,)))
+    assert report.outcome is RunOutcome.COMMITTED
+    assert (report.counts["filesTouched"], report.counts["rowsUpdated"]) == (1, 1)
+    assert bed.table().scan("id = 5").to_arrow()["name"].to_pylist() == ["five"]
+
+
 def test_update_delete_and_insert_touch_only_files_with_keys(bed: MergeBed) -> None:
     bed.append(*(people(1000 * i, 1000 * (i + 1)) for i in range(10)))
     feed = pa.table(

@@ -52,6 +52,16 @@ def test_a_rest_catalog_gives_the_table_and_its_indexes(rest: Bed) -> None:
     assert [use.used for use in found.only.plan.indexes] == [False, True]
 
 
+def test_a_table_in_a_namespace_of_several_levels_is_read_through_its_indexes(rest: Bed) -> None:
+    lake = Lake(rest.lake.root, kind=rest.lake.kind, namespace="far.eu.north")
+    bed = Bed(lake, rest.spark)
+    bed.fill()
+    bed.reindex(BY_G)
+    assert lake.index_table(BY_G).identifier[:-1] == ("far", "eu", "north")
+    assert bed.query("select * from skipstone.far.eu.north.t where g = 'g26'").files_read == [2]
+    lake.catalog.close()
+
+
 def test_a_view_of_the_catalog_reads_through_the_indexes_of_its_tables(rest: Bed) -> None:
     rest.spark.sql(f"create view skipstone.ns.even as select k, g from {TABLE} where n % 2 = 0")
     found = rest.query("select count(*), max(k) from skipstone.ns.even where g = 'g26'")

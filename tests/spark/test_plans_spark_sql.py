@@ -2,12 +2,15 @@
 
 Some rows of each table are read by the driver and others by tasks, so that the optimizer meets unions of both, and
 scans with residuals.
+
+`make test` takes every second query; which ones changes with the commit. `make soak-query` has the others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -16,6 +19,7 @@ from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
 from skipstone_core.indexing import use as index_use
 
+from tests.examples import turn
 from tests.spark.index_bed import index_on
 from tests.spark.plans_bed import Bed, answer, open_bed
 
@@ -116,7 +120,17 @@ def sides(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iter
     bed.lake.catalog.close()
 
 
-@pytest.mark.parametrize("text", QUERIES.values(), ids=QUERIES.keys())
+def queries() -> list[Any]:
+    """Every second query has its turn; the others are for a soak."""
+    first = turn(2)
+    marks: list[list[Any]] = [[], [pytest.mark.soak]]
+    return [
+        pytest.param(text, marks=marks[(first + number) % 2], id=name)
+        for number, (name, text) in enumerate(QUERIES.items())
+    ]
+
+
+@pytest.mark.parametrize("text", queries())
 def test_the_answer_is_that_of_spark(sides: Sides, text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)  # so that rows of small files are read by position
     rewritten = skipstone.sql(sides.bed.spark, text)

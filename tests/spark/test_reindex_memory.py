@@ -1,4 +1,7 @@
-"""Memory of builds and merges is that of the buffers, not of the segment: measured as peak RSS of a child process."""
+"""Memory of builds and merges is that of the buffers, not of the segment: measured as peak RSS of a child process.
+
+The two cases take turns in `make test`; `make soak-query` has the other one.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,13 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.examples import turn
 from tests.spark.index_bed import Lake, index_on
 
 SCHEMA = pa.schema([pa.field("k", pa.string()), pa.field("v", pa.int64())])
@@ -35,11 +40,12 @@ import json, sys
 from pathlib import Path
 from skipstone.runs import reindex
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tasks.share import DriverShare
 from skipstone_core.contract.requests import JobRequest
 
-reindex.SMALL_ROWS, reindex.BUFFER_BYTES = 10**9, 4 * 1024 * 1024
+reindex.BUFFER_BYTES = 4 * 1024 * 1024
 request = JobRequest.from_json(Path(sys.argv[1]).read_text())
-report = reindex.run_reindex(request, Reporter(request))
+report = reindex.run_reindex(request, Reporter(request), share=DriverShare(indexed_rows=10**9))
 status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 print(json.dumps({"peak": int(status["VmHWM"].split()[0]) * 1024, "entries": report.counts["entries"]}))
 """
@@ -69,7 +75,16 @@ def peak_of_a_run(root: Path, segments: int, rows: int) -> int:
     return int(found["peak"])
 
 
-@pytest.mark.parametrize("segments", [1, 8], ids=["one large segment", "eight segments that are merged"])
+def sizes() -> list[Any]:
+    """How many segments a table has; what only a soak takes is marked."""
+    found = {1: "one large segment", 8: "eight segments that are merged"}
+    now = list(found)[turn(len(found))]
+    return [
+        pytest.param(count, marks=[] if count == now else [pytest.mark.soak], id=said) for count, said in found.items()
+    ]
+
+
+@pytest.mark.parametrize("segments", sizes())
 def test_the_memory_of_a_run_does_not_grow_with_the_segment(tmp_path: Path, segments: int) -> None:
     small = peak_of_a_run(tmp_path / "small", segments, ROWS // segments)
     large = peak_of_a_run(tmp_path / "large", segments, GROWTH * ROWS // segments)

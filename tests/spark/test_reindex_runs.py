@@ -18,6 +18,7 @@ from pyiceberg.table import Table
 from skipstone.indexes.tables import sorted_runs
 from skipstone.indexes.upkeep import compaction
 from skipstone.runs import reindex as reindex_run
+from skipstone.tasks.share import DriverShare
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.reasons import Reason
@@ -91,7 +92,7 @@ def test_a_commit_holds_no_more_segments_than_fill_the_buffers(lake: Lake, monke
 
 def test_a_merge_in_spark_cuts_the_keys_into_ranges(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "ROWS_PER_RANGE", 200)
-    monkeypatch.setattr(reindex_run, "SMALL_ROWS", 500)
+    lake.share = DriverShare(indexed_rows=500)
     grow(lake, 8)
     lake.follow(K)
     lake.follow(NAME)

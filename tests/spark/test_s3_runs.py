@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -40,6 +41,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
+from tests.avrofiles import avro_file, record
 from tests.s3client import S3Client
 from tests.s3proxy import s3_proxy
 from tests.s3server import OWNER, STRANGER
@@ -98,6 +100,7 @@ def test_spark_reads_every_format_from_a_bucket(bed: S3Bed, kind: SourceFormat) 
         SourceFormat.JSON: '{"id": 1, "name": "a"}\n{"id": 2, "name": "b"}\n',
         SourceFormat.PARQUET: table(*AB),
         SourceFormat.ORC: orc_bytes(table(*AB)),
+        SourceFormat.AVRO: avro_file(record(id="long", name="string"), AB),
     }
     bed.put("in/a b+%20c.x", contents[kind])
     report = bed.load(source(kind, "in"), NOTHING_HERE)
@@ -136,7 +139,7 @@ def test_a_folder_is_consumed_object_by_object(bed: S3Bed) -> None:
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
 @pytest.mark.parametrize("place", ["driver", "spark"])
 def test_a_merge_changes_a_table_in_a_bucket(
-    bed: S3Bed, mode: str, place: str, monkeypatch: pytest.MonkeyPatch
+    bed: S3Bed, mode: str, place: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     if place == "spark":
         bed.limits = ALL_IN_SPARK
@@ -149,6 +152,8 @@ def test_a_merge_changes_a_table_in_a_bucket(
     report = bed.merge(task_of("changes"))
     assert report.outcome is RunOutcome.COMMITTED, report
     assert bed.rows() == rows([AB[0], {"id": 2, "name": "B"}, {"id": 3, "name": "c"}])
+    if mode == "copy-on-write":
+        assert bed.duck_rows(tmp_path) == bed.rows()
     assert not [key for key in bed.objects() if "slice" in key]
 
 
@@ -261,7 +266,10 @@ def test_small_files_are_put_by_one_request_each_and_no_secret_travels(
         kinds = {one.kind for one in proxy.seen}
         put = {one.path for one in proxy.seen if one.kind == "PUT"}
         shown = [repr(bed.table()), repr(bed.catalog.properties), request.to_json(), report.to_json()]
+        counted = proxy.counted()
     assert "POST" not in kinds
+    # no pin is there, and the source is one request; of the table nothing is fetched that this process wrote
+    assert counted == {"GET": 3, "HEAD": 3, "LIST": 1, "PUT": 5}
     # the pin, a data file, a manifest, a manifest list, the table's metadata
     assert len(put) == 5
     settings = dict(spark.sparkContext.getConf().getAll())

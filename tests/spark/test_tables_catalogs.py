@@ -132,6 +132,27 @@ def test_a_table_is_found_by_its_uuid_and_its_end_is_proven(opened: Catalog, tab
     assert lost.is_proven
 
 
+def test_a_table_lives_in_a_namespace_of_several_levels(opened: Catalog, home: WarehouseRef) -> None:
+    ref = replace(REF, namespace="shop.eu.north")
+    made, _ = ensure_table(opened, Declaration(warehouse=home, ref=ref, task=TASK))
+    assert made.name() == ("shop", "eu", "north", "orders")
+    assert made.location() == f"file://{home.root}/shop.eu.north/orders"
+    assert isinstance(commit_table(opened, ref, change(made)), Committed)
+    mark_namespace(opened, ref.namespace)
+    mark = find_mark(opened, ref.namespace)
+    assert mark
+    known = replace(ref, table_uuid=str(made.metadata.table_uuid), location=made.location(), namespace_id=mark)
+    opened.rename_table(ref.identifier, ("shop", "eu", "renamed"))
+    found = find_table(opened, known)
+    assert isinstance(found, TableRef)
+    assert (found.namespace, found.name) == ("shop.eu", "renamed")
+    assert read_all(load_table(opened, found), ["id"]).num_rows == ROWS.num_rows
+    opened.drop_table(found.identifier)
+    lost = find_table(opened, known)
+    assert isinstance(lost, Lost)
+    assert lost.is_proven
+
+
 def test_a_table_is_created_loaded_and_read(opened: Catalog, table: Table, home: WarehouseRef) -> None:
     check_catalog(opened)
     outcome = commit_table(opened, REF, change(table))

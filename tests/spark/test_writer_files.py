@@ -323,6 +323,16 @@ def test_an_aborted_writer_leaves_nothing(tmp_path: Path) -> None:
     assert list((tmp_path / "data").iterdir()) == []
 
 
+def test_a_file_that_cannot_be_deleted_hides_no_error(tmp_path: Path) -> None:
+    writer = DataFileWriter(plain_spec(tmp_path, row_group_bytes=1), "0")
+    writer.write(rows(x=[1.0] * 3))
+    (path,) = (tmp_path / "data").iterdir()
+    path.unlink()
+    path.mkdir()
+    writer.abort()
+    assert path.is_dir()
+
+
 def test_no_rows_make_no_file(tmp_path: Path) -> None:
     writer = DataFileWriter(plain_spec(tmp_path), "0")
     writer.write(rows(x=[]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from skipstone_core.contract.requests import (
@@ -19,7 +20,9 @@ from skipstone_core.contract.requests import (
     ObserveTask,
     ReindexTask,
     RunKind,
+    S3Ref,
     SourceFormat,
+    SourceLocationRef,
     SourceSpec,
     SparkRef,
     TableRef,
@@ -28,14 +31,21 @@ from skipstone_core.contract.requests import (
 )
 from skipstone_operator.manifests import Owner, RunManifest
 from skipstone_operator.ports import RunDefaults
+from skipstone_operator.resources.common import LocalRef
+from skipstone_operator.resources.storage import (
+    AuthorityRef,
+    ClaimRef,
+    S3Place,
+    SourceClaimRef,
+    SourceLocation,
+    Storage,
+)
 from skipstone_operator.resources.warehouse import (
     Catalog,
-    ClaimRef,
     DriverSize,
     ExecutorSize,
     SecretKeysRef,
     SparkSettings,
-    Storage,
     WarehouseSpec,
 )
 
@@ -141,7 +151,33 @@ def golden_runs() -> dict[str, RunManifest]:
         conf={"spark.sql.shuffle.partitions": "8", "spark.kubernetes.executor.request.cores": "500m"},
         pod_template=POD_TEMPLATE,
     )
+    bucket = S3Place(bucket="lake", prefix="prod", credentials_secret_ref=LocalRef(name="lake-keys"))
+    landing = S3Place(bucket="landing", credentials_secret_ref=LocalRef(name="landing-keys"))
+    in_bucket = replace(
+        warehouse(executor=ExecutorSize(instances=2)),
+        catalog=Catalog(type=CatalogType.REST, uri="https://catalog"),
+        storage=Storage(s3=bucket),
+        source_locations=(
+            SourceLocation(name="landing", s3=landing),
+            SourceLocation(name="drop", pvc=SourceClaimRef(claim_name="drop")),
+            SourceLocation(name="other", pvc=SourceClaimRef(claim_name="other")),
+        ),
+        ca_bundle_ref=AuthorityRef(name="authorities"),
+    )
+    located = run_manifest(RunKind.LOAD, spec=in_bucket, instances=2)
+    reference = WarehouseRef(
+        name="lake",
+        s3=S3Ref(bucket="lake", prefix="prod"),
+        catalog=CatalogRef(type=CatalogType.REST, uri="https://catalog"),
+        locations=(
+            SourceLocationRef(
+                name="landing", s3=S3Ref(bucket="landing", credentials_prefix="SKIPSTONE_LOCATION_LANDING_")
+            ),
+            SourceLocationRef(name="drop", root="/skipstone-sources/drop"),
+        ),
+    )
     return {
+        "load-bucket": replace(located, request=replace(located.request, warehouse=reference)),
         "check": run_manifest(RunKind.CHECK, deadline_seconds=600),
         "load-local": run_manifest(RunKind.LOAD, one_node=True),
         "merge-executors": run_manifest(RunKind.MERGE, spec=cluster, instances=2, one_node=True, deadline_seconds=3600),

@@ -55,6 +55,8 @@ class Watched:
     told: int = 0
     answers: list[Obj] = field(default_factory=list)
     listing: tuple[list[Obj], int] | None = None
+    names: tuple[dict[str, int], int] | None = None
+    reads: dict[str, Obj | None] | None = None
     newest: dict[str, int] = field(default_factory=dict)
 
     def step(self, what: str, name: str, owner: str) -> None:
@@ -68,6 +70,9 @@ class Watched:
             "gap": self._skip,
             "list is sent": self._send_list,
             "list arrives": self._list,
+            "list of names is sent": self._send_names,
+            "what it shows is read": self._read_lacking,
+            "list of names arrives": self._list_names,
         }[what]()
         self._never_back()
 
@@ -88,12 +93,33 @@ class Watched:
             self.shard.put(obj)
 
     def _send_list(self) -> None:
-        self.listing = (list(self.server.objects.values()), self.server.version)
+        if self.names is None:
+            self.listing = (list(self.server.objects.values()), self.server.version)
 
     def _list(self) -> None:
         if self.listing is not None:
             self.shard.replace(*self.listing)
             self.listing = None
+
+    def _send_names(self) -> None:
+        # The operator's LISTs come one after the other, and only a filled shard is compared with names.
+        if self.listing is None and self.shard.floor is not None:
+            versions = {name: int(obj["metadata"]["resourceVersion"]) for name, obj in self.server.objects.items()}
+            self.names, self.reads = (versions, self.server.version), None
+
+    def _read_lacking(self) -> None:
+        if self.names is not None:
+            self.reads = {name: self.server.objects.get(name) for name in self.shard.lacking(self.names[0])}
+
+    def _list_names(self) -> None:
+        if self.names is None:
+            return
+        if self.reads is None:
+            self._read_lacking()
+        reads = self.reads or {}
+        there = [name for name in self.names[0] if reads.get(name, "known") is not None]
+        self.shard.revise(there, [obj for obj in reads.values() if obj is not None], self.names[1])
+        self.names = None
 
     @property
     def shard(self) -> Any:
@@ -106,18 +132,26 @@ class Watched:
             self.newest[name] = version
 
 
+WHOLE_LIST = ("list is sent", "list arrives")
+NAMES_LIST = ("list of names is sent", "what it shows is read", "list of names arrives")
 STEPS = st.sampled_from(
-    ["other writes", "own write is sent", "answer arrives", "delete", "event", "gap", "list is sent", "list arrives"]
+    ["other writes", "own write is sent", "answer arrives", "delete", "event", "gap", *WHOLE_LIST, *NAMES_LIST]
 )
 
 
-@given(st.lists(st.tuples(STEPS, st.sampled_from(NAMES), st.sampled_from(OWNERS)), max_size=60))
-def test_after_one_list_and_all_that_the_watch_tells_the_cache_is_the_server(steps: list[tuple[str, str, str]]) -> None:
+@pytest.mark.parametrize("last", [WHOLE_LIST, NAMES_LIST], ids=["whole", "names"])
+@given(steps=st.lists(st.tuples(STEPS, st.sampled_from(NAMES), st.sampled_from(OWNERS)), max_size=60))
+def test_after_one_list_and_all_that_the_watch_tells_the_cache_is_the_server(
+    last: tuple[str, ...], steps: list[tuple[str, str, str]]
+) -> None:
     watched = Watched()
+    for what in WHOLE_LIST if last == NAMES_LIST else ():
+        watched.step(what, "", "")
     for step in steps:
         watched.step(*step)
-    watched.step("list is sent", "", "")
-    watched.step("list arrives", "", "")
+    # What is still under way arrives first: LISTs come one after the other.
+    for what in ("list arrives", "list of names arrives", *last):
+        watched.step(what, "", "")
     # What was under way comes late: old events, old answers. None of it may undo what is known.
     while watched.told < len(watched.server.told):
         watched.step("event", "", "")
@@ -170,6 +204,19 @@ def test_a_server_that_went_back_is_believed() -> None:
     shard.replace([make("a", "y", 40)], 50)
     assert shard.select([]) == [make("a", "y", 40)]
     assert shard.select([("owner", "x")]) == []
+
+
+def test_names_tell_what_is_lacking_what_vanished_and_that_the_server_went_back() -> None:
+    shard = new_cache().shard(KIND, PLACE)
+    shard.replace([make("a", "x", 10), make("b", "x", 20)], 50)
+    shard.put(make("c", "x", 60))
+    assert not shard.went_back(50)
+    assert shard.went_back(49)
+    listed = {"a": 10, "b": 55, "c": 58, "d": 56}
+    assert shard.lacking(listed) == {"b", "d"}, "the watch was ahead of c"
+    assert shard.revise(["b", "c", "d"], [make("b", "y", 55), make("d", "y", 56)], 59) == {"a"}
+    assert shard.select([]) == [make("b", "y", 55), make("c", "x", 60), make("d", "y", 56)]
+    assert not shard.put(make("a", "x", 10)), "what comes late does not bring back what vanished"
 
 
 @pytest.mark.parametrize("version", ["", "abc", "12x", "²"])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, cast
 
 import pytest
-from skipstone_operator.adapters.cached import new_cache
+from skipstone_operator.adapters.cached import CACHED_KINDS, new_cache
 from skipstone_operator.adapters.connection import Connection
-from skipstone_operator.adapters.kube import KubeClient, Snapshot
-from skipstone_operator.feed import Feed
+from skipstone_operator.adapters.kube import KubeClient, Listing, Snapshot
+from skipstone_operator.feed import MAX_SINGLE_READS, Feed
 from skipstone_operator.ports import Key
 from skipstone_operator.routing import Router
 from skipstone_operator.runtime.resync import Deliveries
@@ -48,6 +49,36 @@ class SlowServer:
                 await asyncio.sleep(0)
         return answer
 
+    async def listing(self, kind: str, namespace: str, **_more: Any) -> Listing:
+        found = await self.snapshot(kind, namespace)
+        return Listing(found.head, {obj["metadata"]["name"]: version_in(obj) for obj in found.objects})
+
+
+@dataclass
+class CountingServer:
+    """Objects of one kind, and what was asked of them. ``stopped`` are gone by the time they are read."""
+
+    kind: str
+    version: str
+    objects: dict[str, dict[str, Any]]
+    stopped: frozenset[str] = frozenset()
+    asked: list[str] = field(default_factory=list)
+
+    async def get(self, kind: str, _namespace: str, name: str) -> dict[str, Any] | None:
+        self.asked.append(f"GET {name}")
+        return None if name in self.stopped else self.objects[name]
+
+    async def snapshot(self, kind: str, _namespace: str, **_more: Any) -> Snapshot:
+        self.asked.extend(["LIST"] if kind == self.kind else [])
+        found = tuple(self.objects.values()) if kind == self.kind else ()
+        return Snapshot({"metadata": {"resourceVersion": self.version}}, found)
+
+    async def listing(self, kind: str, _namespace: str, **_more: Any) -> Listing:
+        self.asked.extend(["names"] if kind == self.kind else [])
+        found = self.objects if kind == self.kind else {}
+        versions = {name: version_in(obj) for name, obj in found.items()}
+        return Listing({"metadata": {"resourceVersion": self.version}}, versions)
+
 
 class Bench:
     """A feed whose cache was filled by a LIST that found nothing."""
@@ -56,7 +87,7 @@ class Bench:
         self.woken: list[Key] = []
         self.meter = Meter()
         cache = new_cache()
-        for kind in ("LoadJob", "SecondaryIndex", "Table", "Pod"):
+        for kind in CACHED_KINDS:
             cache.shard(kind, "lake").replace([], 1)
         self.feed = Feed(
             kube=server or KubeClient(cast(Connection, None)),
@@ -68,9 +99,18 @@ class Bench:
             put=self.woken.append,
         )
 
+    def held(self, kind: str) -> dict[str, str] | None:
+        """The versions in the cache; None while it is not read."""
+        shard = self.feed.cache.readable(kind, "lake")
+        return None if shard is None else {each["metadata"]["name"]: version_in(each) for each in shard.select([])}
 
-def child(kind: str, uid: str, version: int, table: str) -> dict[str, Any]:
-    metadata = {"namespace": "lake", "name": "jan", "uid": uid, "resourceVersion": str(version)}
+
+def version_in(obj: dict[str, Any]) -> str:
+    return str(obj["metadata"]["resourceVersion"])
+
+
+def child(kind: str, uid: str, version: int, table: str, name: str = "jan") -> dict[str, Any]:
+    metadata = {"namespace": "lake", "name": name, "uid": uid, "resourceVersion": str(version)}
     return {
         "kind": kind,
         "metadata": metadata,
@@ -135,3 +175,90 @@ def test_two_lists_at_once_leave_what_the_newer_one_found() -> None:
     shard = bench.feed.cache.readable("LoadJob", "lake")
     assert shard is not None
     assert shard.get("jan") is not None
+
+
+def jobs(*versions: int) -> dict[str, dict[str, Any]]:
+    """Jobs ``j0``, ``j1`` and so on at these versions."""
+    named = {f"j{number}": version for number, version in enumerate(versions)}
+    return {name: child("LoadJob", "u", version, "t", name) for name, version in named.items()}
+
+
+def replaced(server: CountingServer, **changes: Any) -> None:
+    for name, value in changes.items():
+        setattr(server, name, value)
+
+
+MANY = range(20, 20 + MAX_SINGLE_READS + 1)
+RELISTS: dict[str, tuple[Callable[[CountingServer], None], list[str], dict[str, str]]] = {
+    "nothing changed": (lambda _: None, ["names"], {"j0": "11", "j1": "12"}),
+    "one changed, one vanished, one is new": (
+        lambda server: replaced(server, version="30", objects={"j1": jobs(11, 21)["j1"], "j2": jobs(0, 0, 22)["j2"]}),
+        ["names", "GET j1", "GET j2"],
+        {"j1": "21", "j2": "22"},
+    ),
+    "one changed, and is gone when it is read": (
+        lambda server: replaced(server, version="30", objects=jobs(21, 12), stopped=frozenset({"j0"})),
+        ["names", "GET j0"],
+        {"j1": "12"},
+    ),
+    "many changed": (
+        lambda server: replaced(server, version="90", objects=jobs(*MANY)),
+        ["names", "LIST"],
+        {f"j{number}": str(version) for number, version in enumerate(MANY)},
+    ),
+    "the server went back": (
+        lambda server: replaced(server, version="10", objects=jobs(9)),
+        ["names", "LIST"],
+        {"j0": "9"},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", RELISTS)
+def test_a_filled_cache_is_compared_with_names_and_reads_what_it_lacks(case: str) -> None:
+    change, asked, held = RELISTS[case]
+    server = CountingServer("LoadJob", "20", jobs(11, 12))
+    bench = Bench(server)
+    bench.feed.cache.forget("LoadJob", "lake")
+
+    async def scenario() -> tuple[dict[Key, str], dict[Key, str]]:
+        first = await bench.feed.list_all()
+        change(server)
+        return dict(first), dict(await bench.feed.list_all())
+
+    first, second = asyncio.run(scenario())
+    assert server.asked == ["LIST", *asked], "the first LIST brings whole objects"
+    assert {key.name: version for key, version in first.items()} == {"j0": "11", "j1": "12"}
+    assert {key.name: version for key, version in second.items()} == held == bench.held("LoadJob")
+    bench.woken.clear()
+    bench.feed.enqueue(second)
+    assert set(bench.woken) == {Key("Table", "lake", "t")}, "whom a job belongs to is known without the watch"
+
+
+def test_a_vanished_job_wakes_its_table() -> None:
+    server = CountingServer("LoadJob", "20", jobs(11))
+    bench = Bench(server)
+    bench.feed.cache.forget("LoadJob", "lake")
+    asyncio.run(bench.feed.list_all())
+    replaced(server, version="30", objects={})
+    asyncio.run(bench.feed.list_all())
+    assert bench.woken == [Key("Table", "lake", "t")]
+
+
+def test_versions_without_an_order_leave_passes_to_the_api_server() -> None:
+    server = CountingServer("LoadJob", "20", jobs(11))
+    bench = Bench(server)
+    server.version = "b-30"
+    found = asyncio.run(bench.feed.list_all())
+    assert [key.name for key in found] == ["j0"]
+    assert bench.held("LoadJob") is None
+
+
+def test_a_pod_that_loses_our_labels_after_the_list_of_names_is_gone() -> None:
+    pod = pod_of_job(11)
+    server = CountingServer("Pod", "20", {"p": pod})
+    bench = Bench(server)
+    found = asyncio.run(bench.feed.list_all())
+    assert not found
+    assert server.asked == ["names", "GET p"]
+    assert bench.held("Pod") == {}

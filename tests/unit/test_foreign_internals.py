@@ -41,6 +41,8 @@ from skipstone.compat.rowdelta import RowDelta
 METHODS = {
     (SqlCatalog, "_load_file_io"): ["self", "properties", "location"],
     (RestCatalog, "_load_file_io"): ["self", "properties", "location"],
+    (RestCatalog, "_response_to_table"): ["self", "identifier_tuple", "table_response"],
+    (arrow_io.PyArrowFileIO, "_initialize_fs"): ["self", "scheme", "netloc"],
     (SqlCatalog, "_update_and_stage_table"): [
         "self",
         "current_table",
@@ -112,7 +114,7 @@ def test_a_transaction_tells_its_table_updates_and_requirements(table: Table) ->
 
 
 def test_a_producer_has_what_a_row_delta_uses_and_takes_its_manifests_back(table: Table) -> None:
-    producer = RowDelta(ours.CachingTransaction(table), (), (), {})
+    producer = RowDelta(ours.CachingTransaction(table), (), (), {}, lambda _: True)
     assert ATTRIBUTES - set(vars(producer)) == set()
     assert isinstance(producer.partition_filters, dict)
     assert {"_meta"} <= set(dir(manifests.ManifestWriterV2))

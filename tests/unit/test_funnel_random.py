@@ -50,9 +50,9 @@ from tests.examples import cases
 from tests.unit.query_lake import RandomLake, random_lake
 from tests.unit.query_values import KINDS, Conditions, random_values
 
-LAKES = cases(8, 12)
+LAKES = cases(6, 12)
 MERGES_PER_LAKE = cases(3, 24)
-PARTS = 2
+PARTS = cases(1, 2)
 SUBSETS = tuple(chain.from_iterable(combinations(PruneStage, size) for size in range(len(PruneStage) + 1)))
 TRANSFORMS: tuple[Transform[Any, Any], ...] = (
     IdentityTransform(),

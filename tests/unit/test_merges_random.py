@@ -43,11 +43,11 @@ from tests.unit.merge_feeds import Feed, feed_columns, key_function, random_feed
 from tests.unit.merge_reference import Refused, Row
 from tests.unit.query_lake import RandomLake
 
-TABLES = cases(12, 30)
+TABLES = cases(6, 30)
 FEEDS_PER_TABLE = cases(8, 10)
 MERGES_PER_FEED = cases(4, 10)
 CASES_PER_TABLE = FEEDS_PER_TABLE * MERGES_PER_FEED
-PARTS = 2
+PARTS = cases(1, 2)
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "100000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 _TOKENS = itertools.count()

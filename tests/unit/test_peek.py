@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +15,10 @@ from skipstone_core.contract.requests import (
     MergeKey,
     MergeTask,
     RunKind,
+    SmallWork,
     SourceFormat,
     SourceSpec,
+    SparkRef,
     TableRef,
     WarehouseRef,
 )
@@ -23,7 +26,9 @@ from skipstone_core.contract.requests import (
 
 @pytest.mark.parametrize("run", [RunKind.LOAD, RunKind.MERGE])
 @pytest.mark.parametrize("kind", SourceFormat)
-def test_only_parquet_may_be_loaded_and_merged_without_spark(tmp_path: Path, kind: SourceFormat, run: RunKind) -> None:
+def test_only_parquet_and_avro_may_be_loaded_and_merged_without_spark(
+    tmp_path: Path, kind: SourceFormat, run: RunKind
+) -> None:
     source = SourceSpec(format=kind, paths=("feeds",))
     request = JobRequest(
         kind=run,
@@ -39,7 +44,9 @@ def test_only_parquet_may_be_loaded_and_merged_without_spark(tmp_path: Path, kin
     )
     path = tmp_path / "request.json"
     path.write_text(request.to_json())
-    assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind is SourceFormat.PARQUET)
+    assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind in (SourceFormat.PARQUET, SourceFormat.AVRO))
+    path.write_text(replace(request, spark=SparkRef(small_work=SmallWork.SPARK)).to_json())
+    assert not may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
 
 
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "7", '{"merge": null}', '{"merge": {"source": []}}'])

@@ -28,7 +28,7 @@ from tests.examples import ALL_CASES, cases
 from tests.unit.query_lake import ID, RandomLake, random_lake
 from tests.unit.query_values import Conditions
 
-CASES_PER_LAKE = cases(30, 125)
+CASES_PER_LAKE = cases(16, 125)
 #: Seeds of lakes, in two parts. The few were chosen so that each way of reading is taken in several lakes of a part.
 FEW_LAKES = ((0, 1, 5, 15, 17, 23), (6, 9, 10, 26, 29, 35))
 LAKES = (tuple(range(8)), tuple(range(8, 16))) if ALL_CASES else FEW_LAKES

@@ -19,6 +19,7 @@ from skipstone.runs.check import check_storage
 from skipstone.sources.listing import SourceListing, find_pin, list_arrivals, list_source, pinned_source
 from skipstone.sources.listing import require_unchanged as require_same
 from skipstone.sources.plain import PlainLimits, find_plain
+from skipstone.storage.objectfiles import TAIL_BYTES
 from skipstone.storage.opening import open_storage, storage_of, storage_properties
 from skipstone.tables.records.archive import TxnArchive
 from skipstone.tables.records.ledger import ConsumedFiles, Consumption
@@ -205,19 +206,27 @@ def test_a_catalog_remembers_the_storage_of_its_warehouse(lake: Lake) -> None:
 
 
 def test_plain_files_in_a_bucket_are_read_without_spark_and_by_their_version(lake: Lake) -> None:
-    sink = io.BytesIO()
-    pq.write_table(pa.table({"id": pa.array(range(100), pa.int64())}), sink, row_group_size=10)
-    lake.put("in/a.parquet", sink.getvalue())
-    spec = SourceSpec(format=SourceFormat.PARQUET, paths=("in",))
-    listing = list_source(lake.warehouse, spec)
-    limits = PlainLimits(rows=1000, unpacked_bytes=1 << 20)
-    plain = find_plain(listing, spec, SCHEMA, limits)
-    assert plain is not None
+    """One whose bytes are all remembered is read as it was; of a longer one nothing is read any more."""
     wanted = pa.schema([pa.field("id", pa.int64())])
-    rows = plain.rows(wanted)
-    assert rows is not None
-    assert rows.column("id").to_pylist() == list(range(100))
-    lake.put("in/a.parquet", sink.getvalue() + b"x")
-    assert plain.rows(wanted) is None
-    with pytest.raises(BadData, match="is not the file that this job began with"):
-        require_same(listing)
+    limits = PlainLimits(rows=1_000_000, unpacked_bytes=1 << 24)
+    for count, is_remembered in ((100, True), (TAIL_BYTES // 4, False)):
+        lake.put("in/a.parquet", numbers(range(count)))
+        spec = SourceSpec(format=SourceFormat.PARQUET, paths=("in",))
+        listing = list_source(lake.warehouse, spec)
+        plain = find_plain(listing, spec, SCHEMA, limits)
+        assert plain is not None
+        rows = plain.rows(wanted)
+        assert rows is not None
+        assert rows.column("id").to_pylist() == list(range(count))
+        lake.put("in/a.parquet", numbers(range(1, count + 1)))
+        assert plain.rows(wanted) == (rows if is_remembered else None)
+        with pytest.raises(BadData, match="is not the file that this job began with"):
+            require_same(listing)
+
+
+def numbers(values: range) -> bytes:
+    """A Parquet file of them, as long as they are."""
+    sink = io.BytesIO()
+    table = pa.table({"id": pa.array(values, pa.int64())})
+    pq.write_table(table, sink, compression="none", use_dictionary=False)
+    return sink.getvalue()

@@ -15,7 +15,7 @@ from skipstone.storage.port import Entry
 from skipstone_core.errors import DependencyUnavailable
 
 from tests.s3client import S3Client
-from tests.s3proxy import Fault, Proxy, s3_proxy
+from tests.s3proxy import Fault, Proxy, Refusal, s3_proxy
 from tests.s3server import OWNER, S3Server
 from tests.storages import PREFIX, credentials, s3_ref
 
@@ -153,8 +153,38 @@ def test_a_delete_that_fails_once_is_done_or_an_error(line: Line, fault: Fault) 
     assert line.content("first") is None
 
 
+def test_a_bucket_that_is_away_for_a_moment_loses_no_file(line: Line) -> None:
+    line.put("in/a", OLD)
+    asked: list[str] = []
+
+    def away(kind: str, _: str) -> Refusal | None:
+        asked.append(kind)
+        return Refusal.GONE if asked == ["HEAD"] else None
+
+    line.proxy.choose = away
+    (found,) = line.storage.entries(["in/a"])
+    assert found == entry(line, "in/a")
+
+
+def test_a_refusal_to_look_is_told_with_its_reason(line: Line) -> None:
+    line.put("in/a", OLD)
+    line.proxy.choose = lambda *_: Refusal.SKEWED
+    with pytest.raises(DependencyUnavailable, match="its clock differs from the node's: set the node's clock"):
+        line.storage.look("in/a")
+
+
+@pytest.mark.parametrize("content", [OLD, b""])
+@pytest.mark.parametrize("refusal", [Refusal.SKEWED, Refusal.EXPIRED])
+def test_a_refusal_that_does_not_last_is_no_missing_permission(line: Line, refusal: Refusal, content: bytes) -> None:
+    line.put("in/a", content)
+    for path, found in (("in/a", ["in/a"]), ("none", [])):
+        refusals = iter([refusal])
+        line.proxy.choose = lambda *_, left=refusals: next(left, None)  # type: ignore[misc]
+        assert [one.path for one in line.storage.entries([path]) if one] == found
+
+
 COSTS: dict[str, tuple[Callable[[Line, Entry], object], dict[str, int]]] = {
-    "create": (lambda line, file: line.storage.create("new", NEW), {"PUT": 1, "GET": 1}),
+    "create": (lambda line, file: line.storage.create("new", NEW), {"PUT": 1}),
     "keep": (lambda line, file: line.storage.keep_content("new", NEW), {"PUT": 1}),
     "read": (lambda line, file: line.storage.read("in/a"), {"GET": 1}),
     "open": (lambda line, file: line.storage.open(file).read(), {"GET": 1}),

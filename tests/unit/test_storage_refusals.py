@@ -135,7 +135,7 @@ def answering(kind: type[BaseHTTPRequestHandler]) -> Iterator[S3Ref]:
     ("status", "code", "reason", "sentence"),
     [
         (503, "SlowDown", Reason.STORAGE_UNAVAILABLE, "(503 SlowDown): fix the endpoint or wait"),
-        (400, "ExpiredToken", Reason.STORAGE_UNAVAILABLE, "the credentials expired: the next attempt takes new ones"),
+        (400, "ExpiredToken", Reason.CREDENTIALS_EXPIRED, "the credentials expired: the next attempt takes new ones"),
         (403, "RequestTimeTooSkewed", Reason.STORAGE_UNAVAILABLE, "its clock differs from the node's"),
         (507, "QuotaExceeded", Reason.DISK_FULL, "there is no room left: free some or raise the quota"),
     ],

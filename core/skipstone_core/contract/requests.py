@@ -33,6 +33,13 @@ class RunKind(StrEnum):
 SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE})
 
 
+class SmallWork(StrEnum):
+    """Where work is done that takes less time than starting a JVM; results are the same."""
+
+    DRIVER = "Driver"
+    SPARK = "Spark"
+
+
 class CatalogType(StrEnum):
     """The catalogs with an engine."""
 
@@ -54,6 +61,7 @@ class SourceFormat(StrEnum):
     JSON = "Json"
     PARQUET = "Parquet"
     ORC = "Orc"
+    AVRO = "Avro"
 
 
 class DuplicatesPolicy(StrEnum):
@@ -167,9 +175,14 @@ class WarehouseRef:
             raise ContractViolation("a warehouse has exactly one storage: set one of root and s3")
 
 
+def levels_of(namespace: str) -> tuple[str, ...]:
+    """The levels of a namespace that is written with dots between them."""
+    return tuple(namespace.split("."))
+
+
 @dataclass(frozen=True, kw_only=True)
 class TableRef:
-    """A table in the catalog and the Table resource that declares it.
+    """A table in the catalog and the Table resource that declares it. Levels of ``namespace`` are joined by dots.
 
     ``table_uuid``, ``location`` and ``namespace_id`` (the mark on its namespace) are what status remembers; None before
     the table was first seen.
@@ -184,9 +197,9 @@ class TableRef:
     namespace_id: str | None = None
 
     @property
-    def identifier(self) -> tuple[str, str]:
-        """Namespace and name as PyIceberg takes them."""
-        return (self.namespace, self.name)
+    def identifier(self) -> tuple[str, ...]:
+        """Levels of the namespace, and the name, as PyIceberg takes them."""
+        return (*levels_of(self.namespace), self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -372,6 +385,7 @@ class SparkRef:
     instances: int = 0
     executor_cores: int = 1
     driver_cores: int = 1
+    small_work: SmallWork = SmallWork.DRIVER
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -64,12 +64,15 @@ class Connection:
         *,
         query: Mapping[str, str] | None = None,
         body: Mapping[str, Any] | None = None,
-        content_type: str = JSON,
+        headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one request and read its answer. Raises ApiFault, after at most 30 seconds."""
+        """Send one request and read its answer. Raises ApiFault, after at most 30 seconds.
+
+        ``headers`` replace those that say JSON of both.
+        """
         try:
             async with asyncio.timeout(REQUEST_SECONDS):
-                answer = await self._send(method, path, query=query, body=body, content_type=content_type)
+                answer = await self._send(method, path, query=query, body=body, headers=headers or {})
         except (aiohttp.ClientError, OSError) as error:
             raise ApiFault(f"{method} {path}: {str(error) or type(error).__name__}") from error
         if answer.status == 401:
@@ -85,23 +88,23 @@ class Connection:
         *,
         query: Mapping[str, str] | None,
         body: Mapping[str, Any] | None,
-        content_type: str,
+        headers: Mapping[str, str],
     ) -> Answer:
-        url, headers = await self._prepared(method, path, query, content_type)
+        url, prepared = await self._prepared(method, path, query, headers)
         response = await self.client.rest_client.request(  # type: ignore[no-untyped-call]
-            method, url, headers=headers, body=body, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
+            method, url, headers=prepared, body=body, _request_timeout=aiohttp.ClientTimeout(total=REQUEST_SECONDS)
         )
         return read_answer(response.status, await response.read())
 
     async def _prepared(
-        self, method: str, path: str, query: Mapping[str, str] | None, content_type: str
+        self, method: str, path: str, query: Mapping[str, str] | None, headers: Mapping[str, str]
     ) -> tuple[str, dict[str, str]]:
         pairs: Sequence[tuple[str, str]] = list((query or {}).items())
         prepared = await self.client.param_serialize(
             method,
             path,
             query_params=pairs,
-            header_params={"Accept": JSON, "Content-Type": content_type},
+            header_params={"Accept": JSON, "Content-Type": JSON, **headers},
             auth_settings=["BearerToken"],
         )
         return prepared[1], prepared[2]

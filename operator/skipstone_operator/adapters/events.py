@@ -85,7 +85,7 @@ class KubeEvents:
     async def _count(self, record: EventRecord, series: _Series, now: datetime) -> bool:
         body = {"series": {"count": series.count + 1, "lastObservedTime": now.strftime(MICRO_TIME)}}
         path = path_of("Event", record.regarding["namespace"], series.name)
-        answer = await self.connection.request("PATCH", path, body=body, content_type=MERGE_PATCH)
+        answer = await self.connection.request("PATCH", path, body=body, headers={"Content-Type": MERGE_PATCH})
         if answer.ok:
             series.count, series.last = series.count + 1, now
         return answer.ok

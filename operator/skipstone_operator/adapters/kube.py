@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from skipstone_core.errors import SkipstoneError
 
 from skipstone_operator.adapters.cached import CACHED_KINDS
-from skipstone_operator.adapters.connection import Answer, ApiFault, Connection
+from skipstone_operator.adapters.connection import JSON, Answer, ApiFault, Connection
 from skipstone_operator.ports import (
     AccessDenied,
     Conflict,
@@ -29,6 +29,8 @@ from skipstone_operator.ports import (
 from skipstone_operator.resources.kinds import API_VERSION, KINDS
 
 PAGE = 500
+#: Only the metadata of what is listed; whole objects from a server that cannot leave the rest out.
+METADATA_ONLY = "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io,application/json"
 MAX_MESSAGE = 2048
 #: apiVersion and plural of every kind that the operator touches.
 RESOURCES: Mapping[str, tuple[str, str]] = {
@@ -58,6 +60,14 @@ class Snapshot:
 
     head: JsonObject
     objects: tuple[JsonObject, ...]
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The names that a complete LIST found, and the resourceVersion of each. ``head`` carries the LIST's own."""
+
+    head: JsonObject
+    versions: Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -91,18 +101,31 @@ class KubeClient:
         fields: Mapping[str, str] | None = None,
     ) -> Snapshot:
         """What ``list`` answers, and when it was so: all pages show one moment. Raises ApiFault."""
-        query = {"limit": str(PAGE)}
-        if labels:
-            query["labelSelector"] = _selector(labels)
-        if fields:
-            query["fieldSelector"] = _selector(fields)
-        found: list[JsonObject] = []
+        pages = await self._pages(kind, namespace, _selection(labels, fields), JSON)
+        return Snapshot(pages[-1], tuple(item for page in pages for item in _items(kind, page)))
+
+    async def listing(self, kind: str, namespace: str, *, labels: Mapping[str, str] | None = None) -> Listing:
+        """What ``snapshot`` finds, without the objects. Raises ApiFault."""
+        pages = await self._pages(kind, namespace, _selection(labels, None), METADATA_ONLY)
+        found = (item["metadata"] for page in pages for item in page.get("items") or ())
+        return Listing(pages[-1], {each["name"]: each["resourceVersion"] for each in found})
+
+    async def _pages(
+        self, kind: str, namespace: str, selection: Mapping[str, str], accept: str
+    ) -> tuple[JsonObject, ...]:
+        pages: list[JsonObject] = []
+        query = {**selection, "limit": str(PAGE)}
         while True:
-            answer = await self.connection.request("GET", path_of(kind, namespace), query=query)
-            page = _read(answer, f"LIST {kind} {namespace}")
-            found.extend(_items(kind, page))
-            if not (more := page.get("metadata", {}).get("continue")):
-                return Snapshot(page, tuple(found))
+            answer = await self.connection.request(
+                "GET", path_of(kind, namespace), query=query, headers={"Accept": accept}
+            )
+            if answer.status == 410 and pages:
+                # The moment of the first page is compacted away: one answer without pages shows one moment again.
+                pages, query = [], dict(selection)
+                continue
+            pages.append(_read(answer, f"LIST {kind} {namespace}"))
+            if not (more := pages[-1].get("metadata", {}).get("continue")):
+                return tuple(pages)
             query["continue"] = more
 
     async def is_terminating(self, namespace: str) -> bool:
@@ -222,8 +245,13 @@ def _read(answer: Answer, what: str) -> JsonObject:
 
 def _items(kind: str, page: JsonObject) -> Iterator[JsonObject]:
     # Items of a list carry neither apiVersion nor kind; with them they look as a GET shows them.
-    for item in page.get("items", ()):
+    for item in page.get("items") or ():
         yield {"apiVersion": RESOURCES[kind][0], "kind": kind, **item}
+
+
+def _selection(labels: Mapping[str, str] | None, fields: Mapping[str, str] | None) -> dict[str, str]:
+    chosen = {"labelSelector": _selector(labels or {}), "fieldSelector": _selector(fields or {})}
+    return {name: text for name, text in chosen.items() if text}
 
 
 def _selector(pairs: Mapping[str, str]) -> str:

@@ -12,6 +12,8 @@ from skipstone_core.ids import CATALOG_VARIABLES
 from skipstone_operator.labels import DRIVER_CONTAINER, WAREHOUSE_UID_LABEL
 from skipstone_operator.manifests.names import conf_map_name, driver_pod_name, run_labels
 from skipstone_operator.manifests.shape import (
+    AUTHORITIES_DIRECTORY,
+    AUTHORITIES_FILE,
     BLOCK_MANAGER_PORT,
     CONF_DIRECTORY,
     DRIVER_PORT,
@@ -20,12 +22,19 @@ from skipstone_operator.manifests.shape import (
     REQUEST_FILE,
     SCRATCH,
     SPARK_DIRECTORY,
+    ClaimMount,
     PodShape,
+    SecretVariable,
 )
 from skipstone_operator.manifests.spark import SparkPlan
 from skipstone_operator.manifests.templates import merge_pod_template
+from skipstone_operator.resources.storage import AuthorityRef
 
 USER_ID = 10001
+#: Tells the image's entrypoint which certificates to trust besides the system's.
+AUTHORITIES_VARIABLE = "SKIPSTONE_CA_BUNDLE"
+#: The volume that they are in.
+AUTHORITIES = "authorities"
 #: Memory of runs without Spark: an idle interpreter with Arrow loaded, and room for the manifests of a large table.
 LIGHT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 LIGHT_LIMITS = {"memory": "2Gi"}
@@ -125,15 +134,25 @@ def driver_resources(plan: SparkPlan | None) -> dict[str, Any]:
 
 
 def credentials_env(shape: PodShape, *, catalog: bool = True) -> list[dict[str, Any]]:
-    """Each named key of the credentials Secret as the variable of its own name; listed first, so ours win.
+    """The variables with credentials, and where the certificates of authorities are.
 
     ``catalog`` False leaves out those of the catalog.
     """
-    return [
-        {"name": key, "valueFrom": {"secretKeyRef": {"name": shape.secret_name, "key": key}}}
-        for key in shape.secret_keys
-        if catalog or not key.startswith(CATALOG_VARIABLES)
+    env = [
+        _secret_variable(variable)
+        for variable in shape.variables
+        if catalog or not variable.name.startswith(CATALOG_VARIABLES)
     ]
+    if shape.authorities is not None:
+        env.append({"name": AUTHORITIES_VARIABLE, "value": f"{AUTHORITIES_DIRECTORY}/{AUTHORITIES_FILE}"})
+    return env
+
+
+def _secret_variable(variable: SecretVariable) -> dict[str, Any]:
+    reference: dict[str, Any] = {"name": variable.secret, "key": variable.key}
+    if variable.optional:
+        reference["optional"] = True
+    return {"name": variable.name, "valueFrom": {"secretKeyRef": reference}}
 
 
 def driver_env(plan: SparkPlan | None) -> list[dict[str, Any]]:
@@ -174,21 +193,39 @@ def submit_arguments(plan: SparkPlan) -> str:
 
 
 def shared_volumes(shape: PodShape) -> list[dict[str, Any]]:
-    """The claim and two scratch folders. Spark takes a volume of the name ``spark-local-dir-…`` as its own scratch."""
+    """Claims and two scratch folders. Spark takes a volume of the name ``spark-local-dir-…`` as its own scratch."""
     return [
-        {"name": "warehouse", "persistentVolumeClaim": {"claimName": shape.claim}},
+        *(_claim_volume(claim) for claim in shape.claims),
         {"name": "tmp", "emptyDir": {}},
         {"name": "spark-local-dir-1", "emptyDir": {}},
+        *(_authorities_volume(found) for found in (shape.authorities,) if found is not None),
     ]
+
+
+def _claim_volume(claim: ClaimMount) -> dict[str, Any]:
+    source = {"claimName": claim.claim, **({"readOnly": True} if claim.read_only else {})}
+    return {"name": claim.name, "persistentVolumeClaim": source}
+
+
+def _authorities_volume(reference: AuthorityRef) -> dict[str, Any]:
+    items = [{"key": reference.key, "path": AUTHORITIES_FILE}]
+    return {"name": AUTHORITIES, "configMap": {"name": reference.name, "items": items}}
 
 
 def shared_mounts(shape: PodShape) -> list[dict[str, Any]]:
-    """Where the shared volumes appear; the claim at the root that the request names."""
-    return [
-        {"name": "warehouse", "mountPath": shape.request.warehouse.root},
+    """Where the shared volumes appear; claims at the roots that the request names."""
+    mounts = [
+        *(_claim_mount(claim) for claim in shape.claims),
         {"name": "tmp", "mountPath": SCRATCH},
         {"name": "spark-local-dir-1", "mountPath": SPARK_DIRECTORY},
     ]
+    if shape.authorities is not None:
+        mounts.append({"name": AUTHORITIES, "mountPath": AUTHORITIES_DIRECTORY, "readOnly": True})
+    return mounts
+
+
+def _claim_mount(claim: ClaimMount) -> dict[str, Any]:
+    return {"name": claim.name, "mountPath": claim.path, **({"readOnly": True} if claim.read_only else {})}
 
 
 def conf_volume(shape: PodShape) -> dict[str, Any]:

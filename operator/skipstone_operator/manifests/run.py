@@ -15,6 +15,7 @@ from skipstone_core.contract.requests import SPARK_KINDS, JobRequest
 
 from skipstone_operator.manifests.executors import build_executor_template
 from skipstone_operator.manifests.names import conf_map_name, run_labels
+from skipstone_operator.manifests.places import find_claims, find_variables
 from skipstone_operator.manifests.pods import build_driver_pod
 from skipstone_operator.manifests.shape import EXECUTOR_TEMPLATE_FILE, PROPERTIES_FILE, REQUEST_FILE, PodShape
 from skipstone_operator.manifests.spark import SparkPlan, build_spark_properties, plan_spark, render_properties
@@ -66,18 +67,18 @@ def build_run(run: RunManifest) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def pod_shape(run: RunManifest) -> PodShape:
     """What driver and executors of ``run`` have in common."""
-    spark, secret = run.warehouse.spark, run.warehouse.credentials_secret_ref
+    spark = run.warehouse.spark
     return PodShape(
         request=run.request,
         namespace=run.namespace,
         warehouse_uid=run.warehouse_uid,
-        claim=run.warehouse.storage.pvc.claim_name,
+        claims=find_claims(run.warehouse, run.request.warehouse),
+        authorities=run.warehouse.ca_bundle_ref,
         image=spark.image or run.defaults.image,
         pull_policy=run.defaults.image_pull_policy,
         pull_secrets=run.defaults.image_pull_secrets,
         service_account=spark.service_account_name or default_account(run),
-        secret_name=secret.name if secret else "",
-        secret_keys=tuple(secret.keys) if secret else (),
+        variables=find_variables(run.warehouse, run.request.warehouse),
         one_node=run.one_node,
         template=spark.pod_template or {},
     )

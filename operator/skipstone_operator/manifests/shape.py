@@ -11,10 +11,13 @@ from typing import Any
 
 from skipstone_core.contract.requests import JobRequest
 
+from skipstone_operator.resources.storage import AuthorityRef
+
 PYTHON = "/opt/skipstone/bin/python"
 SCRATCH = "/tmp"
 SPARK_DIRECTORY = "/var/lib/skipstone"
 CONF_DIRECTORY = "/etc/skipstone"
+AUTHORITIES_DIRECTORY, AUTHORITIES_FILE = "/etc/skipstone-ca", "ca.crt"
 REQUEST_FILE = "request.json"
 PROPERTIES_FILE = "spark.properties"
 EXECUTOR_TEMPLATE_FILE = "executor-pod-template.yaml"
@@ -23,18 +26,38 @@ BLOCK_MANAGER_PORT = 7079
 
 
 @dataclass(frozen=True, kw_only=True)
+class SecretVariable:
+    """A variable with what ``secret`` holds under ``key``; ``optional``: absent when there is no such key."""
+
+    name: str
+    secret: str
+    key: str
+    optional: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClaimMount:
+    """A PersistentVolumeClaim as the volume ``name`` of a pod."""
+
+    name: str
+    claim: str
+    path: str
+    read_only: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class PodShape:
-    """``claim`` is mounted at the root that the request names; ``template`` is the Warehouse's podTemplate."""
+    """``variables`` are listed first, so ours win; ``template`` is the Warehouse's podTemplate."""
 
     request: JobRequest
     namespace: str
     warehouse_uid: str
-    claim: str
+    claims: tuple[ClaimMount, ...]
+    authorities: AuthorityRef | None
     image: str
     pull_policy: str
     pull_secrets: tuple[str, ...]
     service_account: str
-    secret_name: str
-    secret_keys: tuple[str, ...]
+    variables: tuple[SecretVariable, ...]
     one_node: bool
     template: Mapping[str, Any]

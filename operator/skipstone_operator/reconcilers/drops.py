@@ -110,7 +110,7 @@ def find_escape(world: DropWorld) -> str | None:
         return f"{world.claimant} is older and claims the same table"
     if world.warehouse is None:
         return "the Warehouse is gone"
-    if world.claim is None:
+    if world.warehouse.spec.storage.pvc is not None and world.claim is None:
         return "the PersistentVolumeClaim of the Warehouse is gone"
     waited = seconds_since(world.subject.meta.deletion_timestamp, world.setting.now)
     limit = world.setting.timing.drop_deadline

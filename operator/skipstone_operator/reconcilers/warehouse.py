@@ -29,11 +29,12 @@ from skipstone_operator.reconcilers.runs.statuses import (
 )
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.storage import place_text
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import Finding, WarehouseSubject, children_of
+from skipstone_operator.worlds.subjects import ClaimFacts, Finding, WarehouseSubject, children_of
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since, seconds_until
 from skipstone_operator.worlds.worlds import WarehouseWorld
 
@@ -64,17 +65,13 @@ def decide_deletion(world: WarehouseWorld) -> Step:
     if not world.dependants:
         return keep_finalizer(warehouse, wanted=False) or Rest()
     if waited >= timing.drop_deadline:
-        note = f"the Warehouse went before {names}; their data in claim {_claim_name(warehouse)} is kept"
+        note = f"the Warehouse went before {names}; their data in {place_text(warehouse.spec.storage)} is kept"
         return release(warehouse, EventType.WARNING, Reason.DATA_RETAINED, note)
     message = f"waiting for the deletion of {names}, whose reclaimPolicy is Delete"
     judgements = (fails(READY, Reason.DELETING, message), holds(PROGRESSING, Reason.DELETING, message))
     status = judged(warehouse.status, warehouse, judgements, world.setting.now)
     # The deletion of an index wakes its Table, which may be gone by then, and not the Warehouse.
     return or_rest(put_status(warehouse, status), min(MISSING_POLL, timing.drop_deadline - waited))
-
-
-def _claim_name(warehouse: WarehouseSubject) -> str:
-    return warehouse.spec.storage.pvc.claim_name
 
 
 def find_obstacle(world: WarehouseWorld) -> Finding | None:
@@ -84,9 +81,15 @@ def find_obstacle(world: WarehouseWorld) -> Finding | None:
         return Finding(bad.reason, bad.message)
     if (misfit := find_misfit(warehouse)) is not None:
         return misfit
+    return _claim_obstacle(warehouse, claim) or _location_obstacle(world)
+
+
+def _claim_obstacle(warehouse: WarehouseSubject, claim: ClaimFacts | None) -> Finding | None:
+    pvc = warehouse.spec.storage.pvc
+    if pvc is None:
+        return None
     if claim is None:
-        name = _claim_name(warehouse)
-        message = f"spec.storage.pvc.claimName: there is no PersistentVolumeClaim {name!r} here; create it"
+        message = f"spec.storage.pvc.claimName: there is no PersistentVolumeClaim {pvc.claim_name!r} here; create it"
         return Finding(Reason.CLAIM_NOT_FOUND, message)
     if claim.one_pod and warehouse.spec.spark.executor.instances > 0:
         message = (
@@ -100,6 +103,23 @@ def find_obstacle(world: WarehouseWorld) -> Finding | None:
             "use a ReadWriteOnce claim or another catalog"
         )
         return Finding(Reason.CATALOG_NEEDS_ONE_NODE, message)
+    return None
+
+
+def _location_obstacle(world: WarehouseWorld) -> Finding | None:
+    is_spread = world.warehouse.spec.spark.executor.instances > 0 and not (world.claim and world.claim.one_node)
+    for one in world.location_claims:
+        field = f"spec.sourceLocations[{one.location}].pvc.claimName"
+        if one.facts is None:
+            message = f"{field}: there is no PersistentVolumeClaim {one.name!r} here; create it or remove the location"
+            return Finding(Reason.CLAIM_NOT_FOUND, message)
+        if is_spread and not one.facts.many_read:
+            message = (
+                f"{field}: executors on several nodes cannot read from claim {one.name!r}, which is "
+                f"{', '.join(one.facts.access_modes)}; use a ReadWriteMany or ReadOnlyMany claim, or set "
+                "spec.spark.executor.instances to 0"
+            )
+            return Finding(Reason.INVALID_SPEC, message)
     return None
 
 
@@ -118,7 +138,7 @@ def seen(world: WarehouseWorld) -> WarehouseStatus:
     return replace(
         warehouse.status,
         catalog=f"{catalog.type.value}{dialect}",
-        storage=f"pvc/{_claim_name(warehouse)}{modes}"[:255],
+        storage=f"{place_text(warehouse.spec.storage)}{modes}"[:255],
         tables=len(world.tables),
         effective_image=effective_image(warehouse, world.setting.defaults),
     )

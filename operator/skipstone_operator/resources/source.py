@@ -13,6 +13,7 @@ from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, So
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
+from skipstone_operator.resources.storage import LOCATION_NAME
 
 UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
 
@@ -25,13 +26,13 @@ PATH_RULES = (
     Rule(
         rule="self.all(p, !p.startsWith('/') && !p.contains('://') && !p.contains('\\\\'))",
         holds=lambda paths: not any(path.startswith("/") or "://" in path or "\\" in path for path in paths),
-        message="source.paths must be relative to the root of the Warehouse: write 'landing/a.csv', without a "
-        "leading '/', a scheme or a backslash",
+        message="source.paths must be relative to the root of the Warehouse or of source.location: write "
+        "'landing/a.csv', without a leading '/', a scheme or a backslash",
     ),
     Rule(
         rule="self.all(p, !p.matches('(^|/)[.][.](/|$)'))",
         holds=lambda paths: not any(".." in path.split("/") for path in paths),
-        message="source.paths may not contain '..': name files below the root of the Warehouse",
+        message="source.paths may not contain '..': name files below the root",
     ),
     Rule(
         rule="self.all(p, !p.matches('^([.]/)*[.]skipstone(/|$)'))",
@@ -81,28 +82,41 @@ class Source:
         Rule(
             holds=lambda source: not source.columns or source.format in UNTYPED,
             rule="!has(self.columns) || self.columns.size() == 0 || self.format in ['Csv', 'Json']",
-            message="source.columns is for the formats Csv and Json only: Parquet and Orc files carry their own types",
+            message="source.columns is for the formats Csv and Json only: Parquet, Orc and Avro files carry their own "
+            "types",
             field_path=".columns",
         ),
         Rule(
             holds=lambda source: not source.options or source.format in UNTYPED,
             rule="!has(self.options) || self.options.size() == 0 || self.format in ['Csv', 'Json']",
-            message="source.options is for the formats Csv and Json only: remove it for Parquet and Orc",
+            message="source.options is for the formats Csv and Json only: remove it for Parquet, Orc and Avro",
             field_path=".options",
         ),
     )
 
-    format: Annotated[SourceFormat, Doc("Format of the files: Csv, Json (one object a line), Parquet or Orc.")]
+    format: Annotated[SourceFormat, Doc("Format of the files: Csv, Json (one object a line), Parquet, Orc or Avro.")]
     paths: Annotated[
         tuple[str, ...],
         Doc(
-            "Files, folders or glob patterns, relative to the root of the Warehouse.",
+            "Files, folders or glob patterns, relative to the root of the Warehouse or of source.location.",
             min_items=1,
             max_items=limits.MAX_PATHS,
             item=Doc("One path.", min_length=1, max_length=limits.MAX_PATH),
             rules=PATH_RULES,
         ),
     ]
+    location: Annotated[
+        str | None,
+        Doc(
+            "Name of an entry of spec.sourceLocations of the Warehouse, to which paths are relative; when absent, they "
+            "are relative to the root of the Warehouse.",
+            min_length=1,
+            max_length=40,
+            pattern=LOCATION_NAME,
+            help="source.location must be the name of a source location of the Warehouse: lower-case letters, digits "
+            "and '-'",
+        ),
+    ] = None
     options: Annotated[
         Mapping[str, str],
         Doc(

@@ -35,7 +35,6 @@ from skipstone_operator.resources.rules.markers import (
 
 MAX_PROPERTY_NAME = 256
 IDENTIFIER_PART = "^[A-Za-z0-9_-]+$"
-PART_HELP = "identifier.{} may hold letters, digits, '_' and '-' only: write one level, without dots"
 
 
 class Transform(StrEnum):
@@ -74,11 +73,11 @@ class Identifier:
     namespace: Annotated[
         str,
         Doc(
-            "Catalog namespace of the table.",
+            "Catalog namespace of the table; with several levels, a dot between them, such as sales.eu.",
             min_length=1,
             max_length=128,
-            pattern=IDENTIFIER_PART,
-            help=PART_HELP.format("namespace"),
+            pattern=limits.NAMESPACE,
+            help=f"identifier.namespace {limits.NAMESPACE_HELP}",
         ),
     ]
     name: Annotated[
@@ -88,7 +87,8 @@ class Identifier:
             min_length=1,
             max_length=128,
             pattern=IDENTIFIER_PART,
-            help=PART_HELP.format("name"),
+            help="identifier.name may hold letters, digits, '_' and '-' only: write the namespace into "
+            "identifier.namespace",
             rules=(
                 Rule(
                     holds=lambda name: "__si_" not in name,

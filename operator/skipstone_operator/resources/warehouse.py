@@ -11,12 +11,19 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
-from skipstone_core.contract.requests import CatalogType
+from skipstone_core.contract.requests import CatalogType, SmallWork
 
 from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, object_name
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, time_text
 from skipstone_operator.resources.rules.podtemplate import POD_TEMPLATE_SCHEMA
+from skipstone_operator.resources.storage import (
+    BUCKET_KEYS,
+    MAX_LOCATIONS,
+    AuthorityRef,
+    SourceLocation,
+    Storage,
+)
 
 MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
 MEMORY_HELP = "memory must be a whole number with a unit, such as 512m, 2g, 512Mi or 2Gi"
@@ -27,6 +34,14 @@ ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 def _are_plain(conf: Mapping[str, str]) -> bool:
     return all(re.fullmatch(CONF_VALUE, value) for value in conf.values())
+
+
+def _bucket_secret(storage: Storage) -> bool:
+    return storage.s3 is not None and storage.s3.credentials_secret_ref is not None
+
+
+def _has_bucket_keys(reference: SecretKeysRef | None) -> bool:
+    return reference is not None and bool({*reference.keys} & {*BUCKET_KEYS})
 
 
 def _has_catalog_keys(keys: tuple[str, ...]) -> bool:
@@ -79,7 +94,7 @@ class Catalog:
     uri: Annotated[
         str,
         Doc(
-            "Address of the catalog; empty for Sql means SQLite in a file of the Warehouse. PostgreSQL: "
+            "Address of the catalog; empty for Sql means SQLite in a file of the Warehouse's volume. PostgreSQL: "
             "postgresql://host:5432/database, with libpq parameters such as "
             "?sslmode=verify-full&sslrootcert=/skipstone/lake/ca.pem; without sslmode, TLS is used when the server "
             "offers it (prefer).",
@@ -108,26 +123,6 @@ class Catalog:
             "everybody on the way can read them."
         ),
     ] = False
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClaimRef:
-    """A PersistentVolumeClaim of the same namespace."""
-
-    claim_name: Annotated[
-        str,
-        object_name(
-            "Name of the PersistentVolumeClaim, in the same namespace; it is mounted at /skipstone/<warehouse>.",
-            "claimName",
-        ),
-    ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Storage:
-    """Where data files live."""
-
-    pvc: Annotated[ClaimRef, Doc("The volume that holds tables, sources and the records of runs.")]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,6 +194,13 @@ class SparkSettings:
     ] = None
     driver: Annotated[DriverSize, Doc("Size of the driver.")] = DriverSize()
     executor: Annotated[ExecutorSize, Doc("Number and size of the executors.")] = ExecutorSize()
+    small_work: Annotated[
+        SmallWork,
+        Doc(
+            "Where loads, merges and index builds run that take less time than starting Spark: Driver does them in the "
+            "driver's own process, without a JVM and executors; Spark gives them to Spark like all others."
+        ),
+    ] = SmallWork.DRIVER
     conf: Annotated[
         Mapping[str, str],
         Doc(
@@ -255,10 +257,43 @@ class WarehouseSpec:
             message=f"catalog.uri {PLAINTEXT}",
             field_path=".catalog.uri",
         ),
+        Rule(
+            holds=lambda spec: (
+                spec.storage.s3 is None
+                or spec.catalog.type != CatalogType.SQL
+                or spec.catalog.uri.startswith("postgresql")
+            ),
+            rule="!has(self.storage.s3) || self.catalog.type != 'Sql' || "
+            "(has(self.catalog.uri) && self.catalog.uri.startsWith('postgresql'))",
+            message="catalog.uri of an Sql catalog must begin with postgresql:// when storage is s3, since SQLite "
+            "needs a volume: use PostgreSQL or a Rest catalog",
+            field_path=".catalog.uri",
+        ),
+        Rule(
+            holds=lambda spec: not (_bucket_secret(spec.storage) and _has_bucket_keys(spec.credentials_secret_ref)),
+            rule="!has(self.storage.s3) || !has(self.storage.s3.credentialsSecretRef) || "
+            f"!has(self.credentialsSecretRef) || !self.credentialsSecretRef.keys.exists(k, k in {list(BUCKET_KEYS)})",
+            message=f"credentialsSecretRef.keys may not hold {', '.join(BUCKET_KEYS)} beside "
+            "storage.s3.credentialsSecretRef, which gives them: remove them from one of the two",
+            field_path=".credentialsSecretRef.keys",
+        ),
     )
 
     catalog: Annotated[Catalog, Doc("The Iceberg catalog.")]
-    storage: Annotated[Storage, Doc("The storage that the tables of this Warehouse live on.")]
+    storage: Annotated[Storage, Doc("The storage that the tables of this Warehouse live on: a volume or a bucket.")]
+    source_locations: Annotated[
+        tuple[SourceLocation, ...],
+        Doc(
+            "Where jobs may read sources besides the Warehouse itself.",
+            max_items=MAX_LOCATIONS,
+            list_key="name",
+            item=Doc("One location."),
+        ),
+    ] = ()
+    ca_bundle_ref: Annotated[
+        AuthorityRef | None,
+        Doc("Authorities that runs trust besides the usual ones, for buckets and Rest catalogs with private ones."),
+    ] = None
     credentials_secret_ref: Annotated[
         SecretKeysRef | None,
         Doc("Keys of a Secret that the pods of runs get as environment; the operator never reads them."),
@@ -274,8 +309,8 @@ class WarehouseSpec:
             "namespace when absent.",
             min_length=1,
             max_length=128,
-            pattern="^[A-Za-z0-9_-]+$",
-            help="indexNamespace may hold letters, digits, '_' and '-' only: write one level, without dots",
+            pattern=limits.NAMESPACE,
+            help=f"indexNamespace {limits.NAMESPACE_HELP}",
         ),
     ] = None
 

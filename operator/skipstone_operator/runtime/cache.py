@@ -23,7 +23,11 @@ class Unordered(Exception):
 
 def version_of(obj: Mapping[str, Any]) -> int:
     """The resourceVersion of an object or a list. Raises Unordered."""
-    text = str((obj.get("metadata") or {}).get("resourceVersion", ""))
+    return as_version(str((obj.get("metadata") or {}).get("resourceVersion", "")))
+
+
+def as_version(text: str) -> int:
+    """The resourceVersion that is written so. Raises Unordered."""
     if not (text.isascii() and text.isdigit()):
         raise Unordered(f"the resourceVersion {text!r} is no number")
     return int(text)
@@ -76,12 +80,27 @@ class Shard:
         LISTs come one after the other, so one that is older than the last means that the API server itself went back,
         as after a restore of etcd: nothing that was known before counts then.
         """
-        if self.floor is not None and version < self.floor:
+        if self.went_back(version):
             self._clear()
-        listed = {str(obj["metadata"]["name"]): (version_of(obj), obj) for obj in objects}
-        for name, (at, obj) in listed.items():
-            held = self._held.get(name)
-            if at > (held.version if held is not None else self._gone.get(name, 0)):
+        return self.revise({str(obj["metadata"]["name"]) for obj in objects}, objects, version)
+
+    def went_back(self, version: int) -> bool:
+        """Whether a LIST made at ``version`` shows that the API server went back: only a whole one tells then."""
+        return self.floor is not None and version < self.floor
+
+    def lacking(self, listed: Mapping[str, int]) -> frozenset[str]:
+        """The names of a LIST whose objects are not known yet at the version listed, nor at a newer one."""
+        return frozenset(name for name, version in listed.items() if version > self._known(name))
+
+    def revise(self, listed: Collection[str], objects: Collection[Object], version: int) -> frozenset[str]:
+        """Take the names of a complete LIST made at ``version``, with the objects that were lacking.
+
+        The names that vanished without an event. What was read after the LIST may be newer than it; what was gone by
+        then is not among ``listed``. Raises Unordered.
+        """
+        for obj, at in [(obj, version_of(obj)) for obj in objects]:
+            name = str(obj["metadata"]["name"])
+            if at > self._known(name):
                 self._store(name, at, obj)
         vanished = {name for name, held in self._held.items() if name not in listed and held.version <= version}
         for name in vanished:
@@ -105,6 +124,11 @@ class Shard:
     def __len__(self) -> int:
         """How many objects are held."""
         return len(self._held)
+
+    def _known(self, name: str) -> int:
+        """The version at which a LIST finds nothing new of ``name``: that of the object, or of its deletion."""
+        held = self._held.get(name)
+        return held.version if held is not None else self._gone.get(name, 0)
 
     def _store(self, name: str, version: int, obj: Object) -> None:
         self._remove(name)

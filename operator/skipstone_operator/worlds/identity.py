@@ -12,6 +12,7 @@ from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 from skipstone_core.contract.requests import CatalogType
 
 from skipstone_operator.ports import Key
+from skipstone_operator.resources.storage import place_text
 from skipstone_operator.worlds.subjects import TableSubject, WarehouseSubject
 
 Claim = tuple[str, ...]
@@ -24,8 +25,8 @@ def catalog_identity(warehouse: WarehouseSubject) -> Claim:
     """What makes two Warehouses share tables: an SQLite file is known by its claim, others by address and name."""
     catalog = warehouse.spec.catalog
     if catalog.type is CatalogType.SQL and (not catalog.uri or catalog.uri.startswith("sqlite")):
-        claim = warehouse.spec.storage.pvc.claim_name
-        return ("sqlite", warehouse.meta.namespace, claim, _file_of(catalog.uri), catalog.name)
+        place = place_text(warehouse.spec.storage)
+        return ("sqlite", warehouse.meta.namespace, place, _file_of(catalog.uri), catalog.name)
     where = catalog.properties.get("warehouse", "") if catalog.type is CatalogType.REST else catalog.name
     return (catalog.type.value, *_address(catalog.uri, warehouse.meta.namespace), where)
 

@@ -146,6 +146,11 @@ class ClaimFacts:
         return not {"ReadWriteMany"} & set(self.access_modes)
 
     @property
+    def many_read(self) -> bool:
+        """Whether pods on several nodes can read it at once."""
+        return bool({"ReadWriteMany", "ReadOnlyMany"} & set(self.access_modes))
+
+    @property
     def one_pod(self) -> bool:
         """Whether only one pod may use the claim at a time."""
         return self.access_modes == ("ReadWriteOncePod",)
@@ -155,6 +160,15 @@ def read_claim(raw: Raw) -> ClaimFacts:
     """The facts of a PersistentVolumeClaim."""
     granted = (raw.get("status") or {}).get("accessModes") or (raw.get("spec") or {}).get("accessModes") or ()
     return ClaimFacts(raw["metadata"]["name"], tuple(granted), raw)
+
+
+@dataclass(frozen=True)
+class LocationClaim:
+    """The claim ``name`` of a source location; ``facts`` None when there is no such claim."""
+
+    location: str
+    name: str
+    facts: ClaimFacts | None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,6 +17,7 @@ from skipstone_operator.worlds.subjects import (
     Finding,
     IndexSubject,
     JobSubject,
+    LocationClaim,
     MergeJobSubject,
     Place,
     ScheduleSubject,
@@ -79,6 +80,7 @@ class WarehouseWorld:
     warehouse: WarehouseSubject
     setting: Setting
     claim: ClaimFacts | None = None
+    location_claims: tuple[LocationClaim, ...] = ()
     tables: tuple[TableSubject, ...] = ()
     indexes: Mapping[str, tuple[IndexSubject, ...]] = field(default_factory=dict)
     dependants: tuple[TableSubject | IndexSubject, ...] = ()

@@ -8,13 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import lru_cache
 from typing import Any
 from urllib.parse import quote_plus
 
 import pyarrow as pa
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
-from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.catalog.rest import RestCatalog, TableResponse
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO, _to_requested_schema
@@ -166,12 +167,19 @@ class HookedSqlCatalog(SqlCatalog):
 class HookedRestCatalog(RestCatalog):
     """PyIceberg's REST catalog with a FileIO of ours."""
 
+    def opened(self, table: Table) -> Table:
+        """What is given out in place of ``table``, which the catalog has just told of."""
+        raise NotImplementedError
+
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """The FileIO of a table with ``properties`` at ``location``."""
         return super()._load_file_io(properties, location)
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return self.file_io(properties, location)
+
+    def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
+        return self.opened(super()._response_to_table(identifier_tuple, table_response))
 
 
 class HookedFileIO(PyArrowFileIO):
@@ -184,6 +192,11 @@ class HookedFileIO(PyArrowFileIO):
     def s3_file_system(self, told: S3FileSystem) -> FileSystem:
         """The file system of S3; ``told``: as properties have it."""
         raise NotImplementedError
+
+    def replace_properties(self, properties: Properties) -> None:
+        """Reach files by ``properties`` from now on."""
+        self.properties = properties
+        self.fs_by_scheme = lru_cache(self._initialize_fs)
 
     def _initialize_s3_fs(self, netloc: str | None) -> FileSystem:
         return self.s3_file_system(super()._initialize_s3_fs(netloc))

@@ -6,7 +6,7 @@ Used by ``swaps`` only. Must not decide what is deleted.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from math import isnan
 
 from pyiceberg.exceptions import ValidationException
@@ -60,8 +60,12 @@ class RowDelta(_OverwriteFiles):
         deletes: Sequence[DataFile],
         replaced: Sequence[DataFile],
         summary: Mapping[str, str],
+        names_deleted: Callable[[ManifestFile], bool],
     ) -> None:
-        """``deletes`` with their spec ids; ``replaced`` are live; ``summary``: what else the snapshot says."""
+        """``deletes`` with their spec ids; ``replaced`` are live; ``summary``: what else the snapshot says.
+
+        ``names_deleted``: whether a manifest names a data file that is taken away; the others are not read.
+        """
         super().__init__(
             operation=Operation.OVERWRITE,
             transaction=transaction,
@@ -69,6 +73,7 @@ class RowDelta(_OverwriteFiles):
             snapshot_properties=dict(summary),
         )
         self._deletes, self._replaced = deletes, replaced
+        self._names_deleted = names_deleted
 
     def schema(self) -> Schema:
         """The table's schema with the dropped columns that specs still name: partitions of old files need their types.
@@ -104,6 +109,10 @@ class RowDelta(_OverwriteFiles):
             names = [self.spec(spec_id).fields[at].name for at in plain]
             any_of = self._transaction._build_partition_predicate(records, names) if plain else AlwaysTrue()
             self.partition_filters[spec_id] = Or(self.partition_filters[spec_id], any_of)
+
+    def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
+        may_name = super()._build_manifest_evaluator(spec_id)
+        return lambda manifest: may_name(manifest) and self._names_deleted(manifest)
 
     def _manifests(self) -> list[ManifestFile]:
         found = [one for one in super()._manifests() if self._is_worth_keeping(one)]

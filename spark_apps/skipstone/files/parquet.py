@@ -81,6 +81,7 @@ class SealedSink:
         """``sink``: an open file, which ``close`` closes."""
         self._sink = sink
         self._held: bytearray | None = None
+        self._aborted = False
 
     @property
     def closed(self) -> bool:
@@ -89,10 +90,10 @@ class SealedSink:
 
     def write(self, data: bytes) -> int:
         """Write, or hold back what may be the end."""
-        if self._held is None:
-            self._sink.write(data)
-        else:
+        if self._held is not None:
             self._held += data
+        elif not self._aborted:
+            self._sink.write(data)
         return len(data)
 
     def tell(self) -> int:
@@ -104,6 +105,11 @@ class SealedSink:
 
     def close(self) -> None:
         """Close the sink."""
+        self._sink.close()
+
+    def abort(self) -> None:
+        """Close the sink; what Arrow still writes, as it does when it forgets a file, goes nowhere."""
+        self._aborted, self._held = True, None
         self._sink.close()
 
     @contextmanager
@@ -149,6 +155,10 @@ class ParquetFile:
             writer.close()
         self._sink.close()
         return statistics_of(writer.writer.metadata, self._schema, self._nans, properties)
+
+    def abort(self) -> None:
+        """End the file, so that nothing is sent later; who calls this deletes it."""
+        self._sink.abort()
 
 
 def statistics_of(

@@ -22,7 +22,7 @@ from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by
 from skipstone.files.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
-from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, read_metadata, seal_of
+from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, read_metadata, seal_of, size_of_open
 
 #: Chunks are copied in such pieces.
 _PIECE_BYTES = 4 * 1024 * 1024
@@ -186,12 +186,17 @@ class SplicedFile:
         self._sink.close()
         return statistics_of(self._read_back(len(end)), self._layout.schema, self._nans, properties)
 
+    def abort(self) -> None:
+        """End the file, if there is one, so that nothing is sent later; who calls this deletes it."""
+        if "_sink" in vars(self):
+            self._sink.close()
+
     def _read_back(self, tail: int) -> pq.FileMetaData:
         """The footer as it lies in the storage; ``tail``: bytes after the last index."""
-        written = self._io.new_input(self.path)
-        if len(written) != self._at + tail:
-            raise OSError(f"{self.path} has {len(written)} bytes in the storage, {self._at + tail} were written")
-        with written.open() as stream:
+        with self._io.new_input(self.path).open() as stream:
+            size = size_of_open(stream)
+            if size != self._at + tail:
+                raise OSError(f"{self.path} has {size} bytes in the storage, {self._at + tail} were written")
             try:
                 found = read_metadata(stream)
             except DamagedFileError as error:

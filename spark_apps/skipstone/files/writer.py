@@ -197,6 +197,7 @@ class DataFileWriter:
         self._open: dict[PartitionTuple, _Open] = {}
         self._spliced: list[tuple[PartitionTuple, SplicedFile]] = []
         self._paths: list[str] = []
+        self._unfinished: dict[str, ParquetFile | SplicedFile] = {}
         self._written: list[WrittenFile] = []
 
     @property
@@ -224,6 +225,7 @@ class DataFileWriter:
         """A file of ``partition`` that is put together from column chunks; ``close`` finishes it."""
         file = SplicedFile(self._io, self._new_path(partition), self.layout)
         self._spliced.append((partition, file))
+        self._unfinished[file.path] = file
         return file
 
     @property
@@ -271,11 +273,18 @@ class DataFileWriter:
             file.append(rows.slice(start, step))
 
     def abort(self) -> None:
-        """Delete what this writer wrote; for a task that failed before it returned anything."""
+        """Delete what this writer wrote; for a task that failed before it returned anything.
+
+        What cannot be deleted stays behind: the error that is told is the one that ended the task.
+        """
+        for file in self._unfinished.values():
+            with suppress(OSError, ValueError):  # one in S3 that is open when it is deleted would be there again later
+                file.abort()
         for path in self._paths:
-            with suppress(FileNotFoundError):  # the last one may not have been made, nor a spliced one without rows
+            with suppress(OSError):  # the last one may not have been made, nor a spliced one without rows
                 self._io.delete(path)
         self._open.clear()
+        self._unfinished.clear()
 
     def _conform(self, table: pa.Table) -> pa.Table:
         return pa.Table.from_arrays([_column(table, wanted) for wanted in self._columns], schema=self._columns)
@@ -316,10 +325,13 @@ class DataFileWriter:
         self._record(opened.file.path, opened.partition, opened.file.close(dict(self._spec.metrics)))
 
     def _record(self, path: str, partition: PartitionTuple, statistics: Mapping[str, Any]) -> None:
+        self._unfinished.pop(path, None)
         self._written.append(WrittenFile(path, len(self._io.new_input(path)), partition, statistics))
 
     def _create(self, partition: PartitionTuple) -> ParquetFile:
-        return ParquetFile(self._io, self._new_path(partition), self._schema, self._spec.parquet_options)
+        file = ParquetFile(self._io, self._new_path(partition), self._schema, self._spec.parquet_options)
+        self._unfinished[file.path] = file
+        return file
 
     def _new_path(self, partition: PartitionTuple) -> str:
         folder = self._spec.location

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
+from pyiceberg.typedef import Identifier
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, SkipstoneError
@@ -52,7 +53,7 @@ COVER_SCHEMA = pa.schema(
 class UnreadableIndex(SkipstoneError):
     """Metadata, a manifest or a cover file of an index is gone or damaged."""
 
-    def __init__(self, identifier: tuple[str, str], error: Exception) -> None:
+    def __init__(self, identifier: Identifier, error: Exception) -> None:
         super().__init__(f"the index table {'.'.join(identifier)} cannot be read: {error}")
         self.is_damaged = not isinstance(error, OSError) or error.errno in (None, ENOENT)
 
@@ -84,7 +85,7 @@ def _read_cover_file(index: IndexTable, path: str) -> pa.Table:
         return WholeFile(stream).read(COVER_SCHEMA.names).cast(COVER_SCHEMA)
 
 
-def read_index(catalog: Catalog, identifier: tuple[str, str], table_uuid: str) -> tuple[IndexTable | None, pa.Table]:
+def read_index(catalog: Catalog, identifier: Identifier, table_uuid: str) -> tuple[IndexTable | None, pa.Table]:
     """The index of the table ``table_uuid`` (None when there is none) and its cover rows.
 
     Raises UnreadableIndex, and what the catalog raises.
@@ -149,7 +150,7 @@ def index_state(
     return _with_problem(state, definition_problem(files.schema, found.stored) or _damage_problem(damage))
 
 
-def _damage(identifier: tuple[str, str], found: IndexTable | None) -> tuple[DamagedFile, ...]:
+def _damage(identifier: Identifier, found: IndexTable | None) -> tuple[DamagedFile, ...]:
     try:
         return find_damage(found) if found else ()
     except OSError as error:

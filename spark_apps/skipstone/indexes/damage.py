@@ -18,7 +18,7 @@ from pyiceberg.io import FileIO
 from skipstone.indexes.definition import FILE_ID_FIELD, entry_schema
 from skipstone.indexes.scans import schema_problem
 from skipstone.indexes.tables import IndexFile, IndexTable
-from skipstone.tables.parquetfiles import metadata_of, read_tail
+from skipstone.tables.parquetfiles import metadata_of, read_tail, size_of_open
 
 _CHUNK_BYTES = 8 * 1024 * 1024
 
@@ -47,11 +47,10 @@ def find_damage(index: IndexTable) -> tuple[DamagedFile, ...]:
 
 def _problem(io: FileIO, file: IndexFile, schema: pa.Schema) -> str | None:
     try:
-        source = io.new_input(file.path)
-        size = len(source)
-        if size != file.size:
-            return f"has {size} bytes instead of {file.size}"
-        with source.open() as stream:
+        with io.new_input(file.path).open() as stream:
+            size = size_of_open(stream)
+            if size != file.size:
+                return f"has {size} bytes instead of {file.size}"
             tail = read_tail(stream)
     except FileNotFoundError:
         return "is gone"

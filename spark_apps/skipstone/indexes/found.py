@@ -13,6 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+from skipstone_core.contract.requests import levels_of
 from skipstone_core.ids import index_table_prefix
 from skipstone_core.indexing.use import NotUsed
 from skipstone_core.reasons import Reason
@@ -118,18 +120,19 @@ class FoundIndex:
 
 
 def find_indexes(
-    catalog: Catalog, table: tuple[str, str], files: FileSet, namespace: str | None = None
+    catalog: Catalog, table: Identifier, files: FileSet, namespace: str | None = None
 ) -> tuple[tuple[FoundIndex, ...], tuple[IndexProblem, ...]]:
-    """All usable indexes of ``table`` (namespace, name) and those that are not; ``namespace``: of the index tables."""
-    prefix = index_table_prefix(table[1])
-    names = [identifier[-1] for identifier in catalog.list_tables(namespace or table[0])]
-    found = [_find(catalog, (namespace or table[0], name), files) for name in sorted(names) if name.startswith(prefix)]
+    """All usable indexes of ``table`` and those that are not; ``namespace``: of the index tables."""
+    prefix = index_table_prefix(table[-1])
+    levels = levels_of(namespace) if namespace else table[:-1]
+    names = [identifier[-1] for identifier in catalog.list_tables(levels)]
+    found = [_find(catalog, (*levels, name), files) for name in sorted(names) if name.startswith(prefix)]
     usable = tuple(one for one in found if isinstance(one, FoundIndex))
     return usable, tuple(one for one in found if isinstance(one, IndexProblem))
 
 
-def _find(catalog: Catalog, identifier: tuple[str, str], files: FileSet) -> FoundIndex | IndexProblem:
-    name = identifier[1]
+def _find(catalog: Catalog, identifier: Identifier, files: FileSet) -> FoundIndex | IndexProblem:
+    name = identifier[-1]
     try:
         table = load_index_table(catalog, identifier)
         opened = None if table is None else _open(table, files.table_uuid)

@@ -6,18 +6,13 @@ definition counts as absent. Must not read the indexed table.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import (
-    NamespaceAlreadyExistsError,
-    NoSuchNamespaceError,
-    NoSuchTableError,
-    TableAlreadyExistsError,
-)
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
 from pyiceberg.table import Table
-from skipstone_core.contract.requests import IndexRef, Management, TableRef, WarehouseRef
+from pyiceberg.typedef import Identifier
+from skipstone_core.contract.requests import IndexRef, Management, TableRef, WarehouseRef, levels_of
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import index_table_name
 from skipstone_core.indexing.indexes import IndexDefinition, SortedRun
@@ -34,6 +29,7 @@ from skipstone.indexes.definition import (
     stored_definition,
 )
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.namespaces import make_namespace
 
 #: Rows per row group of index files: small enough for a point lookup, large enough to compress.
 ROW_GROUP_ROWS = 64 * 1024
@@ -75,15 +71,15 @@ class IndexTable:
         return self.table.name()[-1]
 
     @property
-    def identifier(self) -> tuple[str, str]:
+    def identifier(self) -> Identifier:
         """Namespace and name of the index table."""
-        return _identifier(self.table)
+        return self.table.name()
 
     def ref(self) -> TableRef:
         """The index table as commits take it."""
-        namespace, name = self.identifier
+        *levels, name = self.identifier
         return TableRef(
-            namespace=namespace,
+            namespace=".".join(levels),
             name=name,
             uid=self.stored.owner_uid,
             management=Management.MANAGED,
@@ -91,9 +87,10 @@ class IndexTable:
         )
 
 
-def index_identifier(warehouse: WarehouseRef, ref: TableRef, index: IndexRef) -> tuple[str, str]:
+def index_identifier(warehouse: WarehouseRef, ref: TableRef, index: IndexRef) -> Identifier:
     """Where the table of ``index`` lives in the catalog."""
-    return (warehouse.index_namespace or ref.namespace, index_table_name(ref.name, index.name, index.uid))
+    levels = levels_of(warehouse.index_namespace or ref.namespace)
+    return (*levels, index_table_name(ref.name, index.name, index.uid))
 
 
 def open_index(table: Table) -> IndexTable | None:
@@ -122,7 +119,7 @@ def _index_files(files: FileSet) -> list[IndexFile]:
     return found
 
 
-def load_index_table(catalog: Catalog, identifier: tuple[str, str]) -> Table | None:
+def load_index_table(catalog: Catalog, identifier: Identifier) -> Table | None:
     """The table under ``identifier`` whatever it is, None when there is none; raises what the catalog raises."""
     try:
         return catalog.load_table(identifier)
@@ -130,7 +127,7 @@ def load_index_table(catalog: Catalog, identifier: tuple[str, str]) -> Table | N
         return None
 
 
-def find_index(catalog: Catalog, identifier: tuple[str, str], *, table_uuid: str) -> IndexTable | None:
+def find_index(catalog: Catalog, identifier: Identifier, *, table_uuid: str) -> IndexTable | None:
     """The index of the table ``table_uuid``, or None when it is absent or made for another table."""
     table = load_index_table(catalog, identifier)
     found = None if table is None else open_index(table)
@@ -145,16 +142,11 @@ def reopen_index(catalog: Catalog, index: IndexTable) -> IndexTable:
     return found
 
 
-def _identifier(table: Table) -> tuple[str, str]:
-    *namespace, name = table.name()
-    return (".".join(namespace), name)
-
-
 @dataclass(frozen=True, kw_only=True)
 class NewIndex:
     """What a new index table is made from."""
 
-    identifier: tuple[str, str]
+    identifier: Identifier
     definition: IndexDefinition
     names: tuple[str, ...]
     table_uuid: str
@@ -168,8 +160,7 @@ def create_index(catalog: Catalog, new: NewIndex) -> IndexTable:
     Raises BadSpec (RESOURCE_CONFLICT) when the name belongs to a table that is no index.
     """
     _purge_outdated(catalog, new)
-    with suppress(NamespaceAlreadyExistsError):
-        catalog.create_namespace(new.identifier[:1])
+    make_namespace(catalog, new.identifier[:-1])
     opened = open_index(_create_or_load(catalog, new))
     if opened is None:
         message = f"{'.'.join(new.identifier)} exists and is no index table; rename or drop it"

@@ -161,7 +161,7 @@ class _Merger:
             writer.abort()
         io = self.work.write.access.open(self.work.write.location)
         for path in self._delete_paths:
-            with suppress(FileNotFoundError):  # the last one may not have been made
+            with suppress(OSError):  # the last one may not have been made
                 io.delete(path)
 
     @cached_property

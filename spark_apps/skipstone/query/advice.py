@@ -51,12 +51,11 @@ def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advic
         return Advice(no_index=NotUsed.DISABLED)
     if isinstance(question.test, Maybe):
         return Advice(no_index=NotUsed.NO_CONDITION)
-    *namespace, name = table.name()
-    identifier = (".".join(namespace), name)
     try:
-        indexes, problems = find_indexes(table.catalog, identifier, question.files, options.index_namespace)
+        indexes, problems = find_indexes(table.catalog, table.name(), question.files, options.index_namespace)
     except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a read
-        logger.warning("the indexes of %s.%s cannot be listed, reading without them: %s", *identifier, error)
+        name = ".".join(table.name())
+        logger.warning("the indexes of %s cannot be listed, reading without them: %s", name, error)
         return Advice(no_index=NotUsed.CATALOG_UNAVAILABLE)
     advice = _advice(question, indexes, problems)
     for use in advice.uses:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import DropTask, JobRequest, TableRef
 from skipstone_core.errors import BadSpec
@@ -23,7 +24,7 @@ from skipstone.tables.catalogs import catalog_answers, open_catalog
 class _Target:
     """What to drop and by which property it must be ours."""
 
-    identifier: tuple[str, str]
+    identifier: Identifier
     owner_property: str
     owner: str
     table_uuid: str | None = None

@@ -52,13 +52,12 @@ from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tasks.failures import storage_failure
+from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
 #: How often a load is written again when the table's schema or partitioning changed under it.
 MAX_PLANS = 3
 #: Source bytes that one task takes on when there are more than cores.
 TASK_BYTES = 512 * 1024 * 1024
-#: What the driver loads by itself, sooner than a JVM starts and its tasks begin.
-DRIVER_LIMITS = PlainLimits(rows=1_000_000, unpacked_bytes=128 * 1024 * 1024)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,7 +71,7 @@ class _Job:
     task: LoadTask
     token: str
     ports: CommitPorts | None
-    limits: PlainLimits
+    share: DriverShare
 
     def report(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
         """The report of ``outcome`` with the segment it made and the state of the table."""
@@ -113,7 +112,7 @@ def run_load(
     request: JobRequest,
     reporter: Reporter,
     ports: CommitPorts | None = None,
-    limits: PlainLimits = DRIVER_LIMITS,
+    share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Append the rows of ``request.load`` to ``request.table``, once. Raises UserError; ``ports`` are for tests."""
     if request.load is None or request.table is None:
@@ -126,7 +125,7 @@ def run_load(
         task=request.load,
         token=secrets.token_hex(4),
         ports=ports,
-        limits=limits,
+        share=driver_share(request.spark, share),
     )
     table = load_table(job.catalog, job.ref)
     if outcome := settled(table, request.txn):
@@ -198,7 +197,8 @@ def _spec(job: _Job, table: Table, token: str) -> LoadSpec:
 def _write_here(job: _Job, listing: SourceListing, table: Table, spec: LoadSpec) -> tuple[TaskAnswer, ...]:
     """Write the rows in this process; nothing when the source is not small and plain, or not good throughout."""
     with job.reporter.stage("write"), readable(listing):
-        source = find_plain_rows(listing, job.task.source, table.schema(), job.limits)
+        limits = PlainLimits(job.share.rows, job.share.source_bytes)
+        source = find_plain_rows(listing, job.task.source, table.schema(), limits)
         if source is None or not _is_zone(job.task.time_zone):
             return ()
         schema = pa.schema([(column.name, arrow_type_of(column.type)) for column in source.columns])

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from py4j.protocol import Py4JError
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
 from pyspark.errors import PySparkException
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import IndexRef, JobRequest, TableRef
@@ -62,13 +63,12 @@ from skipstone.tables.catalogs import catalog_answers, load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tasks.runner import InProcess, InSpark
+from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
 logger = logging.getLogger(__name__)
 
 #: A merge of one level may fill the next one; more rounds than levels exist are a defect.
 MAX_MERGE_ROUNDS = 16
-#: Up to so many rows a build or merge takes less time in the driver than a JVM takes to start.
-SMALL_ROWS = 100_000
 MAX_PLANS = 5
 #: Merges read all entries, so each may find a damaged file that the check of footers did not.
 MAX_REPAIRS = 5
@@ -100,17 +100,20 @@ class _Work:
     index: IndexRef
     table: Table
     files: FileSet
+    share: DriverShare = USUAL_SHARE
     ports: CommitPorts | None = None
 
 
-def run_reindex(request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None) -> JobReport:
+def run_reindex(
+    request: JobRequest, reporter: Reporter, ports: CommitPorts | None = None, share: DriverShare = USUAL_SHARE
+) -> JobReport:
     """Cover the missing segments of ``request.reindex.index``; the report counts segments, files and entries.
 
     Segments that fail are reported (SEGMENTS_FAILED), the others are covered: the outcome is Conflicted when one
     failed for a reason that may pass, so that the run is tried again, else Committed. Raises BadSpec for columns that
     cannot be indexed or were replaced, DependencyUnavailable when catalog or index table do not answer.
     """
-    work = replace(_pin(request, reporter), ports=ports)
+    work = replace(_pin(request, reporter), share=driver_share(request.spark, share), ports=ports)
     progress = _Progress()
     with reporter.stage("check"):
         index = _open(work)
@@ -170,7 +173,7 @@ def _create(work: _Work, new: NewIndex) -> IndexTable:
         raise DependencyUnavailable(reason, message) from error
 
 
-def _sound_index(work: _Work, identifier: tuple[str, str]) -> IndexTable | None:
+def _sound_index(work: _Work, identifier: Identifier) -> IndexTable | None:
     """The index, None when there is none. One that is damaged is dropped: all of it can be built again."""
     try:
         return read_index(work.catalog, identifier, work.files.table_uuid)[0]
@@ -196,7 +199,7 @@ def _set_aside(work: _Work, index: IndexTable, damage: tuple[DamagedFile, ...], 
 
 def _site(work: _Work, rows: int) -> BuildSite:
     return BuildSite(
-        tasks=InProcess() if rows <= SMALL_ROWS else InSpark(spark_session(work.request)),
+        tasks=InProcess() if work.share.indexes(rows) else InSpark(spark_session(work.request)),
         catalog=work.catalog,
         table=work.table,
         files=work.files,

@@ -17,6 +17,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause
 from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.tasks.failures import carried
 
 _FAILED = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*?\bfile (?:(?:file|s3a):)?/*(?P<path>/[^\n]*?)\.\s+SQLSTATE")
 #: What Hadoop's S3A and Amazon's SDK raise when a store does not answer, or refuses.
@@ -31,8 +32,8 @@ def readable(listing: SourceListing) -> Iterator[None]:
     """Turn a failure to read the source into what is wrong with it.
 
     BadData with SOURCE_CHANGED when the files are not those of ``listing`` any more, whatever was raised: a file that
-    is replaced fails in many ways, and none of them tells why. Else SOURCE_UNREADABLE naming the file for what Spark
-    says of one; all else passes unchanged.
+    is replaced fails in many ways, and none of them tells why. Else what a task told, or SOURCE_UNREADABLE naming the
+    file for what Spark says of one; all else passes unchanged.
     """
     try:
         yield
@@ -40,6 +41,8 @@ def readable(listing: SourceListing) -> Iterator[None]:
         if find_cause(error):
             raise
         _require_unchanged(listing, error)
+        if told := carried(error):
+            raise told from error
         if found := _FAILED.search(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else None:
             raise (_away(listing, str(error)) or _unreadable(listing, found, str(error))) from error
         raise

@@ -1,4 +1,4 @@
-"""Reads a small source of plain Parquet files into Arrow in this process, so that no JVM has to be started for it.
+"""Reads a small source of plain Parquet or Avro files into Arrow in this process, without starting a JVM for it.
 
 Called by the load run and the merge run before they ask for a session. Takes only what means the same without
 conversion; all else, damaged files included, is left to Spark, which then reads, and tells what is wrong.
@@ -6,7 +6,8 @@ conversion; all else, damaged files included, is left to Spark, which then reads
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -15,8 +16,9 @@ import pyarrow.parquet as pq
 from pyiceberg.schema import Schema
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 
+from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
-from skipstone.sources.groups import ColumnGroup
+from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
@@ -32,6 +34,9 @@ _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _WRITER_VERSION = b"org.apache.spark.version"
 #: Rows that are held at once where not all are needed: each may be long.
 BATCH_ROWS = 4096
+#: Records of Avro are read one by one: from here on Spark's tasks are sooner done.
+_AVRO_BYTES = 16 << 20
+_LIMITS = {SourceFormat.PARQUET: sys.maxsize, SourceFormat.AVRO: _AVRO_BYTES}
 #: Gives the columns of these names of a file, in one table or in several.
 _Reader = Callable[[WholeFile, list[str]], Iterable[pa.Table]]
 
@@ -54,7 +59,8 @@ class PlainSource:
 
     files: tuple[StoredFile, ...]
     columns: tuple[SourceColumn, ...]
-    most_bytes: int
+    limits: PlainLimits
+    format: SourceFormat = SourceFormat.PARQUET
 
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
@@ -70,17 +76,23 @@ class PlainSource:
     def _parts(self, schema: pa.Schema, read: _Reader) -> Iterator[pa.Table]:
         columns = {column.name: column for column in self.columns}
         wanted = [columns[name] for name in schema.names]
-        size = 0
+        rows = size = 0
         for file in self.files:
             try:
-                for part in _read(file, schema, wanted, read):
-                    size += part.nbytes
-                    if size > self.most_bytes:
-                        # footers count a value that repeats once
-                        raise NotPlainError(f"the files hold more than {self.most_bytes} bytes")
+                for part in self._read(file, schema, wanted, read):
+                    rows, size = rows + part.num_rows, size + part.nbytes
+                    if size > self.limits.unpacked_bytes or rows > self.limits.rows:
+                        # footers count a value that repeats once, and Avro files have none
+                        raise NotPlainError(f"the files hold more than {size} bytes in {rows} rows")
                     yield part
             except (OSError, pa.ArrowException) as error:
                 raise NotPlainError(str(error)) from error
+
+    def _read(
+        self, file: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn], read: _Reader
+    ) -> Iterator[pa.Table]:
+        is_avro = self.format is SourceFormat.AVRO
+        return _read_avro(file, schema, columns) if is_avro else _read(file, schema, columns, read)
 
 
 def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits) -> PlainSource | None:
@@ -107,17 +119,23 @@ def _find(
     limits: PlainLimits,
     columns_of: Callable[[Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
 ) -> PlainSource | None:
-    if source.format is not SourceFormat.PARQUET or not listing.files or listing.total_bytes > limits.unpacked_bytes:
+    if source.format not in _LIMITS or not listing.files:
+        return None
+    if listing.total_bytes > min(limits.unpacked_bytes, _LIMITS[source.format]):
         return None
     no_options(source)
     files = listing.stored
-    groups = [ColumnGroup(columns=raw_columns(read_parquet_footer(file)), example=file.name) for file in files]
+    groups = [ColumnGroup(columns=_columns(file, source.format), example=file.name) for file in files]
     columns = columns_of(groups)
     if not columns or not all(_feeds(group, one) for group in groups for one in columns):
         return None
-    if not _is_small_and_new(files, limits):
+    if source.format is SourceFormat.PARQUET and not _is_small_and_new(files, limits):
         return None
-    return PlainSource(files=files, columns=columns, most_bytes=limits.unpacked_bytes)
+    return PlainSource(files=files, columns=columns, limits=limits, format=source.format)
+
+
+def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn]:
+    return avro_columns(file) if kind is SourceFormat.AVRO else raw_columns(read_parquet_footer(file))
 
 
 def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
@@ -157,10 +175,22 @@ def _read(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn]
     with stored.open(buffering=0) as opened:
         file = WholeFile(opened, use_threads=True, coerce_int96_timestamp_unit="us")
         for part in read(file, list(dict.fromkeys(sources))):
-            found = part.select(sources).rename_columns(schema.names).cast(schema)
-            found.validate(full=True)  # finds text that is not UTF-8
-            _require_fitting(found, columns)
-            yield found
+            yield _fitting(part, schema, columns)
+
+
+def _read_avro(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceColumn]) -> Iterator[pa.Table]:
+    for batch in avro_batches(stored):
+        if batch.column(CORRUPT).null_count < batch.num_rows:
+            raise NotPlainError("a value is outside of the range of its type")
+        yield _fitting(pa.Table.from_batches([batch]), schema, columns)
+
+
+def _fitting(part: pa.Table, schema: pa.Schema, columns: Sequence[SourceColumn]) -> pa.Table:
+    """``columns`` of ``part`` as ``schema`` has them."""
+    found = part.select([column.source for column in columns]).rename_columns(schema.names).cast(schema)
+    found.validate(full=True)  # finds text that is not UTF-8
+    _require_fitting(found, columns)
+    return found
 
 
 def _require_fitting(rows: pa.Table, columns: Sequence[SourceColumn]) -> None:

@@ -146,7 +146,7 @@ def _of_bad_rows(column: Column, name: str) -> Column:
 
 def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSpec:
     if raw.is_text:
-        message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet or Orc"
+        message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet, Orc or Avro"
     else:
         found = raw.file_type.natural if raw.file_type else "of a type that is not loaded"
         message = (

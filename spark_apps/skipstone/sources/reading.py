@@ -18,6 +18,7 @@ from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
+from skipstone.sources.avro.files import avro_groups
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import RawGroup
 from skipstone.sources.listing import SourceListing
@@ -105,6 +106,8 @@ def _groups(
         return csv_groups(spark, listing, declared_names(source, schema), options)
     if source.format is SourceFormat.JSON:
         return json_groups(spark, listing, options)
+    if source.format is SourceFormat.AVRO:
+        return avro_groups(spark, listing)
     return typed_groups(spark, listing, source.format)
 
 

@@ -3,10 +3,35 @@
 from __future__ import annotations
 
 import io
+import threading
+from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from cachetools import LRUCache
+
+#: The end of an object that is asked for at once: all of a small file, and most footers.
+TAIL_BYTES = 256 * 1024
 #: Bytes that are asked for at once when all are wanted.
 _AT_ONCE = 16 << 20
+
+
+class Ends:
+    """Ends of objects that a process remembers, the longest unused forgotten first."""
+
+    def __init__(self, most_bytes: int) -> None:
+        """``most_bytes``: of all together."""
+        self._kept: LRUCache[Hashable, bytes] = LRUCache(most_bytes, getsizeof=lambda end: len(end) + 512)
+        self._lock = threading.Lock()
+
+    def get(self, key: Hashable, make: Callable[[], bytes]) -> bytes:
+        """The end that ``key`` names, version included; ``make`` asks for it."""
+        with self._lock:
+            found = self._kept.get(key)
+        if found is None:
+            found = make()
+            with self._lock:
+                self._kept[key] = found
+        return found
 
 
 class Content(Protocol):

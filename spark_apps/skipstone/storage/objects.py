@@ -26,9 +26,21 @@ from skipstone_core.reasons import Reason
 
 from skipstone.storage.access import CA_VARIABLE, own_keys, region_of, s3a_settings
 from skipstone.storage.globs import Glob, Reached
-from skipstone.storage.objectfiles import ObjectFile, ReadAhead
+from skipstone.storage.objectfiles import TAIL_BYTES, Ends, ObjectFile, ReadAhead
 from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, is_hidden
-from skipstone.storage.refusals import DELETE, LIST, LOOK, READ, WRITE, Asked, code_of, place_of, refusal, status_of
+from skipstone.storage.refusals import (
+    DELETE,
+    LIST,
+    LOOK,
+    READ,
+    WRITE,
+    Asked,
+    code_of,
+    is_about_keys,
+    place_of,
+    refusal,
+    status_of,
+)
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta
@@ -41,7 +53,12 @@ CONCURRENT = 16
 _MOST_TRIES = 5
 #: Status of the answer to a range behind the end of an object, and to every range of an empty one.
 _BEHIND_THE_END = 416
+#: Statuses of HEAD that may be about keys or clocks.
+_WORDLESS = (400, 403)
+#: What a first put gives that the store has taken.
+_FIRST = object()
 _T = TypeVar("_T")
+_tails = Ends(16 * 1024 * 1024)
 
 
 @dataclass(frozen=True)
@@ -105,7 +122,9 @@ class ObjectStorage:
                 if found is None and not is_proven:
                     self._folder(_key(path))  # the answer to HEAD does not tell a missing bucket from a missing object
                     is_proven = True
-                yield found
+                    yield self._head(_key(path))  # the bucket may have been away for that moment only
+                else:
+                    yield found
 
     def list(self, folder: str) -> Iterator[Entry]:
         """Page by page."""
@@ -131,13 +150,15 @@ class ObjectStorage:
         return cast(BinaryIO, ReadAhead(file, buffering) if buffering else file)
 
     def create(self, path: str, content: bytes) -> bytes:
-        """By a conditional put. What is there is read back: a put that seems to have failed may have been done."""
+        """By a conditional put. Unless it is taken, what is there is read: one that seems to fail may be done."""
         key = _key(path)
         for _ in range(_MOST_TRIES):
             lost = self._put_first(key, content)
+            if lost is _FIRST:
+                return content
             with suppress(FileNotFoundError):
                 return self.read(path)
-            if lost is not None:
+            if isinstance(lost, DependencyUnavailable):
                 raise lost
         raise self._broken(f"'{path}' is there and not there: somebody deletes it while it is written")
 
@@ -248,7 +269,7 @@ class ObjectStorage:
 
     def _head(self, key: str) -> Entry | None:
         try:
-            return self._entry(self._asked(LOOK, key, lambda: obstore.head(self._store, key)))
+            return self._entry(self._asked(LOOK, key, lambda: self._looked_at(key)))
         except FileNotFoundError:
             return None
 
@@ -295,8 +316,8 @@ class ObjectStorage:
                 raise
             raise Replaced(key) from None
 
-    def _put_first(self, key: str, content: bytes) -> DependencyUnavailable | None:
-        """None when an object is there now; the error when that is not known. Raises it when the put was refused."""
+    def _put_first(self, key: str, content: bytes) -> DependencyUnavailable | object | None:
+        """_FIRST when the object is ours, None when one is there, else the error. Raises it when it was refused."""
         try:
             self._put(key, content, first=True)
         except AlreadyExistsError:
@@ -306,7 +327,7 @@ class ObjectStorage:
             if 400 <= status_of(error) < 500:
                 raise told from None
             return told
-        return None
+        return _FIRST
 
     def _put(self, key: str, content: bytes, *, first: bool) -> None:
         obstore.put(self._store, key, content, mode="create" if first else "overwrite", use_multipart=False)
@@ -328,6 +349,20 @@ class ObjectStorage:
             if asked is READ and isinstance(error, PreconditionError):
                 raise
             raise refusal(self.ref, asked, key, error) from None
+
+    def _looked_at(self, key: str) -> ObjectMeta:
+        """By HEAD, whose refusals have no words: a read tells what is wrong, or that nothing is any more."""
+        try:
+            return obstore.head(self._store, key)
+        except (BaseError, OSError) as error:
+            if status_of(error) not in _WORDLESS:
+                raise
+            try:
+                obstore.get_range(self._store, key, start=0, end=1)
+            except (BaseError, OSError) as told:
+                if not isinstance(told, FileNotFoundError) and status_of(told) != _BEHIND_THE_END:
+                    raise (told if is_about_keys(told) else error) from None
+        return obstore.head(self._store, key)
 
     def _broken(self, what: str) -> DependencyUnavailable:
         return DependencyUnavailable(
@@ -352,7 +387,14 @@ class _Content:
         return self.known_size
 
     def fetch(self, start: int, end: int) -> bytes:
-        """By a request."""
+        """By a request; the end of a version, where most footers are and small files whole, by one for all openings."""
+        if self.known_size is not None and self.version is not None and self.known_size - start <= TAIL_BYTES:
+            place = max(0, self.known_size - TAIL_BYTES)
+            tail = _tails.get((self.storage, self.key, self.version), lambda: self._get(place, self.known_size or 0))
+            return tail[start - place : end - place]
+        return self._get(start, end)
+
+    def _get(self, start: int, end: int) -> bytes:
         part = self.storage.get_range(self.key, (start, end), self.version)
         self.known_size, self.version = part.size, part.version
         return part.content

@@ -25,7 +25,8 @@ _TRUST = "no trusted authority signed its certificate: add the authority that di
 _SIGNS = (
     (
         _NO_CREDENTIALS,
-        "there are no credentials: name a Secret with AWS_ACCESS_KEY_ID, or give the service account a role",
+        "there are no credentials: name a Secret with AWS_ACCESS_KEY_ID, or give the service account a role; those "
+        "that a catalog vends are for files of its tables only",
     ),
     (
         _NO_PATH,
@@ -73,6 +74,11 @@ def code_of(error: Exception) -> str:
     return found[1] if found else ""
 
 
+def is_about_keys(error: Exception) -> bool:
+    """Whether the answer says what is wrong with the keys, or with the clock that signed."""
+    return code_of(error) in _KEYS
+
+
 def place_of(ref: S3Ref, path: str = "") -> str:
     """A bucket with its prefix, or a file in it, and the endpoint, as people call it."""
     address = "/".join(part for part in (f"s3://{ref.bucket}", ref.prefix.strip("/"), path) if part)
@@ -85,8 +91,13 @@ def refusal(ref: S3Ref, asked: Asked, path: str, error: Exception) -> Dependency
     key = "/".join(part for part in (ref.prefix.strip("/"), path) if part)
     told = " ".join(part for part in (str(status or ""), code) if part) or _transport(error)
     what = f"cannot {asked.verb} '{key}' in {_bucket(ref)} ({told}): {_advice(ref, asked, status, code, error)}"
-    reason = Reason.DISK_FULL if status == 507 or code == "QuotaExceeded" else Reason.STORAGE_UNAVAILABLE
-    return DependencyUnavailable(reason, what)
+    return DependencyUnavailable(_reason(status, code), what)
+
+
+def _reason(status: int, code: str) -> Reason:
+    if code == "ExpiredToken":
+        return Reason.CREDENTIALS_EXPIRED
+    return Reason.DISK_FULL if status == 507 or code == "QuotaExceeded" else Reason.STORAGE_UNAVAILABLE
 
 
 def _advice(ref: S3Ref, asked: Asked, status: int, code: str, error: Exception) -> str:

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -43,10 +44,12 @@ from sqlalchemy.exc import (
 )
 
 from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog
+from skipstone.scrubbing import keep_secret
 from skipstone.storage.access import region_of
 from skipstone.storage.opening import storage_properties
+from skipstone.storage.vending import Vending, vended_secrets
 from skipstone.tables.clocks import in_order
-from skipstone.tables.storage import CATALOG_PROPERTIES, storage_io
+from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
 PASSWORD_VARIABLE = "SKIPSTONE_CATALOG_PASSWORD"
@@ -137,7 +140,27 @@ class OwnSqlCatalog(HookedSqlCatalog):
 
 
 class OwnRestCatalog(HookedRestCatalog):
-    """PyIceberg's REST catalog, which keeps its credentials to itself."""
+    """PyIceberg's REST catalog, which keeps its credentials to itself.
+
+    Those that it vends for a table are asked for again before they end.
+    """
+
+    def opened(self, table: Table) -> Table:
+        """``table`` with a FileIO that renews the credentials that the catalog vends for it, if it does."""
+        if isinstance(table.io, DurableFileIO) and (secrets := vended_secrets(table.io.properties, self.properties)):
+            keep_secret(*secrets)
+            table.io.vending = Vending(partial(self._vended_again, table), table.io.properties)
+        return table
+
+    def _vended_again(self, table: Table) -> Properties | None:
+        """What reaches the files of ``table`` now; None when the catalog has no such table any more."""
+        with catalog_answers(self.name):
+            try:
+                found = self.load_table(table.name())
+            except (NoSuchTableError, NoSuchNamespaceError):
+                return None
+        same = found.metadata.table_uuid == table.metadata.table_uuid
+        return found.io.properties if same else None
 
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """A FileIO that knows nothing but how to reach the storage."""

@@ -10,12 +10,24 @@ import secrets
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
+from pyiceberg.typedef import Identifier
 from requests import RequestException
 from skipstone_core.ids import NAMESPACE_PROPERTY
 from sqlalchemy.exc import SQLAlchemyError
 
 _REFUSALS = (NotImplementedError, NoSuchNamespaceError, RESTError, RequestException, SQLAlchemyError, OSError)
 _log = logging.getLogger(__name__)
+
+
+def make_namespace(catalog: Catalog, levels: Identifier) -> None:
+    """Make the namespace ``levels`` unless it is there; where a catalog wants the outer ones first, those too."""
+    try:
+        catalog.create_namespace_if_not_exists(levels)
+    except (NoSuchNamespaceError, RESTError):
+        if len(levels) == 1:
+            raise
+        make_namespace(catalog, levels[:-1])
+        catalog.create_namespace_if_not_exists(levels)
 
 
 def mark_namespace(catalog: Catalog, namespace: str) -> None:

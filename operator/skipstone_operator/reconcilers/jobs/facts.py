@@ -24,7 +24,7 @@ def find_block(world: JobWorld) -> Finding | None:
         return stranger
     if (finding := find_table_finding(world.job.spec.table_ref.name, world.place.table)) is not None:
         return finding
-    return find_warehouse_block(world) or world.turn
+    return find_warehouse_block(world) or find_location_block(world) or world.turn
 
 
 def find_stranger(world: JobWorld) -> Finding | None:
@@ -54,6 +54,18 @@ def find_warehouse_block(world: JobWorld) -> Finding | None:
         return None
     finding = find_warehouse_finding(table.spec.warehouse_ref.name, world.place.warehouse)
     return Finding(Reason.WAITING_FOR_WAREHOUSE, finding.message) if finding is not None else None
+
+
+def find_location_block(world: JobWorld) -> Finding | None:
+    """Whether the job reads from a location that its Warehouse does not have."""
+    warehouse, name = world.place.warehouse, world.job.spec.source.location
+    if warehouse is None or not name or any(one.name == name for one in warehouse.spec.source_locations):
+        return None
+    message = (
+        f"spec.source.location: Warehouse {warehouse.meta.name!r} has no source location {name!r}; add it to its "
+        "spec.sourceLocations, or create the job with another one"
+    )
+    return Finding(Reason.SOURCE_LOCATION_NOT_FOUND, message)
 
 
 def plan_run(world: JobWorld) -> RunPlan | None:

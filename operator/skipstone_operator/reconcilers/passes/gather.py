@@ -39,6 +39,7 @@ from skipstone_operator.worlds.subjects import (
     ClaimFacts,
     IndexSubject,
     JobSubject,
+    LocationClaim,
     Place,
     Raw,
     ScheduleSubject,
@@ -92,11 +93,19 @@ class Reader:
         return _read_all(kind, found, self.memory)
 
     async def get_claim(self, warehouse: WarehouseSubject | None) -> ClaimFacts | None:
-        """The claim of a Warehouse."""
-        if warehouse is None:
-            return None
-        raw = await self.kube.get("PersistentVolumeClaim", self.namespace, warehouse.spec.storage.pvc.claim_name)
+        """The claim of a Warehouse that has one."""
+        pvc = warehouse.spec.storage.pvc if warehouse is not None else None
+        return await self.find_claim(pvc.claim_name) if pvc is not None else None
+
+    async def find_claim(self, name: str) -> ClaimFacts | None:
+        """The claim of this name."""
+        raw = await self.kube.get("PersistentVolumeClaim", self.namespace, name)
         return read_claim(raw) if raw is not None else None
+
+    async def list_location_claims(self, warehouse: WarehouseSubject) -> tuple[LocationClaim, ...]:
+        """The claims that source locations of a Warehouse name."""
+        named = [(one.name, one.pvc.claim_name) for one in warehouse.spec.source_locations if one.pvc is not None]
+        return tuple([LocationClaim(name, claim, await self.find_claim(claim)) for name, claim in named])
 
     async def list_children(self, selector: dict[str, str]) -> Children:
         """Driver pods and ConfigMaps of runs with these labels."""
@@ -338,6 +347,7 @@ async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
         warehouse=warehouse,
         setting=read_setting(ports),
         claim=await reader.get_claim(warehouse),
+        location_claims=await reader.list_location_claims(warehouse),
         tables=tuple(tables),
         indexes={name: tuple(i for i in indexes if i.spec.table_ref.name == name) for name in names},
         dependants=tuple(_dependants(key.name, tables, indexes, names)),

@@ -12,7 +12,6 @@ from typing import TypedDict
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.requests import (
     BadRecordsSpec,
-    CatalogRef,
     ConfirmTask,
     ConsumePolicy,
     DropTask,
@@ -31,13 +30,13 @@ from skipstone_core.contract.requests import (
     SparkRef,
     TableRef,
     TableTask,
-    WarehouseRef,
 )
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
 
 from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
 from skipstone_operator.ports import JsonObject, RunDefaults
+from skipstone_operator.reconcilers.runs.places import build_warehouse_ref
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
 from skipstone_operator.resources.loadjob import LoadJobSpec
@@ -60,7 +59,6 @@ from skipstone_operator.worlds.subjects import (
     WarehouseSubject,
 )
 
-MOUNT_ROOT = "/skipstone"
 #: Fields of a job that may change while it runs; no run depends on them.
 _RUN_FIELDS = ("suspend", "backoffLimit", "activeDeadlineSeconds", "ttlSecondsAfterFinished")
 
@@ -81,7 +79,10 @@ class Task(TypedDict, total=False):
 
 @dataclass(frozen=True, kw_only=True)
 class RunPlan:
-    """Everything about a run but its name: ``task`` are the JobRequest's fields for its kind."""
+    """Everything about a run but its name: ``task`` are the JobRequest's fields for its kind.
+
+    ``locations``: names of the source locations that it reads.
+    """
 
     kind: RunKind
     owner: AnySubject
@@ -93,6 +94,7 @@ class RunPlan:
     txn: str = ""
     deadline_seconds: int | None = None
     table: TableSubject | None = None
+    locations: tuple[str, ...] = ()
 
     @property
     def grounds(self) -> tuple[Raw, ...]:
@@ -104,7 +106,7 @@ class RunPlan:
     @property
     def inputs_hash(self) -> str:
         """Eight hexadecimal digits over what the run depends on: the owner's part and the effective Warehouse."""
-        effective = effective_warehouse(self.warehouse, self.claim, self.defaults)
+        effective = effective_warehouse(self.warehouse, self.claim, self.defaults, self.locations)
         return canonical_hash({"kind": self.kind.value, "owner": dict(self.inputs), "warehouse": effective})
 
     def intent(self, attempt: int, now: str) -> CurrentRun:
@@ -128,7 +130,7 @@ def build_manifest(plan: RunPlan, current: CurrentRun) -> RunManifest:
         kind=plan.kind,
         run_id=current.id,
         attempt=current.attempt,
-        warehouse=build_warehouse_ref(warehouse),
+        warehouse=build_warehouse_ref(warehouse, plan.locations),
         owner_kind=owner.kind,
         owner_name=owner.meta.name,
         owner_uid=owner.meta.uid,
@@ -158,10 +160,14 @@ def find_misfit(warehouse: WarehouseSubject) -> Finding | None:
     return None
 
 
-def effective_warehouse(warehouse: WarehouseSubject, claim: ClaimFacts | None, defaults: RunDefaults) -> JsonObject:
-    """What of the Warehouse a run depends on, with the chart's defaults filled in."""
+def effective_warehouse(
+    warehouse: WarehouseSubject, claim: ClaimFacts | None, defaults: RunDefaults, locations: tuple[str, ...] = ()
+) -> JsonObject:
+    """What of the Warehouse a run that reads ``locations`` depends on, with the chart's defaults filled in."""
     spec = encode(warehouse.spec)
     spec.pop("maxConcurrentRuns", None)
+    if read := [one for one in spec.pop("sourceLocations") if one["name"] in locations]:
+        spec["sourceLocations"] = read
     return {
         "uid": warehouse.meta.uid,
         "spec": spec,
@@ -176,28 +182,14 @@ def effective_image(warehouse: WarehouseSubject, defaults: RunDefaults) -> str:
     return warehouse.spec.spark.image or defaults.image
 
 
-def build_warehouse_ref(warehouse: WarehouseSubject) -> WarehouseRef:
-    """The Warehouse as the data plane sees it."""
-    catalog = warehouse.spec.catalog
-    return WarehouseRef(
-        name=warehouse.meta.name,
-        root=f"{MOUNT_ROOT}/{warehouse.meta.name}",
-        catalog=CatalogRef(
-            type=catalog.type,
-            name=catalog.name,
-            uri=catalog.uri,
-            properties=dict(catalog.properties),
-            allow_plaintext_credentials=catalog.allow_plaintext_credentials,
-        ),
-        index_namespace=warehouse.spec.index_namespace,
-    )
-
-
 def build_spark_ref(warehouse: WarehouseSubject) -> SparkRef:
     """How much a Spark run may use."""
     spark = warehouse.spec.spark
     return SparkRef(
-        instances=spark.executor.instances, executor_cores=spark.executor.cores, driver_cores=spark.driver.cores
+        instances=spark.executor.instances,
+        executor_cores=spark.executor.cores,
+        driver_cores=spark.driver.cores,
+        small_work=spark.small_work,
     )
 
 
@@ -249,6 +241,7 @@ def plan_job_run(
         txn=job_txn(job.meta.uid),
         deadline_seconds=job.spec.active_deadline_seconds,
         table=table,
+        locations=(job.spec.source.location,) if job.spec.source.location else (),
     )
 
 
@@ -265,10 +258,15 @@ def build_job_task(job: JobSubject) -> Task:
 
 
 def consumer_of(job: JobSubject) -> str:
-    """Whose memory of consumed files the job shares: its schedule's, by name, or that of all jobs with its paths."""
+    """Whose memory of consumed files the job shares: its schedule's, by name, or that of all jobs with its paths.
+
+    Files of another location are others, though they be named alike.
+    """
+    source = job.spec.source
+    place = f" of {source.location}" if source.location else ""
     if job.owner is not None and job.owner.kind == MERGE_SCHEDULE.name:
-        return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{job.owner.name}"
-    return f"jobs on paths {short_hash(*sorted(set(job.spec.source.paths)))}"
+        return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{job.owner.name}{place}"
+    return f"jobs on paths {short_hash(*sorted(set(source.paths)))}{place}"
 
 
 def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
@@ -385,6 +383,7 @@ def plan_check_run(warehouse: WarehouseSubject, claim: ClaimFacts | None, settin
         inputs={"generation": warehouse.meta.generation},
         task={},
         deadline_seconds=int(setting.timing.service_run_deadline),
+        locations=tuple(one.name for one in warehouse.spec.source_locations),
     )
 
 

@@ -22,6 +22,10 @@ MAX_PATH = 1024
 MAX_MAP = 64
 MAX_VALUE = 1024
 
+#: Levels of a catalog namespace with dots between them.
+NAMESPACE = "^[A-Za-z0-9_-]+([.][A-Za-z0-9_-]+)*$"
+NAMESPACE_HELP = "may hold letters, digits, '_' and '-', and a dot between two levels: write for example sales.eu"
+
 #: Iceberg's primitive types. Nested ones are not accepted in specs.
 COLUMN_TYPE = (
     r"^(boolean|int|long|float|double|date|time|timestamp|timestamptz|string|uuid|binary"

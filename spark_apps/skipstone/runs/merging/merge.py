@@ -28,7 +28,6 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
-from skipstone.runs.merging.driver import DRIVER_LIMITS, DriverMergeLimits
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
@@ -50,6 +49,7 @@ from skipstone.tables.shaping.evolution import fits, with_columns
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
 from skipstone.tasks.failures import storage_failure
 from skipstone.tasks.runner import InProcess, InSpark, Tasks
+from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
@@ -67,7 +67,7 @@ class _Job:
     ref: TableRef
     task: MergeTask
     ports: CommitPorts | None
-    limits: DriverMergeLimits
+    share: DriverShare
 
     def session(self) -> SparkSession:
         """The session of this process, started when it is first asked for."""
@@ -92,7 +92,7 @@ def run_merge(
     request: JobRequest,
     reporter: Reporter,
     ports: CommitPorts | None = None,
-    limits: DriverMergeLimits = DRIVER_LIMITS,
+    share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
     if request.merge is None or request.table is None:
@@ -105,7 +105,7 @@ def run_merge(
             ref=request.table,
             task=request.merge,
             ports=ports,
-            limits=limits,
+            share=driver_share(request.spark, share),
         )
         intake = _take(job)
     if intake is NOTHING:
@@ -184,7 +184,7 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
 
 def _read(job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTable) -> Changes:
     job.reporter.progress("reading the source")
-    site = SourceSite(task=job.task, listing=listing, scratch=scratch, limits=job.limits)
+    site = SourceSite(task=job.task, listing=listing, scratch=scratch, share=job.share)
     with job.reporter.stage("read"), readable(listing):
         changes = read_changes_here(site, pinned.table, pinned.files)
     if changes is not None:
@@ -206,7 +206,7 @@ def _prune(job: _Job, changes: Changes, target: PinnedTable) -> Pruned:
 @contextmanager
 def _search(job: _Job, changes: Changes) -> Iterator[SliceRunner]:
     """Where the funnel looks for keys: one slice per task when the source is large."""
-    if changes.rows <= job.limits.searched_rows:
+    if job.share.searches(changes.rows):
         yield run_here
         return
     spark = job.session()
@@ -236,7 +236,7 @@ def _tasks(job: _Job, changes: Changes, files: FileSet, pruned: Pruned, doing: s
     """Where the rewrite's tasks run, and on how many cores."""
     sizes = job.request.spark
     size = int(files.files["size"].to_numpy()[pruned.candidates.files].sum())
-    if size <= job.limits.candidate_bytes and changes.rows <= job.limits.rows:
+    if job.share.rewrites(changes.rows, size):
         yield InProcess(sizes.driver_cores), sizes.driver_cores
         return
     spark = job.session()

@@ -65,8 +65,7 @@ def prune_files(site: PruneSite, changes: Changes, table: Table, files: FileSet)
 
 
 def _finder(table: Table, files: FileSet, namespace: str | None) -> FindIndexes:
-    *spaces, name = table.name()
-    return partial(find_indexes, table.catalog, (".".join(spaces), name), files, namespace)
+    return partial(find_indexes, table.catalog, table.name(), files, namespace)
 
 
 def run_in(tasks: Tasks) -> SliceRunner:

@@ -31,7 +31,6 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.changes import ChangeSlice, SortRule
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
-from skipstone.runs.merging.driver import DriverMergeLimits
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
@@ -42,6 +41,7 @@ from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import caught, opened
+from skipstone.tasks.share import DriverShare
 
 #: Source bytes per slice. A slice is sorted in the memory of one task.
 SLICE_BYTES = 64 * 1024 * 1024
@@ -79,7 +79,7 @@ class SourceSite:
     task: MergeTask
     listing: SourceListing
     scratch: Scratch
-    limits: DriverMergeLimits
+    share: DriverShare
 
 
 def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -95,7 +95,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
-    limits = PlainLimits(site.limits.rows, site.limits.source_bytes)
+    limits = PlainLimits(site.share.rows, site.share.source_bytes)
     read = find_plain(site.listing, site.task.source, files.schema, limits)
     if read is None:
         return None

@@ -17,9 +17,11 @@ from functools import partial
 from threading import Barrier
 from typing import Protocol
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.manifest import DataFile
+from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
@@ -46,11 +48,13 @@ from skipstone.compat.pyiceberg import (
     manifest_workers,
     staged_requirements,
     staged_updates,
+    transaction_table,
 )
 from skipstone.compat.rowdelta import RowDelta
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
 from skipstone.tables.clocks import commit_time_ms
 from skipstone.tables.committing.fates import Fate, SentSwap, judge
+from skipstone.tables.decoding.manifests import read_data_manifests
 from skipstone.tables.shaping.evolution import add_columns
 
 ROUNDS = 12
@@ -203,8 +207,26 @@ def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
 
 def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # type: ignore[type-arg]
     if parts.removed or parts.deletes or parts.replaced:
-        return RowDelta(transaction, parts.deletes, parts.replaced, parts.summary)
+        named = _naming(transaction_table(transaction), frozenset(file.file_path for file in parts.removed))
+        return RowDelta(
+            transaction, parts.deletes, parts.replaced, parts.summary, lambda manifest: manifest.manifest_path in named
+        )
     return transaction.update_snapshot(snapshot_properties=dict(parts.summary)).fast_append()
+
+
+def _naming(table: Table, removed: frozenset[str]) -> frozenset[str]:
+    """The manifests of the head that name one of these data files, as decodes know that are kept.
+
+    To be asked before PyIceberg's threads run: they decode too, and must not wait for each other.
+    """
+    head = table.current_snapshot()
+    if head is None or not removed:
+        return frozenset()
+    manifests = [one for one in head.manifests(table.io) if one.content == ManifestContent.DATA]
+    decoded, _ = read_data_manifests(manifests, table.io)
+    wanted = pa.array(sorted(removed), pa.string())
+    named = (pc.any(pc.is_in(one.entries.column("path"), wanted)).as_py() for one in decoded)
+    return frozenset(manifest.manifest_path for manifest, is_one in zip(manifests, named, strict=True) if is_one)
 
 
 def _await_manifest_writers() -> None:

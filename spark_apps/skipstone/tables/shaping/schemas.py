@@ -25,13 +25,14 @@ from pyiceberg.types import (
     LongType,
     NestedField,
 )
-from skipstone_core.contract.requests import Management, TableRef, TableTask, WarehouseRef
+from skipstone_core.contract.requests import Management, TableRef, TableTask, WarehouseRef, levels_of
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
 from skipstone.storage.opening import open_storage
 from skipstone.tables.catalogs import WRITABLE_FORMAT, catalog_answers, load_table, table_location
+from skipstone.tables.namespaces import make_namespace
 from skipstone.tables.shaping.declarations import (
     checked_properties,
     declared_order,
@@ -97,7 +98,7 @@ def _create(catalog: Catalog, wish: Declaration, schema: Schema) -> Table | None
     spec = declared_spec(wish.task.partitioning, schema)
     order = declared_order(wish.task.sort_order, schema)
     with catalog_answers(catalog.name):
-        catalog.create_namespace_if_not_exists(wish.ref.namespace)
+        make_namespace(catalog, levels_of(wish.ref.namespace))
         try:
             return catalog.create_table(
                 wish.ref.identifier,

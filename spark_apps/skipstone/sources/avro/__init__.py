@@ -1,0 +1,1 @@
+"""Avro object container files: their schema, their blocks, and their records as Arrow batches."""

@@ -1,0 +1,197 @@
+"""Reads Avro files as Arrow batches: in this process, or in Spark's tasks, one file after another.
+
+Called by ``reading`` and ``plain``: both get the same values. A task reads whole files: a part of one could begin at
+bytes that only look like the end of a block.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from typing import cast
+from urllib.parse import quote
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from skipstone.sources.avro.containers import Block, BlockReader, Damaged
+from skipstone.sources.avro.schemas import RecordSchema, layout_name, parse_schema
+from skipstone.sources.avro.values import AvroType, Column, Value
+from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.listing import SourceListing
+from skipstone.sources.text.headers import unreadable
+from skipstone.storage.port import StoredFile
+from skipstone.tasks.failures import carrying
+
+#: Rows and bytes of records that become one batch.
+_BATCH_ROWS, _BATCH_BYTES = 4096, 4 << 20
+_HEADER_READ_AHEAD = 64 << 10
+#: Source bytes that one task takes on when there are more than cores.
+_TASK_BYTES = 64 << 20
+#: Follows each block, so that a record that reads beyond its end is noticed.
+_BEHIND = b"\0"
+_NO = pa.scalar(value=False)
+_Row = Mapping[str, Value]
+_MISREAD = (EOFError, LookupError, ValueError, TypeError, ArithmeticError, struct.error)
+
+
+def avro_columns(stored: StoredFile) -> Mapping[str, RawColumn]:
+    """The columns of a file by name. Raises BadData (SOURCE_UNREADABLE)."""
+    with _told(stored), stored.open(buffering=_HEADER_READ_AHEAD) as opened:
+        schema = parse_schema(BlockReader(opened).schema)
+    return {one.name: RawColumn(quoted(one.name), one.type.file_type if one.type else None) for one in schema.columns}
+
+
+def avro_batches(stored: StoredFile) -> Iterator[pa.RecordBatch]:
+    """The columns of a file that can be loaded, as Spark's tasks take them, then CORRUPT: rows with a value outside
+    of the range of its type as text, else null.
+
+    Raises BadData (SOURCE_UNREADABLE), maybe after the first batches.
+    """
+    with _told(stored), stored.open() as opened:
+        container = BlockReader(opened)
+        schema = parse_schema(container.schema)
+        rows: list[_Row] = []
+        size = 0
+        for row, length in _records(schema, container.blocks()):
+            rows.append(row)
+            size += length
+            if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
+                yield _batch(schema, rows)
+                rows, size = [], 0
+        if rows:
+            yield _batch(schema, rows)
+
+
+@contextmanager
+def _told(stored: StoredFile) -> Iterator[None]:
+    try:
+        yield
+    except Damaged as error:
+        raise unreadable(stored.name, f"this is no readable Avro file: {error}") from error
+
+
+def _records(schema: RecordSchema, blocks: Iterable[Block]) -> Iterator[tuple[_Row, int]]:
+    """Each record as the layout has it, and the bytes that it took."""
+    import fastavro  # here, because drivers that read other formats start sooner without it
+
+    layout = fastavro.parse_schema(schema.layout)
+
+    def read(content: BytesIO) -> _Row:
+        return cast("_Row", fastavro.schemaless_reader(content, layout, None))
+
+    for block in blocks:
+        try:
+            yield from _block_records(read, block)
+        except _MISREAD as error:
+            raise Damaged(f"the records of the block at byte {block.at} are damaged ({error})") from error
+
+
+def _block_records(read: Callable[[BytesIO], _Row], block: Block) -> Iterator[tuple[_Row, int]]:
+    content, end = BytesIO(block.content + _BEHIND), len(block.content)
+    at = 0
+    for _ in range(block.count):
+        row = read(content)
+        begin, at = at, content.tell()
+        if at > end:
+            raise Damaged("a record goes on behind its end")
+        yield row, at - begin
+    if at != end:
+        raise Damaged("it holds more than it says")
+
+
+def _batch(schema: RecordSchema, rows: Sequence[_Row]) -> pa.RecordBatch:
+    arrays, names = [], []
+    bad = pa.repeat(_NO, len(rows))
+    for position, column in enumerate(schema.columns):
+        if column.type is not None:
+            found = _column(column.name, column.type, [row[layout_name(position)] for row in rows])
+            bad = bad if found.bad is None else pc.or_(bad, found.bad.fill_null(_NO))
+            arrays.append(found.values)
+            names.append(column.name)
+    told = [_text(schema, row) if is_bad else None for row, is_bad in zip(rows, bad.to_pylist(), strict=True)]
+    return pa.RecordBatch.from_arrays([*arrays, pa.array(told, pa.string())], [*names, CORRUPT])
+
+
+def _column(name: str, kind: AvroType, values: Sequence[Value]) -> Column:
+    try:
+        return kind.column(values)
+    except MemoryError:
+        raise  # which is one of Arrow's exceptions too
+    except (pa.ArrowException, OverflowError) as error:
+        raise Damaged(f"column '{name}' holds what its type does not allow ({error})") from error
+
+
+def _text(schema: RecordSchema, row: _Row) -> str:
+    """A row that is kept for people."""
+    found = {one.name: row[layout_name(at)] for at, one in enumerate(schema.columns) if one.type is not None}
+    return json.dumps(found, default=lambda value: value.decode(errors="replace"))
+
+
+def avro_groups(spark: SparkSession, listing: SourceListing) -> list[RawGroup]:
+    """One group per set of columns and types. Raises BadData (SOURCE_UNREADABLE)."""
+    groups: dict[tuple[tuple[str, str], ...], tuple[Mapping[str, RawColumn], list[StoredFile]]] = {}
+    for file in listing.stored:
+        columns = avro_columns(file)
+        key = tuple((name, _kind(column)) for name, column in columns.items())
+        groups.setdefault(key, (columns, []))[1].append(file)
+    return [_group(spark, listing, columns, files) for columns, files in groups.values()]
+
+
+def _kind(column: RawColumn) -> str:
+    return f"{column.file_type.spark} {column.file_type.natural}" if column.file_type else ""
+
+
+def _group(
+    spark: SparkSession, listing: SourceListing, columns: Mapping[str, RawColumn], files: Sequence[StoredFile]
+) -> RawGroup:
+    loaded = {name: one.file_type for name, one in columns.items() if one.file_type}
+    ddl = [f"{quoted(name)} {kind.spark}" for name, kind in loaded.items()]
+    told = [f"{name} string" for name in (CORRUPT, URL)]
+    size = sum(file.entry.size for file in files)
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    tasks = min(len(files), max(cores, -(-size // _TASK_BYTES)))
+    reading = _Reading(tuple(files), tuple(_url(listing, file) for file in files))
+    return RawGroup(
+        frame=spark.range(0, len(files), 1, tasks).mapInArrow(reading.kernel(), ", ".join([*ddl, *told])),
+        columns=columns,
+        record=F.to_json(F.expr(f"struct({', '.join(map(quoted, loaded))})"), {"ignoreNullFields": "false"})
+        if loaded
+        else F.lit("{}"),
+        corrupt="a decimal, time or timestamp is outside the range of its type",
+        example=files[0].name,
+    )
+
+
+def _url(listing: SourceListing, file: StoredFile) -> str:
+    scheme, colon, place = listing.storage.address(file.entry.path).partition(":")
+    return f"{scheme}{colon}{quote(place)}"
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """What tasks read: ``files`` by number, and the URL of each."""
+
+    files: Sequence[StoredFile]
+    urls: Sequence[str]
+
+    def kernel(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+        """The function for ``mapInArrow``: takes numbers of files."""
+
+        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column("id").to_pylist():
+                    with carrying():
+                        yield from self._rows(number)
+
+        return read
+
+    def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
+        for batch in avro_batches(self.files[number]):
+            yield batch.append_column(URL, pa.array([self.urls[number]] * batch.num_rows, pa.string()))

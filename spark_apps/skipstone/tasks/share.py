@@ -1,0 +1,48 @@
+"""Which part of a run its driver does by itself: what it does sooner than a JVM starts and its tasks begin.
+
+The one place that decides it: loads, merges and reindexes ask. Pure. Must not know what the work is. ``peek`` looks at
+the same setting before anything is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skipstone_core.contract.requests import SmallWork, SparkRef
+
+
+@dataclass(frozen=True, kw_only=True)
+class DriverShare:
+    """Work beyond any of these is done in Spark; all zero: all work is.
+
+    ``rows``: source rows; ``source_bytes``: of plain source files, unpacked; ``candidate_bytes``: of the data files
+    that a merge may have to rewrite; ``searched_rows``: source rows of a merge whose keys are looked for in bounds and
+    indexes; ``indexed_rows``: rows that a build or merge of index entries goes through.
+    """
+
+    rows: int = 1_000_000
+    source_bytes: int = 128 * 1024 * 1024
+    candidate_bytes: int = 128 * 1024 * 1024
+    searched_rows: int = 4_000_000
+    indexed_rows: int = 100_000
+
+    def searches(self, rows: int) -> bool:
+        """Whether the driver looks for the keys of so many source rows."""
+        return rows <= self.searched_rows
+
+    def rewrites(self, rows: int, size: int) -> bool:
+        """Whether the driver applies so many source rows to data files of ``size`` bytes."""
+        return rows <= self.rows and size <= self.candidate_bytes
+
+    def indexes(self, rows: int) -> bool:
+        """Whether the driver builds or merges so many index entries."""
+        return rows <= self.indexed_rows
+
+
+USUAL_SHARE = DriverShare()
+NO_SHARE = DriverShare(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0, indexed_rows=0)
+
+
+def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverShare:
+    """What the driver of a run with these settings does; ``usual`` unless all work is sent to Spark."""
+    return NO_SHARE if spark.small_work is SmallWork.SPARK else usual

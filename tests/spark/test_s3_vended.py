@@ -1,0 +1,219 @@
+"""A REST catalog vends the credentials of its tables: they reach the tasks, end in the middle, and are never shown."""
+
+from __future__ import annotations
+
+import logging
+import pickle
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pytest
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+from skipstone.causes import find_cause
+from skipstone.runs.load import run_load
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
+from skipstone.scrubbing import ScrubbingFormatter
+from skipstone.tables.storage import DurableFileIO, file_access
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import (
+    CatalogRef,
+    CatalogType,
+    JobRequest,
+    LoadTask,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+    WarehouseRef,
+)
+from skipstone_core.reasons import Reason
+
+from tests.s3client import S3Client
+from tests.s3proxy import Proxy, Seen, s3_proxy
+from tests.s3server import OWNER
+from tests.spark.merge_bed import ALL_IN_SPARK, task_of
+from tests.spark.postgres import Server
+from tests.spark.s3_bed import NOTHING_HERE, S3Bed, rows
+from tests.spark.vendingserver import CANARY, Vendor, vending_catalog
+from tests.storages import credentials, s3_ref
+
+SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
+AB = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
+CHANGED = [AB[0], {"id": 2, "name": "B"}, {"id": 3, "name": "c"}]
+LOAD = SourceSpec(format=SourceFormat.PARQUET, paths=("in",))
+
+
+@dataclass
+class VendingBed(S3Bed):
+    """A Warehouse in a bucket behind ``proxy``; the catalog at ``vendor`` vends what tables need."""
+
+    vendor: Vendor | None = None
+
+    @property
+    def warehouse(self) -> WarehouseRef:
+        """As requests carry it."""
+        assert self.vendor is not None
+        catalog = CatalogRef(type=CatalogType.REST, uri=self.vendor.address)
+        return WarehouseRef(name="wh", catalog=catalog, s3=s3_ref(self.bucket))
+
+
+@pytest.fixture
+def proxy(bucket: S3Client) -> Iterator[Proxy]:
+    with s3_proxy(bucket.endpoint) as found, credentials(OWNER):
+        yield found
+
+
+@pytest.fixture
+def bed(bucket: S3Client, proxy: Proxy) -> Iterator[VendingBed]:
+    """A table of two rows; the proxy has seen nothing of how it was made."""
+    behind = replace(bucket, endpoint=proxy.endpoint)
+    with vending_catalog(bucket) as vendor:
+        made = VendingBed(behind, Server(0, Path()), vendor=vendor)
+        made.create(SCHEMA)
+        made.put("in/a.parquet", pa.Table.from_pylist(AB))
+        made.put("changes/c.parquet", pa.Table.from_pylist(CHANGED[1:]))
+        proxy.forget()
+        yield made
+
+
+def vendor_of(bed: VendingBed) -> Vendor:
+    assert bed.vendor is not None
+    return bed.vendor
+
+
+class Ending(Reporter):
+    """All credentials that were given end when a stage begins; a load told its tasks a moment before they begin."""
+
+    def end_by(self, proxy: Proxy, vendor: Vendor) -> Ending:
+        """Of whom."""
+        self.proxy, self.vendor = proxy, vendor
+        return self
+
+    def stage(self, name: str) -> Any:
+        """As runs say."""
+        if name not in ("session", "write"):
+            with self.vendor.lock:
+                self.proxy.ended_keys.update(self.vendor.given)
+        return super().stage(name)
+
+
+def load_request(bed: VendingBed, uid: str = "", attempt: int = 1) -> JobRequest:
+    return bed.request(RunKind.LOAD, uid, attempt, load=LoadTask(source=LOAD))
+
+
+def is_data(seen: Seen) -> bool:
+    return "tables/" in unquote(seen.path)
+
+
+@pytest.mark.parametrize("in_list", [False, True], ids=["in the configuration", "in the list"])
+def test_files_of_tables_are_reached_by_what_the_catalog_vends(bed: VendingBed, proxy: Proxy, in_list: bool) -> None:
+    vendor_of(bed).in_list = in_list
+    assert bed.load(LOAD).outcome is RunOutcome.COMMITTED
+    assert bed.merge(task_of("changes")).outcome is RunOutcome.COMMITTED
+    assert bed.rows() == rows(CHANGED)
+    assert vendor_of(bed).delegations == {"vended-credentials"}
+    others = [one for one in proxy.seen if is_data(one) != one.key.startswith(CANARY)]
+    assert others == []
+
+
+@pytest.mark.parametrize("work", ["load", "merge"])
+@pytest.mark.parametrize("place", ["driver", "spark"])
+def test_credentials_that_end_between_stages_are_renewed(
+    bed: VendingBed, proxy: Proxy, spark: SparkSession, work: str, place: str
+) -> None:
+    """The catalog says that they end at once, and they do when the next stage begins."""
+    vendor_of(bed).seconds = 0
+    if work == "merge":
+        bed.load(LOAD)
+    limits = {} if place == "driver" else {"load": NOTHING_HERE, "merge": ALL_IN_SPARK}
+    request = load_request(bed) if work == "load" else bed.request(RunKind.MERGE, merge=task_of("changes"))
+    reporter = Ending(request).end_by(proxy, vendor_of(bed))
+    given = [limits[work]] if work in limits else []
+    report = (run_load if work == "load" else run_merge)(request, reporter, None, *given)  # type: ignore[operator]
+    assert report.outcome is RunOutcome.COMMITTED, report
+    assert bed.rows() == rows(AB if work == "load" else CHANGED)
+    assert len(proxy.ended_keys) > 0
+
+
+@pytest.mark.parametrize("work", ["load", "merge"])
+def test_a_task_that_meets_ended_credentials_is_told_and_the_next_attempt_takes_others(
+    bed: VendingBed, proxy: Proxy, spark: SparkSession, work: str
+) -> None:
+    if work == "merge":
+        bed.load(LOAD)
+        bed.limits = ALL_IN_SPARK
+    proxy.ends_with = lambda seen: not proxy.ended_keys and seen.kind == "PUT" and "/t/data/" in seen.path
+    uid = "55555555-0000-0000-0000-000000000000"
+
+    def attempt(number: int) -> JobReport:
+        if work == "merge":
+            return bed.merge(task_of("changes"), uid, number)
+        request = load_request(bed, uid, number)
+        return run_load(request, Reporter(request), None, NOTHING_HERE)
+
+    with pytest.raises(Exception) as caught:
+        attempt(1)
+    cause = find_cause(caught.value)
+    assert cause is not None
+    assert cause.reason is Reason.CREDENTIALS_EXPIRED
+    assert "the credentials expired" in cause.message
+    assert len(proxy.ended_keys) == 1
+    assert attempt(2).outcome is RunOutcome.COMMITTED
+    assert bed.rows() == rows(AB if work == "load" else CHANGED)
+
+
+def test_credentials_are_asked_for_again_when_half_of_their_time_is_over(
+    bed: VendingBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    for seconds, half in ((3600.0, 1800), (None, 300)):
+        vendor_of(bed).seconds = seconds
+        table = bed.table()
+        given = len(vendor_of(bed).given)
+        now += half - 1
+        assert dict(file_access(table).properties or ())["s3.access-key-id"] == vendor_of(bed).given[given - 1]
+        now += 2
+        assert dict(file_access(table).properties or ())["s3.access-key-id"] == vendor_of(bed).given[-1]
+        assert len(vendor_of(bed).given) == given + 1
+        copy = pickle.loads(pickle.dumps(table.io))
+        assert isinstance(copy, DurableFileIO) and copy.vending is None
+
+
+def test_no_vended_credentials_are_shown(
+    bed: VendingBed, proxy: Proxy, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines: list[str] = []
+    handler = logging.StreamHandler()
+    monkeypatch.setattr(handler, "emit", lambda record: lines.append(handler.format(record)))
+    handler.setFormatter(ScrubbingFormatter("%(message)s"))
+    logging.getLogger().addHandler(handler)
+    try:
+        told = vendor_of(bed).given
+        request = load_request(bed)
+        report = run_load(request, Reporter(request), None, NOTHING_HERE)
+        proxy.ends_with = is_data
+        with pytest.raises(Exception) as caught:
+            bed.merge(task_of("changes"))
+        logging.getLogger("skipstone").error("failed with %s", told[-1], exc_info=caught.value)
+    finally:
+        logging.getLogger().removeHandler(handler)
+    conf = str(spark.sparkContext.getConf().getAll())
+    table = bed.table()
+    shown = [
+        report.to_json(),
+        request.to_json(),
+        conf,
+        str(caught.value),
+        repr(table),
+        repr(file_access(table)),
+        *lines,
+    ]
+    assert len(lines) > 0
+    assert [text for text in shown if CANARY in text] == []
