@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,7 +14,7 @@ import pyarrow as pa
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.merging.merge import MAX_PLANS, run_merge
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.ids import TXN_SUMMARY
 
@@ -22,8 +23,9 @@ from tests.spark.merge_bed import MergeBed, task_of
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", StringType()))
 MERGES = 10
-#: Appends that the other writer is told to make while a merge runs.
-APPENDS = 4
+#: Appends that the other writer is told to make while a merge runs: each can make it plan once more, and it plans often
+#: enough for these.
+APPENDS = MAX_PLANS - 1
 Row = tuple[int, str]
 
 
@@ -79,8 +81,8 @@ def test_ten_merges_race_an_append_without_loss(tmp_path: Path) -> None:
             reporter = Held(request, stage, tell)
             assert run_merge(request, reporter).outcome is RunOutcome.COMMITTED
             replans += sum(text.startswith("planning again") for text in reporter.said)
+            told.extend(itertools.islice(other.stdout, APPENDS * (number + 1) - len(told)))
         other.stdin.close()
-        told += other.stdout
     assert [int(line) for line in told] == list(range(1, MERGES * APPENDS + 1))
     table = bed.table()
     found = sorted((row["id"], row["v"]) for row in table.scan().to_arrow().to_pylist())
