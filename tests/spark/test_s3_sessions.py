@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import quote
 
 import pyarrow as pa
 import pytest
 import skipstone
+from pyiceberg.utils.config import Config
 from pyspark.sql import SparkSession
+from skipstone.query import read
 from skipstone.query.datasource import SkipstoneDataSource
+from skipstone.query.pinned import pin_source
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.requests import ReindexTask, RunKind
@@ -113,3 +118,24 @@ def test_the_data_source_reads_through_the_indexes(spark: SparkSession, bed: S3B
     }
     found = opened.read.format("skipstone").options(**options).load(f"{bed.namespace}.t")
     assert rows_of(found.toArrow()) == ["(42, 'n42')"]
+
+
+def test_a_catalog_in_pyicebergs_configuration_needs_no_properties_to_reach_the_bucket(
+    bed: S3Bed, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lake = {
+        "type": "sql",
+        "uri": f"postgresql://{USER}:{quote(PASSWORD)}@127.0.0.1:{bed.server.port}/postgres",
+        "s3.endpoint": bed.bucket.endpoint,
+        "s3.region": REGION,
+        "s3.access-key-id": OWNER.access,
+        "s3.secret-access-key": OWNER.secret,
+    }
+    lines = ["catalog:", "  skipstone:", *(f"    {name}: {value}" for name, value in lake.items())]
+    (tmp_path / ".pyiceberg.yaml").write_text("\n".join(lines))
+    monkeypatch.setenv("PYICEBERG_HOME", str(tmp_path))
+    monkeypatch.setattr("pyiceberg.catalog._ENV_CONFIG", Config())
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    pinned = pin_source({"path": f"{bed.namespace}.t", "catalog": "skipstone"})
+    assert read(pinned.table(), ["name"], "k = 42").to_pylist() == [{"name": "n42"}]

@@ -16,6 +16,8 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.causes import find_cause
+from skipstone.query import read
+from skipstone.query.pinned import pin_source
 from skipstone.runs.load import run_load
 from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.reporting.report import Reporter
@@ -36,7 +38,7 @@ from skipstone_core.reasons import Reason
 
 from tests.s3client import S3Client
 from tests.s3proxy import Proxy, Seen, s3_proxy
-from tests.s3server import OWNER
+from tests.s3server import OWNER, REGION
 from tests.spark.merge_bed import ALL_IN_SPARK, task_of
 from tests.spark.postgres import Server
 from tests.spark.s3_bed import NOTHING_HERE, S3Bed, rows
@@ -120,6 +122,20 @@ def test_files_of_tables_are_reached_by_what_the_catalog_vends(bed: VendingBed, 
     assert vendor_of(bed).delegations == {"vended-credentials"}
     others = [one for one in proxy.seen if is_data(one) != one.key.startswith(CANARY)]
     assert others == []
+
+
+def test_the_data_source_takes_what_the_catalog_vends_when_it_plans(bed: VendingBed, proxy: Proxy) -> None:
+    """The table is read as it was at the call of load, whose own credentials have ended."""
+    bed.load(LOAD)
+    place = {"catalog.s3.endpoint": proxy.endpoint, "catalog.s3.region": REGION}
+    rest = {"catalog": "lake", "catalog.type": "rest", "catalog.uri": vendor_of(bed).address}
+    pinned = pin_source({"path": f"{bed.namespace}.t", **rest, **place})
+    assert read(pinned.table()).num_rows == len(AB)
+    bed.merge(task_of("changes"))
+    proxy.forget()
+    proxy.ended_keys.update(vendor_of(bed).given)
+    assert rows(read(pickle.loads(pickle.dumps(pinned)).table())) == rows(AB)
+    assert {one.key.startswith(CANARY) for one in proxy.seen} == {True}
 
 
 @pytest.mark.parametrize("work", ["load", "merge"])

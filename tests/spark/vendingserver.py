@@ -19,7 +19,14 @@ from threading import Lock, Thread
 from typing import Any
 
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.exceptions import (
+    CommitFailedException,
+    NamespaceAlreadyExistsError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    TableAlreadyExistsError,
+)
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import CommitTableRequest, Table
 
@@ -104,7 +111,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, found() if callable(found) else found)
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             self._fail(404, error)
-        except CommitFailedException as error:
+        except (CommitFailedException, NamespaceAlreadyExistsError, TableAlreadyExistsError) as error:
             self._fail(409, error)
 
     do_GET = do_POST = do_HEAD = do_DELETE = handle_request
@@ -149,8 +156,9 @@ class _Handler(BaseHTTPRequestHandler):
         inner = self.vendor.inner
         if self.command == "POST":
             asked = json.loads(body)
-            schema, properties = Schema.model_validate(asked["schema"]), asked.get("properties", {})
-            made = inner.create_table((namespace, asked["name"]), schema, properties=properties)
+            schema, spec = Schema.model_validate(asked["schema"]), PartitionSpec.model_validate(asked["partition-spec"])
+            properties = asked.get("properties", {})
+            made = inner.create_table((namespace, asked["name"]), schema, partition_spec=spec, properties=properties)
             return lambda: self.vendor.told(made)
         found = [{"namespace": [namespace], "name": name[-1]} for name in inner.list_tables(namespace)]
         return {"identifiers": found}

@@ -38,10 +38,19 @@ class PinnedSource:
     tasks: int | None
 
     def table(self) -> Table:
-        """The table as pinned; its catalog is asked for the indexes only."""
-        pinned = StaticTable.from_metadata(self.metadata_location, dict(self.catalog_properties))
+        """The table as pinned. Its catalog is asked how to reach the files, now, and later for the indexes."""
         catalog = open_users_catalog(self.catalog_name, self.catalog_properties)
-        return Table(tuple(self.name.split(".")), pinned.metadata, self.metadata_location, pinned.io, catalog)
+        identifier = tuple(self.name.split("."))
+        try:
+            current = catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):  # dropped since; its files may be there still
+            properties = catalog.properties
+        else:
+            if current.metadata_location == self.metadata_location:
+                return current
+            properties = current.io.properties
+        pinned = StaticTable.from_metadata(self.metadata_location, properties)
+        return Table(identifier, pinned.metadata, self.metadata_location, pinned.io, catalog)
 
     def schema(self, table: Table) -> Schema:
         """The schema of the snapshot that is read."""
