@@ -157,6 +157,14 @@ def test_an_object_whose_name_is_no_path_is_told(key: str, ask: str) -> None:
     assert "an object has a name that is no path: rename objects" in str(error)
 
 
+@pytest.mark.parametrize("key", ["in/", "in/a\x7f.csv"], ids=["a folder", "no path"])
+def test_an_object_that_is_no_file_keeps_nobody_from_reading_the_others(bucket: S3Client, key: str) -> None:
+    for name in (key, "other.csv"):
+        assert bucket.send("PUT", f"prod/lake/{name}", b"" if name.endswith("/") else b"x").ok
+    with credentials(OWNER):
+        ObjectStorage(s3_ref(bucket)).probe_reading()
+
+
 class Forgetful(Answers):
     """Keeps objects, and overlooks every condition."""
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
 from urllib.parse import urlsplit
@@ -37,6 +38,7 @@ from skipstone.storage.refusals import (
     Asked,
     code_of,
     is_about_keys,
+    is_about_names,
     place_of,
     refusal,
     status_of,
@@ -49,6 +51,8 @@ if TYPE_CHECKING:
 RACERS = 8
 #: Requests for single objects that are under way at once.
 CONCURRENT = 16
+#: Objects that a listing tells at once.
+_PAGE = 1000
 #: Puts of a first file that meet another one which is gone when they look.
 _MOST_TRIES = 5
 #: Status of the answer to a range behind the end of an object, and to every range of an empty one.
@@ -130,10 +134,14 @@ class ObjectStorage:
         """Page by page."""
         key = _key(folder)
         try:
-            for page in obstore.list(self._store, key or None, chunk_size=1000):
-                yield from (self._entry(meta) for meta in page if meta["path"] != key)
+            yield from self._listed(key)
         except (BaseError, OSError, ValueError) as error:
             raise refusal(self.ref, LIST, key, error) from None
+
+    def _listed(self, key: str) -> Iterator[Entry]:
+        """Raises what obstore raises."""
+        for page in obstore.list(self._store, key or None, chunk_size=_PAGE):
+            yield from (self._entry(meta) for meta in page if meta["path"] != key)
 
     def read(self, path: str) -> bytes:
         """The whole content."""
@@ -211,10 +219,15 @@ class ObjectStorage:
         raise self._broken("a read of another ETag (If-Match) is not refused")
 
     def probe_reading(self) -> None:
-        """A first page, and a byte."""
-        for entry in self.list(""):
-            self.get_range(entry.path, (0, 1), entry.version if isinstance(entry.version, str) else None)
-            break
+        """A first page, and a byte of the first object there that has some: an empty one may stand for a folder."""
+        try:
+            for entry in islice(self._listed(""), _PAGE):
+                with suppress(Replaced):  # people may change what is theirs meanwhile
+                    if entry.size and self.get_range(entry.path, (0, 1), str(entry.version)):
+                        break
+        except (BaseError, OSError, ValueError) as error:
+            if not is_about_names(error):  # such an object keeps nobody from reading others
+                raise refusal(self.ref, LIST, "", error) from None
 
     @cached_property
     def _store(self) -> S3Store:

@@ -79,6 +79,11 @@ def is_about_keys(error: Exception) -> bool:
     return code_of(error) in _KEYS
 
 
+def is_about_names(error: Exception) -> bool:
+    """Whether a listing was given, and holds the name of an object that is no path."""
+    return bool(_NO_PATH.search(_first_line(error)))
+
+
 def place_of(ref: S3Ref, path: str = "") -> str:
     """A bucket with its prefix, or a file in it, and the endpoint, as people call it."""
     address = "/".join(part for part in (f"s3://{ref.bucket}", ref.prefix.strip("/"), path) if part)
