@@ -24,6 +24,7 @@ from skipstone.tables.catalogs import open_catalog
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 
 from tests.s3server import OWNER
+from tests.spark import archive
 from tests.spark.jars import FOR_S3_SESSIONS, ICEBERG_RUNTIME, jar_paths, s3a_jars
 from tests.spark.soundness import Soundness
 
@@ -148,7 +149,7 @@ def _submit_arguments() -> str:
     settings = {**LOCAL, **FORCED, "spark.driver.memory": "2g", "spark.sql.catalogImplementation": "in-memory"}
     # Jars that are named by --jars the JVM sends to itself, encrypted, which takes seconds
     runtime = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *jar_paths("s3-sessions", FOR_S3_SESSIONS), *s3a_jars()]
-    settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in runtime)
+    settings["spark.driver.extraClassPath"] = ":".join(str(path) for path in (archive.class_path(), *runtime))
     # How long the JVM and Python wait for one another to connect: 15 s are few on a machine that others keep busy
     settings["spark.python.authenticate.socketTimeout"] = "300s"
     # Python workers have them whenever they start, as executors have those of their pod
@@ -161,6 +162,7 @@ def _submit_arguments() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _one_jvm() -> Iterator[None]:
     os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments()
+    os.environ["SPARK_CONF_DIR"] = str(archive.spark_settings(LEAN))
     os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {LEAN} {S3_KEYS}".strip()
     os.environ |= {f"{JVM_KEYS}AWS_ACCESS_KEY_ID": OWNER.access, f"{JVM_KEYS}AWS_SECRET_ACCESS_KEY": OWNER.secret}
     # As the first run that needs Spark sets it: processes of tests have the same environment in any order
