@@ -56,6 +56,8 @@ def start_gateway(jars: Path, class_path: Path, archive: Path, connection: Path)
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
+        # Each task of a shuffle keeps a file open for each partition, and builds may open few
+        "spark.sql.shuffle.partitions": "2",
         "spark.driver.extraClassPath": str(class_path),
         "spark.driver.defaultJavaOptions": f"-XX:ArchiveClassesAtExit={archive}",
     }
