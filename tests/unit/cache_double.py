@@ -6,6 +6,7 @@ A crash loses the cache; the next operator fills its own by a LIST.
 from __future__ import annotations
 
 import copy
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,9 +65,10 @@ class CachedWorld(World):
         """A new operator: an empty cache, filled by a LIST."""
         self.remembering = RememberingKube(self.kube)
         self._waiting, self._told = {}, len(self.kube.news)
-        for kind in CACHED_KINDS:
-            found = [o for (k, _, _), o in self.kube.objects.items() if k == kind and _selected(kind, o)]
-            self.remembering.cache.shard(kind, "lake").replace(
+        for kind, namespace in itertools.product(CACHED_KINDS, self.namespaces):
+            objects = self.kube.objects.items()
+            found = [o for (k, n, _), o in objects if (k, n) == (kind, namespace) and _selected(kind, o)]
+            self.remembering.cache.shard(kind, namespace).replace(
                 [slim(copy.deepcopy(obj)) for obj in found], self.kube._version
             )
 

@@ -198,7 +198,7 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         run=run,
         children=_owned(children, table.meta.uid),
         pods=_with_run((*children.pods, *observers, *await _list_formers(table, place, ports)), run),
-        older_claimant=await _find_older_claimant(table, place.warehouse, ports),
+        older_claimant=await _find_older_claimant(table, place.warehouse, ports, near),
         unreadable=unreadable,
     )
 
@@ -270,14 +270,16 @@ async def _read_lone_job(reader: Reader, job: JobSubject, place: Place, setting:
 
 
 async def _find_older_claimant(
-    table: TableSubject, warehouse: WarehouseSubject | None, ports: Ports
+    table: TableSubject, warehouse: WarehouseSubject | None, ports: Ports, near: Reader
 ) -> TableSubject | None:
+    """Asks the API server about every namespace until the Table has its table: then whoever else claims it came late."""
     if warehouse is None:
         return None
+    kube = near.kube if table.status.table_uuid else ports.kube
     tables: list[TableSubject] = []
     warehouses: dict[Key, WarehouseSubject] = {warehouse.key: warehouse}
     for namespace in sorted({*ports.namespaces, table.meta.namespace}):
-        reader = Reader(ports.kube, namespace, ports.memory)
+        reader = Reader(kube, namespace, ports.memory)
         try:
             rivals = await reader.list_subjects(TABLE, {IDENTIFIER_FIELD: table.spec.identifier.name})
             tables.extend(rivals)
