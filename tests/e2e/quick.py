@@ -45,7 +45,7 @@ class QuickKube(Kube):
         lists = [self._ask(self._path(one) + query) for one in kind.split(",")]
         return [item for found in lists if found is not None for item in found["items"]]
 
-    def wait_for(self, what: str, done: Callable[[], bool], *, seconds: float, every: float = 0.5) -> None:
+    def wait_for(self, what: str, done: Callable[[], bool], *, seconds: float, every: float = 1.0) -> None:
         """Ask until ``done``; raises KubeError naming ``what`` after ``seconds``."""
         super().wait_for(what, done, seconds=seconds, every=every)
 

@@ -105,8 +105,8 @@ def driver_of(lake: Lake, kind: str, name: str) -> str:
 
 
 def test_suspend_stops_a_running_load_and_resume_finishes_it(main: Lake) -> None:
-    main.write("in/4.csv", people(501, 550))
-    main.apply(load("four", "in/4.csv"))
+    main.write("in/4.parquet", people(501, 550))
+    main.apply(load("four", "in/4.parquet"))
     main.kube.wait_for("a driver of four", lambda: bool(driver_of(main, "lj", "four")), seconds=PATIENCE, every=0.2)
     main.kube.run("patch", "lj", "four", "--type=merge", "-p", '{"spec":{"suspend":true}}')
     main.until_condition("lj", "four", "Progressing", status="False", reason="Suspended")

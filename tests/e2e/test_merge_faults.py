@@ -25,8 +25,8 @@ PHASES = {
     "report": "",
 }
 KILLED = {phase: f"killed-{phase}" for phase in PHASES}
-#: Spark reads the feed while the first phases run; the last ones are the same with and without Spark.
-WITHOUT_SPARK = ("rewrite", "commit", "report")
+#: Spark reads the feed in the first phase; the others are the same with and without Spark.
+WITH_SPARK = ("read",)
 RACED = ("raced-one", "raced-two")
 #: Merges for each raced table. The driver of one of them needs Spark; the others do without, as for all Parquet.
 MERGES = 5
@@ -123,7 +123,7 @@ def kill_in(lake: Lake, phase: str) -> int:
     """Run the merge of the phase's table and kill its first driver there; how many processes that hit."""
     name = KILLED[phase]
     before = metadata_of(lake, name)
-    kind = "parquet" if phase in WITHOUT_SPARK else "csv"
+    kind = "csv" if phase in WITH_SPARK else "parquet"
     lake.apply(merge(name, f"feeds/changes.{kind}", table_name=name))
     pod, first = starting_driver(lake, name)  # to look for them later would be too late
     if PHASES[phase]:

@@ -16,7 +16,7 @@ import pytest
 from demo.install import SYSTEM
 from demo.kube import EMBEDDED, Kube
 from tests.e2e.conftest import BOUND, LAKES
-from tests.e2e.lake import PATIENCE, Lake, index, install_operator, load, merge, people, table, warehouse
+from tests.e2e.lake import PATIENCE, Lake, change, index, install_operator, load, merge, people, table, warehouse
 from tests.e2e.sharing import Share
 
 #: Read from the end of the audit log: much more than a minute of it.
@@ -27,7 +27,7 @@ LOG_BYTES = 8 * 1024 * 1024
 def rest(lakes: dict[str, Lake], share: Share, kube: Kube) -> Lake:
     """A lake with a load and an index, after all other tests; the lake that will be deleted is as far."""
     rest, doomed = lakes["e2e-rest"], lakes["e2e-doomed"]
-    doomed.write("feeds/1.csv", "op,seq,id,name,city,born\nU,1,7,x,y,1950-01-01\n")
+    doomed.write("feeds/1.parquet", [change("U", 7, "x", "y")])
     for lake in (rest, doomed):
         lake.write("in/1.parquet", people(1, 100))
         lake.apply(warehouse(), table(reclaimPolicy="Delete"), load("one", "in/1.parquet"))
@@ -82,7 +82,7 @@ def test_deleting_the_namespace_with_a_running_merge_ends_within_two_minutes(
     rest: Lake, lakes: dict[str, Lake]
 ) -> None:
     lake = lakes["e2e-doomed"]
-    lake.apply(merge("running", "feeds/1.csv"))
+    lake.apply(merge("running", "feeds/1.parquet"))
     lake.kube.wait_for(
         "the merge has a driver",
         lambda: bool(lake.kube.items("pods", "skipstone.dev/operation=Merge")),

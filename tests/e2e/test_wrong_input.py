@@ -21,7 +21,6 @@ schema = catalog.load_table(replaced).schema()
 catalog.drop_table(replaced)
 catalog.create_table(replaced, schema)
 """
-FEED = "op,seq,id,name,city,born\n"
 JsonObject = dict[str, Any]
 
 
@@ -60,12 +59,12 @@ CASES = {
     ),
     "duplicate source keys": Wrong(
         {
-            **merge("twice", "feeds/b.csv"),
-            "spec": {k: v for k, v in merge("", "feeds/b.csv")["spec"].items() if k != "sequenceBy"},
+            **merge("twice", "feeds/b.parquet"),
+            "spec": {k: v for k, v in merge("", "feeds/b.parquet")["spec"].items() if k != "sequenceBy"},
         },
         "DuplicateSourceKeys",
         "the same key in id",
-        ("feeds/b.csv", FEED + "U,1,1,a,b,2000-01-01\nU,2,1,c,d,2000-01-01\n"),
+        ("feeds/b.parquet", content([change("U", 1, "a", "b", seq=1), change("U", 1, "c", "d", seq=2)], "parquet")),
     ),
 }
 
@@ -164,8 +163,8 @@ def test_the_longest_name_works_and_a_longer_one_is_refused(wrong: Lake) -> None
 
 
 def test_deleting_resources_in_any_state_ends_clean(wrong: Lake) -> None:
-    wrong.write("in/running.csv", people(900, 950))
-    wrong.apply(load("running", "in/running.csv"))
+    wrong.write("in/running.parquet", people(900, 950))
+    wrong.apply(load("running", "in/running.parquet"))
     wrong.kube.run("delete", "lj,mj,si,tbl,wh", "--all", "--timeout=500s")
     wrong.kube.wait_for(
         "no driver pod is left", lambda: not wrong.kube.items("pods", "spark-role=driver"), seconds=PATIENCE
