@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint generate verify sbom early-warning test test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-s3 soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-s3 soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -39,10 +39,12 @@ fmt: setup ## Format the code
 lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/ruff format --check .
 	$(PYTHON_ENV)/ruff check .
+	@scripts/beside "$(MAKE) --no-print-directory .types" \
+		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
+
+.types:
 	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_operator -p skipstone -p demo -p tests.cluster -m tests.architecture.notebook
 	$(PYTHON_ENV)/mypy spark_apps/image/archive_classes.py
-	$(PYTHON_ENV)/lint-imports
-	$(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture
 
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
@@ -63,15 +65,21 @@ test: ## Everything that must pass, the cluster end-to-end tests included; build
 	@$(STAGE) "python environment" scripts/setup
 	@$(STAGE) "lint" $(MAKE) --no-print-directory lint
 	@$(STAGE) "generated files" $(MAKE) --no-print-directory verify
-	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
-	@scripts/beside "$(STAGE) 'tests against an API server' $(MAKE) --no-print-directory test-kube" \
-		"$(STAGE) 'tests with Spark, beside them' $(MAKE) --no-print-directory test-spark"
-	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
-	@SKIPSTONE_E2E_WAITS=$(CURDIR)/.cache/e2e.waits scripts/beside --from .cache/e2e.waits \
-		"$(STAGE) 'unit tests, beside the last of those' nice -n 5 $(MAKE) --no-print-directory test-unit" \
-		"$(STAGE) 'end-to-end tests' $(MAKE) --no-print-directory test-e2e"
-	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
+	@scripts/beside "nice -n 5 $(MAKE) --no-print-directory .test-code" "$(MAKE) --no-print-directory .test-kubernetes"
 	@$(STAGE) --summary
+
+# The two halves of `make test`. The one with a Kubernetes waits more than it computes, so that the other one, which
+# gets what is left of the processors, keeps both of them busy all the time.
+.test-kubernetes:
+	@$(STAGE) "kubernetes programs" $(MAKE) --no-print-directory cluster-tools
+	@$(STAGE) "tests against an API server" $(MAKE) --no-print-directory test-kube
+	@$(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster
+	@$(STAGE) "end-to-end tests" $(MAKE) --no-print-directory test-e2e
+	@$(STAGE) "cluster down" $(MAKE) --no-print-directory cluster-down
+
+.test-code:
+	@$(STAGE) "tests with Spark, beside those" $(MAKE) --no-print-directory test-spark
+	@$(STAGE) "unit tests, beside those" $(MAKE) --no-print-directory test-unit
 
 test-fresh: ## `make test` in a fresh clone of the last commit with empty caches, as CI runs it
 	rm -rf .cache/fresh && git clone --quiet . .cache/fresh

@@ -272,7 +272,7 @@ async def _read_lone_job(reader: Reader, job: JobSubject, place: Place, setting:
 async def _find_older_claimant(
     table: TableSubject, warehouse: WarehouseSubject | None, ports: Ports, near: Reader
 ) -> TableSubject | None:
-    """Asks the API server about every namespace until the Table has its table: then whoever else claims it came late."""
+    """Asks the API server about every namespace until the Table has its table: others claim it later then."""
     if warehouse is None:
         return None
     kube = near.kube if table.status.table_uuid else ports.kube
