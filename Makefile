@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-s3 soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-s3 soak-executors soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -119,6 +119,9 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 
 soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_s3_faults.py
+
+soak-executors: setup cluster ## Every kind of run on two executor pods, in a bucket and on a shared claim
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/e2e/test_executors.py
 
 soak-random: setup ## All cases of the random unit tests of which `make test` takes a few
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)

@@ -33,7 +33,7 @@ def namespace(name: str) -> JsonObject:
     }
 
 
-def volume(name: str, path: str, claim_namespace: str, claim: str) -> JsonObject:
+def volume(name: str, path: str, claim_namespace: str, claim: str, *, access: str = "ReadWriteOnce") -> JsonObject:
     """A static volume on the node's ``path``, bound to one claim."""
     return {
         "apiVersion": "v1",
@@ -41,7 +41,7 @@ def volume(name: str, path: str, claim_namespace: str, claim: str) -> JsonObject
         "metadata": {"name": name, "labels": {"app.kubernetes.io/part-of": "skipstone-demo"}},
         "spec": {
             "capacity": {"storage": "5Gi"},
-            "accessModes": ["ReadWriteOnce"],
+            "accessModes": [access],
             "persistentVolumeReclaimPolicy": "Retain",
             "storageClassName": "",
             "hostPath": {"path": path, "type": "Directory"},
@@ -50,9 +50,9 @@ def volume(name: str, path: str, claim_namespace: str, claim: str) -> JsonObject
     }
 
 
-def claim(name: str, *, volume_name: str | None = None) -> JsonObject:
+def claim(name: str, *, volume_name: str | None = None, access: str = "ReadWriteOnce") -> JsonObject:
     """A claim on ``volume_name``, or on the default storage class."""
-    spec: JsonObject = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "5Gi"}}}
+    spec: JsonObject = {"accessModes": [access], "resources": {"requests": {"storage": "5Gi"}}}
     if volume_name:
         spec |= {"storageClassName": "", "volumeName": volume_name}
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name}, "spec": spec}

@@ -26,6 +26,8 @@ API = "skipstone.dev/v1alpha1"
 CLAIM = "lake"
 #: Lakes that have no volume.
 IN_BUCKETS = ("e2e-bucket",)
+#: Lakes whose claim pods on several nodes may mount.
+SHARED = ("e2e-shared",)
 #: Seconds to wait for something: a bound against hangs. Several modules share two cores.
 PATIENCE = 900.0
 #: Programs for pods: what other people's jobs and readers do.
@@ -280,7 +282,12 @@ def lake_objects(name: str) -> list[JsonObject]:
     """The namespace ``name`` (restricted) and a volume for its claim, if it has one."""
     if name in IN_BUCKETS:
         return [namespace(name)]
-    return [namespace(name), volume(f"e2e-{name}", make_folder(f"e2e-{name}"), name, CLAIM)]
+    return [namespace(name), volume(f"e2e-{name}", make_folder(f"e2e-{name}"), name, CLAIM, access=access_of(name))]
+
+
+def access_of(name: str) -> str:
+    """How the claim of the lake ``name`` may be mounted."""
+    return "ReadWriteMany" if name in SHARED else "ReadWriteOnce"
 
 
 def lakes_of(kube: Kube, names: tuple[str, ...]) -> dict[str, Lake]:
@@ -297,7 +304,7 @@ def install(kube: Kube, names: tuple[str, ...]) -> None:
     kube.apply(namespace(SYSTEM), *(item for name in names for item in lake_objects(name)))
     for name in names:
         if name not in IN_BUCKETS:
-            kube.within(name).apply(claim(CLAIM, volume_name=f"e2e-{name}"))
+            kube.within(name).apply(claim(CLAIM, volume_name=f"e2e-{name}", access=access_of(name)))
     install_operator(kube, names)
 
 

@@ -30,8 +30,8 @@ class Server:
 
 
 @contextmanager
-def postgres() -> Iterator[Server]:
-    """A server with TLS and the superuser USER and PASSWORD; it and its data end with the block."""
+def postgres(host: str = "127.0.0.1") -> Iterator[Server]:
+    """A server at ``host`` with TLS and the superuser USER and PASSWORD; it and its data end with the block."""
     folder = Path(tempfile.mkdtemp(prefix="skipstone-postgres-"))
     tools, port = _tools(), free_port()
     data, secret = folder / "data", folder / "password"
@@ -40,10 +40,12 @@ def postgres() -> Iterator[Server]:
     certificate, key = make_certificate(folder)
     for path in (folder, secret, key):
         os.chown(path, account.pw_uid, account.pw_gid)
-    options = f"-c listen_addresses=127.0.0.1 -c port={port} -c unix_socket_directories= -c fsync=off"
+    options = f"-c listen_addresses={host} -c port={port} -c unix_socket_directories= -c fsync=off"
     options += f" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={key}"
     make = [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
     _run(account, [*make, "--encoding=UTF8", "--no-locale"])  # tests read what it says, in English
+    with (data / "pg_hba.conf").open("a") as clients:
+        clients.write("host all all all scram-sha-256\n")  # as initdb wrote it for loopback
     try:
         _run(account, [tools / "pg_ctl", "-D", data, "-w", "-t", SECONDS, "-l", folder / "log", "-o", options, "start"])
         yield Server(port, certificate)
