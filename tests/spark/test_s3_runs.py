@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -29,6 +30,7 @@ from skipstone_core.contract.requests import (
     BadRecordPolicy,
     BadRecordsSpec,
     ConsumePolicy,
+    DuplicatesPolicy,
     LoadTask,
     ObservedTable,
     ObserveTask,
@@ -43,7 +45,7 @@ from skipstone_core.reasons import Reason
 
 from tests.avrofiles import avro_file, record
 from tests.s3client import S3Client
-from tests.s3proxy import s3_proxy
+from tests.s3proxy import Proxy, Refusal, s3_proxy
 from tests.s3server import OWNER, STRANGER
 from tests.spark.conftest import JVM_KEYS
 from tests.spark.index_bed import index_on
@@ -226,6 +228,67 @@ def test_a_source_that_is_replaced_is_told(bed: S3Bed) -> None:
     bed.put("in/a.csv", "id,name\n1,b\n")
     with pytest.raises(BadData, match="is not the file that this job began with"):
         run_load(request, Reporter(request))
+
+
+@pytest.fixture
+def behind(bucket: S3Client, server: Server, spark: SparkSession) -> Iterator[tuple[S3Bed, Proxy]]:
+    """A table in a bucket behind a proxy."""
+    with s3_proxy(bucket.endpoint) as proxy:
+        bed = S3Bed(replace(bucket, endpoint=proxy.endpoint), server)
+        bed.create(SCHEMA)
+        yield bed, proxy
+        bed.catalog.close()
+
+
+def test_a_file_that_is_away_for_a_moment_is_never_taken_for_an_empty_source(behind: tuple[S3Bed, Proxy]) -> None:
+    """One look at it finds nothing, whichever of the load: Spark leaves out what is away when it lists."""
+    bed, proxy = behind
+    bed.put("in/a.csv", "id,name\n1,a\n2,b\n")
+    loaded = 0
+    for at in itertools.count(1):
+        asked = itertools.count(1)
+        proxy.choose = lambda kind, path, at=at, asked=asked: (  # type: ignore[misc]
+            Refusal.GONE if kind == "HEAD" and path.endswith("/in/a.csv") and next(asked) == at else None
+        )
+        try:
+            report = bed.load(source(SourceFormat.CSV, "in", duplicates=DuplicatesPolicy.ALLOW), NOTHING_HERE)
+            loaded += 1
+            assert report.counts["rowsLoaded"] == 2, at
+        except DependencyUnavailable as error:
+            assert error.reason in (Reason.SOURCE_CHANGED, Reason.STORAGE_UNAVAILABLE)
+        except BadData as error:
+            assert error.reason is Reason.SOURCE_CHANGED
+        if next(asked) <= at:
+            break
+    assert loaded > 0
+    assert bed.table().scan().to_arrow().num_rows == 2 * loaded
+
+
+@pytest.mark.parametrize(
+    ("begins", "refusal", "reason"),
+    [
+        ("GET", Refusal.GONE, Reason.STORAGE_UNAVAILABLE),
+        ("HEAD", Refusal.EXPIRED, Reason.CREDENTIALS_EXPIRED),
+    ],
+)
+def test_what_keeps_spark_from_a_bucket_is_told_and_blamed_on_no_file(
+    behind: tuple[S3Bed, Proxy], begins: str, refusal: Refusal, reason: Reason
+) -> None:
+    """From the second such request on, which is Spark's; the driver's own comes first."""
+    bed, proxy = behind
+    bed.put("in/a", orc_bytes(table(*AB)))
+    met: list[str] = []
+
+    def choose(kind: str, path: str) -> Refusal | None:
+        if path.endswith("/in/a"):
+            met.append(kind)
+        is_met = met.count(begins) > 1 and (kind == begins or refusal is Refusal.EXPIRED)
+        return refusal if is_met and path.endswith("/in/a") else None
+
+    proxy.choose = choose
+    with pytest.raises(DependencyUnavailable) as raised:
+        bed.load(source(SourceFormat.ORC, "in"), NOTHING_HERE)
+    assert raised.value.reason is reason, raised.value
 
 
 def test_two_racing_consumers_take_each_object_once(bed: S3Bed) -> None:

@@ -108,7 +108,8 @@ def test_what_names_no_file_is_not_found(root: Path, path: str) -> None:
 @pytest.mark.parametrize(
     ("path", "sentence"),
     [
-        ("landing/_SUCCESS", "is hidden by its first character"),
+        ("landing/_SUCCESS", "is hidden by its name"),
+        ("nested/deep/b.csv._COPYING_", "is hidden by its name"),
         (".skipstone/runs/a.csv", "holds records of runs"),
         ("nested", "holds the folder 'deep'"),
         ("", "a path is empty"),
@@ -116,6 +117,7 @@ def test_what_names_no_file_is_not_found(root: Path, path: str) -> None:
 )
 def test_what_is_never_read_is_told(root: Path, path: str, sentence: str) -> None:
     put(root / "nested/deep/a.csv", "x")
+    put(root / "nested/deep/b.csv._COPYING_", "x")
     put(root / ".skipstone/runs/a.csv", "x")
     with pytest.raises(BadSpec, match=sentence) as caught:
         listed(root, path)

@@ -168,7 +168,7 @@ def test_a_source_in_a_bucket_is_named_as_on_a_volume(lake: Lake) -> None:
         ("nowhere", BadData, "names no file"),
         ("nowhere/*.csv", BadData, "names no file"),
         ("deep", BadSpec, "holds the folder 'x'"),
-        ("in/_SUCCESS", BadSpec, "is hidden by its first character"),
+        ("in/_SUCCESS", BadSpec, "is hidden by its name"),
         ("../other", BadSpec, "leads out of the Warehouse"),
         (".skipstone/runs", BadSpec, "holds records of runs"),
     ):

@@ -193,6 +193,7 @@ def test_a_folder_shows_what_is_visible_and_a_list_all(home: Home) -> None:
 
 def test_a_folder_with_nothing_visible_is_a_folder(home: Home) -> None:
     home.put("in/_SUCCESS")
+    home.put("in/a.csv._COPYING_")
     assert folder(home.storage, "in") == Folder(path="in", files=(), folders=())
 
 

@@ -6,7 +6,7 @@ class and method, and not in the middle of a query. Must not decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Protocol, TypeVar, cast
@@ -298,6 +298,7 @@ class QueryExecution(JavaObject, Protocol):
 class Dataset(JavaObject, Protocol):
     """A DataFrame in the JVM."""
 
+    def inputFiles(self) -> Sequence[str]: ...
     def queryExecution(self) -> QueryExecution: ...
 
 

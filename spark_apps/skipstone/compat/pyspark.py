@@ -13,7 +13,7 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from skipstone.compat.catalyst import Dataset, JavaSession
 from skipstone.compat.java import Jvm
 
-__all__ = ["ClassicDataFrame", "JvmFrame", "java_frame", "java_session", "jvm", "plain_frame"]
+__all__ = ["ClassicDataFrame", "JvmFrame", "count_input_files", "java_frame", "java_session", "jvm", "plain_frame"]
 
 
 def jvm(spark: SparkSession) -> Jvm:
@@ -29,6 +29,11 @@ def java_session(spark: SparkSession) -> JavaSession:
 def java_frame(df: DataFrame) -> Dataset:
     """The Dataset in the JVM."""
     return cast(Dataset, df._jdf)
+
+
+def count_input_files(df: DataFrame) -> int:
+    """How many files a DataFrame reads, by one call to the JVM however many they are."""
+    return len(java_frame(df).inputFiles())
 
 
 def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:

@@ -17,12 +17,14 @@ from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause
 from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.sources.presence import has_vanished, vanished
 from skipstone.tasks.failures import carried
 
 _FAILED = re.compile(r"\[FAILED_READ_FILE\.\w+\][^\n]*?\bfile (?:(?:file|s3a):)?/*(?P<path>/[^\n]*?)\.\s+SQLSTATE")
-#: What Hadoop's S3A and Amazon's SDK raise when a store does not answer, or refuses.
+#: What Hadoop's S3A, Amazon's SDK and networks raise when a store does not answer, or refuses.
 _REFUSED = re.compile(
-    r"\b(?:org\.apache\.hadoop\.fs\.s3a\.|software\.amazon\.awssdk\.[\w.]*?|java\.nio\.file\.)(A\w+Exception|\w*Sdk\w+Exception|S3Exception)"
+    r"\b(?:(?:org\.apache\.hadoop\.fs\.s3a|software\.amazon\.awssdk(?:\.\w+)*|org\.apache\.http|java\.net|javax\.net\.ssl)"
+    r"\.([A-Z]\w*Exception)|java\.nio\.file\.(A\w+Exception))(?=[:\s]|$)"
 )
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*(?P<cause>[^\n]+)", re.MULTILINE)
 
@@ -32,43 +34,52 @@ def readable(listing: SourceListing) -> Iterator[None]:
     """Turn a failure to read the source into what is wrong with it.
 
     BadData with SOURCE_CHANGED when the files are not those of ``listing`` any more, whatever was raised: a file that
-    is replaced fails in many ways, and none of them tells why. Else what a task told, or SOURCE_UNREADABLE naming the
-    file for what Spark says of one; all else passes unchanged.
+    is replaced fails in many ways, and none of them tells why. Else what a task told, DependencyUnavailable when a
+    store did not answer or had the files only before and after, or SOURCE_UNREADABLE naming the file for what Spark
+    says of one; all else passes unchanged.
     """
     try:
         yield
     except Exception as error:
         if find_cause(error):
             raise
-        _require_unchanged(listing, error)
+        refused = _require_unchanged(listing, error)
         if told := carried(error):
             raise told from error
-        if found := _FAILED.search(str(error)) if isinstance(error, PySparkException | Py4JJavaError) else None:
-            raise (_away(listing, str(error)) or _unreadable(listing, found, str(error))) from error
+        if isinstance(error, PySparkException | Py4JJavaError):
+            said = str(error)
+            if found := _away(listing, said, refused) or _unreadable(listing, said):
+                raise found from error
         raise
 
 
-def _require_unchanged(listing: SourceListing, error: Exception) -> None:
-    """Raise what ``require_unchanged`` finds; a storage that does not answer now has nothing to add to ``error``."""
+def _require_unchanged(listing: SourceListing, error: Exception) -> UserError | None:
+    """Raise what ``require_unchanged`` finds; what a storage says that does not answer now is given back."""
     try:
         require_unchanged(listing)
     except UserError as found:
         if found.reason is Reason.SOURCE_CHANGED:
             raise found from error
+        return found
+    return None
 
 
-def _away(listing: SourceListing, said: str) -> DependencyUnavailable | None:
-    """What an object store that answers otherwise than with the file makes of Spark's failure; None for other ones."""
+def _away(listing: SourceListing, said: str, refused: UserError | None) -> UserError | None:
+    """What a store that answers otherwise than with the file makes of Spark's failure; None for other ones."""
+    if has_vanished(said):
+        return vanished(listing)
     if (found := _REFUSED.search(said)) is None:
         return None
-    return DependencyUnavailable(
+    return refused or DependencyUnavailable(
         Reason.STORAGE_UNAVAILABLE,
-        f"Spark cannot read {listing.storage.where()} ({found[1]}): check the permissions and that the endpoint "
-        "answers, and try again",
+        f"Spark cannot read {listing.storage.where()} ({found[1] or found[2]}): check the permissions and that the "
+        "endpoint answers, and try again",
     )
 
 
-def _unreadable(listing: SourceListing, found: re.Match[str], said: str) -> BadData:
+def _unreadable(listing: SourceListing, said: str) -> BadData | None:
+    if (found := _FAILED.search(said)) is None:
+        return None
     root = listing.storage.address().partition(":")[2].strip("/")
     name = unquote(found["path"]).lstrip("/").removeprefix(root).lstrip("/")
     causes = _CAUSE.findall(said)

@@ -270,9 +270,7 @@ def _require_readable(entry: Entry) -> None:
             Reason.INVALID_SPEC, f"the name of '{shown}' is not UTF-8: rename the file to read it", field=_FIELD
         ) from error
     if is_hidden(PurePosixPath(entry.path).name):
-        raise BadSpec(
-            Reason.INVALID_SPEC, f"'{entry.path}' is hidden by its first character: rename it to read it", field=_FIELD
-        )
+        raise BadSpec(Reason.INVALID_SPEC, f"'{entry.path}' is hidden by its name: rename it to read it", field=_FIELD)
 
 
 def _outside(path: str) -> BadSpec:

@@ -2,7 +2,7 @@
 
 Paths are relative to the root, with ``/``, and never leave it. A file is made whole or not at all, and is never
 changed afterwards by us; people may replace what is theirs, and ``Entry`` tells. Names that begin with ``.`` or ``_``
-are hidden: only who names them sees them.
+or end with ``._COPYING_`` are hidden: only who names them sees them.
 Must not know what files hold, and knows no Warehouse: ``opening`` does.
 """
 
@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import BinaryIO, Protocol
 
+#: Ends the name of a file that Hadoop is still copying.
+_COPYING = "._COPYING_"
 #: Bytes that ``open`` asks for at once when a file is read from its beginning to its end.
 READ_AHEAD = 4 << 20
 
@@ -159,5 +161,5 @@ class StoredFile:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a part of ``path`` begins as those of hidden files do."""
-    return any(part.startswith((".", "_")) for part in PurePosixPath(path).parts)
+    """Whether a part of ``path`` has a name of hidden files: all that Spark leaves out, and never tells."""
+    return any(part.startswith((".", "_")) or part.endswith(_COPYING) for part in PurePosixPath(path).parts)

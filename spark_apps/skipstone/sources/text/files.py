@@ -18,6 +18,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.presence import complete, has_vanished
 from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
 from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
 from skipstone.sources.text.lines import require_one_document_per_line
@@ -69,7 +70,7 @@ def _csv_group(
     reader = spark_reader(spark, listing).schema(_strings(references))
     frame = reader.options(**_csv_options(options), **_common(options)).csv(spark_paths(listing, files))
     return RawGroup(
-        frame=frame.withColumn(URL, F.col("_metadata.file_path")),
+        frame=complete(frame, listing, len(files)).withColumn(URL, F.col("_metadata.file_path")),
         columns={name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name},
         record=_csv_record(references, options),
         corrupt=f"the row does not have the {len(header)} fields of the header",
@@ -106,13 +107,14 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
             require_one_document(file)
     paths = spark_paths(listing, [file.path for file in listing.files])
     if not options.multi_line:
-        require_one_document_per_line(spark_reader(spark, listing).text(paths), listing.storage.address())
+        lines = spark_reader(spark, listing).text(paths)
+        require_one_document_per_line(complete(lines, listing, len(paths)), listing.storage.address())
     names = _json_names(spark, paths, options, listing)
     read = names or (_NO_NAME,)
     frame: DataFrame = spark_reader(spark, listing).schema(_strings(read)).options(**_json_options(options)).json(paths)
     return [
         RawGroup(
-            frame=frame.withColumn(URL, F.col("_metadata.file_path")),
+            frame=complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path")),
             columns={name: RawColumn(quoted(name), is_text=True) for name in names},
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
@@ -126,8 +128,10 @@ def _json_names(
 ) -> tuple[str, ...]:
     try:
         reader = spark_reader(spark, listing).options(primitivesAsString="true", **_json_options(options))
-        found = reader.json(list(paths)).schema.names
+        found = complete(reader.json(list(paths)), listing, len(paths)).schema.names
     except AnalysisException as error:
+        if has_vanished(str(error)):
+            raise
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
     return tuple(name for name in found if name != CORRUPT)
 

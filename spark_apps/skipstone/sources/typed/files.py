@@ -20,6 +20,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
 from skipstone.sources.typed.filetypes import FileType, file_type, orc_type
@@ -105,7 +106,9 @@ def _group(
     paths = spark_paths(listing, files)
     frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
     return RawGroup(
-        frame=frame.withColumns({CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}),
+        frame=complete(frame, listing, len(files)).withColumns(
+            {CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}
+        ),
         columns=raw_columns(footer),
         record=_record(readable),
         example=files[0],
