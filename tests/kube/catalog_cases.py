@@ -37,7 +37,26 @@ def _plaintext(name: str, changes: dict[str, Any], *, refused: bool = False) -> 
     return Case(name, "Warehouse", WAREHOUSE, {**_rest_catalog(), **changes}, at, says)
 
 
+_SIGNED = {"rest.sigv4-enabled": "true", "rest.signing-name": "glue", "rest.signing-region": "eu-central-1"}
+_UNPLACED = {"rest.sigv4-enabled": "TRUE", "rest.signing-name": "glue"}
+
+
+def _signed(name: str, changes: dict[str, Any], at: str = "", says: str = "") -> Case:
+    changes = {**_rest_catalog(), "catalog.properties": dict(_SIGNED), **changes}
+    return Case(name, "Warehouse", WAREHOUSE, changes, at, says)
+
+
+def _keys(*names: str) -> dict[str, Any]:
+    return {"credentialsSecretRef": {"name": "c", "keys": list(names)}}
+
+
 CATALOGS_ACCEPTED = (
+    _signed("signed-by-a-role", {}),
+    _signed("signed-by-a-role-beside-other-keys", _keys("AWS_REGION")),
+    _signed("signed-by-keys", _keys("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")),
+    _signed("signed-by-keys-of-a-session", _keys("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")),
+    _signed("not-signed-after-all", {"catalog.properties": {"rest.sigv4-enabled": "false"}}),
+    _signed("half-of-the-keys-unsigned", {"catalog.properties": {}, **_keys("AWS_ACCESS_KEY_ID")}),
     _plaintext("credentials-over-https", {**_KEYS, "catalog.uri": "https://catalog"}),
     _plaintext("no-credentials-over-http", {}),
     _plaintext("other-keys-over-http", {"credentialsSecretRef": {"name": "c", "keys": ["AWS_REGION"]}}),
@@ -48,6 +67,24 @@ CATALOGS_ACCEPTED = (
     _rest("rest-below-a-path", "https://catalog.example:8181/api/team@catalog/"),
 )
 CATALOGS_REJECTED = (
+    _signed(
+        "signed-without-region",
+        {"catalog.properties": _UNPLACED},
+        "spec.catalog.properties",
+        "catalog.properties needs rest.signing-region when rest.sigv4-enabled is true",
+    ),
+    _signed(
+        "signed-by-half-of-the-keys",
+        _keys("AWS_ACCESS_KEY_ID"),
+        "spec.credentialsSecretRef.keys",
+        "credentialsSecretRef.keys must hold AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
+    _signed(
+        "signed-by-a-token-alone",
+        _keys("AWS_SESSION_TOKEN"),
+        "spec.credentialsSecretRef.keys",
+        "credentialsSecretRef.keys must hold AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+    ),
     _plaintext("credentials-over-http", _KEYS, refused=True),
     _plaintext("credentials-over-http-to-the-oauth-server", {**_KEYS, **_OAUTH}, refused=True),
     _sql("password-with-slash", "postgresql://me:se/cret@db/x", _NO_PASSWORD),

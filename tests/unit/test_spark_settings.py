@@ -79,7 +79,15 @@ def test_settings_that_contradict_each_other_are_refused(conf: dict[str, str], c
 
 
 @pytest.mark.parametrize(
-    ("name", "value"), [("rest-page-size", "many"), ("pool_pre_ping", "1"), ("snapshot-loading-mode", "some")]
+    ("name", "value"),
+    [
+        ("rest-page-size", "many"),
+        ("pool_pre_ping", "1"),
+        ("snapshot-loading-mode", "some"),
+        ("rest.sigv4-enabled", "yes"),
+        ("rest.signing-name", "Glue!"),
+        ("rest.signing-region", ""),
+    ],
 )
 def test_values_of_catalog_settings_are_checked(name: str, value: str) -> None:
     catalog = {"type": "Sql", "properties": {name: value}}

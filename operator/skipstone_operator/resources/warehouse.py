@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar
 
+from skipstone_core import signing
 from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
 from skipstone_core.contract.requests import CatalogType, SmallWork
 
@@ -18,8 +19,11 @@ from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, time_text
 from skipstone_operator.resources.rules.podtemplate import POD_TEMPLATE_SCHEMA
 from skipstone_operator.resources.storage import (
+    ACCESS_KEY,
     BUCKET_KEYS,
     MAX_LOCATIONS,
+    SECRET_KEY,
+    SESSION_TOKEN,
     AuthorityRef,
     SourceLocation,
     Storage,
@@ -28,6 +32,10 @@ from skipstone_operator.resources.storage import (
 MEMORY = "^[1-9][0-9]{0,8}([kKmMgGtT]|[KMGT]i)$"
 MEMORY_HELP = "memory must be a whole number with a unit, such as 512m, 2g, 512Mi or 2Gi"
 SQL_URI = "(sqlite:////skipstone/|postgresql([+][a-z0-9]+)?://)"
+_IS_SIGNED = (
+    f"has({{0}}properties) && '{signing.ENABLED}' in {{0}}properties && "
+    f"{{0}}properties['{signing.ENABLED}'].matches('^(?i:true)$')"
+)
 CONF_VALUE = "-?[A-Za-z0-9.]{1,32}"
 ENVIRONMENT_KEY = "^[A-Za-z_][A-Za-z0-9_]*$"
 
@@ -42,6 +50,11 @@ def _bucket_secret(storage: Storage) -> bool:
 
 def _has_bucket_keys(reference: SecretKeysRef | None) -> bool:
     return reference is not None and bool({*reference.keys} & {*BUCKET_KEYS})
+
+
+def _are_whole_keys(reference: SecretKeysRef | None) -> bool:
+    given = {*reference.keys} & {*BUCKET_KEYS} if reference else set()
+    return not given or {ACCESS_KEY, SECRET_KEY} <= given
 
 
 def _has_catalog_keys(keys: tuple[str, ...]) -> bool:
@@ -77,6 +90,12 @@ class Catalog:
             rule="!has(self.uri) || !self.uri.matches('(^|/)[.][.](/|$)')",
             message="catalog.uri may not contain '..': write the path as it is",
             field_path=".uri",
+        ),
+        Rule(
+            holds=lambda catalog: signing.has_region(catalog.properties),
+            rule=f"!({_IS_SIGNED.format('self.')}) || '{signing.REGION}' in self.properties",
+            message=f"{signing.PROPERTIES_FIELD} {signing.MISSING_REGION}",
+            field_path=".properties",
         ),
     )
 
@@ -275,6 +294,18 @@ class WarehouseSpec:
             f"!has(self.credentialsSecretRef) || !self.credentialsSecretRef.keys.exists(k, k in {list(BUCKET_KEYS)})",
             message=f"credentialsSecretRef.keys may not hold {', '.join(BUCKET_KEYS)} beside "
             "storage.s3.credentialsSecretRef, which gives them: remove them from one of the two",
+            field_path=".credentialsSecretRef.keys",
+        ),
+        Rule(
+            holds=lambda spec: (
+                not signing.is_signed(spec.catalog.properties) or _are_whole_keys(spec.credentials_secret_ref)
+            ),
+            rule=f"!({_IS_SIGNED.format('self.catalog.')}) || !has(self.credentialsSecretRef) || "
+            f"!self.credentialsSecretRef.keys.exists(k, k in {list(BUCKET_KEYS)}) || "
+            f"('{ACCESS_KEY}' in self.credentialsSecretRef.keys && '{SECRET_KEY}' in self.credentialsSecretRef.keys)",
+            message=f"credentialsSecretRef.keys must hold {ACCESS_KEY} and {SECRET_KEY}, and {SESSION_TOKEN} only "
+            f"beside them, when catalog.properties has {signing.ENABLED}: add what is missing, or leave out all of "
+            "them for the role of the ServiceAccount",
             field_path=".credentialsSecretRef.keys",
         ),
     )

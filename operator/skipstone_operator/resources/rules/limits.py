@@ -5,9 +5,11 @@ Read by the kinds, by ``openapi`` and by ``checks``. Data only.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
-from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, Check, anything, one_of, whole
+from skipstone_core import signing
+from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, Check, anything, one_of, shown, whole
 
 from skipstone_operator.resources.rules.sparkconf import SETTINGS
 
@@ -36,6 +38,13 @@ COLUMN_TYPE_HELP = (
     "fixed[n] or binary"
 )
 
+
+def _plain_name(text: str) -> str | None:
+    """A name of a region or of a service as signatures have it."""
+    fits = re.fullmatch("[a-z0-9-]+", text)
+    return None if fits else f"{shown(text)} is no such name: write lower-case letters, digits and '-'"
+
+
 #: Settings of catalog clients, with the check of each value.
 CATALOG_SETTINGS: Mapping[str, Check] = {
     "audience": anything,
@@ -45,6 +54,9 @@ CATALOG_SETTINGS: Mapping[str, Check] = {
     "prefix": anything,
     "resource": anything,
     "rest-page-size": whole(1, 10_000),
+    signing.SERVICE: _plain_name,
+    signing.REGION: _plain_name,
+    signing.ENABLED: one_of("true", "false"),
     "scope": anything,
     "snapshot-loading-mode": one_of("all", "refs"),
     "warehouse": anything,
