@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -29,6 +29,8 @@ from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
+from requests import Session
+from urllib3 import Retry
 
 SnapshotProducer = _SnapshotProducer
 
@@ -164,8 +166,45 @@ class HookedSqlCatalog(SqlCatalog):
             SqlCatalog._write_metadata(metadata, io, metadata_path)
 
 
+class SigningKeys(Protocol):
+    """What a request is signed with, in the names of boto3."""
+
+    access_key: str
+    secret_key: str
+    token: str | None
+
+
+class _SigningSession:
+    """Stands in for the session of boto3 that PyIceberg asks for keys each time it signs a request."""
+
+    def __init__(self, session: Any, taken: Callable[[Callable[[], SigningKeys | None]], SigningKeys]) -> None:
+        self._session, self._taken = session, taken
+        self.region_name = session.region_name
+
+    def get_credentials(self) -> _SigningSession:
+        """Those that are good now."""
+        return self
+
+    def get_frozen_credentials(self) -> SigningKeys:
+        """As ``HookedRestCatalog.keys_taken`` gives them."""
+        return self._taken(self._find)
+
+    def _find(self) -> SigningKeys | None:
+        found = self._session.get_credentials()
+        keys: SigningKeys | None = found and found.get_frozen_credentials()
+        return keys
+
+
 class HookedRestCatalog(RestCatalog):
-    """PyIceberg's REST catalog with a FileIO of ours."""
+    """PyIceberg's REST catalog with a FileIO of ours; it sends no request twice by itself."""
+
+    def before_signing(self) -> None:
+        """Called before requests are signed at all; raises when they cannot be."""
+        raise NotImplementedError
+
+    def keys_taken(self, find: Callable[[], SigningKeys | None]) -> SigningKeys:
+        """The keys that sign one request, of those that ``find`` looks up. It raises what boto3 raises."""
+        raise NotImplementedError
 
     def opened(self, table: Table) -> Table:
         """What is given out in place of ``table``, which the catalog has just told of."""
@@ -177,6 +216,14 @@ class HookedRestCatalog(RestCatalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return self.file_io(properties, location)
+
+    def _init_sigv4(self, session: Session) -> None:
+        self.before_signing()
+        super()._init_sigv4(session)
+        adapter: Any = session.get_adapter(self.uri)
+        # Who repeats a commit has to look first whether it landed, and only our own loop does.
+        adapter.max_retries = Retry(0, read=False)
+        adapter._boto_session = _SigningSession(adapter._boto_session, self.keys_taken)
 
     def _response_to_table(self, identifier_tuple: tuple[str, ...], table_response: TableResponse) -> Table:
         return self.opened(super()._response_to_table(identifier_tuple, table_response))

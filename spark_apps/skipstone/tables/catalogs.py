@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -16,6 +16,7 @@ from urllib.parse import quote
 
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
+    BadRequestError,
     ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
@@ -28,7 +29,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
 from pyiceberg.utils.config import Config
-from requests import RequestException
+from requests import RequestException, Response
+from skipstone_core import signing
 from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plaintext
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
@@ -43,7 +45,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
-from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog
+from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
 from skipstone.storage.access import region_of
 from skipstone.storage.opening import storage_properties
@@ -75,6 +77,10 @@ WRITABLE_FORMAT = 2
 METADATA_READS = 5
 _URI_FIELD = "spec.catalog.uri"
 _SCHEME, _DRIVER_SCHEME = "postgresql://", "postgresql+psycopg2://"
+_PROPERTIES_FIELD = f"spec.{signing.PROPERTIES_FIELD}"
+#: What services of Amazon say of the keys that signed a request, some of them with the status of a bad request.
+_KEYS_REFUSED = re.compile("signature|security ?token|ExpiredToken|UnrecognizedClient", re.IGNORECASE)
+_OTHER_KEYS = "spec.credentialsSecretRef or of the role of the ServiceAccount"
 #: What PostgreSQL and its client say of a login, in the language of the server or of its default.
 _LOGIN_REFUSED = re.compile(r"password authentication failed|no password supplied|role .* does not exist")
 
@@ -151,6 +157,27 @@ class OwnRestCatalog(HookedRestCatalog):
             keep_secret(*secrets)
             table.io.vending = Vending(partial(self._vended_again, table), table.io.properties)
         return table
+
+    def before_signing(self) -> None:
+        """Raises BadSpec when nobody says which region a signature is for: neither the Warehouse nor the server."""
+        if not self.properties.get(signing.REGION):
+            raise BadSpec(Reason.INVALID_SPEC, f"it {signing.MISSING_REGION}.", field=_PROPERTIES_FIELD)
+
+    def keys_taken(self, find: Callable[[], SigningKeys | None]) -> SigningKeys:
+        """Keys that are shown nowhere. Raises DependencyUnavailable (CATALOG_UNAVAILABLE) when there are none."""
+        try:
+            found, said = find(), "there are none"
+        except Exception as error:  # noqa: BLE001 - the errors of boto3 have no common base, and are of keys alone here
+            found, said = None, _first_line(error)
+        if found is None:
+            message = (
+                f"The catalog {self.name!r} takes signed requests only, and the keys that sign them were not found: "
+                f"{said}; name AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in spec.credentialsSecretRef.keys, or give "
+                "the ServiceAccount of spec.spark.serviceAccountName a role."
+            )
+            raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message)
+        keep_secret(*filter(None, (found.access_key, found.secret_key, found.token)))
+        return found
 
     def _vended_again(self, table: Table) -> Properties | None:
         """What reaches the files of ``table`` now; None when the catalog has no such table any more."""
@@ -230,11 +257,41 @@ def catalog_answers(name: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, RESTError, RequestException, OSError) as error:
-        said = _first_line(error)
-        is_login = isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(said)
-        what = "refused the credentials of spec.credentialsSecretRef" if is_login else "did not answer"
-        message = f"The catalog {name!r} {what}: {said}"
+        message = f"The catalog {name!r} {_refused_keys(error) or _unanswered(error)}"
         raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
+
+
+def _unanswered(error: Exception) -> str:
+    said = _first_line(error)
+    is_login = isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(said)
+    return f"{'refused the credentials of spec.credentialsSecretRef' if is_login else 'did not answer'}: {said}"
+
+
+def _refused_keys(error: Exception) -> str:
+    """What became of a signed request whose keys were refused, and what to do; empty for all else."""
+    answer: Response | None = getattr(error.__cause__, "response", None)
+    if answer is None or not str(answer.request.headers.get("Authorization", "")).startswith("AWS4-"):
+        return ""
+    said = _message_of(answer) or _first_line(error)
+    is_refused = isinstance(error, UnauthorizedError | ForbiddenError)
+    if not is_refused and not (isinstance(error, BadRequestError) and _KEYS_REFUSED.search(said)):
+        return ""
+    what = f"refused the keys that signed a request: {said.rstrip('.')}"
+    if "expired" in said.lower():
+        return f"{what}; renew the keys of {_OTHER_KEYS}."
+    names = f"{signing.SERVICE} and {signing.REGION} of {_PROPERTIES_FIELD}"
+    return f"{what}; check the keys of {_OTHER_KEYS}, their permissions, and {names}."
+
+
+def _message_of(answer: Response) -> str:
+    """What the server says in the shape of Amazon's gateways or of Iceberg, in one line; empty in any other shape."""
+    try:
+        told = answer.json()
+    except ValueError:
+        return ""
+    inner = told.get("error", told) if isinstance(told, dict) else None
+    said = (inner.get("message") or inner.get("Message")) if isinstance(inner, dict) else None
+    return " ".join(said.split("\n", 1)[0].split()) if isinstance(said, str) else ""
 
 
 def open_users_catalog(name: str | None, properties: Mapping[str, str]) -> Catalog:
