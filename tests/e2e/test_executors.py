@@ -18,7 +18,6 @@ from demo.kube import Kube, condition
 from tests.e2e.bucket import bucket_lake, node_address
 from tests.e2e.executors import Executors, executors_of
 from tests.e2e.lake import (
-    CLAIM,
     PATIENCE,
     JsonObject,
     Lake,
@@ -51,11 +50,15 @@ print("ANSWER " + json.dumps(catalog.load_table("db.people").scan().to_arrow().t
 
 @dataclass(frozen=True)
 class Home:
-    """A lake and what its jobs and its Warehouse say of storage. ``rows``: of `db.people`, as plain PyIceberg reads."""
+    """A lake and what its Warehouse and its jobs say of storage.
+
+    ``shown``: what the Warehouse shows of it. ``rows``: of `db.people`, as plain PyIceberg reads them.
+    """
 
     lake: Lake
     storage: JsonObject
     source: JsonObject
+    shown: str
     rows: Callable[[], list[JsonObject]]
 
 
@@ -83,7 +86,7 @@ def home(
 
 def _in_bucket(stack: ExitStack, lake: Lake, folder: Path) -> Home:
     bucket = stack.enter_context(bucket_lake(lake, folder))
-    return Home(bucket, bucket.storage(), {"location": "landing"}, bucket.rows)
+    return Home(bucket, bucket.storage(), {"location": "landing"}, "s3://lake/prod/lake", bucket.rows)
 
 
 def _on_claim(stack: ExitStack, lake: Lake, _: Path) -> Home:
@@ -95,14 +98,14 @@ def _on_claim(stack: ExitStack, lake: Lake, _: Path) -> Home:
         "catalog": {"type": "Sql", "uri": f"postgresql://{address}"},
         "credentialsSecretRef": {"name": "catalog", "keys": keys},
     }
-    uri = f"postgresql+psycopg://{USER}:{PASSWORD.replace(' ', '%20')}@{address}"
+    uri = f"postgresql+psycopg2://{USER}:{PASSWORD.replace(' ', '%20')}@{address}"
 
     def rows() -> list[JsonObject]:
         log = lake.run_pod("read-rows", "python", "-c", ROWS, uri)
         answer = next(line for line in log.splitlines() if line.startswith("ANSWER "))
         return sorted(json.loads(answer.removeprefix("ANSWER ")), key=lambda row: row["id"])
 
-    return Home(lake, storage, {}, rows)
+    return Home(lake, storage, {}, "pvc/lake (ReadWriteMany)", rows)
 
 
 def test_loads_reindexes_compactions_and_merges_run_on_two_executor_pods(home: Home) -> None:
@@ -132,6 +135,7 @@ def test_loads_reindexes_compactions_and_merges_run_on_two_executor_pods(home: H
     assert {step: count > 0 for step, count in tasks.items()} == dict.fromkeys(tasks, True), tasks
     names = {**{number: f"person {number}" for number in range(1, 301) if number != 8}, 7: "renamed", 1000: "new"}
     assert {row["id"]: row["name"] for row in home.rows()} == names
+    assert (lake.kube.get("wh", "lake") or {})["status"]["storage"] == home.shown
 
 
 def _covers(lake: Lake, found: JsonObject, snapshot: str) -> bool:
@@ -141,8 +145,3 @@ def _covers(lake: Lake, found: JsonObject, snapshot: str) -> bool:
         return False
     same = found.get("status", {}).get("tableSequenceNumber") == told["sequenceNumber"]
     return same and condition(found, "Synced").get("status") == "True"
-
-
-def test_the_claim_is_shared(lakes: dict[str, Lake]) -> None:
-    claim = lakes["claim"].kube.get("pvc", CLAIM) or {}
-    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
