@@ -12,6 +12,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 import pytest
+import skipstone
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
@@ -20,6 +21,7 @@ from skipstone.query import read
 from skipstone.query.pinned import pin_source
 from skipstone.runs.load import run_load
 from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.scrubbing import ScrubbingFormatter
 from skipstone.tables.storage import DurableFileIO, file_access
@@ -29,6 +31,7 @@ from skipstone_core.contract.requests import (
     CatalogType,
     JobRequest,
     LoadTask,
+    ReindexTask,
     RunKind,
     SourceFormat,
     SourceSpec,
@@ -39,6 +42,8 @@ from skipstone_core.reasons import Reason
 from tests.s3client import S3Client
 from tests.s3proxy import Proxy, Seen, s3_proxy
 from tests.s3server import OWNER, REGION
+from tests.spark.index_bed import index_on
+from tests.spark.lake import append
 from tests.spark.merge_bed import ALL_IN_SPARK, task_of
 from tests.spark.postgres import Server
 from tests.spark.s3_bed import NOTHING_HERE, S3Bed, rows
@@ -48,6 +53,7 @@ from tests.storages import credentials, s3_ref
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
 AB = [{"id": 1, "name": "a"}, {"id": 2, "name": "b"}]
 CHANGED = [AB[0], {"id": 2, "name": "B"}, {"id": 3, "name": "c"}]
+BY_ID = index_on("id")
 LOAD = SourceSpec(format=SourceFormat.PARQUET, paths=("in",))
 
 
@@ -136,6 +142,40 @@ def test_the_data_source_takes_what_the_catalog_vends_when_it_plans(bed: Vending
     proxy.ended_keys.update(vendor_of(bed).given)
     assert rows(read(pickle.loads(pickle.dumps(pinned)).table())) == rows(AB)
     assert {one.key.startswith(CANARY) for one in proxy.seen} == {True}
+
+
+def test_sql_reads_through_indexes_by_what_the_catalog_vends(
+    bed: VendingBed, proxy: Proxy, spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the list of credentials, which Java keeps apart from properties; nobody has other keys."""
+    for segment in range(3):
+        ids = range(segment, 300, 3)
+        append(
+            bed.table(), pa.table({"id": ids, "name": [f"n{n}" for n in ids]}, schema=bed.table().schema().as_arrow())
+        )
+    request = bed.request(RunKind.REINDEX, indexes=(BY_ID,), reindex=ReindexTask(index=BY_ID))
+    assert run_reindex(request, Reporter(request)).outcome is RunOutcome.COMMITTED
+    vendor_of(bed).in_list = True
+    opened = spark.newSession()
+    for name, value in {
+        "": "org.apache.iceberg.spark.SparkCatalog",
+        ".type": "rest",
+        ".uri": vendor_of(bed).address,
+        ".rest-metrics-reporting-enabled": "false",
+        ".io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
+        ".http-client.type": "urlconnection",
+        ".s3.endpoint": proxy.endpoint,
+        ".s3.path-style-access": "true",
+        ".client.region": REGION,
+    }.items():
+        opened.conf.set(f"spark.sql.catalog.skipstone{name}", value)
+    with monkeypatch.context() as patch:
+        patch.delenv("AWS_ACCESS_KEY_ID")
+        patch.delenv("AWS_SECRET_ACCESS_KEY")
+        found = skipstone.sql(opened, f"select * from skipstone.{bed.namespace}.t where id = 42")
+        (relation,) = skipstone.explain(found).relations
+    assert relation.is_rewritten, relation
+    assert rows(found.toArrow()) == rows([{"id": 42, "name": "n42"}])
 
 
 @pytest.mark.parametrize("work", ["load", "merge"])

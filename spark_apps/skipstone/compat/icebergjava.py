@@ -6,10 +6,10 @@ Must not decide anything.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import Protocol, cast
 
-from skipstone.compat.java import JavaMap, JavaName, JavaObject, described
+from skipstone.compat.java import JavaMap, JavaName, JavaObject, Jvm, described, type_named
 
 _ICEBERG = "org.apache.iceberg"
 SPARK_TABLE = f"{_ICEBERG}.spark.source.SparkTable"
@@ -42,6 +42,21 @@ class IcebergIO(JavaObject, Protocol):
     """How files are read."""
 
     def properties(self) -> JavaMap: ...
+
+
+@described(f"{_ICEBERG}.io.SupportsStorageCredentials")
+class VendedIO(JavaObject, Protocol):
+    """How files are read by what a catalog vends for them."""
+
+    def credentials(self) -> Sequence[StorageCredential]: ...
+
+
+@described(f"{_ICEBERG}.io.StorageCredential")
+class StorageCredential(JavaObject, Protocol):
+    """What opens the files below ``prefix``."""
+
+    def config(self) -> JavaMap: ...
+    def prefix(self) -> str: ...
 
 
 @described(f"{_ICEBERG}.TableOperations")
@@ -159,3 +174,10 @@ STATIC_OPERATIONS: JavaName[Callable[[TableMetadata, IcebergIO], JavaObject]] = 
 )
 TASK_PARSER: JavaName[_TaskParser] = JavaName(f"{_ICEBERG}.rest.TableScanResponseParser")
 TASK_SETS: JavaName[_TaskSetManager] = JavaName(f"{_ICEBERG}.spark.ScanTaskSetManager")
+
+
+def vended_credentials(jvm: Jvm, io: IcebergIO) -> Sequence[StorageCredential]:
+    """What a catalog vends besides the properties of ``io``."""
+    if not type_named(jvm, f"{_ICEBERG}.io.SupportsStorageCredentials").isInstance(io):
+        return ()
+    return cast(VendedIO, io).credentials()

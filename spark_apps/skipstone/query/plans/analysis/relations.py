@@ -35,6 +35,7 @@ from skipstone.compat.icebergjava import (
     STATIC_OPERATIONS,
     BaseTable,
     IcebergCatalog,
+    vended_credentials,
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
 from skipstone.compat.java import JavaObject, Jvm, java_class
@@ -131,7 +132,12 @@ def _table(identifier: tuple[str, ...], java: BaseTable, location: str, catalog:
 
 
 def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
-    properties = json.loads(java_class(jvm, JSON_MAPPER)().writeValueAsString(java.io().properties()))
+    """By the properties of Java's own, and the credentials that a catalog vends for the longest prefix of the place."""
+    io, mapper = java.io(), java_class(jvm, JSON_MAPPER)()
+    properties = json.loads(mapper.writeValueAsString(io.properties()))
+    vended = {str(one.prefix()): one for one in vended_credentials(jvm, io)}
+    if prefix := max((one for one in vended if location.startswith(one)), key=len, default=None):
+        properties |= json.loads(mapper.writeValueAsString(vended[prefix].config()))
     return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
 
 
