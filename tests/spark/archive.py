@@ -53,9 +53,11 @@ def java_version() -> str:
 
 
 def make(archive: Path, java_options: str) -> None:
-    """Write the archive. Raises CalledProcessError with what the program said."""
+    """Write the archive. Raises RuntimeError with the end of what the program said."""
     environment = {**os.environ, "JDK_JAVA_OPTIONS": java_options, "PYSPARK_PYTHON": sys.executable}
     for name in ("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR"):
         environment.pop(name, None)
     command = [sys.executable, str(PROGRAM), str(SPARK_JARS), str(class_path()), str(archive)]
-    subprocess.run(command, check=True, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, env=environment, check=False)
+    if ended.returncode:
+        raise RuntimeError(f"no archive of classes was made: {ended.stderr[-4000:]}")
