@@ -12,11 +12,11 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
+from propcache.api import cached_property
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFile, read_manifest_list
 from pyiceberg.serializers import FromInputFile

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from threading import Barrier
 
 import pyarrow as pa
 import pytest
@@ -19,6 +20,7 @@ from skipstone.indexes.tables import find_index, index_identifier, sorted_runs
 from skipstone.query import ReadOptions, read
 from skipstone.runs.check import run_check
 from skipstone.runs.load import run_load
+from skipstone.runs.merging.merge import run_merge
 from skipstone.runs.observe import run_observe
 from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
@@ -262,6 +264,25 @@ def test_a_file_that_is_away_for_a_moment_is_never_taken_for_an_empty_source(beh
             break
     assert loaded > 0
     assert bed.table().scan().to_arrow().num_rows == 2 * loaded
+
+
+def test_a_merge_rewrites_several_files_of_a_bucket_at_a_time(behind: tuple[S3Bed, Proxy]) -> None:
+    """Each request for a new file waits until four of them are on their way."""
+    bed, proxy = behind
+    for number in range(4):
+        bed.put("in/a.parquet", table({"id": number, "name": "old"}))
+        bed.load(source(SourceFormat.PARQUET, "in", duplicates=DuplicatesPolicy.ALLOW), NOTHING_HERE)
+    bed.put("changes/c.parquet", table(*({"id": number, "name": "new"} for number in range(4))))
+    together = Barrier(4, timeout=60)
+
+    def choose(kind: str, path: str) -> None:
+        if kind == "GET" and "-merge-" in path:
+            together.wait()
+
+    proxy.choose = choose
+    request = bed.request(RunKind.MERGE, merge=task_of("changes"))
+    assert run_merge(request, Reporter(request)).outcome is RunOutcome.COMMITTED
+    assert bed.rows() == rows([{"id": number, "name": "new"} for number in range(4)])
 
 
 @pytest.mark.parametrize(

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import assert_never
 
+from propcache.api import cached_property
 from skipstone_core.contract.requests import Management, RunKind
 from skipstone_core.ids import canonical_hash
 from skipstone_core.reasons import Reason

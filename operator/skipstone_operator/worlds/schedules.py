@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from functools import cached_property
 from itertools import islice
 
+from propcache.api import cached_property
 from skipstone_core.ids import scheduled_minute
 
 from skipstone_operator.conditions import COMPLETE, FAILED, is_true

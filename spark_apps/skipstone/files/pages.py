@@ -11,7 +11,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from cachetools import LRUCache
+from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from propcache.api import cached_property
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
 from pyiceberg.table.name_mapping import NameMapping

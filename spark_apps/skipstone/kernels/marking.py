@@ -7,10 +7,10 @@ those rows, and of them only the columns that some update leaves alone. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
+from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import BoundClause, MergePlan
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import BoundClause, MergePlan
 

@@ -5,12 +5,11 @@ Used by key-range search (files) and by index probes (row groups). Must not read
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from propcache.api import cached_property
 
 from skipstone.kernels.canonical import Int64s, int64s
 

@@ -9,9 +9,10 @@ import fnmatch
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import takewhile
 from pathlib import PurePosixPath
+
+from propcache.api import cached_property
 
 _MAGIC = frozenset("*?[")
 _ANY_DEPTH = "**"

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TypeVar, cast
@@ -20,6 +19,7 @@ from urllib.parse import urlsplit
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from obstore.store import S3Store
+from propcache.api import cached_property
 from skipstone_core.contract.requests import S3Ref
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import OWN_DIRECTORY

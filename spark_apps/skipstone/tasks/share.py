@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skipstone_core.contract.requests import SmallWork, SparkRef
+from skipstone_core.contract.requests import JobRequest, SmallWork, SparkRef
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +39,9 @@ class DriverShare:
         return rows <= self.indexed_rows
 
 
+#: Files that a driver rewrites at a time where each of them mostly waits for an object store.
+WAITING_WORKERS = 8
+
 USUAL_SHARE = DriverShare()
 NO_SHARE = DriverShare(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0, indexed_rows=0)
 
@@ -46,3 +49,13 @@ NO_SHARE = DriverShare(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=
 def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverShare:
     """What the driver of a run with these settings does; ``usual`` unless all work is sent to Spark."""
     return NO_SHARE if spark.small_work is SmallWork.SPARK else usual
+
+
+def rewriting_workers(request: JobRequest, *, on_read: bool) -> int:
+    """How many threads of a driver rewrite files of its table, one file each at a time.
+
+    As many as it has cores, and more in a bucket. Merges on read put updated rows of all files of a thread into one new
+    file, so more threads would make more files.
+    """
+    cores = request.spark.driver_cores
+    return cores if on_read or request.warehouse.s3 is None else max(cores, WAITING_WORKERS)

@@ -49,7 +49,7 @@ from skipstone.tables.shaping.evolution import fits, with_columns
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
 from skipstone.tasks.failures import storage_failure
 from skipstone.tasks.runner import InProcess, InSpark, Tasks
-from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
+from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share, rewriting_workers
 
 #: How often a merge is planned when other writers get in between.
 MAX_PLANS = 5
@@ -224,7 +224,7 @@ def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, writt
     _tell_pruned(job, changes, target.files, pruned)
     doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target.files)} files"
     job.reporter.progress(doing)
-    with _tasks(job, changes, target.files, pruned, doing) as (tasks, cores), job.reporter.stage("rewrite"):
+    with _tasks(job, changes, target, pruned, doing) as (tasks, cores), job.reporter.stage("rewrite"):
         site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written)
         rewrite = rewrite_files(site, changes, target, pruned)
     verify_slices(changes.slices)
@@ -232,12 +232,13 @@ def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, writt
 
 
 @contextmanager
-def _tasks(job: _Job, changes: Changes, files: FileSet, pruned: Pruned, doing: str) -> Iterator[tuple[Tasks, int]]:
+def _tasks(job: _Job, changes: Changes, target: PinnedTable, pruned: Pruned, doing: str) -> Iterator[tuple[Tasks, int]]:
     """Where the rewrite's tasks run, and on how many cores."""
     sizes = job.request.spark
-    size = int(files.files["size"].to_numpy()[pruned.candidates.files].sum())
+    size = int(target.files.files["size"].to_numpy()[pruned.candidates.files].sum())
     if job.share.rewrites(changes.rows, size):
-        yield InProcess(sizes.driver_cores), sizes.driver_cores
+        workers = rewriting_workers(job.request, on_read=merges_on_read(target.table))
+        yield InProcess(workers), workers
         return
     spark = job.session()
     tasks = InSpark(spark)

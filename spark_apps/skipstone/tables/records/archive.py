@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
 from typing import BinaryIO, TypeVar
 
+from propcache.api import cached_property
 from pyiceberg.table import Table
 from skipstone_core.errors import ContractViolation, DependencyUnavailable
 from skipstone_core.history.archives import (

@@ -7,8 +7,8 @@ only when the metadata alone cannot tell. Must not commit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from functools import cached_property
 
+from propcache.api import cached_property
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.history.commits import TxnRecord

@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
+
+from propcache.api import cached_property
 
 from skipstone.compat.catalyst import Tree, TreeNode, plan_json
 from skipstone.compat.java import Jvm
