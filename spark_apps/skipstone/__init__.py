@@ -1,16 +1,17 @@
 """The data plane: what notebooks import and what the Spark applications run.
 
-``skipstone.sql``, ``rewrite``, ``explain`` and ``no_index`` are for Spark sessions; PySpark is needed when they are
-called, not when the package is imported.
+``skipstone.enable``, ``disable``, ``sql``, ``rewrite``, ``explain`` and ``no_index`` are for Spark sessions; PySpark is
+needed when they are called, not when the package is imported.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__all__ = ["explain", "no_index", "rewrite", "sql"]
+__all__ = ["disable", "enable", "explain", "no_index", "rewrite", "sql"]
 
 if TYPE_CHECKING:
+    from skipstone.query.plans.everywhere import disable, enable
     from skipstone.query.plans.session import explain, no_index, rewrite, sql
 else:
 
@@ -18,6 +19,6 @@ else:
         """The calls of notebook users, imported at their first use."""
         if name not in __all__:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        from skipstone.query.plans import session
+        from skipstone.query.plans import everywhere, session
 
-        return getattr(session, name)
+        return getattr(everywhere if name in ("disable", "enable") else session, name)

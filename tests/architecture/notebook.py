@@ -16,6 +16,8 @@ from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.refusals import Refusal
 
 spark = SparkSession.builder.getOrCreate()
+skipstone.enable(spark)
+skipstone.disable(spark)
 arguments = {"carrier": "UA"}
 flights = skipstone.sql(spark, "select * from flights where carrier = :carrier", arguments)
 assert_type(flights, DataFrame)

@@ -53,7 +53,8 @@ def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     script = re.sub(r"^PACKAGES = .*$", 'PACKAGES = ""', script, flags=re.MULTILINE)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
-    _, by_sql, by_frame, explained, by_source = ended.stdout.split(NEXT)
+    _, enabled, by_sql, by_frame, explained, by_source = ended.stdout.split(NEXT)
+    assert enabled.count("IAH") == 1
     assert by_sql.count("IAH") == 1
     assert by_frame.count("EWR") == 1
     assert "by_tailnum" in explained

@@ -13,7 +13,21 @@ from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 from skipstone.compat.catalyst import Dataset, JavaSession
 from skipstone.compat.java import Jvm
 
-__all__ = ["ClassicDataFrame", "JvmFrame", "count_input_files", "java_frame", "java_session", "jvm", "plain_frame"]
+__all__ = [
+    "ClassicDataFrame",
+    "JvmFrame",
+    "count_input_files",
+    "is_classic",
+    "java_frame",
+    "java_session",
+    "jvm",
+    "plain_frame",
+]
+
+
+def is_classic(spark: object) -> bool:
+    """Whether a session has its JVM in reach: one of Spark Connect has not."""
+    return isinstance(spark, SparkSession)
 
 
 def jvm(spark: SparkSession) -> Jvm:

@@ -107,6 +107,11 @@ def no_index(df: DataFrame) -> DataFrame:
     return plain
 
 
+def is_settled(df: DataFrame) -> bool:
+    """Whether ``df`` is what ``rewrite`` made, or what ``no_index`` gave."""
+    return df in _rewritten or df in _without_index
+
+
 def _try(df: DataFrame) -> tuple[Dataset | None, Explanation]:
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
     try:

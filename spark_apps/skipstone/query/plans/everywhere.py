@@ -1,0 +1,171 @@
+"""Sends the actions of a session's DataFrames through the rewrite, so that users' code stays as it is.
+
+Called as ``skipstone.enable`` and ``skipstone.disable``. PySpark's class of classic DataFrames gets methods that
+rewrite a DataFrame of such a session when it is run, shown or written; with the last session it gets its own back. What
+is built from DataFrames stays as users build it: conditions that come later count as well.
+Must not decide what a query reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import update_wrapper
+from threading import Lock
+from typing import Concatenate, ParamSpec, TypeVar
+from weakref import WeakSet
+
+from propcache.api import cached_property
+from pyspark import RDD
+from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
+
+from skipstone.compat.pyspark import ClassicDataFrame, is_classic
+from skipstone.query.plans.session import explain, is_settled, rewrite
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+#: Methods of a DataFrame that run it, or hand it on to what runs it.
+_ACTIONS = (
+    "_repr_html_",
+    "_show_string",
+    "approxQuantile",
+    "checkpoint",
+    "collect",
+    "corr",
+    "cov",
+    "crosstab",
+    "freqItems",
+    "isEmpty",
+    "localCheckpoint",
+    "tail",
+    "toArrow",
+    "toJSON",
+    "toLocalIterator",
+    "toPandas",
+    "writeTo",
+)
+_enabled: WeakSet[SparkSession] = WeakSet()
+_originals: dict[str, object] = {}
+_lock = Lock()
+#: Set while a DataFrame runs that is as it should be: what its action calls is not rewritten again.
+_runs: ContextVar[bool] = ContextVar("skipstone_runs", default=False)
+
+
+def enable(spark: SparkSession) -> None:
+    """Let the DataFrames of ``spark``, those of ``spark.sql`` included, use indexes whenever they are run.
+
+    For this session object; another one of ``spark.newSession()`` has its own say. Raises ValueError for Spark Connect.
+    """
+    if not is_classic(spark):
+        raise ValueError(
+            "spark is a session of Spark Connect, whose plans cannot be rewritten from the client: read through the "
+            "data source skipstone.query.datasource.SkipstoneDataSource"
+        )
+    with _lock:
+        _enabled.add(spark)
+        if not _originals:
+            _install()
+
+
+def disable(spark: SparkSession) -> None:
+    """Let the DataFrames of ``spark`` run as they are again. Does nothing for a session that is not enabled."""
+    with _lock:
+        _enabled.discard(spark)
+        if not _enabled:
+            while _originals:
+                setattr(ClassicDataFrame, *_originals.popitem())
+
+
+def _install() -> None:
+    own = vars(ClassicDataFrame)
+    ours: dict[str, object] = {name: _rewriting(own[name]) for name in _ACTIONS}
+    ours |= {"count": _counting(own["count"]), "explain": _explaining(own["explain"]), "take": _taking(own["take"])}
+    ours |= {"rdd": _sharing(own["rdd"].func), "write": _writing(own["write"].fget)}
+    for name, method in ours.items():
+        _originals[name] = own[name]
+        setattr(ClassicDataFrame, name, method)
+
+
+def _is_ours(df: DataFrame) -> bool:
+    return not _runs.get() and df.sparkSession in _enabled
+
+
+@contextmanager
+def _as_it_is() -> Iterator[None]:
+    token = _runs.set(True)
+    try:
+        yield
+    finally:
+        _runs.reset(token)
+
+
+def _rewriting(method: Callable[Concatenate[DataFrame, _P], _R]) -> Callable[Concatenate[DataFrame, _P], _R]:
+    def run(self: DataFrame, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        if not _is_ours(self):
+            return method(self, *args, **kwargs)
+        found = rewrite(self)
+        with _as_it_is():
+            return method(found, *args, **kwargs)
+
+    update_wrapper(run, method)
+    return run
+
+
+def _counting(method: Callable[[DataFrame], int]) -> Callable[[DataFrame], int]:
+    """Spark counts by a query of its own, in which no column is read."""
+
+    def count(self: DataFrame) -> int:
+        if not _is_ours(self):
+            return method(self)
+        counted = self if is_settled(self) else rewrite(self.groupBy().count())
+        with _as_it_is():
+            return method(counted) if counted is self else int(counted.collect()[0][0])
+
+    update_wrapper(count, method)
+    return count
+
+
+def _taking(method: Callable[[DataFrame, int], list[Row]]) -> Callable[[DataFrame, int], list[Row]]:
+    """What is settled stays so with a limit above it."""
+
+    def take(self: DataFrame, num: int) -> list[Row]:
+        if not (_is_ours(self) and is_settled(self)):
+            return method(self, num)
+        with _as_it_is():
+            return method(self, num)
+
+    update_wrapper(take, method)
+    return take
+
+
+def _explaining(method: Callable[Concatenate[DataFrame, _P], None]) -> Callable[Concatenate[DataFrame, _P], None]:
+    """The plan that is run, and what became of each relation."""
+
+    def show(self: DataFrame, /, *args: _P.args, **kwargs: _P.kwargs) -> None:
+        if not _is_ours(self):
+            method(self, *args, **kwargs)
+            return
+        found = rewrite(self)
+        method(found, *args, **kwargs)
+        print(f"== Skipstone ==\n{explain(found)}\n")  # noqa: T201 - as Spark does
+
+    update_wrapper(show, method)
+    return show
+
+
+def _sharing(own: Callable[[DataFrame], RDD[Row]]) -> object:
+    """The rows as an RDD, the same one whenever a DataFrame is asked for it."""
+
+    def rdd(self: DataFrame) -> RDD[Row]:
+        return own(rewrite(self) if _is_ours(self) else self)
+
+    shared = cached_property(rdd)
+    shared.__set_name__(ClassicDataFrame, "rdd")
+    return shared
+
+
+def _writing(own: Callable[[DataFrame], DataFrameWriter]) -> object:
+    """What writes the answer to files and tables."""
+    return property(lambda self: own(rewrite(self) if _is_ours(self) else self))
