@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import logging
 import random
 import re
 from collections.abc import Callable, Iterator
@@ -49,6 +50,16 @@ ARROW = pa.schema([("id", pa.int64()), ("name", pa.string())])
 STALL_SECONDS = 10.0
 #: Attempts of a job, the last ones without a fault.
 ATTEMPTS = 3
+
+
+_LOG = logging.getLogger("skipstone.runs.main")
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """Whoever keeps records, as pytest does, would keep the run's catalog and its connection with the traceback."""
+    if record.exc_info:
+        record.exc_text, record.exc_info = logging.Formatter().formatException(record.exc_info), None  # type: ignore[arg-type]
+    return True
 
 
 class Work(Enum):
@@ -278,6 +289,7 @@ class Campaign:
         path = self.folder / "request.json"
         path.write_text(request.to_json())
         sink = _Sink()
+        _LOG.addFilter(_without_traceback)
         run_app(request.kind, RUNS[request.kind], {"SKIPSTONE_REQUEST": str(path)}, sink)  # type: ignore[arg-type]
         assert sink.report is not None
         return sink.report
