@@ -31,6 +31,7 @@ class Fault(Enum):
 class Refusal(Enum):
     """An answer that says no: status and code. The request does not reach the server."""
 
+    DENIED = 403, "AccessDenied"
     EXPIRED = 400, "ExpiredToken"
     SKEWED = 403, "RequestTimeTooSkewed"
     GONE = 404, "NoSuchBucket"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.port import Storage
 from skipstone.storage.volume import Volume
 from skipstone_core.contract.requests import S3Ref

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -38,6 +39,7 @@ ABORTED_SUFFIX = "/aborted"
 #: Ends the name of the pod that is a run; what is before it is the run's name.
 DRIVER_SUFFIX = "-driver"
 MAX_NAME = 63
+_RUN_FILE = re.compile(r"(?P<owner>[^-]+)-[^-]+-(?P<attempt>\d{1,9})-")
 
 
 def short_hash(*parts: str) -> str:
@@ -58,6 +60,17 @@ def run_id(uid: str, inputs_hash: str, attempt: int) -> str:
 def is_run_of(run: str, uid: str) -> bool:
     """Whether ``run`` is the name of a run whose owner has this uid."""
     return bool(uid) and run.startswith(f"{uid.replace('-', '')[:8]}-")
+
+
+def is_file_of_earlier_run(path: str, run: str) -> bool:
+    """Whether the file ``path`` was written by an earlier attempt at what ``run`` does: its name begins with that one.
+
+    Attempts of one owner count, whatever their inputs were.
+    """
+    found, now = _RUN_FILE.match(path.rpartition("/")[2]), _RUN_FILE.match(f"{run}-")
+    if found is None or now is None or found["owner"] != now["owner"]:
+        return False
+    return int(found["attempt"]) < int(now["attempt"])
 
 
 def bounded_name(name: str, limit: int = MAX_NAME) -> str:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone_core.contract.requests import S3Ref
 from skipstone_core.errors import DependencyUnavailable
 
@@ -22,7 +22,7 @@ ENTRYPOINT = Path(__file__).parents[2] / "spark_apps" / "entrypoint.sh"
 SCRIPT = """
 import sys
 from pyspark.sql import SparkSession
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.tables.storage import storage_io
 from skipstone_core.contract.requests import S3Ref
 place = S3Ref(bucket="bucket", endpoint=sys.argv[1], region=sys.argv[2], path_style_access=True)

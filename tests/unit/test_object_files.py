@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from skipstone.storage.objectfiles import ObjectFile, ReadAhead
+from skipstone.storage.buckets.objectfiles import ObjectFile, ReadAhead
 from skipstone.storage.port import READ_AHEAD
 
 MIB = 1 << 20

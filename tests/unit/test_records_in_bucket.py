@@ -19,7 +19,7 @@ from skipstone.runs.check import check_storage
 from skipstone.sources.listing import SourceListing, find_pin, list_arrivals, list_source, pinned_source
 from skipstone.sources.listing import require_unchanged as require_same
 from skipstone.sources.plain import PlainLimits, find_plain
-from skipstone.storage.objectfiles import TAIL_BYTES
+from skipstone.storage.buckets.objectfiles import TAIL_BYTES
 from skipstone.storage.opening import open_storage, storage_of, storage_properties
 from skipstone.tables.records.archive import TxnArchive
 from skipstone.tables.records.ledger import ConsumedFiles, Consumption

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 import pytest
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.port import Entry
 from skipstone_core.errors import DependencyUnavailable
 

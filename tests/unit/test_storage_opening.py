@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.opening import open_storage
 from skipstone.storage.volume import Volume
 from skipstone.tables.catalogs import open_catalog, table_location

@@ -15,7 +15,7 @@ from threading import Thread
 from typing import Any
 
 import pytest
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.port import Entry, NoFile
 from skipstone_core.contract.requests import S3Ref
 from skipstone_core.errors import DependencyUnavailable

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import FileIO
 from skipstone.causes import find_cause
+from skipstone.storage.buckets.remote import TAIL_BYTES, joined
 from skipstone.storage.port import Replaced
-from skipstone.storage.remote import TAIL_BYTES, joined
 from skipstone.tables.parquetfiles import WholeFile
 from skipstone.tables.storage import DurableFileIO
 
@@ -86,7 +86,7 @@ def test_what_is_not_there_is_told_by_arrow(bed: Bed) -> None:
         file.read()
 
 
-@pytest.mark.parametrize("refusal", Refusal)
+@pytest.mark.parametrize("refusal", ADVICE)
 def test_a_refusal_says_what_to_do(bed: Bed, refusal: Refusal) -> None:
     path = bed.put(LARGE)
     bed.proxy.choose = lambda *_: refusal

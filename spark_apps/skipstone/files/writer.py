@@ -127,6 +127,11 @@ class WrittenFile:
         return WrittenFile(*pickle.loads(row))
 
 
+def data_location(table: Table) -> str:
+    """The directory of the table's new data files."""
+    return table.properties.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/")
+
+
 def write_spec(table: Table, run_id: str) -> WriteSpec:
     """What tasks of ``run_id`` need to write into ``table`` under its current schema, default spec and sort order."""
     codec, level = codec_of(table)
@@ -134,7 +139,7 @@ def write_spec(table: Table, run_id: str) -> WriteSpec:
         schema_json=table.schema().model_dump_json(),
         spec_json=table.spec().model_dump_json(),
         sort_json=table.sort_order().model_dump_json(),
-        location=table.properties.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/"),
+        location=data_location(table),
         run_id=run_id,
         target_file_bytes=size_of(table, "WRITE_TARGET_FILE_SIZE_BYTES"),
         row_group_bytes=size_of(table, "PARQUET_ROW_GROUP_SIZE_BYTES"),

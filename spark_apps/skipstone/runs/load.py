@@ -35,7 +35,7 @@ from skipstone.runs.load_tasks import (
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import settled
+from skipstone.runs.settled import abort_earlier_uploads, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -128,6 +128,7 @@ def run_load(
         share=driver_share(request.spark, share),
     )
     table = load_table(job.catalog, job.ref)
+    abort_earlier_uploads(request, table)
     if outcome := settled(table, request.txn):
         return job.report(outcome, {})
     require_writable(table)

@@ -58,6 +58,7 @@ from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
 from skipstone.indexes.upkeep.staleness import stale_file_ids
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state
+from skipstone.runs.settled import abort_earlier_uploads
 from skipstone.session import spark_session
 from skipstone.tables.catalogs import catalog_answers, load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts
@@ -145,6 +146,7 @@ def _open(work: _Work) -> IndexTable:
     uuid = work.files.table_uuid
     found = _sound_index(work, identifier)
     if found is not None:
+        abort_earlier_uploads(work.request, found.table)
         if problem := definition_problem(work.table.schema(), found.stored):
             raise BadSpec(problem.reason, problem.message, field="spec.columns")
         return found

@@ -15,7 +15,7 @@ from skipstone_core.errors import BadSpec, ContractViolation
 from skipstone_core.ids import ROOT_PROPERTY, S3_PROPERTY
 from skipstone_core.reasons import Reason
 
-from skipstone.storage.objects import ObjectStorage
+from skipstone.storage.buckets.objects import ObjectStorage
 from skipstone.storage.port import Storage
 from skipstone.storage.volume import Volume
 

@@ -47,9 +47,9 @@ from sqlalchemy.exc import (
 
 from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
-from skipstone.storage.access import region_of
+from skipstone.storage.buckets.access import region_of
+from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
-from skipstone.storage.vending import Vending, vended_secrets
 from skipstone.tables.clocks import in_order
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 

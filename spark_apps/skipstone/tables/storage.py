@@ -24,10 +24,19 @@ from pyiceberg.typedef import Properties
 from skipstone_core.errors import ContractViolation
 
 from skipstone.compat.pyiceberg import HookedFileIO
-from skipstone.storage.access import ca_file
+from skipstone.storage.buckets.access import ca_file
+from skipstone.storage.buckets.remote import (
+    ArrowFile,
+    ArrowOptions,
+    RemoteBucket,
+    RemoteContent,
+    RemoteFile,
+    reached,
+    remote_bucket,
+)
+from skipstone.storage.buckets.uploads import abort_uploads
+from skipstone.storage.buckets.vending import Vending
 from skipstone.storage.durable import make_folder, sync_file, sync_folder
-from skipstone.storage.remote import ArrowFile, RemoteBucket, RemoteContent, RemoteFile, remote_bucket
-from skipstone.storage.vending import Vending
 from skipstone.tables.caches import ByteCache
 
 #: Properties that tell a FileIO how to reach its storage.
@@ -112,9 +121,25 @@ class DurableFileIO(HookedFileIO):
         """The bucket and the key of a location in S3 that is read without Arrow."""
         if not location.startswith(_S3):
             return None, ""
+        bucket, options, key = self._place(location)
+        return remote_bucket(bucket, options), key
+
+    def abort_uploads(self, folder: str, is_left: Callable[[str], bool]) -> None:
+        """Abort uploads by parts to files below ``folder`` in S3 of which ``is_left`` tells that nobody finishes them.
+
+        Whatever goes wrong is logged.
+        """
+        if folder.startswith(_S3):
+            self.renew()
+            bucket, options, key = self._place(folder)
+            if found := reached(bucket, options):
+                abort_uploads(*found, key, is_left)
+
+    def _place(self, location: str) -> tuple[str, ArrowOptions, str]:
+        """The bucket of a location in S3, the options of Arrow's file system for it, and the key."""
         scheme, bucket, path = self.parse_location(location, self.properties)
         _, (options,) = self.fs_by_scheme(scheme, bucket).__reduce__()
-        return remote_bucket(bucket, options), path.removeprefix(f"{bucket}/")
+        return bucket, options, path.removeprefix(f"{bucket}/")
 
     def local_file_system(self) -> FileSystem:
         """One whose files are durable once they are closed."""

@@ -35,7 +35,7 @@ from skipstone.runs.merging.source import Changes, SourceSite, read_changes, rea
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import settled
+from skipstone.runs.settled import abort_earlier_uploads, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -120,6 +120,7 @@ def run_merge(
 def _take(job: _Job) -> Intake | Outcome:
     """What there is to apply, or what the table already says of it."""
     table = job.load()
+    abort_earlier_uploads(job.request, table)
     if outcome := settled(table, job.request.txn):
         return outcome
     require_writable(table)

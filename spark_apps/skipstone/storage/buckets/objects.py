@@ -25,11 +25,9 @@ from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import OWN_DIRECTORY
 from skipstone_core.reasons import Reason
 
-from skipstone.storage.access import CA_VARIABLE, own_keys, region_of, s3a_settings
-from skipstone.storage.globs import Glob, Reached
-from skipstone.storage.objectfiles import TAIL_BYTES, Ends, ObjectFile, ReadAhead
-from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, is_hidden
-from skipstone.storage.refusals import (
+from skipstone.storage.buckets.access import CA_VARIABLE, own_keys, region_of, s3a_settings
+from skipstone.storage.buckets.objectfiles import TAIL_BYTES, Ends, ObjectFile, ReadAhead
+from skipstone.storage.buckets.refusals import (
     DELETE,
     LIST,
     LOOK,
@@ -43,6 +41,8 @@ from skipstone.storage.refusals import (
     refusal,
     status_of,
 )
+from skipstone.storage.globs import Glob, Reached
+from skipstone.storage.port import READ_AHEAD, Entry, Folder, NoFile, Replaced, is_hidden
 
 if TYPE_CHECKING:
     from obstore import GetOptions, ObjectMeta

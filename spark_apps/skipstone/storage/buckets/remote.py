@@ -21,10 +21,10 @@ from cachetools import LRUCache
 from obstore.exceptions import BaseError, PreconditionError
 from obstore.store import S3Store
 
-from skipstone.storage.access import ACCESS, SECRET, TOKEN
-from skipstone.storage.objectfiles import TAIL_BYTES, ObjectFile
+from skipstone.storage.buckets.access import ACCESS, SECRET, TOKEN
+from skipstone.storage.buckets.objectfiles import TAIL_BYTES, ObjectFile
+from skipstone.storage.buckets.refusals import code_of, status_of
 from skipstone.storage.port import Replaced
-from skipstone.storage.refusals import code_of, status_of
 
 if TYPE_CHECKING:
     from obstore import GetOptions
@@ -321,30 +321,13 @@ def joined(ranges: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
 
 def remote_bucket(name: str, options: ArrowOptions) -> RemoteBucket | None:
     """The bucket ``name`` as Arrow's ``options`` reach it; None where only Arrow knows how."""
-    keys = (options["access_key"], options["secret_key"], options["session_token"])
-    if not keys[0]:  # whoever has other keys has other memories
-        keys = (os.environ.get(ACCESS), os.environ.get(SECRET), os.environ.get(TOKEN))
-    if options["role_arn"] or options["proxy_options"]["host"] or options["default_metadata"]:
-        return None
-    if not (options["anonymous"] or all(keys[:2]) or any(map(os.environ.get, _KEYS))):
-        return None
-    endpoint = options["endpoint_override"]
-    if endpoint and "://" not in endpoint:
-        endpoint = f"{options['scheme']}://{endpoint}"
-    place = _Place(
-        bucket=name,
-        endpoint=endpoint,
-        region=options["region"],
-        is_virtual=bool(options["force_virtual_addressing"]) or not endpoint,
-        bundle=options["tls_ca_file_path"],
-        is_anonymous=bool(options["anonymous"]),
-    )
-    return _opened(place, *keys)
+    found = reached(name, options)
+    return _opened(*found) if found else None
 
 
 @dataclass(frozen=True)
-class _Place:
-    """A bucket and how it is reached."""
+class Place:
+    """A bucket and how it is reached. ``endpoint``: with its scheme; empty for Amazon's."""
 
     bucket: str
     endpoint: str
@@ -354,8 +337,36 @@ class _Place:
     is_anonymous: bool
 
 
+#: An access key, its secret and its token; each None when programs look for it themselves.
+Keys = tuple[str | None, str | None, str | None]
+
+
+def reached(name: str, options: ArrowOptions) -> tuple[Place, Keys] | None:
+    """The bucket ``name`` and the keys for it as Arrow's ``options`` have them; None where only Arrow knows how."""
+    keys: Keys = (options["access_key"], options["secret_key"], options["session_token"])
+    if not keys[0]:  # whoever has other keys has other memories
+        keys = (os.environ.get(ACCESS), os.environ.get(SECRET), os.environ.get(TOKEN))
+    if options["role_arn"] or options["proxy_options"]["host"] or options["default_metadata"]:
+        return None
+    if not (options["anonymous"] or all(keys[:2]) or any(map(os.environ.get, _KEYS))):
+        return None
+    endpoint = options["endpoint_override"]
+    if endpoint and "://" not in endpoint:
+        endpoint = f"{options['scheme']}://{endpoint}"
+    place = Place(
+        bucket=name,
+        endpoint=endpoint,
+        region=options["region"],
+        is_virtual=bool(options["force_virtual_addressing"]) or not endpoint,
+        bundle=options["tls_ca_file_path"],
+        is_anonymous=bool(options["anonymous"]),
+    )
+    return place, keys
+
+
 @lru_cache(maxsize=16)
-def _opened(place: _Place, access: str | None, secret: str | None, token: str | None) -> RemoteBucket:
+def _opened(place: Place, keys: Keys) -> RemoteBucket:
+    access, secret, token = keys
     endpoint = place.endpoint
     if endpoint and place.is_virtual:
         parts = urlsplit(endpoint)
@@ -369,10 +380,10 @@ def _opened(place: _Place, access: str | None, secret: str | None, token: str | 
     if place.bundle:
         client["root_certificate"] = Path(place.bundle).read_bytes()
 
-    def keys() -> S3Credential:
+    def tell() -> S3Credential:
         return {"access_key_id": access or "", "secret_access_key": secret or "", "token": token, "expires_at": None}
 
-    given = keys if access and secret and not place.is_anonymous else None
+    given = tell if access and secret and not place.is_anonymous else None
     store = S3Store(place.bucket, config=config, client_options=client, credential_provider=given)
     return RemoteBucket(place.bucket, store)
 
