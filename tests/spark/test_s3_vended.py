@@ -37,6 +37,7 @@ from skipstone_core.contract.requests import (
     SourceSpec,
     WarehouseRef,
 )
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from tests.s3client import S3Client
@@ -240,6 +241,38 @@ def test_credentials_are_asked_for_again_when_half_of_their_time_is_over(
         assert len(vendor_of(bed).given) == given + 1
         copy = pickle.loads(pickle.dumps(table.io))
         assert isinstance(copy, DurableFileIO) and copy.vending is None
+
+
+@pytest.mark.parametrize("seconds", [3600.0, None], ids=["of known end", "of unknown end"])
+def test_credentials_are_used_as_long_as_they_are_good_while_the_catalog_is_away(
+    bed: VendingBed, monkeypatch: pytest.MonkeyPatch, seconds: float | None
+) -> None:
+    now = 1_000_000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    vendor = vendor_of(bed)
+    vendor.seconds = seconds
+    table = bed.table()
+    first = vendor.given[-1]
+
+    def used() -> str:
+        return dict(file_access(table).properties or ())["s3.access-key-id"]
+
+    vendor.is_away = True
+    now += 1801
+    assert (used(), used(), vendor.refused) == (first, first, 1)
+    now += 31
+    assert (used(), vendor.refused) == (first, 2)
+    vendor.is_away = False
+    now += 31
+    second = used()
+    assert (second != first, vendor.given[-1]) == (True, second)
+    vendor.is_away = True
+    now += 3601
+    if seconds is None:
+        assert used() == second
+    else:
+        with pytest.raises(DependencyUnavailable, match="did not answer"):
+            used()
 
 
 def test_no_vended_credentials_are_shown(

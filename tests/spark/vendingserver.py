@@ -40,12 +40,17 @@ NAMESPACE, TABLE = 3, 5
 
 @dataclass
 class Vendor:
-    """The catalog behind ``address``. ``given``: the keys that it gave; ``seconds``: how long it says they are good."""
+    """The catalog behind ``address``. ``given``: the keys that it gave; ``seconds``: how long it says they are good.
+
+    ``is_away``: it answers nothing else than 503, ``refused`` times so far.
+    """
 
     inner: SqlCatalog
     address: str = ""
     seconds: float | None = 3600.0
     in_list: bool = False
+    is_away: bool = False
+    refused: int = 0
     given: list[str] = field(default_factory=list)
     delegations: set[str | None] = field(default_factory=set)
     lock: Lock = field(default_factory=Lock)
@@ -103,6 +108,10 @@ class _Handler(BaseHTTPRequestHandler):
     def handle_request(self) -> None:
         """Answer one request; one at a time, as SQLite wants it."""
         body = self.rfile.read(int(self.headers.get("content-length") or 0))
+        if self.vendor.is_away:
+            self.vendor.refused += 1
+            self._answer(503, {})
+            return
         parts = self.path.partition("?")[0].strip("/").split("/")
         self.vendor.delegations.add(self.headers.get("x-iceberg-access-delegation"))
         try:

@@ -95,9 +95,9 @@ class DurableFileIO(HookedFileIO):
         super().delete(location)
 
     def renew(self) -> None:
-        """Take other credentials from the catalog if it is time for them. Raises as ``Vending.ask`` does."""
-        if self.vending and (found := self.vending.renewed()):
-            self.replace_properties(dict(found))
+        """Take other credentials from the catalog if it is time for them. Raises as ``Vending.renew`` does."""
+        if self.vending:
+            self.vending.renew(lambda found: self.replace_properties(dict(found)))
 
     def __getstate__(self) -> dict[str, Any]:
         """Without the catalog."""
@@ -139,7 +139,7 @@ class DurableFileIO(HookedFileIO):
         """The bucket of a location in S3, the options of Arrow's file system for it, and the key."""
         scheme, bucket, path = self.parse_location(location, self.properties)
         _, (options,) = self.fs_by_scheme(scheme, bucket).__reduce__()
-        return bucket, options, path.removeprefix(f"{bucket}/")
+        return bucket, options, path.removeprefix(bucket).removeprefix("/")
 
     def local_file_system(self) -> FileSystem:
         """One whose files are durable once they are closed."""
