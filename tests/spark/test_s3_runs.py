@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Barrier
 
@@ -13,7 +13,6 @@ import pyarrow as pa
 import pytest
 from pyarrow import orc
 from pyiceberg.schema import Schema
-from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.causes import find_cause
@@ -47,11 +46,12 @@ from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
 from tests.avrofiles import avro_file, record
-from tests.s3client import S3Client, values
+from tests.s3client import S3Client
 from tests.s3proxy import Proxy, Refusal, s3_proxy
 from tests.s3server import OWNER, STRANGER
 from tests.spark.conftest import JVM_KEYS
 from tests.spark.index_bed import index_on
+from tests.spark.lake import append
 from tests.spark.merge_bed import ALL_IN_SPARK, task_of
 from tests.spark.postgres import Server, postgres
 from tests.spark.s3_bed import NOTHING_HERE, S3Bed, pod, rows
@@ -173,85 +173,6 @@ def test_the_next_attempt_removes_what_a_killed_one_left(bed: S3Bed) -> None:
     assert found == [other, f".skipstone/runs/{uid}/source.json"]
 
 
-@pytest.fixture
-def uploads(bed: S3Bed) -> Uploads:
-    return Uploads(bed)
-
-
-@dataclass
-class Uploads:
-    """Uploads by parts below the table and its index that were begun and are not finished."""
-
-    bed: S3Bed
-
-    def begin(self, location: str, *names: str) -> None:
-        """Begin to write data files of a table."""
-        folder = location.removeprefix(f"s3://{self.bed.bucket.bucket}/")
-        for name in names:
-            assert self.bed.bucket.send("POST", f"{folder}/data/{name}", uploads="").ok
-
-    @property
-    def names(self) -> list[str]:
-        """Of the files that they are for."""
-        keys = values(self.bed.bucket.send("GET", uploads=""), "Key")
-        return sorted(key.rpartition("/")[2] for key in keys)
-
-
-#: Files of an attempt that is not the last one, and of everybody else: a later attempt, another job, another program.
-OF_EARLIER = ("77777777-cafe-1-0-00000.parquet", "77777777-f00d-2-merge-7-00001.parquet")
-OF_OTHERS = ("00000-1-other.parquet", "77777777-cafe-3-0-00000.parquet", "88888888-cafe-1-0-00000.parquet")
-
-
-@pytest.mark.parametrize("kind", [RunKind.LOAD, RunKind.MERGE, RunKind.REINDEX])
-def test_the_next_attempt_aborts_the_uploads_of_a_killed_one(bed: S3Bed, uploads: Uploads, kind: RunKind) -> None:
-    bed.put("in/a.parquet", table(*AB))
-    if kind is RunKind.REINDEX:
-        run_of(bed, kind, attempt=1)
-        bed.put("in/a.parquet", table({"id": 3, "name": "c"}))
-    uploads.begin(written_by(bed, kind).location(), *OF_EARLIER, *OF_OTHERS)
-    run_of(bed, kind, attempt=3)
-    assert uploads.names == sorted(OF_OTHERS)
-
-
-@pytest.mark.parametrize("refused", ["?uploads", "uploadId="])
-def test_uploads_that_cannot_be_aborted_end_no_run(
-    behind: tuple[S3Bed, Proxy], refused: str, caplog: pytest.LogCaptureFixture
-) -> None:
-    bed, proxy = behind
-    uploads = Uploads(bed)
-    bed.put("in/a.parquet", table(*AB))
-    uploads.begin(bed.table().location(), *OF_EARLIER)
-    proxy.choose = lambda _, path: Refusal.DENIED if refused in path else None
-    run_of(bed, RunKind.LOAD, attempt=3)
-    proxy.forget()
-    assert bed.rows() == rows(AB)
-    assert uploads.names == sorted(OF_EARLIER)
-    assert "allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload (AccessDenied)" in caplog.text
-
-
-def run_of(bed: S3Bed, kind: RunKind, attempt: int) -> None:
-    """A whole run of an owner, over what is in ``in/``."""
-    index = index_on("id")
-    tasks = {
-        RunKind.LOAD: {"load": LoadTask(source=source(SourceFormat.PARQUET, "in"))},
-        RunKind.MERGE: {"merge": task_of("in")},
-        RunKind.REINDEX: {"reindex": ReindexTask(index=index), "indexes": (index,)},
-    }
-    runs = {RunKind.LOAD: run_load, RunKind.MERGE: run_merge, RunKind.REINDEX: run_reindex}
-    if kind is RunKind.REINDEX:
-        bed.load(source(SourceFormat.PARQUET, "in"))
-    request = bed.request(kind, "77777777-0000-0000-0000-000000000000", attempt, **tasks[kind])
-    report = runs[kind](request, Reporter(request))
-    assert report.outcome is RunOutcome.COMMITTED, report
-
-
-def written_by(bed: S3Bed, kind: RunKind) -> Table:
-    """The table that such runs write to."""
-    if kind is not RunKind.REINDEX:
-        return bed.table()
-    return bed.catalog.load_table(index_identifier(bed.warehouse, bed.ref, index_on("id")))
-
-
 def test_an_index_is_built_merged_and_read_in_a_bucket(bed: S3Bed) -> None:
     index = index_on("id")
     for number in range(8):
@@ -363,6 +284,34 @@ def test_a_merge_rewrites_several_files_of_a_bucket_at_a_time(behind: tuple[S3Be
     request = bed.request(RunKind.MERGE, merge=task_of("changes"))
     assert run_merge(request, Reporter(request)).outcome is RunOutcome.COMMITTED
     assert bed.rows() == rows([{"id": number, "name": "new"} for number in range(4)])
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_merge_that_fails_in_one_thread_deletes_what_the_others_wrote(behind: tuple[S3Bed, Proxy], mode: str) -> None:
+    bed, proxy = behind
+    with bed.table().transaction() as change:
+        change.set_properties({"write.merge.mode": mode})
+    ids = pa.schema([SCHEMA.as_arrow().field("id"), SCHEMA.as_arrow().field("name")])
+    for number in range(4):
+        kept = {"id": [number, number + 100, number + 200], "name": ["old", "kept", "kept"]}
+        append(bed.table(), pa.table(kept, schema=ids))
+    bed.put("changes/c.parquet", table(*({"id": number, "name": "new"} for number in range(4))))
+    before = data_files(bed)
+    proxy.choose = lambda kind, path: Refusal.DENIED if kind == "PUT" and "-merge-00001-local-" in path else None
+    request = bed.request(RunKind.MERGE, merge=task_of("changes"))
+    request = replace(request, spark=replace(request.spark, driver_cores=2))
+    with pytest.raises(OSError, match="ACCESS_DENIED"):
+        run_merge(request, Reporter(request))
+    assert {path.rpartition("/")[2] for path in written(proxy) if "-merge-00002-local-" in path} != set()
+    assert data_files(bed) == before
+
+
+def data_files(bed: S3Bed) -> list[str]:
+    return [path for path in bed.objects() if "/data/" in path]
+
+
+def written(proxy: Proxy) -> list[str]:
+    return [one.path for one in proxy.seen if one.kind == "PUT"]
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from typing import Protocol, TypeVar
 
 import pyarrow as pa
@@ -22,6 +22,10 @@ Result = TypeVar("Result")
 _RESULTS = pa.schema([pa.field("result", pa.binary(), nullable=False)])
 
 
+def _ignore(_: object) -> None:
+    """What is done with a result by itself unless somebody says."""
+
+
 class Tasks(Protocol):
     """Where kernels run."""
 
@@ -29,10 +33,13 @@ class Tasks(Protocol):
     def parallelism(self) -> int:
         """How many tasks can run at a time."""
 
-    def run(self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
+    def run(
+        self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task], take: Callable[[Result], None] = _ignore
+    ) -> list[Result]:
         """``kernel(task, task_id)`` of each task, in no particular order; raises what a task raises.
 
-        ``task_id`` differs between tasks of one run and between attempts of one task.
+        ``task_id`` differs between tasks of one run and between attempts of one task. ``take`` gets every result that
+        reached this process, before a task's error is raised too.
         """
 
 
@@ -48,11 +55,18 @@ class InProcess:
         """How many tasks run at a time."""
         return self._workers
 
-    def run(self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Run the tasks here."""
-        named = [(task, f"{next(self._numbers):05d}-local") for task in tasks]
+    def run(
+        self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task], take: Callable[[Result], None] = _ignore
+    ) -> list[Result]:
+        """Run the tasks here. None begins after one has failed; those under way are finished."""
         with ThreadPoolExecutor(self._workers) as pool:
-            return list(pool.map(lambda one: kernel(*one), named))
+            begun = [pool.submit(kernel, task, f"{next(self._numbers):05d}-local") for task in tasks]
+            wait(begun, return_when=FIRST_EXCEPTION)
+            ended = [one for one in begun if not one.cancel()]
+        for one in ended:
+            if one.exception() is None:
+                take(one.result())
+        return [one.result() for one in ended]
 
 
 class InSpark:
@@ -66,14 +80,19 @@ class InSpark:
         """Cores that the application may use."""
         return max(1, self._spark.sparkContext.defaultParallelism)
 
-    def run(self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task]) -> list[Result]:
-        """Run the tasks in Spark; raises PySparkException when one fails for good."""
+    def run(
+        self, kernel: Callable[[Task, str], Result], tasks: Sequence[Task], take: Callable[[Result], None] = _ignore
+    ) -> list[Result]:
+        """Run the tasks in Spark; raises PySparkException when one fails for good, and no result comes then."""
         if not tasks:
             return []
         pickled = [pickle.dumps(task) for task in tasks]
         numbers = self._spark.range(0, len(tasks), 1, len(tasks))
         frame = numbers.mapInArrow(_mapper(kernel, pickled), "result binary not null")
-        return [pickle.loads(row.result) for row in frame.collect()]
+        results: list[Result] = [pickle.loads(row.result) for row in frame.collect()]
+        for result in results:
+            take(result)
+        return results
 
 
 def _mapper(

@@ -131,12 +131,16 @@ def _merge_entries(
         RangeMergeTask(paths, storages, one, dropped, level, io, spec, site.buffer_bytes)
         for one in key_ranges(index.table.io, paths, site.buffer_bytes // 2)
     ]
-    results = site.tasks.run(merge_entries, tasks)
-    rows = [file.to_row() for result in results for file in result.written]
-    entries = written.note(to_data_files(rows, index.table))
+    entries: list[DataFile] = []
+
+    def take(result: MergedRange) -> None:
+        rows = [file.to_row() for file in result.written]
+        entries.extend(written.note(to_data_files(rows, index.table)))
+
+    results = site.tasks.run(merge_entries, tasks, take)
     if unreadable := next((result.unreadable for result in results if result.unreadable), None):
         raise UnreadableIndexFile(*unreadable)
-    return entries
+    return tuple(entries)
 
 
 def merge_entries(task: RangeMergeTask, task_id: str) -> MergedRange:

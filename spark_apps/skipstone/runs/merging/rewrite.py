@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from pyiceberg.manifest import DataFile
@@ -81,8 +81,9 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
     table, files = target.table, target.files
     started = time.monotonic()
     write = write_spec(table, site.token)
-    answers = site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target, write))
-    merged = [one for one in _opened(answers, site.written) if isinstance(one, WorkResult)]
+    found = _Found(site.written)
+    site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target, write), found.take)
+    merged = [one for one in found.results() if isinstance(one, WorkResult)]
     results = [result for part in merged for result in part.files]
     require_all_places(files, results)
     rows_inserted, inserts = _insert_rest(site, changes, results, write)
@@ -141,23 +142,32 @@ def _by_source(works: Sequence[FileWork]) -> tuple[FileWork, ...]:
     return tuple(sorted(works, key=lambda work: (work.parts[0].slice, work.parts[0].start) if work.parts else (-1, 0)))
 
 
-def _opened(answers: Sequence[bytes], written: WrittenFiles) -> list[object]:
-    """All results, noted in ``written``; raises the first user's error that a task met."""
-    done: list[object] = []
-    failed: list[UserError] = []
-    for answer in answers:
+@dataclass
+class _Found:
+    """What tasks gave. What they wrote is noted in ``written`` at once, for others may fail."""
+
+    written: WrittenFiles
+    _done: list[object] = field(default_factory=list)
+    _failed: list[UserError] = field(default_factory=list)
+
+    def take(self, answer: bytes) -> None:
+        """The answer of one task."""
         try:
-            done.append(opened(answer))
+            one = opened(answer)
         except UserError as error:
-            failed.append(error)
-    for one in done:
+            self._failed.append(error)
+            return
         if isinstance(one, WorkResult | InsertResult):
-            written.note(to_data_files(one.written, written.table))
+            self.written.note(to_data_files(one.written, self.written.table))
         if isinstance(one, WorkResult):
-            written.note(to_delete_files(one.deletes))
-    if failed:
-        raise failed[0]
-    return done
+            self.written.note(to_delete_files(one.deletes))
+        self._done.append(one)
+
+    def results(self) -> list[object]:
+        """All results; raises the first user's error that a task met."""
+        if self._failed:
+            raise self._failed[0]
+        return self._done
 
 
 def _merge_task(work: MergeWork, task: str) -> bytes:
@@ -176,13 +186,14 @@ def _insert_rest(
     rest = unmatched_rows(changes.slices, results)
     if not plan.when_not_matched or not len(rest):
         return 0, []
+    found = _Found(site.written)
     if len(rest) <= INSERT_HERE_ROWS:
-        answers = [_insert_task(insert_work(plan, write, changes.slices, rest), "driver")]
+        found.take(_insert_task(insert_work(plan, write, changes.slices, rest), "driver"))
     else:
         parts = np.array_split(rest, site.cores)
         works = [insert_work(plan, write, changes.slices, part) for part in parts]
-        answers = site.tasks.run(_insert_task, works)
-    done = [one for one in _opened(answers, site.written) if isinstance(one, InsertResult)]
+        site.tasks.run(_insert_task, works, found.take)
+    done = [one for one in found.results() if isinstance(one, InsertResult)]
     return sum(one.rows for one in done), [row for one in done for row in one.written]
 
 

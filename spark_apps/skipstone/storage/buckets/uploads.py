@@ -6,8 +6,9 @@ No listing of objects shows them, and they take room until somebody aborts them.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Protocol, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol, TypedDict, cast
+from urllib.parse import unquote_plus
 
 from skipstone.storage.buckets.remote import Keys, Place
 
@@ -15,14 +16,24 @@ logger = logging.getLogger(__name__)
 #: How often a request is sent before it has failed, and how long each may take, in seconds.
 _MOST_REQUESTS = 3
 _SECONDS = 20
+#: What is said of an upload that somebody else has finished or aborted.
+_GONE = "NoSuchUpload"
 
 
-class _Paginator(Protocol):
-    def paginate(self, **asked: str) -> Iterable[Mapping[str, Sequence[Mapping[str, str]]]]: ...
+class _Upload(TypedDict):
+    Key: str
+    UploadId: str
+
+
+class _Page(TypedDict, total=False):
+    Uploads: Sequence[_Upload]
+    IsTruncated: bool
+    NextKeyMarker: str
+    EncodingType: str
 
 
 class _Client(Protocol):
-    def get_paginator(self, name: str) -> _Paginator: ...
+    def list_multipart_uploads(self, **asked: str) -> _Page: ...
 
     def abort_multipart_upload(self, **asked: str) -> object: ...
 
@@ -30,13 +41,14 @@ class _Client(Protocol):
 def abort_uploads(place: Place, keys: Keys, folder: str, is_left: Callable[[str], bool]) -> None:
     """Abort the uploads to keys below ``folder`` of which ``is_left`` says that nobody finishes them.
 
-    Nothing depends on it: whatever goes wrong is logged, with the permissions that it takes.
+    ``folder`` is empty for a whole bucket. Nothing depends on it: whatever goes wrong is logged, with the permissions
+    that it takes.
     """
+    aborted = 0
     try:
         client = _client(place, keys)
-        found = list(_uploads(client, place.bucket, folder, is_left))
-        for key, upload in found:
-            client.abort_multipart_upload(Bucket=place.bucket, Key=key, UploadId=upload)
+        for key, upload in _uploads(client, place.bucket, f"{folder}/" if folder else "", is_left):
+            aborted += _abort(client, place.bucket, key, upload)
     except Exception as error:  # noqa: BLE001 - the errors of boto3 have no common base, and none may end a run
         logger.warning(
             "uploads that killed runs left below '%s' in bucket '%s' are not aborted, they take room until a lifecycle "
@@ -45,17 +57,43 @@ def abort_uploads(place: Place, keys: Keys, folder: str, is_left: Callable[[str]
             place.bucket,
             _told(error),
         )
-        return
-    if found:
-        logger.info("aborted %d uploads that killed runs left below '%s'", len(found), folder)
+    if aborted:
+        logger.info("aborted %d uploads that killed runs left below '%s'", aborted, folder)
 
 
-def _uploads(client: _Client, bucket: str, folder: str, is_left: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
-    """The keys and the identities of uploads below ``folder``."""
-    for page in client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=f"{folder.strip('/')}/"):
-        for found in page.get("Uploads", ()):
-            if is_left(found["Key"]):
-                yield found["Key"], found["UploadId"]
+def _uploads(client: _Client, bucket: str, prefix: str, is_left: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """The keys and the identities of uploads, each once. Whoever takes one aborts it.
+
+    Pages are asked for by keys alone, because not every server takes the identity of an upload that is gone. A key may
+    have several uploads, so a page is asked for again until it has none that was not met.
+    """
+    begin, met = "", set[tuple[str, str]]()
+    while True:
+        asked = {"KeyMarker": begin} if begin else {}
+        page = client.list_multipart_uploads(Bucket=bucket, Prefix=prefix, EncodingType="url", **asked)
+        read = unquote_plus if page.get("EncodingType") == "url" else str
+        found = [(read(one["Key"]), one["UploadId"]) for one in page.get("Uploads", ())]
+        left = [one for one in found if is_left(one[0]) and one not in met]
+        yield from left
+        met.update(left)
+        if not page.get("IsTruncated"):
+            return
+        if not left:
+            following = read(page["NextKeyMarker"])
+            if following <= begin:
+                return
+            begin = following
+
+
+def _abort(client: _Client, bucket: str, key: str, upload: str) -> bool:
+    """Whether it was there. Raises what boto3 raises."""
+    try:
+        client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload)
+    except Exception as error:
+        if _told(error) != _GONE:
+            raise
+        return False
+    return True
 
 
 def _client(place: Place, keys: Keys) -> _Client:
@@ -88,4 +126,5 @@ def _client(place: Place, keys: Keys) -> _Client:
 def _told(error: Exception) -> str:
     """The code of an answer, or the kind of the error: the rest of it may name keys."""
     answer = getattr(error, "response", None)
-    return str(answer["Error"]["Code"]) if isinstance(answer, dict) else type(error).__name__
+    code = answer.get("Error", {}).get("Code") if isinstance(answer, dict) else None
+    return str(code or type(error).__name__)
