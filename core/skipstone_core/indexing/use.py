@@ -23,6 +23,10 @@ FEW_ROWS_PART = 0.01
 DRIVER_ROWS = 100_000
 #: Rows in a page of a data file, as writers make them; what is decoded for one row.
 PAGE_ROWS = 20_000
+#: Rows that one side of a join has at most when it runs first, unless the session says otherwise.
+JOIN_ROWS = 100_000
+#: One side of a join runs first when reading it costs at most this part of reading the other one.
+SMALL_SIDE_PART = 0.125
 #: What starting a distributed read costs, as bytes that the driver could read in that time.
 JOB_BYTES = 32 * 1024 * 1024
 
@@ -81,6 +85,11 @@ def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
     if index.files <= SMALL_FILES and index.bytes <= SMALL_BYTES:
         return True
     return index.weight <= WORTHWHILE_PART * candidates.weight
+
+
+def is_small_side(side: ReadCost, other: ReadCost) -> bool:
+    """Whether to run ``side`` of a join first, although its keys may turn out to leave out nothing of the other one."""
+    return side.weight <= SMALL_SIDE_PART * other.weight
 
 
 def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from skipstone.compat.icebergjava import SparkCatalog, SparkTable
 from skipstone.compat.java import (
+    JavaList,
     JavaMap,
     JavaName,
     JavaObject,
@@ -53,8 +54,11 @@ class Rule(StrEnum):
     LIKE_SIMPLIFICATION = "optimizer.LikeSimplification"
     NULL_PROPAGATION = "optimizer.NullPropagation"
     OPTIMIZE_IN = "optimizer.OptimizeIn"
+    PULL_UP_CORRELATED_PREDICATES = "optimizer.PullupCorrelatedPredicates"
     PUSH_DOWN_PREDICATES = "optimizer.PushDownPredicates"
     REPLACE_EXPRESSIONS = "optimizer.ReplaceExpressions"
+    REWRITE_CORRELATED_SCALAR_SUBQUERY = "optimizer.RewriteCorrelatedScalarSubquery"
+    REWRITE_PREDICATE_SUBQUERY = "optimizer.RewritePredicateSubquery"
     REWRITE_WITH_EXPRESSION = "optimizer.RewriteWithExpression"
     SIMPLIFY_CASTS = "optimizer.SimplifyCasts"
     UNWRAP_CAST_IN_BINARY_COMPARISON = "optimizer.UnwrapCastInBinaryComparison"
@@ -63,14 +67,25 @@ class Rule(StrEnum):
 #: Classes that are known by their simple names, of nodes in the JSON of plans and of physical plans, by package.
 NODES: Mapping[str, tuple[str, ...]] = {
     f"{_CATALYST}.plans.logical": (
-        *("AsOfJoin", "CommandResult", "Except", "Filter", "GlobalLimit", "Intersect", "Join", "LateralJoin"),
-        *("LocalLimit", "Offset", "Project", "Sample", "Tail", "UnionLoop", "UnionLoopRef", "WithCTE"),
+        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Except", "Filter", "GlobalLimit", "Intersect"),
+        *("Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation", "Project", "Range"),
+        *("Sample", "Sort", "Tail", "UnionLoop", "UnionLoopRef", "WithCTE"),
     ),
     f"{_CATALYST}.expressions": (
-        *("And", "AttributeReference", "Cast", "EqualNullSafe", "EqualTo", "GreaterThan", "GreaterThanOrEqual"),
+        *(
+            "Alias",
+            "And",
+            "AttributeReference",
+            "Cast",
+            "EqualNullSafe",
+            "EqualTo",
+            "GreaterThan",
+            "GreaterThanOrEqual",
+        ),
         *("In", "InSet", "IsNaN", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Literal", "Not", "Or"),
         "StartsWith",
     ),
+    f"{_CATALYST}.plans": ("ExistenceJoin",),
     f"{_CATALYST}.plans.physical": ("KeyGroupedPartitioning",),
     _EXECUTION: ("SubqueryAdaptiveBroadcastExec", "SubqueryBroadcastExec"),
     f"{_EXECUTION}.adaptive": ("AdaptiveSparkPlanExec",),
@@ -79,7 +94,8 @@ NODES: Mapping[str, tuple[str, ...]] = {
     f"{_EXECUTION}.joins": ("BroadcastHashJoinExec",),
 }
 #: Singletons that the JSON of a join shows.
-JOIN_TYPES, JOIN_TYPE_PACKAGE = ("FullOuter", "LeftOuter", "RightOuter"), f"{_CATALYST}.plans"
+JOIN_TYPES = ("Cross", "FullOuter", "Inner", "LeftAnti", "LeftOuter", "LeftSemi", "RightOuter")
+JOIN_TYPE_PACKAGE = f"{_CATALYST}.plans"
 
 
 # --- trees ---
@@ -171,9 +187,17 @@ class LogicalPlan(TreeNode, Protocol):
     def output(self) -> Seq[Attribute]: ...
     def schema(self) -> StructType: ...
     def setAnalyzed(self) -> object: ...
+    def stats(self) -> Statistics: ...
     def subqueriesAll(self) -> Seq[LogicalPlan]: ...
     def transformDownWithSubqueries(self, rule: JavaObject) -> LogicalPlan: ...
     def withNewChildren(self, children: Seq[LogicalPlan]) -> LogicalPlan: ...
+
+
+@described(f"{_CATALYST}.plans.logical.Statistics")
+class Statistics(JavaObject, Protocol):
+    """What Spark expects of a plan."""
+
+    def sizeInBytes(self) -> int: ...
 
 
 @described("org.apache.spark.sql.types.StructType")
@@ -300,6 +324,7 @@ class Dataset(JavaObject, Protocol):
 
     def inputFiles(self) -> Sequence[str]: ...
     def queryExecution(self) -> QueryExecution: ...
+    def takeAsList(self, rows: int) -> JavaList: ...
 
 
 @described("org.apache.spark.sql.classic.SparkSession")
@@ -348,6 +373,17 @@ class _LocalRelations(Protocol):
         is_streaming: bool,  # noqa: FBT001 - as Spark has it
         stream: Option[JavaObject],
     ) -> LocalRelation: ...
+    def fromExternalRows(self, output: Seq[Attribute], rows: Seq[JavaObject]) -> LocalRelation: ...
+
+
+@described(f"{_CATALYST}.plans.logical.Project$")
+class _Projects(Protocol):
+    def apply(self, expressions: Seq[Attribute], child: LogicalPlan) -> LogicalPlan: ...
+
+
+@described("org.apache.spark.sql.classic.ExpressionUtils$")
+class _ExpressionUtils(Protocol):
+    def column(self, expression: Expression) -> JavaObject: ...
 
 
 @described(f"{_CATALYST}.plans.logical.Union$")
@@ -368,6 +404,8 @@ OPTIONS: JavaName[Callable[[JavaMap], JavaMap]] = JavaName("org.apache.spark.sql
 INLINE_CTE: JavaName[Callable[[bool, bool], PlanRule]] = JavaName(f"{_CATALYST}.optimizer.InlineCTE")
 SCALA_BUILDER: JavaName[Callable[[], ScalaBuilder]] = JavaName("scala.collection.mutable.StringBuilder")
 LOCAL_RELATION: ScalaName[_LocalRelations] = ScalaName(f"{_CATALYST}.plans.logical.LocalRelation")
+PROJECT: ScalaName[_Projects] = ScalaName(f"{_CATALYST}.plans.logical.Project")
+EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
 UNION: ScalaName[_Unions] = ScalaName(f"{_CATALYST}.plans.logical.Union")
 
 

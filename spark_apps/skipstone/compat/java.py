@@ -68,6 +68,14 @@ class JavaMap(JavaObject, Protocol):
     def remove(self, key: object) -> str: ...
 
 
+@described("java.util.List")
+class JavaList(JavaObject, Protocol):
+    """A list."""
+
+    def size(self) -> int: ...
+    def isEmpty(self) -> bool: ...
+
+
 @described("java.lang.StringBuilder")
 class StringBuilder(JavaObject, Protocol):
     """A text that stays in the JVM."""
@@ -163,6 +171,12 @@ def items(found: Seq[Held]) -> Iterator[Held]:
 def scala_seq(jvm: Jvm, values: list[Held]) -> Seq[Held]:
     """``values`` as a sequence of Scala's."""
     found: Seq[Held] = class_named(jvm, "PythonUtils").toSeq(values).toIndexedSeq()
+    return found
+
+
+def scala_seq_of(jvm: Jvm, values: JavaList) -> Seq[JavaObject]:
+    """A list of Java's as a sequence of Scala's, which keeps what it holds in the JVM."""
+    found: Seq[JavaObject] = class_named(jvm, "PythonUtils").toSeq(values).toIndexedSeq()
     return found
 
 

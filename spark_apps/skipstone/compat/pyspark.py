@@ -8,14 +8,16 @@ from __future__ import annotations
 from typing import cast
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.classic.column import Column
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
 from skipstone.compat.catalyst import Dataset, JavaSession
-from skipstone.compat.java import Jvm
+from skipstone.compat.java import JavaObject, Jvm
 
 __all__ = [
     "ClassicDataFrame",
     "JvmFrame",
+    "column_values",
     "count_input_files",
     "is_classic",
     "java_frame",
@@ -48,6 +50,11 @@ def java_frame(df: DataFrame) -> Dataset:
 def count_input_files(df: DataFrame) -> int:
     """How many files a DataFrame reads, by one call to the JVM however many they are."""
     return len(java_frame(df).inputFiles())
+
+
+def column_values(java: Dataset, spark: SparkSession, column: JavaObject) -> list[object]:
+    """The values of a column of a Dataset, as Python's. Runs it."""
+    return [row[0] for row in ClassicDataFrame(java, spark).select(Column(column)).collect()]
 
 
 def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 
+import numpy as np
+import numpy.typing as npt
 from pyiceberg.table import Table
 from skipstone_core.indexing.use import NotUsed, ReadCost
 
@@ -62,6 +65,15 @@ def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advic
         if use.is_broken:
             logger.warning("%s; its segments are read by min/max", use.text())
     return advice
+
+
+def leading_columns(table: Table, files: FileSet, options: ReadOptions) -> tuple[frozenset[str], npt.NDArray[np.bool_]]:
+    """The columns that lead an index of ``table``, and which of ``files`` such an index covers."""
+    indexes, _ = find_indexes(table.catalog, table.name(), files, options.index_namespace)
+    names = {field.field_id: field.name for field in files.schema.fields}
+    useful = [index for index in indexes if not index.replaced and index.covered.any()]
+    covered = reduce(np.logical_or, (index.covered for index in useful), np.zeros(len(files), np.bool_))
+    return frozenset(names[index.index.definition.field_ids[0]] for index in useful), covered
 
 
 def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequence[IndexProblem]) -> Advice:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
-from skipstone_core.indexing.use import are_few
+from skipstone_core.indexing.use import ReadCost, are_few
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
@@ -23,12 +23,21 @@ from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
 from skipstone.indexes.keytests import Maybe, Test, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
-from skipstone.query.advice import Advice, Question, ask_indexes
+from skipstone.query.advice import Advice, Question, ask_indexes, leading_columns
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
 from skipstone.tables.caches import cache_counts
 from skipstone.tables.filesets import FileSet, read_file_set
 
-__all__ = ["Funnel", "IndexUse", "ReadOptions", "ReadPlan", "checked_columns", "checked_predicate", "plan_read"]
+__all__ = [
+    "Funnel",
+    "IndexUse",
+    "ReadOptions",
+    "ReadPlan",
+    "checked_columns",
+    "checked_predicate",
+    "plan_keys",
+    "plan_read",
+]
 
 Mask = npt.NDArray[np.bool_]
 
@@ -52,6 +61,14 @@ def plan_read(
     candidates = _candidates(test, files, by_position=chosen.by_position)
     advice = ask_indexes(table, Question(test, files, candidates, _wanted(selected, predicate)), chosen)
     return _plan(Question(test, files, candidates), predicate, advice)
+
+
+def plan_keys(table: Table, options: ReadOptions) -> tuple[frozenset[str], ReadCost]:
+    """The columns of ``table`` by whose keys an index can leave files out, and what reading the covered files costs."""
+    files = read_file_set(table, options.snapshot_id)
+    served, covered = leading_columns(table, files, options)
+    sizes = files.files["size"].to_numpy()[covered]
+    return served, ReadCost(len(sizes), int(sizes.sum()))
 
 
 def checked_predicate(condition: str | Predicate | None, schema: Schema) -> Predicate | None:

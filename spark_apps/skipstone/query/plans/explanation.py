@@ -16,7 +16,7 @@ from skipstone.query.plans.replacing.driver import DriverRead
 class RelationExplanation:
     """One relation. ``refusal`` None: its files are chosen by ``plan``, else it is read as Spark reads it.
 
-    ``driver``: what of the plan the driver reads itself.
+    ``driver``: what of the plan the driver reads itself. ``joined``: what joins say of its rows, a line each.
     """
 
     table: str
@@ -24,6 +24,7 @@ class RelationExplanation:
     detail: str = ""
     plan: ReadPlan | None = None
     driver: DriverRead | None = None
+    joined: tuple[str, ...] = ()
 
     @property
     def is_rewritten(self) -> bool:
@@ -41,7 +42,7 @@ class RelationExplanation:
         else:
             detail = f" ({self.detail})" if self.detail else ""
             head = f"{self.table}: not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"
-        lines = self.plan.text().splitlines() if self.plan else []
+        lines = [*self.joined, *(self.plan.text().splitlines() if self.plan else [])]
         lines += [self.driver.text()] if self.driver else []
         return "\n".join([head, *(f"  {line}" for line in lines)])
 

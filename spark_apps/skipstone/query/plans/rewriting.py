@@ -19,7 +19,7 @@ from skipstone_core.errors import BadData
 
 from skipstone.compat.catalyst import DATASETS, Dataset, JavaSession, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import Jvm, items, java_class
-from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
+from skipstone.query.planner import ReadOptions, ReadPlan, plan_keys, plan_read
 from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
 from skipstone.query.plans.analysis.demands import find_predicate, find_used
 from skipstone.query.plans.analysis.layouts import Layout, has_joins, layout_of, leaves_few
@@ -33,6 +33,7 @@ from skipstone.query.plans.analysis.relations import (
 )
 from skipstone.query.plans.analysis.uses import Key, Scope, Use, ancestors, key_of, open_scope, uses_of
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.joining import Joined, KeysOfJoin, Runner, Target, with_small_sides
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.driver import (
     DriverRead,
@@ -63,6 +64,7 @@ class Session:
     index_namespace: str | None
     wap_branch: str | None
     limits: DriverReadLimits
+    join_rows: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,10 +84,12 @@ class _Planned:
     plan: ReadPlan
     is_shared: bool
     driver: DriverRead | None
+    keys: tuple[KeysOfJoin, ...] = ()
 
     def explained(self) -> RelationExplanation:
         """What is done with it."""
-        return RelationExplanation(self.relation.name, plan=self.plan, driver=self.driver)
+        joined = tuple(one.text() for one in self.keys)
+        return RelationExplanation(self.relation.name, plan=self.plan, driver=self.driver, joined=joined)
 
     def refused(self, refusal: Refusal, detail: str = "") -> RelationExplanation:
         """Why it is read as Spark reads it after all."""
@@ -95,6 +99,11 @@ class _Planned:
     def is_partitioned(self) -> bool:
         """Whether files of the table are, or were, partitioned."""
         return any(spec.fields for spec in self.relation.table.specs().values())
+
+    @property
+    def files_of_spark(self) -> int:
+        """How many files Spark would read: it prunes by bounds too, but does not know the keys of joins."""
+        return self.plan.funnel.total if self.keys else self.plan.funnel.min_max
 
     @property
     def task_files(self) -> int:
@@ -124,6 +133,9 @@ class Rewriting:
         self._session = session
         self._jvm = session.jvm
         self._query = _opened(session.jvm, analyzed)
+        self._joined = self._with_small_sides()
+        if self._joined is not None:
+            self._query = open_scope(session.jvm, self._joined.plan)
         self._sites = self._found_sites()
         self._cached = self._cached_keys(analyzed) if self._sites else frozenset()
         self._judged: dict[Key, _Planned | RelationExplanation] = {}
@@ -134,12 +146,17 @@ class Rewriting:
     @property
     def explanation(self) -> Explanation:
         """What became of each relation, in the order of the plan."""
-        return Explanation(
-            tuple(one if isinstance(one, RelationExplanation) else one.explained() for one in self._judged.values())
-        )
+        own = (one if isinstance(one, RelationExplanation) else one.explained() for one in self._judged.values())
+        ran = (one for side in (self._joined.sides if self._joined else ()) for one in side.relations)
+        return Explanation((*own, *ran))
 
     def rewritten(self) -> Dataset | None:
-        """The Dataset that reads the files planned, as Spark will run it; None when no relation was planned."""
+        """The Dataset that reads the files planned, as Spark will run it; None when nothing was planned."""
+        found = self._narrowed()
+        return self._dataset_of(self._joined.plan) if found is None and self._joined is not None else found
+
+    def _narrowed(self) -> Dataset | None:
+        """The Dataset that reads the files planned; None when no relation was."""
         layout = self._layout()
         if layout is not None:
             self._leave_filtered(layout)
@@ -162,7 +179,7 @@ class Rewriting:
         """Leave relations to Spark that it filters when the query runs, unless their index saves more."""
         for key, one in self._planned().items():
             is_filtered = bool(self._columns(key) & layout.filtered)
-            if is_filtered and not leaves_few(one.task_files, one.plan.funnel.min_max):
+            if is_filtered and not leaves_few(one.task_files, one.files_of_spark):
                 self._judged[key] = one.refused(Refusal.RUNTIME_FILTER)
 
     def _joined_by_partition(self, layout: Layout, rewritten: Dataset) -> frozenset[Key]:
@@ -218,6 +235,35 @@ class Rewriting:
         """The Dataset that runs an analyzed plan."""
         return java_class(self._jvm, DATASETS).ofRows(self._session.java, plan)
 
+    def _with_small_sides(self) -> Joined | None:
+        """The query with the small sides of joins run; None when nothing is gained, or something goes wrong."""
+        session, query = self._session, self._query
+        cache = session.java.sharedState().cacheManager()
+        if not session.join_rows or not query.relations or not has_joins(query) or not cache.isEmpty():
+            return None
+        runner = Runner(session.jvm, session.spark, session.java, self._prepared, self._target, session.join_rows)
+        try:
+            return with_small_sides(runner, query)
+        except Exception as error:  # noqa: BLE001 - a join can always run as Spark runs it
+            logger.warning("no side of a join runs first: %s", first_line(error))
+            return None
+
+    def _prepared(self, plan: LogicalPlan) -> tuple[Dataset, Explanation]:
+        """A side of a join as a query of its own."""
+        side = Rewriting(self._session, plan)
+        dataset = side.rewritten()
+        return dataset or self._dataset_of(plan), side.explanation
+
+    def _target(self, node: Node, java: Relation) -> Target | None:
+        """What an index could leave out of a relation if keys were known."""
+        if not is_iceberg(java):
+            return None
+        relation = open_relation(self._session.jvm, node, java, self._session.wap_branch)
+        options = ReadOptions(snapshot_id=relation.snapshot_id, index_namespace=self._session.index_namespace)
+        served, cost = plan_keys(relation.table, options)
+        columns = {number: column for number, column in relation.columns.items() if column[0] in served}
+        return Target(columns, cost) if columns else None
+
     def _planned(self) -> dict[Key, _Planned]:
         return {key: one for key, one in self._judged.items() if isinstance(one, _Planned)}
 
@@ -252,7 +298,7 @@ class Rewriting:
 
     def _staged(self, key: Key, planned: _Planned) -> _Replaced:
         """All files as tasks, and nothing else. Raises _NotUsed when these are all files that Spark would read."""
-        if len(planned.plan.ordinals) >= planned.plan.funnel.min_max:
+        if len(planned.plan.ordinals) >= planned.files_of_spark:
             raise _NotUsed(Refusal.NOT_NARROWING, planned.plan)
         self._judged[key] = dataclasses.replace(planned, driver=None)
         return _Replaced(None, self._tasks(planned.relation, planned.plan, None))
@@ -299,10 +345,11 @@ class Rewriting:
             return _failed(name, error)
 
     def _plan(self, site: _Site, uses: list[Use]) -> _Planned:
-        if unconditional := [use for use in uses if use.condition is None]:
+        keys = self._joined.keys.get(key_of(site.node), ()) if self._joined else ()
+        if not keys and (unconditional := [use for use in uses if use.condition is None]):
             raise RelationRefused(unconditional[0].refusal)
         relation = open_relation(self._jvm, site.node, site.java, self._session.wap_branch)
-        predicate = find_predicate(relation, uses)
+        predicate = find_predicate(relation, uses, [one.condition for one in keys])
         namespace = self._session.index_namespace
         limits, used = self._session.limits, find_used(relation, uses)
         columns = driver_columns(site.java, relation.schema, used) if limits.rows else None
@@ -311,12 +358,13 @@ class Rewriting:
         plan = plan_read(relation.table, predicate, options, columns.names if columns else None)
         if not plan.indexes:
             raise _NotUsed(Refusal.NO_INDEX, plan)
-        if not any(use.used for use in plan.indexes):
+        planned = _Planned(relation, plan, len(uses) > 1, None, keys)
+        if not any(use.used for use in plan.indexes) and planned.files_of_spark == plan.funnel.read:
             raise _NotUsed(Refusal.INDEX_NOT_USED, plan)
         driver = driver_read(plan, columns, limits) if columns else None
-        if driver is None and plan.funnel.read == plan.funnel.min_max:
+        if driver is None and plan.funnel.read == planned.files_of_spark:
             raise _NotUsed(Refusal.NOT_NARROWING, plan)
-        return _Planned(relation, plan, len(uses) > 1, driver)
+        return dataclasses.replace(planned, driver=driver)
 
 
 class _NotUsed(RelationRefused):

@@ -28,11 +28,13 @@ from skipstone.query.plans.rewriting import Rewriting, Session, first_line
 
 logger = logging.getLogger("skipstone.query")
 
-#: Session settings: whether queries are rewritten, the namespace of index tables that are not beside their table, and
-#: how many rows of a relation the driver reads at most (0: none).
+#: Session settings: whether queries are rewritten, the namespace of index tables that are not beside their table, how
+#: many rows of a relation the driver reads at most (0: none), and how many rows one side of a join has at most when it
+#: runs first (0: none does).
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
+JOIN_ROWS = "skipstone.joinRows"
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
 
@@ -140,7 +142,10 @@ def _session(df: DataFrame) -> Session:
         java=java_session(spark),
         wap_branch=spark.conf.get("spark.wap.branch", None),
         index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
-        limits=DriverReadLimits(_driver_rows(spark), spark.sparkContext.defaultParallelism),
+        limits=DriverReadLimits(
+            _rows(spark, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
+        ),
+        join_rows=_rows(spark, JOIN_ROWS, index_use.JOIN_ROWS),
     )
 
 
@@ -162,8 +167,8 @@ def _active(session: Session) -> Iterator[None]:
             sessions.clearActiveSession()
 
 
-def _driver_rows(spark: SparkSession) -> int:
-    text = str(spark.conf.get(DRIVER_ROWS, str(index_use.DRIVER_ROWS)))
+def _rows(spark: SparkSession, setting: str, usual: int) -> int:
+    text = str(spark.conf.get(setting, str(usual)))
     if not text.isdecimal():
-        logger.warning("%s is %r, not a number of rows: the driver reads none", DRIVER_ROWS, text)
+        logger.warning("%s is %r, not a number of rows: it counts as 0", setting, text)
     return int(text) if text.isdecimal() else 0

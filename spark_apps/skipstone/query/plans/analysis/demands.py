@@ -5,6 +5,8 @@ Called by ``rewriting`` with all uses of the relation. Must not plan reads.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, shown, why_not
@@ -12,11 +14,26 @@ from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRe
 from skipstone.query.plans.analysis.uses import Use
 
 
-def find_predicate(relation: IcebergRelation, uses: list[Use]) -> core.Predicate:
-    """What holds for every row that some use takes. Raises RelationRefused."""
-    found = [_translated(relation, use) for use in uses]
-    root = core.Or(tuple(found)) if len(found) > 1 else found[0]
+def find_predicate(relation: IcebergRelation, uses: list[Use], known: Sequence[core.Node] = ()) -> core.Predicate:
+    """What holds for every row that some use takes. ``known``: what does besides. Raises RelationRefused."""
+    root = _all([*known, *_of_conditions(relation, uses, is_needed=not known)])
     return core.Predicate(root, shown(root))
+
+
+def _of_conditions(relation: IcebergRelation, uses: list[Use], *, is_needed: bool) -> list[core.Node]:
+    """What the conditions say; nothing where they say nothing that narrows, unless that ``is_needed``."""
+    try:
+        found = [_translated(relation, use) for use in uses]
+    except RelationRefused:
+        if is_needed:
+            raise
+        return []
+    return [core.Or(tuple(found)) if len(found) > 1 else found[0]]
+
+
+def _all(parts: list[core.Node]) -> core.Node:
+    flat = [one for part in parts for one in (part.parts if isinstance(part, core.And) else (part,))]
+    return core.And(tuple(flat)) if len(flat) > 1 else flat[0]
 
 
 def _translated(relation: IcebergRelation, use: Use) -> core.Node:

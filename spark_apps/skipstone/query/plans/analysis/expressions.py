@@ -62,6 +62,12 @@ class Hidden:
     members: Callable[[Node], Sequence[str] | None]
 
 
+def are_same_type(spark: str, iceberg: str) -> bool:
+    """Whether a type of Spark's, as JSON has it, holds the same values as one of Iceberg's."""
+    expected = _ICEBERG_TYPES.get(spark) or (spark.replace(",", ", ") if spark.startswith("decimal") else None)
+    return expected == iceberg
+
+
 def _nothing(node: Node) -> NoReturn:
     raise LookupError(f"{node.name} of a use without condition")
 
@@ -205,8 +211,7 @@ class Translator:
     def _type(self, node: Node) -> str:
         """The Spark type of a column, when its Iceberg type is the same; else empty."""
         spark = str(node.fields["dataType"])
-        expected = _ICEBERG_TYPES.get(spark) or (spark.replace(",", ", ") if spark.startswith("decimal") else None)
-        return spark if expected == self.columns[expression_id(node)][1] else ""
+        return spark if are_same_type(spark, self.columns[expression_id(node)][1]) else ""
 
     def _value(self, literal: Node, column: Node) -> core.Constant | None:
         kind = self._type(column)

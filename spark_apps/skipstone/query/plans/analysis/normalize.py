@@ -1,7 +1,7 @@
 """Brings a copy of an analyzed plan into a form that shows what must hold for every row of each relation.
 
-Used by ``uses``. Spark's own optimizer rules do the work, so that what they do not push we do not push either.
-The copy is only looked at, never run. Must not touch the plan that is run.
+Used by ``uses`` and ``joining``. Spark's own optimizer rules do the work, so that what they do not push we do not push
+either. Must not touch the plan that it is given.
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ _REPEATED = (
 _LAST = (Rule.COLUMN_PRUNING,)
 #: Inferred conditions are pushed in the second pass, and what they reach is simplified there.
 _PASSES = 2
+#: As Spark's optimizer turns subqueries into joins.
+_AS_JOINS = (
+    Rule.PULL_UP_CORRELATED_PREDICATES,
+    Rule.REWRITE_CORRELATED_SCALAR_SUBQUERY,
+    Rule.REWRITE_PREDICATE_SUBQUERY,
+)
 #: InlineCTE: not always, and no dangling definitions.
 _AS_SPARK_DOES = (False, False)
 
@@ -43,6 +49,13 @@ def normalized(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     for rule in _rules(jvm, _FIRST):
         plan = rule.apply(plan)
     for rule in _rules(jvm, _REPEATED) * _PASSES + _rules(jvm, _LAST):
+        plan = rule.apply(plan)
+    return plan
+
+
+def with_joins_of_subqueries(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
+    """An equivalent of ``plan`` with joins in place of the subqueries that Spark runs as such."""
+    for rule in _rules(jvm, _AS_JOINS):
         plan = rule.apply(plan)
     return plan
 

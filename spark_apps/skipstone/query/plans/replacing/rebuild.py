@@ -5,7 +5,7 @@ Used by ``session``. Must not know why or by what relations are replaced.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import cast
 
 from skipstone.compat.catalyst import Expression, LogicalPlan, PlanExpression, Relation
@@ -15,6 +15,19 @@ from skipstone.query.plans.analysis.uses import RELATION, Inner, Scope, field_of
 
 #: Gives the relation that replaces the one it gets, with its key.
 Replace = Callable[[int, Relation], LogicalPlan]
+
+
+def with_plans(jvm: Jvm, plan: LogicalPlan, found: Mapping[tuple[int, ...], LogicalPlan]) -> LogicalPlan:
+    """``plan`` with what was ``found`` in place of the nodes at its paths; no path leads through another one."""
+    if () in found:
+        return found[()]
+    if not found:
+        return plan
+    children = []
+    for position, child in enumerate(items(plan.children())):
+        below = {path[1:]: one for path, one in found.items() if path[0] == position}
+        children.append(with_plans(jvm, child, below))
+    return plan.withNewChildren(scala_seq(jvm, children))
 
 
 class Rebuilder:

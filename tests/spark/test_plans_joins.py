@@ -1,0 +1,145 @@
+"""Joins through indexes: the keys of a small side, which runs first, narrow the other side; the answer is Spark's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import skipstone
+from pyspark.sql import SparkSession
+
+from tests.spark.plans_bed import BY_K, Bed, open_bed
+
+#: Files of the table t, and rows in each. Key k of row n is n * 7 % 640: no bounds tell where one is.
+FILES, ROWS = 16, 40
+
+
+@pytest.fixture(scope="module")
+def bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """The table t with an index on k, and a table small with the same keys in one file."""
+    made = open_bed(spark, tmp_path_factory.mktemp("lake"))
+    made.spark.sql("create table skipstone.ns.t (k bigint, g string, n int, i int) using iceberg")
+    for first in range(0, FILES * ROWS, ROWS):
+        rows = f"select id * 7 % 640, concat('g', id % 7), int(id), int(id % 50) from range({first}, {first + ROWS})"
+        made.spark.sql(f"insert into skipstone.ns.t select /*+ coalesce(1) */ * from ({rows})")
+    rows = "select /*+ coalesce(1) */ id as k, concat('n', id) as name, int(id) as i from range(640)"
+    made.spark.sql(f"create table skipstone.ns.small using iceberg as {rows}")
+    made.spark.sql("use skipstone.ns")
+    made.reindex(BY_K)
+    yield made
+    made.lake.catalog.close()
+
+
+#: Joins of t and small, of which ``{}`` leaves the row with k = 3, and the files that are read of t.
+SHAPES = {
+    "inner": ("select t.n, s.name from t join small s on t.k = s.k where s.name in ('n3', 'n77')", [2]),
+    "inner, sides swapped": ("select t.n from small s join t on s.k = t.k where {}", [1]),
+    "rows of the query": ("select t.n from t join values (3L), (78L), (null) v(k) on t.k = v.k", [2]),
+    "in": ("select n from t where k in (select k from small s where {})", [1]),
+    "exists": ("select n from t where exists (select 1 from small s where s.k = t.k and {})", [1]),
+    "left join": ("select s.name, t.n from small s left join t on s.k = t.k where {}", [1]),
+    "right join": ("select s.name, t.n from t right join (select * from small s where {}) s on s.k = t.k", [1]),
+    "widened": ("select t.n from t join (select float(i) f, k from small s where {}) s on t.k = int(s.f)", [1]),
+    "expression": ("select t.n from t join small s on t.k = s.k + 1 where {}", [1]),
+    "not exists": ("select name from small s where {} and not exists (select 1 from t where t.k = s.k)", [1]),
+    "aggregate": ("select m from small s join (select k, max(n) m from t group by k) x on x.k = s.k where {}", [1]),
+    "scalar subquery": ("select (select max(n) from t where t.k = s.k) from small s where {}", [1]),
+    "two joins": ("select t.n from t join small s on t.k = s.k join small r on t.i = r.k where {} and r.i = 29", [1]),
+    "no key": ("select t.n from t join small s on t.k = s.k where s.name = 'none'", [0]),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_keys_of_a_small_side_narrow_the_other_one(bed: Bed, shape: str) -> None:
+    text, files = SHAPES[shape]
+    found = bed.query(text.format("s.name = 'n3'"))
+    assert found.files_read == files, str(found.explanation)
+
+
+INNER = "select s.name, t.n from t join small s on t.k = s.k where {}"
+#: Joins that nothing runs first of, and the settings that make it so.
+LEFT_TO_SPARK = {
+    "full outer join": ("select t.n, s.name from t full join (select * from small where k = 3) s on t.k = s.k", {}),
+    "side that is kept": ("select t.n, s.name from t left join (select * from small where k = 3) s on t.k = s.k", {}),
+    "not in": ("select n from t where k not in (select k from small where name = 'n3')", {}),
+    "inequality": ("select t.n from t join small s on t.k <= s.k and s.name = 'n3'", {}),
+    "expression of the column": ("select t.n from t join small s on t.k + 1 = s.k where s.name = 'n3'", {}),
+    "column without an index": ("select t.n from t join small s on t.n = s.i where s.name = 'n3'", {}),
+    "limit between": (
+        "select t.n from (select * from t limit 999) t join small s on t.k = s.k where s.name = 'n3'",
+        {},
+    ),
+    "sample": ("select t.n from t tablesample (100 percent) t join small s on t.k = s.k where s.name = 'n3'", {}),
+    "other way round": ("select a.n from t a join t b on a.k = b.k and a.n = b.n", {}),
+    "too many rows": (INNER.format("s.k < 6"), {"skipstone.joinRows": "5"}),
+    "switched off": (INNER.format("s.name = 'n3'"), {"skipstone.joinRows": "0"}),
+}
+
+
+@pytest.mark.parametrize("case", LEFT_TO_SPARK)
+def test_what_no_keys_can_narrow_is_left_to_spark(bed: Bed, case: str) -> None:
+    text, settings = LEFT_TO_SPARK[case]
+    for name, value in settings.items():
+        bed.spark.conf.set(name, value)
+    try:
+        found = bed.query(text)
+    finally:
+        for name in settings:
+            bed.spark.conf.unset(name)
+    assert found.files_read == [], str(found.explanation)
+    assert "ran first" not in str(found.explanation)
+
+
+def test_a_side_of_as_many_rows_as_allowed_runs_first(bed: Bed) -> None:
+    bed.spark.conf.set("skipstone.joinRows", "5")
+    try:
+        assert bed.query(INNER.format("s.k < 5")).files_read == [5]
+    finally:
+        bed.spark.conf.unset("skipstone.joinRows")
+
+
+def test_a_side_that_runs_first_runs_once(bed: Bed) -> None:
+    seen = bed.spark.sparkContext.accumulator(0)
+
+    def look(name: str) -> str:
+        seen.add(1)
+        return name
+
+    bed.spark.udf.register("look", look)
+    found = skipstone.sql(bed.spark, "select t.n from t join small s on t.k = s.k where look(s.name) = 'n3'")
+    assert "joined by k: 1 keys of the other side, which ran first and gave 1 rows" in str(skipstone.explain(found))
+    assert found.collect() == bed.spark.sql("select n from t where k = 3").collect()
+    assert seen.value == 640
+
+
+def test_keys_narrow_files_by_their_bounds_where_the_index_lags(bed: Bed) -> None:
+    bed.spark.sql("create table skipstone.ns.late (k bigint, n int) using iceberg")
+    for first in range(0, 144, 9):
+        rows = f"select /*+ coalesce(1) */ id, int(id) from range({first}, {first + 9})"
+        bed.spark.sql(f"insert into skipstone.ns.late {rows}")
+    bed.reindex(BY_K, max_segments=12, name="late")
+    found = bed.query("select l.n from late l join small s on l.k = s.k where s.k in (3, 140)")
+    assert found.files_read == [2]
+
+
+def test_columns_keep_the_names_of_their_relations(bed: Bed) -> None:
+    big, small = (bed.spark.table(f"skipstone.ns.{name}").alias(name) for name in ("t", "small"))
+    joined = big.join(small.where("name = 'n3'"), big.k == small.k)
+    found = skipstone.rewrite(joined)
+    assert "which ran first" in str(skipstone.explain(found))
+    assert found.columns == joined.columns
+    assert found.select("t.n", "small.name", big.k).collect() == joined.select("t.n", "small.name", big.k).collect()
+
+
+def test_a_small_side_goes_through_its_own_index(bed: Bed) -> None:
+    found = bed.query("select b.n from t a join t b on b.k = a.n where a.k = 7")
+    assert found.files_read == [1, 1], str(found.explanation)
+
+
+def test_rows_in_the_cache_are_read_from_there(bed: Bed) -> None:
+    cached = bed.spark.table("skipstone.ns.small").where("name = 'n3'").cache()
+    try:
+        found = skipstone.explain(bed.spark.sql(INNER.format("s.name = 'n3'")))
+        assert "ran first" not in str(found)
+    finally:
+        cached.unpersist(blocking=True)
