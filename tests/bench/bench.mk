@@ -1,11 +1,15 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-catchup bench-latency bench-lookup bench-merge bench-operator bench-planning bench-pruning bench-requests
+.PHONY: bench-application bench-catchup bench-joins bench-latency bench-lookup bench-merge bench-operator bench-planning bench-pruning bench-requests
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
 	$(PYTHON_ENV)/python -m tests.bench.catchup
+
+bench-joins: setup ## Joins with a small side through indexes beside plain Iceberg and Delta (ARGS="--scale 1")
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.joins $(ARGS)
 
 bench-latency: setup ## Merges and lookups on S3 when every request takes 30 ms longer (ARGS="--latency-ms 30 --repeats 3")
 	$(PYTHON_ENV)/python -m tests.bench.latency $(ARGS)

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -46,6 +46,8 @@ from tests.spark.jars import CACHE, ICEBERG_RUNTIME, jar_paths, resolved_jars
 ROOT = Path(__file__).parents[2]
 DELTA = ("io.delta:delta-spark_4.1_2.13:4.4.0",)
 NAMESPACE, NAME = "tpch", "lineitem"
+#: Tables that it is joined with.
+OTHERS = ("part", "orders")
 #: Small pages, of which those with a hit are read alone; all peers read the same files.
 PROPERTIES = {"write.parquet.page-row-limit": "4096"}
 #: Rises with every change of what is generated.
@@ -140,10 +142,10 @@ class Lineitem:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
             return process.submit(_reindex, replace(self), column, max_segments).result()
 
-    def drop_indexes(self) -> None:
-        """Forget all indexes."""
+    def drop_indexes(self, keep: Sequence[str] = ()) -> None:
+        """Forget all indexes; ``keep``: other tables."""
         for identifier in self.catalog.list_tables(NAMESPACE):
-            if identifier[-1] != NAME:
+            if identifier[-1] not in (NAME, *keep):
                 self.catalog.purge_table(identifier)
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import skipstone
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.bench.lineitem import NAME, NAMESPACE, ROOT, Lineitem, say, session
+from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, say, session
 
 RESULTS = ROOT / "build" / "bench" / "lookup.jsonl"
 OURS, ICEBERG, DELTA = "ours", "iceberg", "delta"
@@ -70,7 +70,7 @@ def _options() -> argparse.Namespace:
 def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[dict[str, Any]]:
     keys = _Keys(lineitem, repeats + 1)
     points = tuple(f"l_partkey = {key}" for key in keys.parts[:, 0])
-    lineitem.drop_indexes()
+    lineitem.drop_indexes(keep=OTHERS)
     before = 0
     for synced in (0, lineitem.segments // 2, lineitem.segments - 3, lineitem.segments):
         if synced:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.indexing.use import ReadCost, are_few, is_narrow, is_worthwhile
+from skipstone_core.indexing.use import ReadCost, are_few, is_driver_faster, is_narrow, is_small_side, is_worthwhile
 
 MIB = 1024 * 1024
 COSTS = st.builds(ReadCost, st.integers(0, 10_000), st.integers(0, 10**12))
@@ -41,3 +41,23 @@ def test_hits_everywhere_are_not_narrow(candidate_bytes: int) -> None:
 def test_few_rows_are_one_in_a_hundred() -> None:
     assert are_few(10, 1000)
     assert not are_few(11, 1000)
+
+
+@pytest.mark.parametrize(
+    ("here", "there", "faster"),
+    [
+        (ReadCost(14, MIB), ReadCost(14, 20 * MIB), True),
+        (ReadCost(400, 30 * MIB), ReadCost(400, 240 * MIB), False),
+        (ReadCost(3, 3000 * MIB), ReadCost(3, 4000 * MIB), True),
+        (ReadCost(3, 4000 * MIB), ReadCost(3, 3000 * MIB), False),
+    ],
+    ids=["few files", "many small files", "less to decode", "more to decode"],
+)
+def test_the_driver_reads_the_rows_of_few_files(here: ReadCost, there: ReadCost, faster: bool) -> None:
+    assert is_driver_faster(here, there, driver_cores=2, task_cores=2) is faster
+
+
+def test_a_small_side_costs_an_eighth_at_most() -> None:
+    assert is_small_side(ReadCost(), ReadCost())
+    assert is_small_side(ReadCost(1, 7 * MIB), ReadCost(4, 60 * MIB))
+    assert not is_small_side(ReadCost(1, 7 * MIB), ReadCost(4, 59 * MIB))

@@ -103,5 +103,8 @@ def are_few(rows: int, of_rows: int) -> bool:
 
 
 def is_driver_faster(here: ReadCost, there: ReadCost, *, driver_cores: int, task_cores: int) -> bool:
-    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``."""
-    return here.weight / driver_cores <= there.weight / task_cores + JOB_BYTES
+    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``.
+
+    The driver decodes in all its cores; what it does with each file besides is Python, one file after the other.
+    """
+    return here.files * OPEN_BYTES + here.bytes / driver_cores <= there.weight / task_cores + JOB_BYTES

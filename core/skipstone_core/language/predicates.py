@@ -175,9 +175,7 @@ def _checked(node: Node, types: _Types) -> Node:
             left, right = _checked_pair(node.left, node.right, types)
             return Comparison(node.op, left, right)
         case InList():
-            _family(node.operand, types)
-            values = tuple(_checked_pair(node.operand, item, types)[1] for item in node.values)
-            return InList(node.operand, values)  # type: ignore[arg-type]
+            return InList(node.operand, _checked_items(node, types))
         case IsNull():
             _type_name(node.operand, types)
             return node
@@ -189,6 +187,17 @@ def _checked(node: Node, types: _Types) -> Node:
             return Not(_checked(node.inner, types))
         case And() | Or():
             return type(node)(tuple(_checked(part, types) for part in node.parts))
+
+
+def _checked_items(node: InList, types: _Types) -> tuple[Constant, ...]:
+    """The values of a list, of which there may be many: where none is changed, one of each kind is looked at."""
+    family = _family(node.operand, types)
+    samples = {type(item.value): item for item in node.values}
+    if datetime in samples or family is KeyFamily.TIMESTAMPTZ:
+        return tuple(_checked_pair(node.operand, item, types)[1] for item in node.values)  # type: ignore[misc]
+    for item in samples.values():
+        _checked_pair(node.operand, item, types)
+    return node.values
 
 
 def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand, Operand]:

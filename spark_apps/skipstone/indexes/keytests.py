@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, IntegerType, LongType, StringType
 from skipstone_core.keys import KeyFamily, key_type
 from skipstone_core.language.predicates import (
     And,
@@ -37,6 +37,8 @@ from skipstone.indexes.keys import arrow_type, storage_type, stored_literals
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 _WIDE = Context(prec=80)
 _FLOAT_LIMIT = 10**300
+#: Whole numbers below this are in the range of a column as they are.
+_PLAIN_INTEGERS = 10**15
 _NO_ROW = pc.scalar(bool(0))
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -165,12 +167,25 @@ def _list_test(node: InList, types: _Types) -> Test:
         equal = (Comparison("=", node.operand, value) for value in node.values)
         return any_of(tuple(_comparison_test(one, types, negated=False) for one in equal))
     field_id, kind = types[str(node.operand)]
-    bounds = [_bound("=", constant.value, kind) for constant in node.values]
-    known = [bound[1] for bound in bounds if bound is not None]
-    if len(known) < len(bounds):
+    values = [constant.value for constant in node.values]
+    known = list[object](values) if _are_own(values, kind) else _equal_to(values, kind)
+    if known is None:
         return Maybe()
-    values = [value for value in known if value is not None]
-    return _merged_points([Points(field_id, stored_literals(values, kind))]) if values else Never()
+    return _merged_points([Points(field_id, stored_literals(known, kind))]) if known else Never()
+
+
+def _are_own(values: list[Value], kind: IcebergType) -> bool:
+    """Whether values are all such as a column holds, without a look at each by the rules for others."""
+    if isinstance(kind, IntegerType | LongType):
+        return all(type(value) is int and abs(value) < _PLAIN_INTEGERS for value in values)
+    return isinstance(kind, StringType) and all(isinstance(value, str) for value in values)
+
+
+def _equal_to(values: list[Value], kind: IcebergType) -> list[object] | None:
+    """The values of a column that equal some of others; None when that cannot be told."""
+    bounds = [_bound("=", value, kind) for value in values]
+    known = [bound[1] for bound in bounds if bound is not None]
+    return [value for value in known if value is not None] if len(known) == len(bounds) else None
 
 
 def _prefix_test(node: StartsWith, types: _Types) -> Test:

@@ -1,0 +1,176 @@
+"""Joins through partly synced indexes against plain Iceberg and Delta on the same rows: `make bench-joins`.
+
+Lineitem is joined with a few parts, and with the orders of one customer: no condition on lineitem itself. Every case
+runs ours and its peers in turn, in one warm session, with other keys each time; answers are compared. Prints a table
+and writes build/bench/joins.jsonl: ratio = best peer / ours, medians of the repetitions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import cycle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import skipstone
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, plain, say, session
+
+RESULTS = ROOT / "build" / "bench" / "joins.jsonl"
+OURS, ICEBERG, DELTA = "ours", "iceberg", "delta"
+SHAPES = {
+    "aggregate": "count(*) as n, sum(l_extendedprice) as price, min(l_shipdate) as shipped",
+    "rows": "l.*",
+}
+PARTS = "{lineitem} l join {part} on l_partkey = p_partkey where p_brand = '{brand}' and p_container = '{container}'"
+ORDERS = "{orders} join {lineitem} l on o_orderkey = l_orderkey where o_custkey = {customer}"
+SEMI = "{lineitem} l where l_orderkey in (select o_orderkey from {orders} where o_custkey = {customer})"
+CONTAINERS = ("SM CASE", "MED BOX", "LG DRUM", "JUMBO PKG", "WRAP JAR", "MED BAG", "LG CAN", "SM PACK")
+
+
+@dataclass(frozen=True)
+class Case:
+    """A join: its ``text`` for the keys of one repetition, and the ratio that is wanted."""
+
+    name: str
+    text: str
+    keys: tuple[dict[str, object], ...]
+    goal: float
+
+
+def main() -> None:
+    """Run all cases."""
+    options = _options()
+    lineitem = Lineitem(options.scale, options.segments, options.files)
+    say(f"TPC-H, scale {options.scale:g}, lineitem in {options.segments} segments and {options.files} files")
+    lineitem.make()
+    for name in OTHERS:
+        _make(lineitem, name)
+    spark = session(lineitem)
+    spark.sparkContext.setLogLevel("ERROR")
+    lineitem.make_delta(spark)
+    for name in OTHERS:
+        _make_delta(lineitem, spark, name)
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    with RESULTS.open("w") as results:
+        for line in _lines(lineitem, spark, options.repeats):
+            results.write(json.dumps(line) + "\n")
+            results.flush()
+            peers = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in line["peers"].items())
+            hit = f"({line['files_hit']}/{line['files_total']} files) {'ok' if line['ok'] else 'NOT ok'}"
+            print(f"{line['case']:<60} ours {line['ours_s']:.3f} s, {peers}: {line['ratio']:.2f} {hit}", flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=10)
+    parser.add_argument("--segments", type=int, default=40)
+    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--repeats", type=int, default=5)
+    return parser.parse_args()
+
+
+def _make(lineitem: Lineitem, name: str) -> None:
+    """Another table of the same scale, in Iceberg, unless it is there."""
+    if lineitem.catalog.table_exists((NAMESPACE, name)):
+        return
+    say(f"Iceberg: {name}")
+    folder = lineitem.root / "generated"
+    program = Path(sys.executable).parent / "tpchgen-cli"
+    command = [program, "parquet", "--scale-factor", f"{lineitem.scale:g}", "--tables", name, "--output-dir", folder]
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+    rows = pq.read_table(next(folder.rglob("*.parquet")))
+    rows = pa.table({field.name: rows[field.name].cast(plain(field.type)) for field in rows.schema})
+    lineitem.catalog.create_table((NAMESPACE, name), schema=rows.schema).append(rows)
+    shutil.rmtree(folder)
+
+
+def _make_delta(lineitem: Lineitem, spark: SparkSession, name: str) -> None:
+    path = lineitem.root / f"delta-{name}"
+    if not (path / "_delta_log").exists():
+        say(f"Delta: {name}")
+        spark.table(f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{name}").write.format("delta").save(str(path))
+
+
+def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[dict[str, Any]]:
+    chance = np.random.default_rng(1)
+    brands = (f"Brand#{chance.integers(1, 6)}{chance.integers(1, 6)}" for _ in range(repeats + 1))
+    parts = tuple({"brand": brand, "container": box} for brand, box in zip(brands, cycle(CONTAINERS), strict=False))
+    # only customers whose number is no multiple of three have orders
+    buyers = 3 * chance.integers(1, int(50_000 * lineitem.scale), repeats + 1) + 1
+    customers = tuple({"customer": int(buyer)} for buyer in buyers)
+    lineitem.drop_indexes(keep=OTHERS)
+    before = 0
+    for synced, goal in ((0, 0.97), (lineitem.segments - 3, 3.0), (lineitem.segments, 5.0)):
+        if synced:
+            for column in ("l_partkey", "l_orderkey"):
+                lineitem.reindex(column, synced - before)
+        before = synced
+        state = f"{synced} of {lineitem.segments} segments synced"
+        yield from _measured(lineitem, spark, Case(f"a brand in a container, {state}", PARTS, parts, goal))
+        yield from _measured(lineitem, spark, Case(f"orders of a customer, {state}", ORDERS, customers, goal))
+    yield from _measured(lineitem, spark, Case("orders of a customer, in (select …)", SEMI, customers, 5.0))
+
+
+def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[dict[str, Any]]:
+    for shape, columns in SHAPES.items():
+        runs: dict[str, list[float]] = {OURS: [], ICEBERG: [], DELTA: []}
+        read: dict[str, int] = {}
+        for number, keys in enumerate(case.keys):
+            seconds, read = _once(lineitem, spark, f"select {columns} from {case.text}", keys)
+            if number > 0:
+                for name, one in seconds.items():
+                    runs[name].append(one)
+        medians = {name: statistics.median(times) for name, times in runs.items()}
+        ours = medians.pop(OURS)
+        ratio = min(medians.values()) / ours
+        line = {"case": f"{case.name}: {shape}", "ours_s": ours, "peers": medians, "ratio": ratio, "goal": case.goal}
+        yield {**line, "ok": ratio >= case.goal, **read}
+
+
+def _once(
+    lineitem: Lineitem, spark: SparkSession, text: str, keys: dict[str, object]
+) -> tuple[dict[str, float], dict[str, int]]:
+    """Seconds of one repetition of ours and its peers, answers compared, and how many files of lineitem ours read."""
+    catalog = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}"
+    names = {NAME: f"{catalog}.{NAME}", **{name: f"{catalog}.{name}" for name in OTHERS}}
+    linked = {NAME: f"delta.`{lineitem.delta_path}`"}
+    linked |= {name: f"delta.`{lineitem.root / f'delta-{name}'}`" for name in OTHERS}
+    ours, delta = text.format(**names, **keys), text.format(**linked, **keys)
+    calls: dict[str, Callable[[], DataFrame]] = {
+        OURS: lambda: skipstone.sql(spark, ours),
+        ICEBERG: lambda: spark.sql(ours),
+        DELTA: lambda: spark.sql(delta),
+    }
+    seconds, answers = {}, {}
+    for peer, call in calls.items():
+        start = time.perf_counter()
+        answers[peer] = call().collect()
+        seconds[peer] = time.perf_counter() - start
+    if len({tuple(sorted(map(repr, rows))) for rows in answers.values()}) != 1:
+        raise RuntimeError(f"the answers differ: {ours}")
+    return seconds, _read(spark, ours, names[NAME])
+
+
+def _read(spark: SparkSession, query: str, table: str) -> dict[str, int]:
+    for one in skipstone.explain(skipstone.sql(spark, query)).relations:
+        if one.table == table and one.plan is not None:
+            funnel = one.plan.funnel
+            return {"files_hit": funnel.read if one.is_rewritten else funnel.total, "files_total": funnel.total}
+    return {"files_hit": -1, "files_total": -1}
+
+
+if __name__ == "__main__":
+    main()
