@@ -28,17 +28,22 @@ _FORM = re.compile(
 )
 MISMATCH = "The request signature we calculated does not match the signature you provided"
 EXPIRED = "The security token included in the request is expired"
+BEHIND = "Signature expired: 20260101T000000Z is now earlier than 20260101T000500Z (20260101T001000Z - 5 min.)"
+AHEAD = "Signature not yet current: 20260101T001000Z is still later than 20260101T000500Z (20260101T000000Z + 5 min.)"
 
 
 @dataclass
 class SignedProxy:
-    """Before the catalog ``upstream``. ``faults``: what the next requests of a method are answered instead."""
+    """Before the catalog ``upstream``. ``faults``: what the next requests of a method are answered instead.
+
+    ``says``: why it refuses requests that are signed as they should be; empty when it does not.
+    """
 
     upstream: str
     keys: Keys
     token: str = ""
     address: str = ""
-    has_expired: bool = False
+    says: str = ""
     seen: list[tuple[str, str, int]] = field(default_factory=list)
     faults: dict[str, list[int]] = field(default_factory=dict)
 
@@ -99,7 +104,7 @@ class _Handler(BaseHTTPRequestHandler):
             return f"Credential should be scoped to {REGION} and {SERVICE}"
         if not hmac.compare_digest(signature, self._signature(day, names, body)):
             return MISMATCH
-        return EXPIRED if self.proxy.has_expired else ""
+        return self.proxy.says
 
     def _signature(self, day: str, names: str, body: bytes) -> str:
         url = urlsplit(self.path)

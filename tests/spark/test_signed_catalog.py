@@ -37,7 +37,7 @@ from skipstone_core.history.commits import Committed
 from tests.s3client import Keys
 from tests.spark.lake import read_all, ref_of, write_files
 from tests.spark.restserver import rest_catalog
-from tests.spark.signedproxy import EXPIRED, REGION, ROLE, SERVICE, SignedProxy, signed_proxy
+from tests.spark.signedproxy import AHEAD, BEHIND, EXPIRED, REGION, ROLE, SERVICE, SignedProxy, signed_proxy
 
 KEYS, TOKEN = Keys("canary-access-3c1d", "canary-secret-9b7e"), "canary-session-4f2a"
 SIGNED = {"rest.sigv4-enabled": "true", "rest.signing-name": SERVICE, "rest.signing-region": REGION}
@@ -150,10 +150,21 @@ def test_keys_that_are_refused_are_told_by_the_check(
 
 
 def test_a_session_that_has_expired_is_told(proxy: SignedProxy, check: Callable[[], tuple[int, str]]) -> None:
-    proxy.has_expired = True
+    proxy.says = EXPIRED
     code, message = check()
     assert code == EXIT_UNAVAILABLE
     assert f"{EXPIRED}; renew the keys of spec.credentialsSecretRef" in message
+
+
+@pytest.mark.parametrize("said", [BEHIND, AHEAD], ids=["behind", "ahead"])
+def test_a_clock_that_is_wrong_is_not_blamed_on_the_keys(
+    proxy: SignedProxy, check: Callable[[], tuple[int, str]], said: str
+) -> None:
+    proxy.says = said
+    code, message = check()
+    assert code == EXIT_UNAVAILABLE
+    assert f"{said}; set the clock of the node" in message
+    assert "renew" not in message
 
 
 def test_keys_of_a_role_sign_and_are_not_shown(

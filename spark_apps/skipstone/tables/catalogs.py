@@ -80,6 +80,8 @@ _SCHEME, _DRIVER_SCHEME = "postgresql://", "postgresql+psycopg2://"
 _PROPERTIES_FIELD = f"spec.{signing.PROPERTIES_FIELD}"
 #: What services of Amazon say of the keys that signed a request, some of them with the status of a bad request.
 _KEYS_REFUSED = re.compile("signature|security ?token|ExpiredToken|UnrecognizedClient", re.IGNORECASE)
+#: What they say of a signature that was made at another time than they have; it is not about the keys.
+_CLOCKS_DIFFER = re.compile("signature (has )?expired|signature not yet current", re.IGNORECASE)
 _OTHER_KEYS = "spec.credentialsSecretRef or of the role of the ServiceAccount"
 #: What PostgreSQL and its client say of a login, in the language of the server or of its default.
 _LOGIN_REFUSED = re.compile(r"password authentication failed|no password supplied|role .* does not exist")
@@ -277,6 +279,8 @@ def _refused_keys(error: Exception) -> str:
     if not is_refused and not (isinstance(error, BadRequestError) and _KEYS_REFUSED.search(said)):
         return ""
     what = f"refused the keys that signed a request: {said.rstrip('.')}"
+    if _CLOCKS_DIFFER.search(said):
+        return f"{what}; set the clock of the node: it differs from that of the catalog."
     if "expired" in said.lower():
         return f"{what}; renew the keys of {_OTHER_KEYS}."
     names = f"{signing.SERVICE} and {signing.REGION} of {_PROPERTIES_FIELD}"
