@@ -40,6 +40,7 @@ class ChangeSlice:
 
     ``base``: number of the slice's first row among the rows of all slices. ``checksum``: sha256 of the file.
     ``content``: all of a small one. ``stored``: the object that it is; else ``path`` is a file of this machine.
+    ``held``: bytes of all its rows in memory.
     """
 
     path: str
@@ -49,6 +50,7 @@ class ChangeSlice:
     size: int
     checksum: str
     base: int = 0
+    held: int = 0
     content: bytes | None = field(default=None, repr=False)
     stored: StoredFile | None = None
 
@@ -83,7 +85,13 @@ def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
     pq.write_table(table, path, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
     size = Path(path).stat().st_size
     return ChangeSlice(
-        path=path, rows=table.num_rows, keyed=keyed, read=changes.num_rows, size=size, checksum=checksum(path)
+        path=path,
+        rows=table.num_rows,
+        keyed=keyed,
+        read=changes.num_rows,
+        size=size,
+        checksum=checksum(path),
+        held=table.nbytes,
     )
 
 
@@ -100,6 +108,7 @@ def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) ->
         read=changes.num_rows,
         size=len(content),
         checksum=hashlib.sha256(content).hexdigest(),
+        held=table.nbytes,
     )
     if len(content) <= CARRIED_BYTES:
         return replace(one, content=content)

@@ -41,6 +41,8 @@ class DriverShare:
 
 #: Files that a driver rewrites at a time where each of them mostly waits for an object store.
 WAITING_WORKERS = 8
+#: What these may hold in memory together: as much as every driver has besides the heap of its JVM.
+WAITING_BYTES = 384 * 1024 * 1024
 
 USUAL_SHARE = DriverShare()
 NO_SHARE = DriverShare(rows=0, source_bytes=0, candidate_bytes=0, searched_rows=0, indexed_rows=0)
@@ -51,11 +53,14 @@ def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverSha
     return NO_SHARE if spark.small_work is SmallWork.SPARK else usual
 
 
-def rewriting_workers(request: JobRequest, *, on_read: bool) -> int:
+def rewriting_workers(request: JobRequest, *, on_read: bool, held: int) -> int:
     """How many threads of a driver rewrite files of its table, one file each at a time.
 
-    As many as it has cores, and more in a bucket. Merges on read put updated rows of all files of a thread into one new
-    file, so more threads would make more files.
+    As many as it has cores, and more in a bucket. ``held``: bytes in memory of the file that takes most; large files
+    keep a core busy, and fit no more often than there is memory. Merges on read put updated rows of all files of a
+    thread into one new file, so more threads would make more files.
     """
     cores = request.spark.driver_cores
-    return cores if on_read or request.warehouse.s3 is None else max(cores, WAITING_WORKERS)
+    if on_read or request.warehouse.s3 is None:
+        return cores
+    return max(cores, min(WAITING_WORKERS, WAITING_BYTES // max(held, 1)))

@@ -28,6 +28,7 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
+from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
@@ -238,7 +239,8 @@ def _tasks(job: _Job, changes: Changes, target: PinnedTable, pruned: Pruned, doi
     sizes = job.request.spark
     size = int(target.files.files["size"].to_numpy()[pruned.candidates.files].sum())
     if job.share.rewrites(changes.rows, size):
-        workers = rewriting_workers(job.request, on_read=merges_on_read(target.table))
+        held = held_bytes(changes, target, pruned.candidates)
+        workers = rewriting_workers(job.request, on_read=merges_on_read(target.table), held=held)
         yield InProcess(workers), workers
         return
     spark = job.session()
