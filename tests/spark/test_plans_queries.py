@@ -70,13 +70,22 @@ SHAPES = {
     "the current time": ("select n from t where k = 7 and current_date() > date '2020-01-01'", [2]),
     "parameters of a view": ("select n from v where k = 7", [2]),
     "temporary view": ("select n from tv where k = 7", [2]),
+    "pipe": ("from t |> where k = 7 |> select n", [2]),
+    "condition after an aggregate in a pipe": ("from t |> aggregate count(*) as c group by k |> where k = 7", [2]),
+    "function of the session": ("select n from t where k = next_key(6)", [2]),
+    "table function of the session": ("select n from rows_of(7)", [2]),
     "names in another case of parts": ("select a.`n` from t as a where a.`k` = 7 and `a`.k < 9", [2]),
 }
 
 
 @pytest.fixture(scope="module")
 def views(module_bed: Bed) -> Iterator[None]:
-    """A view of Spark's own catalog and a temporary one."""
+    """A view of Spark's own catalog, a temporary one, and functions written in SQL."""
+    function = "create or replace temporary function"
+    module_bed.spark.sql(f"{function} next_key(key bigint) returns bigint return key + 1")
+    module_bed.spark.sql(
+        f"{function} rows_of(key bigint) returns table (k bigint, n int) return select k, n from {TABLE} where k = key"
+    )
     module_bed.spark.sql(f"create or replace view default.v as select k, n from {TABLE} where n >= 0")
     module_bed.spark.sql(f"create or replace temporary view tv as select n, k from {TABLE}")
     yield

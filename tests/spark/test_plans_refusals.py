@@ -12,6 +12,7 @@ from pyspark.sql import functions as F
 from skipstone.query.plans.refusals import Refusal
 
 from tests.spark.plans_bed import BY_K, TABLE, Bed, answer, bed, filled, kept, module_bed
+from tests.spark.secondengine import second_spark
 
 __all__ = ["bed", "filled", "kept", "module_bed"]
 
@@ -229,15 +230,20 @@ def test_columns_of_a_branch_that_are_others_now(filled: Bed) -> None:
 def test_metadata_that_is_gone_leaves_the_query_to_spark(bed: Bed, caplog: pytest.LogCaptureFixture) -> None:
     bed.fill()  # metadata that was never read before
     bed.reindex(BY_K)
-    df = keyed(bed)
+    keeping = second_spark(bed.spark, bed.lake.warehouse)
+    keeping.conf.set("spark.sql.catalog.skipstone.cache-enabled", "true")
+    df, known = keyed(bed), keyed(Bed(bed.lake, keeping))
     expected = answer(df)
+    assert answer(known) == expected
     location = bed.lake.table().metadata_location.removeprefix("file://")
     hidden = _hide(location)
     try:
-        same = skipstone.rewrite(df)
-        assert same is df
-        assert answer(same) == expected
-        assert skipstone.explain(df).relations[0].refusal is Refusal.FAILED
+        assert skipstone.rewrite(df) is df
+        assert skipstone.rewrite(known) is known
+        assert [answer(df), answer(known)] == [expected, expected]
+        assert skipstone.explain(df).refusal is Refusal.FAILED
+        assert "Failed: the query runs without indexes" in caplog.text
+        assert skipstone.explain(known).relations[0].refusal is Refusal.FAILED
         assert "Failed: skipstone.ns.t is read without indexes" in caplog.text
     finally:
         hidden()

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing import staging
 
-from tests.spark.plans_bed import BY_G, BY_K, TABLE, Bed, bed, filled, kept, scans
+from tests.spark.plans_bed import BY_G, BY_K, ROWS, SEGMENTS, TABLE, Bed, bed, filled, kept, rows_of_segment, scans
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete
 
 __all__ = ["bed", "filled", "kept"]
@@ -103,6 +103,29 @@ def test_a_rewritten_query_keeps_its_snapshot_and_its_columns(filled: Bed) -> No
     filled.spark.sql(f"insert into {TABLE} (k, g, n) values (7, 'new', 1000)")
     assert [tuple(row) for row in df.collect()] == [(7, "g13", 1)]
     assert [tuple(row) for row in df.where("n > 0").collect()] == [(7, "g13", 1)]
+
+
+def test_a_query_that_is_rewritten_again_sees_later_commits(filled: Bed) -> None:
+    df = filled.spark.table(TABLE).where("k = 7")
+    before = skipstone.rewrite(df)
+    filled.lake.table().append(rows_of_segment(0))
+    assert [before.count(), skipstone.rewrite(df).count(), df.count()] == [1, 2, 2]
+
+
+def test_relations_that_are_not_rewritten_are_pinned_too(filled: Bed) -> None:
+    table = filled.spark.table(TABLE)
+    df = table.where("k = 7").select("n").union(table.select("n"))
+    rewritten = skipstone.rewrite(df)
+    filled.lake.table().append(rows_of_segment(0))
+    rows = SEGMENTS * ROWS
+    assert [rewritten.count(), rewritten.where("n >= 0").count(), df.count()] == [rows + 1, rows + 1, rows + ROWS + 2]
+
+
+def test_explaining_pins_nothing(filled: Bed) -> None:
+    df = filled.spark.table(TABLE).where("k = 7")
+    skipstone.explain(df)
+    filled.lake.table().append(rows_of_segment(0))
+    assert len(df.collect()) == 2
 
 
 def test_columns_change_and_the_index_follows(filled: Bed) -> None:

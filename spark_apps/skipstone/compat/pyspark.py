@@ -24,6 +24,8 @@ __all__ = [
     "java_session",
     "jvm",
     "plain_frame",
+    "shows_html",
+    "shows_text",
 ]
 
 
@@ -60,6 +62,21 @@ def column_values(java: Dataset, spark: SparkSession, column: JavaObject) -> lis
 def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:
     """A DataFrame of a Dataset in the JVM."""
     return DataFrame(java, spark)
+
+
+def shows_html(df: DataFrame) -> bool:
+    """Whether a notebook that asks ``df`` for HTML gets its rows. It is not shown as text from here on."""
+    df._support_repr_html = True
+    return _is_eager(df)
+
+
+def shows_text(df: DataFrame) -> bool:
+    """Whether the text of ``df`` shows its rows."""
+    return not df._support_repr_html and _is_eager(df)
+
+
+def _is_eager(df: DataFrame) -> bool:
+    return bool(df.sparkSession._jconf.isReplEagerEvalEnabled())
 
 
 class JvmFrame(ClassicDataFrame):

@@ -20,34 +20,35 @@ from propcache.api import cached_property
 from pyspark import RDD
 from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
-from skipstone.compat.pyspark import ClassicDataFrame, is_classic
-from skipstone.query.plans.session import explain, is_settled, rewrite
+from skipstone.compat.pyspark import ClassicDataFrame, is_classic, shows_html, shows_text
+from skipstone.query.plans.session import is_settled, rewrite, rewrite_as_run
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
-#: Methods of a DataFrame that run it, or hand it on to what runs it.
-_ACTIONS = (
-    "_repr_html_",
-    "_show_string",
-    "approxQuantile",
+#: Methods that run the plan of a DataFrame: Spark pins what the tables hold for all of them, the first time.
+_RUN_IT = (
     "checkpoint",
     "collect",
-    "corr",
-    "cov",
-    "crosstab",
-    "freqItems",
-    "isEmpty",
     "localCheckpoint",
     "tail",
     "toArrow",
-    "toJSON",
     "toLocalIterator",
     "toPandas",
+)
+#: Methods that make a query of a DataFrame and run that, each time of what the tables hold then.
+_RUN_MORE = (
+    "_show_string",
+    "approxQuantile",
+    "corr",
+    "cov",
+    "isEmpty",
+    "toJSON",
     "writeTo",
 )
 _enabled: WeakSet[SparkSession] = WeakSet()
-_originals: dict[str, object] = {}
+#: Of each method that we replaced: ours, and the one that it replaces.
+_replaced: dict[str, tuple[object, object]] = {}
 _lock = Lock()
 #: Set while a DataFrame runs that is as it should be: what its action calls is not rewritten again.
 _runs: ContextVar[bool] = ContextVar("skipstone_runs", default=False)
@@ -65,7 +66,7 @@ def enable(spark: SparkSession) -> None:
         )
     with _lock:
         _enabled.add(spark)
-        if not _originals:
+        if not _replaced:
             _install()
 
 
@@ -74,18 +75,28 @@ def disable(spark: SparkSession) -> None:
     with _lock:
         _enabled.discard(spark)
         if not _enabled:
-            while _originals:
-                setattr(ClassicDataFrame, *_originals.popitem())
+            _uninstall()
 
 
 def _install() -> None:
     own = vars(ClassicDataFrame)
-    ours: dict[str, object] = {name: _rewriting(own[name]) for name in _ACTIONS}
+    ours: dict[str, object] = {name: _rewriting(own[name], _as_run) for name in _RUN_IT}
+    ours |= {name: _rewriting(own[name], rewrite) for name in _RUN_MORE}
+    ours |= {"__repr__": _displaying(own["__repr__"], shows_text)}
+    ours |= {"_repr_html_": _displaying(own["_repr_html_"], shows_html)}
     ours |= {"count": _counting(own["count"]), "explain": _explaining(own["explain"]), "take": _taking(own["take"])}
     ours |= {"rdd": _sharing(own["rdd"].func), "write": _writing(own["write"].fget)}
     for name, method in ours.items():
-        _originals[name] = own[name]
+        _replaced[name] = method, own[name]
         setattr(ClassicDataFrame, name, method)
+
+
+def _uninstall() -> None:
+    """Give the class its methods back. What others have put over ours stays, and ours does nothing below it."""
+    while _replaced:
+        name, (ours, own) = _replaced.popitem()
+        if vars(ClassicDataFrame)[name] is ours:
+            setattr(ClassicDataFrame, name, own)
 
 
 def _is_ours(df: DataFrame) -> bool:
@@ -101,16 +112,38 @@ def _as_it_is() -> Iterator[None]:
         _runs.reset(token)
 
 
-def _rewriting(method: Callable[Concatenate[DataFrame, _P], _R]) -> Callable[Concatenate[DataFrame, _P], _R]:
+def _as_run(df: DataFrame) -> DataFrame:
+    return rewrite_as_run(df)[0]
+
+
+def _rewriting(
+    method: Callable[Concatenate[DataFrame, _P], _R], rewritten: Callable[[DataFrame], DataFrame]
+) -> Callable[Concatenate[DataFrame, _P], _R]:
     def run(self: DataFrame, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if not _is_ours(self):
             return method(self, *args, **kwargs)
-        found = rewrite(self)
+        found = rewritten(self)
         with _as_it_is():
             return method(found, *args, **kwargs)
 
     update_wrapper(run, method)
     return run
+
+
+def _displaying(
+    method: Callable[[DataFrame], _R], shows_rows: Callable[[DataFrame], bool]
+) -> Callable[[DataFrame], _R]:
+    """What shells and notebooks show of a DataFrame: its rows only where the session asks for them."""
+
+    def display(self: DataFrame) -> _R:
+        if not (_is_ours(self) and shows_rows(self)):
+            return method(self)
+        found = rewrite(self)
+        with _as_it_is():
+            return method(found)
+
+    update_wrapper(display, method)
+    return display
 
 
 def _counting(method: Callable[[DataFrame], int]) -> Callable[[DataFrame], int]:
@@ -147,9 +180,9 @@ def _explaining(method: Callable[Concatenate[DataFrame, _P], None]) -> Callable[
         if not _is_ours(self):
             method(self, *args, **kwargs)
             return
-        found = rewrite(self)
+        found, explanation = rewrite_as_run(self)
         method(found, *args, **kwargs)
-        print(f"== Skipstone ==\n{explain(found)}\n")  # noqa: T201 - as Spark does
+        print(f"== Skipstone ==\n{explanation}\n")  # noqa: T201 - as Spark does
 
     update_wrapper(show, method)
     return show
@@ -159,7 +192,7 @@ def _sharing(own: Callable[[DataFrame], RDD[Row]]) -> object:
     """The rows as an RDD, the same one whenever a DataFrame is asked for it."""
 
     def rdd(self: DataFrame) -> RDD[Row]:
-        return own(rewrite(self) if _is_ours(self) else self)
+        return own(_as_run(self) if _is_ours(self) else self)
 
     shared = cached_property(rdd)
     shared.__set_name__(ClassicDataFrame, "rdd")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
@@ -17,7 +17,14 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 from skipstone_core.errors import BadData
 
-from skipstone.compat.catalyst import DATASETS, Dataset, JavaSession, LocalRelation, LogicalPlan, Relation
+from skipstone.compat.catalyst import (
+    DATASETS,
+    Dataset,
+    JavaSession,
+    LocalRelation,
+    LogicalPlan,
+    Relation,
+)
 from skipstone.compat.java import Jvm, items, java_class
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_keys, plan_read
 from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
@@ -46,7 +53,7 @@ from skipstone.query.plans.replacing.driver import (
 )
 from skipstone.query.plans.replacing.rebuild import Rebuilder
 from skipstone.query.plans.replacing.residuals import Json, columns_of, residual_of
-from skipstone.query.plans.replacing.staging import StagedScan, split_size, staged_table, with_table
+from skipstone.query.plans.replacing.staging import StagedScan, pinned, split_size, staged_table, with_table
 from skipstone.query.plans.replacing.trial import try_plan
 
 logger = logging.getLogger("skipstone.query")
@@ -125,11 +132,15 @@ class _Replaced:
 
 
 class Rewriting:
-    """The rewriting of one analyzed plan, of which Spark has run the commands: a plan that still holds them would run
-    them again. Raises RelationRefused when queries like it are never rewritten.
+    """The rewriting of one analyzed plan, of which Spark has run the commands.
+
+    ``with_cached``: gives the plan with what Spark's cache answers; None: nothing. Raises RelationRefused when queries
+    like it are never rewritten.
     """
 
-    def __init__(self, session: Session, analyzed: LogicalPlan) -> None:
+    def __init__(
+        self, session: Session, analyzed: LogicalPlan, with_cached: Callable[[], LogicalPlan] | None = None
+    ) -> None:
         self._session = session
         self._jvm = session.jvm
         self._query = _opened(session.jvm, analyzed)
@@ -137,7 +148,7 @@ class Rewriting:
         if self._joined is not None:
             self._query = open_scope(session.jvm, self._joined.plan)
         self._sites = self._found_sites()
-        self._cached = self._cached_keys(analyzed) if self._sites else frozenset()
+        self._cached = self._cached_keys(analyzed, with_cached) if self._sites and with_cached else frozenset()
         self._judged: dict[Key, _Planned | RelationExplanation] = {}
         if self._sites:
             uses = uses_of(session.jvm, self._query)
@@ -153,7 +164,11 @@ class Rewriting:
     def rewritten(self) -> Dataset | None:
         """The Dataset that reads the files planned, as Spark will run it; None when nothing was planned."""
         found = self._narrowed()
-        return self._dataset_of(self._joined.plan) if found is None and self._joined is not None else found
+        return self.as_it_is() if found is None and self._joined is not None else found
+
+    def as_it_is(self) -> Dataset:
+        """The Dataset that reads all files of the relations, of the snapshots that they have."""
+        return self._dataset_of(self._rebuilt({}))
 
     def _narrowed(self) -> Dataset | None:
         """The Dataset that reads the files planned; None when no relation was."""
@@ -217,19 +232,27 @@ class Rewriting:
 
     def _dataset(self, found: dict[Key, _Replaced]) -> Dataset:
         """The query with what was ``found`` in place of its relations. Raises when Spark cannot run it."""
+        dataset = self._dataset_of(self._rebuilt(found))
+        try_plan(dataset)
+        return dataset
+
+    def _rebuilt(self, found: Mapping[Key, _Replaced]) -> LogicalPlan:
+        """The query with what was ``found`` in place of its relations. The others are pinned, so that all of it is of
+        one moment whenever it runs; but what is cached Spark finds by its name.
+        """
 
         def replace(key: Key, java: Relation) -> LogicalPlan:
+            if key not in found:
+                return pinned(self._jvm, java)
             one = found[key]
             staged = None if one.staged is None else with_table(self._jvm, java, one.staged)
             if one.rows is None:  # then something is staged
                 return cast(LogicalPlan, staged)
             return with_rows(self._jvm, java, one.rows, staged)
 
-        plan = Rebuilder(self._jvm, frozenset(found), replace).plan(self._query)
+        plan = Rebuilder(self._jvm, self._sites.keys() - self._cached, replace).plan(self._query)
         plan.setAnalyzed()
-        dataset = self._dataset_of(plan)
-        try_plan(dataset)
-        return dataset
+        return plan
 
     def _dataset_of(self, plan: LogicalPlan) -> Dataset:
         """The Dataset that runs an analyzed plan."""
@@ -251,8 +274,7 @@ class Rewriting:
     def _prepared(self, plan: LogicalPlan) -> tuple[Dataset, Explanation]:
         """A side of a join as a query of its own."""
         side = Rewriting(self._session, plan)
-        dataset = side.rewritten()
-        return dataset or self._dataset_of(plan), side.explanation
+        return side.rewritten() or side.as_it_is(), side.explanation
 
     def _target(self, node: Node, java: Relation) -> Target | None:
         """What an index could leave out of a relation if keys were known."""
@@ -317,15 +339,12 @@ class Rewriting:
                     found.setdefault(key_of(node), []).append(_Site(scope, node, java))
         return found
 
-    def _cached_keys(self, analyzed: LogicalPlan) -> frozenset[Key]:
+    def _cached_keys(self, analyzed: LogicalPlan, with_cached: Callable[[], LogicalPlan]) -> frozenset[Key]:
         """Relations of which some use is answered from Spark's cache."""
-        cache = self._session.java.sharedState().cacheManager()
-        if cache.isEmpty():
+        answered = with_cached()  # in any case: Spark looks once for all runs of a DataFrame
+        if self._session.java.sharedState().cacheManager().isEmpty():
             return frozenset()
-        before, after = (
-            _counts(open_scope(self._jvm, analyzed)),
-            _counts(open_scope(self._jvm, cache.useCachedData(analyzed.clone()))),
-        )
+        before, after = (_counts(open_scope(self._jvm, plan)) for plan in (analyzed, answered))
         lost = frozenset(key for key, count in before.items() if after[key] < count)
         return frozenset(self._sites) if lost and not lost <= self._sites.keys() else lost
 

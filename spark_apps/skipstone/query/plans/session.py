@@ -7,7 +7,7 @@ a code. Must not decide which files are read.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
@@ -17,7 +17,7 @@ from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 from skipstone_core.indexing import use as index_use
 
-from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset
+from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, QueryExecution
 from skipstone.compat.java import java_class
 from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm, plain_frame
 from skipstone.query.plans.analysis.relations import RelationRefused
@@ -37,6 +37,8 @@ DRIVER_ROWS = "skipstone.driverRows"
 JOIN_ROWS = "skipstone.joinRows"
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
+#: The plans of a DataFrame.
+_ExecutionOf = Callable[[DataFrame], QueryExecution]
 
 
 class _RewrittenFrame(JvmFrame):
@@ -78,22 +80,21 @@ def rewrite(df: DataFrame) -> DataFrame:
 
     It reads the snapshots, and knows the time, of this call.
     """
-    if df in _rewritten:
-        return df
-    plan, explanation = _try(df)
-    for relation in explanation.relations:
-        logger.info("%s", relation.line())
-    if plan is None:
-        return df
-    found = _RewrittenFrame(plan, df.sparkSession)
-    _rewritten[found] = _Rewritten(df, explanation)
-    return found
+    return _rewrite(df, _as_of_now)[0]
+
+
+def rewrite_as_run(df: DataFrame) -> tuple[DataFrame, Explanation]:
+    """As ``rewrite``, but of the snapshots that Spark itself reads when it runs ``df``, with the explanation.
+
+    These are the ones of the first time that it ran, or was explained: Spark plans a DataFrame once.
+    """
+    return _rewrite(df, _as_run)
 
 
 def explain(df: DataFrame) -> Explanation:
     """What ``rewrite`` does, or did, with each relation of ``df``, and why; ``print`` shows it as text."""
     known = _rewritten.get(df)
-    return known.explanation if known else _try(df)[1]
+    return known.explanation if known else _try(df, _as_of_now)[1]
 
 
 def no_index(df: DataFrame) -> DataFrame:
@@ -114,12 +115,39 @@ def is_settled(df: DataFrame) -> bool:
     return df in _rewritten or df in _without_index
 
 
-def _try(df: DataFrame) -> tuple[Dataset | None, Explanation]:
+def _rewrite(df: DataFrame, execution_of: _ExecutionOf) -> tuple[DataFrame, Explanation]:
+    if known := _rewritten.get(df):
+        return df, known.explanation
+    plan, explanation = _try(df, execution_of)
+    for relation in explanation.relations:
+        logger.info("%s", relation.line())
+    if plan is None:
+        return df, explanation
+    found = _RewrittenFrame(plan, df.sparkSession)
+    _rewritten[found] = _Rewritten(df, explanation)
+    return found, explanation
+
+
+def _as_run(df: DataFrame) -> QueryExecution:
+    """What runs ``df``: Spark pins the tables, and what is cached, when it first plans it."""
+    return java_frame(df).queryExecution()
+
+
+def _as_of_now(df: DataFrame) -> QueryExecution:
+    """What would run a copy of ``df``, so that nothing is pinned for ``df``."""
+    datasets = java_class(jvm(df.sparkSession), DATASETS)
+    # of which Spark has run the commands: a plan that still holds them would run them again
+    plan = java_frame(df).queryExecution().commandExecuted()
+    return datasets.ofRows(java_session(df.sparkSession), plan).queryExecution()
+
+
+def _try(df: DataFrame, execution_of: _ExecutionOf) -> tuple[Dataset | None, Explanation]:
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
     try:
         session = _session(df)
         with _active(session):
-            rewriting = Rewriting(session, java_frame(df).queryExecution().commandExecuted())
+            execution = execution_of(df)
+            rewriting = Rewriting(session, execution.tableVersionsRefreshed(), execution.withCachedData)
             return rewriting.rewritten(), rewriting.explanation
     except RelationRefused as refused:
         return None, Explanation(refusal=refused.refusal, detail=refused.detail)

@@ -6,6 +6,7 @@ Used by ``session``. Must not know why or by what relations are replaced.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from typing import cast
 
 from skipstone.compat.catalyst import Expression, LogicalPlan, PlanExpression, Relation
@@ -33,7 +34,7 @@ def with_plans(jvm: Jvm, plan: LogicalPlan, found: Mapping[tuple[int, ...], Logi
 class Rebuilder:
     """Rebuilds the plans of a query along the paths to the relations with ``keys``."""
 
-    def __init__(self, jvm: Jvm, keys: frozenset[int], replace: Replace) -> None:
+    def __init__(self, jvm: Jvm, keys: AbstractSet[int], replace: Replace) -> None:
         self._jvm = jvm
         self._keys = keys
         self._replace = replace

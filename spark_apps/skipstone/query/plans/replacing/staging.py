@@ -99,6 +99,12 @@ def with_table(jvm: Jvm, java: Relation, staged: StagedScan) -> LogicalPlan:
     return java.copy(staged.table, java.output(), none, none, java_class(jvm, OPTIONS)(options), none)
 
 
+def pinned(jvm: Jvm, java: Relation) -> LogicalPlan:
+    """A copy of a relation that reads the snapshot it has, however late: Spark looks for newer ones by the name."""
+    none = scala_object(jvm, NONE)
+    return java.copy(java.table(), java.output(), none, none, java.options(), java.timeTravelSpec())
+
+
 def split_size(plan: ReadPlan, parallelism: int) -> int:
     """Bytes per Spark task that keep all cores busy; Iceberg does not adapt the size of staged scans."""
     sizes = plan.files.files["size"]
