@@ -15,14 +15,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.io import FileIO
 from skipstone.causes import find_cause
-from skipstone.storage.buckets.remote import TAIL_BYTES, joined
+from skipstone.storage.buckets.remote import TAIL_BYTES, TAILS_BYTES, joined
 from skipstone.storage.port import Replaced
 from skipstone.tables.parquetfiles import WholeFile
 from skipstone.tables.storage import DurableFileIO
 
 from tests.s3client import S3Client
 from tests.s3proxy import Fault, Proxy, Refusal, s3_proxy
-from tests.s3server import OWNER
+from tests.s3server import OWNER, VENDED, S3Server
 from tests.storages import credentials
 
 ADVICE = {
@@ -123,6 +123,27 @@ def test_columns_of_a_row_group_are_asked_for_at_once(bed: Bed) -> None:
     with bed.io.new_input(path).open() as file:
         assert WholeFile(file).read(["c0", "c2", "c4"]).equals(rows.select(["c0", "c2", "c4"]))
     assert bed.proxy.counted() == {"GET": 4}
+
+
+def test_ends_are_remembered_within_one_bound_for_all_credentials(bed: Bed, s3: S3Server) -> None:
+    """A driver takes other credentials again and again, and its memory does not grow."""
+    half = TAILS_BYTES // TAIL_BYTES // 2 + 1
+    s3.lay(bed.bucket.bucket, "data", [str(number) for number in range(half)], LARGE[:TAIL_BYTES])
+    given = {"s3.endpoint": bed.proxy.endpoint, "s3.region": bed.bucket.region}
+    others = [{"s3.access-key-id": keys.access, "s3.secret-access-key": keys.secret} for keys in VENDED[:2]]
+    first, second = (DurableFileIO({**given, **keys}) for keys in others)
+
+    def asked(file_io: FileIO, number: int) -> int:
+        bed.proxy.forget()
+        with file_io.new_input(f"s3://{bed.bucket.bucket}/data/{number}").open() as file:
+            file.seek(-20, io.SEEK_END)
+            assert file.read() == LARGE[:TAIL_BYTES][-20:]
+        return len(bed.proxy.seen)
+
+    assert [asked(first, 0), asked(first, 0), asked(second, 0)] == [1, 0, 1]
+    for one in (first, second):
+        assert sum(asked(one, number) for number in range(1, half)) == half - 1
+    assert asked(first, 0) == 1
 
 
 def test_near_ranges_are_joined_and_cover_what_was_asked() -> None:

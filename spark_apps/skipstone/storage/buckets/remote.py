@@ -91,7 +91,6 @@ class RemoteBucket:
         """``store``: without a prefix."""
         self.name = name
         self._store = store
-        self._tails: LRUCache[str, _Piece] = LRUCache(TAILS_BYTES, getsizeof=lambda tail: len(tail.content) + 512)
         self._sizes: LRUCache[str, int] = LRUCache(_MOST_SIZES)
         self._lock = threading.Lock()
 
@@ -102,18 +101,16 @@ class RemoteBucket:
 
     def known_size(self, key: str) -> int | None:
         """The size of an object that was put, or whose end was read."""
+        tail = _tails.find(self, key)
         with self._lock:
-            tail = self._tails.get(key)
             return tail.size if tail else self._sizes.get(key)
 
     def tail(self, key: str) -> _Piece:
         """The end of an object, fetched once. Raises what obstore raises."""
-        with self._lock:
-            found = self._tails.get(key)
+        found = _tails.find(self, key)
         if found is None:
             found = self.get(key, {"range": {"suffix": TAIL_BYTES}})
-            with self._lock:
-                self._tails[key] = found
+            _tails.keep(self, key, found)
         return found
 
     def get(self, key: str, options: GetOptions) -> _Piece:
@@ -151,8 +148,35 @@ class RemoteBucket:
 
     def forget(self, key: str) -> None:
         """Another object has the name, or none."""
+        _tails.forget(self, key)
+
+
+class _Tails:
+    """Ends of objects of all buckets together: who is given other keys all the time has one bucket after the other."""
+
+    def __init__(self) -> None:
+        self._kept: LRUCache[tuple[RemoteBucket, str], _Piece] = LRUCache(
+            TAILS_BYTES, getsizeof=lambda tail: len(tail.content) + 512
+        )
+        self._lock = threading.Lock()
+
+    def find(self, bucket: RemoteBucket, key: str) -> _Piece | None:
+        """The end of an object, if it is remembered."""
         with self._lock:
-            self._tails.pop(key, None)
+            return self._kept.get((bucket, key))
+
+    def keep(self, bucket: RemoteBucket, key: str, tail: _Piece) -> None:
+        """Remember the end of an object."""
+        with self._lock:
+            self._kept[bucket, key] = tail
+
+    def forget(self, bucket: RemoteBucket, key: str) -> None:
+        """Another object has the name, or none."""
+        with self._lock:
+            self._kept.pop((bucket, key), None)
+
+
+_tails = _Tails()
 
 
 class ArrowFile(Protocol):
