@@ -28,6 +28,13 @@ SHAPES = {
     "two indexes": ("select n from t where k = 7 and g = 'g13'", [1]),
     "two indexes, one arm each": ("select n from t where k = 7 or g = 'g37'", [3]),
     "arms of conjunctions": ("select n from t where (k = 7 and n > 0) or (k = 14 and g like '%3%')", [2]),
+    "or over both sides of a join": (
+        "select a.n from t a join t b on a.n = b.n where (a.k = 7 and b.k = 14) or (a.k = 14 and b.k = 7)",
+        [2, 2],
+    ),
+    "coalesce": ("select n from t where coalesce(k, -1) = 7", [2]),
+    "coalesce with the default": ("select n from t where coalesce(k, -1) = -1 and g = 'g37'", [2]),
+    "coalesce, greater": ("select n from t where 8 > coalesce(k, 9) and g = 'g13'", [1]),
     "not": ("select n from t where not (k <> 7 or n < 0)", [2]),
     "not over or": ("select n from t where not (k < 7 or k > 7)", [2]),
     "other conditions": ("select n from t where k = 7 and n % 2 = 1 and upper(g) <> 'X'", [2]),

@@ -58,6 +58,7 @@ class Rule(StrEnum):
     OPTIMIZE_IN = "optimizer.OptimizeIn"
     PULL_UP_CORRELATED_PREDICATES = "optimizer.PullupCorrelatedPredicates"
     PUSH_DOWN_PREDICATES = "optimizer.PushDownPredicates"
+    PUSH_EXTRA_PREDICATE_THROUGH_JOIN = "optimizer.PushExtraPredicateThroughJoin"
     REPLACE_EXPRESSIONS = "optimizer.ReplaceExpressions"
     REWRITE_CORRELATED_SCALAR_SUBQUERY = "optimizer.RewriteCorrelatedScalarSubquery"
     REWRITE_PREDICATE_SUBQUERY = "optimizer.RewritePredicateSubquery"
@@ -74,18 +75,9 @@ NODES: Mapping[str, tuple[str, ...]] = {
         *("Sample", "Sort", "Tail", "UnionLoop", "UnionLoopRef", "WithCTE"),
     ),
     f"{_CATALYST}.expressions": (
-        *(
-            "Alias",
-            "And",
-            "AttributeReference",
-            "Cast",
-            "EqualNullSafe",
-            "EqualTo",
-            "GreaterThan",
-            "GreaterThanOrEqual",
-        ),
-        *("In", "InSet", "IsNaN", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "Literal", "Not", "Or"),
-        "StartsWith",
+        *("Alias", "And", "AttributeReference", "Cast", "Coalesce", "EqualNullSafe", "EqualTo", "GreaterThan"),
+        *("GreaterThanOrEqual", "In", "InSet", "IsNaN", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual"),
+        *("Literal", "Not", "Or", "StartsWith"),
     ),
     f"{_CATALYST}.plans": ("ExistenceJoin",),
     f"{_CATALYST}.plans.physical": ("KeyGroupedPartitioning",),

@@ -177,7 +177,7 @@ class _Weighing:
 def _no_gain(cost: ReadCost, savings: ReadCost) -> IndexRefusal:
     """Refusal by cost, with the numbers."""
     if savings.files == 0:
-        return IndexRefusal(NotUsed.NO_GAIN, "no file is left to narrow")
+        return IndexRefusal(NotUsed.NO_GAIN, "min/max leaves no file")
     return IndexRefusal(NotUsed.NO_GAIN, f"it would read {cost} to save at most {savings}")
 
 

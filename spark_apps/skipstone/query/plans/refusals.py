@@ -55,5 +55,5 @@ class Refusal(StrEnum):
     LIST_TOO_LONG = "ListTooLong", "A list, or another expression, has more values than are looked up."
     # its indexes
     NO_INDEX = "NoIndex", "The table has no index."
-    INDEX_NOT_USED = "IndexNotUsed", "No index serves the condition; the reasons are listed with each index."
+    INDEX_NOT_USED = "IndexNotUsed", "No index is used; the reasons are listed with each index."
     NOT_NARROWING = "NotNarrowing", "The indexes leave no file out, and Spark reads whole files."

@@ -22,6 +22,7 @@ from skipstone.query.plans.refusals import Refusal
 #: A literal's microseconds are fetched from the JVM one by one; longer lists of moments are not understood.
 MAX_MOMENTS = 100
 _SHOWN_VALUES = 5
+_SHOWN_PARTS = 20
 _SPECIFIC = (Refusal.CONDITION, Refusal.CAST, Refusal.COLLATED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What Spark shows in place of bytes that are no UTF-8.
@@ -142,7 +143,21 @@ class Translator:
             case "StartsWith":
                 return self._prefix(node)
             case _:
-                return self._comparison(node)
+                return self._of_default(node) or self._comparison(node)
+
+    def _of_default(self, node: Node) -> core.Node | None:
+        """``coalesce(column, value)`` compared with a literal: holds of a column that does, and maybe of a null one."""
+        coalesce = next((child for child in node.children if child.name == "Coalesce"), None)
+        if coalesce is None or len(coalesce.children) != 2:
+            return None
+        column, default = coalesce.children
+        found = self._comparison(_with_operand(node, coalesce, column))
+        if found is None or not isinstance(found.left, core.ColumnRef):
+            return None
+        value = self._value(default, column)
+        if found.op == "=" and value is not None and _differ(value, found.right):
+            return found
+        return core.Or((found, core.IsNull(found.left)))
 
     def _flag(self, node: Node, *, value: bool) -> core.Node | None:
         column = self._column(node)
@@ -224,6 +239,18 @@ class Translator:
     def _moment(self, literal: Node) -> core.Constant | None:
         self._moments += 1
         return None if self._moments > MAX_MOMENTS else _instant(self.hidden.micros(literal))
+
+
+def _with_operand(node: Node, before: Node, after: Node) -> Node:
+    """A comparison with another operand in the place of one."""
+    children = tuple(after if child is before else child for child in node.children)
+    return Node(node.name, node.fields, children, node.path)
+
+
+def _differ(one: core.Operand, other: core.Operand) -> bool:
+    """Whether two literals of a type certainly differ; floats may be equal in other ways than Python's."""
+    values = [operand.value for operand in (one, other) if isinstance(operand, core.Constant)]
+    return len(values) == 2 and not isinstance(values[0], float) and values[0] != values[1]
 
 
 def _is_null(literal: Node) -> bool:
@@ -333,11 +360,13 @@ def _is_string(node: Node) -> bool:
 
 
 def shown(node: core.Node) -> str:
-    """A condition as text for people."""
+    """A condition as text for people; of many arms the first ones."""
     match node:
         case core.And() | core.Or():
             word = " and " if isinstance(node, core.And) else " or "
-            return "(" + word.join(shown(part) for part in node.parts) + ")"
+            parts = [shown(part) for part in node.parts[:_SHOWN_PARTS]]
+            more = len(node.parts) - len(parts)
+            return "(" + word.join([*parts, *([f"{more} more"] if more else [])]) + ")"
         case core.Not(inner=core.IsNull(operand=operand)):
             return f"{operand} is not null"
         case core.Not():

@@ -29,8 +29,9 @@ _REPEATED = (
     Rule.UNWRAP_CAST_IN_BINARY_COMPARISON,
     Rule.LIKE_SIMPLIFICATION,
 )
-#: Says which columns of a relation are used, by a projection over its condition.
-_LAST = (Rule.COLUMN_PRUNING,)
+#: As Spark does once, at the end: what each side must hold of an OR over both sides of a join. Then says which columns
+#: of a relation are used, by a projection over its condition.
+_LAST = (Rule.PUSH_EXTRA_PREDICATE_THROUGH_JOIN, Rule.PUSH_DOWN_PREDICATES, Rule.COLUMN_PRUNING)
 #: Inferred conditions are pushed in the second pass, and what they reach is simplified there.
 _PASSES = 2
 #: As Spark's optimizer turns subqueries into joins.
