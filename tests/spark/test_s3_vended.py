@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import pickle
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -241,6 +242,34 @@ def test_credentials_are_asked_for_again_when_half_of_their_time_is_over(
         assert len(vendor_of(bed).given) == given + 1
         copy = pickle.loads(pickle.dumps(table.io))
         assert isinstance(copy, DurableFileIO) and copy.vending is None
+
+
+class AwayAtHalfTime(Reporter):
+    """When files are written, half of the time of all credentials is over, and the catalog is away until the commit."""
+
+    def meet(self, vendor: Vendor, monkeypatch: pytest.MonkeyPatch) -> AwayAtHalfTime:
+        """Whose catalog, and what sets the clock."""
+        self.vendor, self.monkeypatch = vendor, monkeypatch
+        return self
+
+    def stage(self, name: str) -> Any:
+        """As runs say."""
+        self.vendor.is_away = name == "rewrite"
+        if self.vendor.is_away:
+            later = time.time() + 1801
+            self.monkeypatch.setattr("time.time", lambda: later)
+        return super().stage(name)
+
+
+def test_a_run_goes_on_while_the_catalog_is_away_and_its_credentials_are_good(
+    bed: VendingBed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.load(LOAD)
+    request = bed.request(RunKind.MERGE, merge=task_of("changes"))
+    report = run_merge(request, AwayAtHalfTime(request).meet(vendor_of(bed), monkeypatch))
+    assert report.outcome is RunOutcome.COMMITTED, report
+    assert vendor_of(bed).refused > 0
+    assert bed.rows() == rows(CHANGED)
 
 
 @pytest.mark.parametrize("seconds", [3600.0, None], ids=["of known end", "of unknown end"])
