@@ -10,11 +10,9 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
-import statistics
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import cycle
 from pathlib import Path
@@ -24,16 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import skipstone
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, plain, say, session
+from tests.bench.peers import AGGREGATE, compared, timed
 
 RESULTS = ROOT / "build" / "bench" / "joins.jsonl"
-OURS, ICEBERG, DELTA = "ours", "iceberg", "delta"
-SHAPES = {
-    "aggregate": "count(*) as n, sum(l_extendedprice) as price, min(l_shipdate) as shipped",
-    "rows": "l.*",
-}
+SHAPES = {"aggregate": AGGREGATE, "rows": "l.*"}
 PARTS = "{lineitem} l join {part} on l_partkey = p_partkey where p_brand = '{brand}' and p_container = '{container}'"
 ORDERS = "{orders} join {lineitem} l on o_orderkey = l_orderkey where o_custkey = {customer}"
 SEMI = "{lineitem} l where l_orderkey in (select o_orderkey from {orders} where o_custkey = {customer})"
@@ -125,43 +120,16 @@ def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[di
 
 
 def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[dict[str, Any]]:
-    for shape, columns in SHAPES.items():
-        runs: dict[str, list[float]] = {OURS: [], ICEBERG: [], DELTA: []}
-        read: dict[str, int] = {}
-        for number, keys in enumerate(case.keys):
-            seconds, read = _once(lineitem, spark, f"select {columns} from {case.text}", keys)
-            if number > 0:
-                for name, one in seconds.items():
-                    runs[name].append(one)
-        medians = {name: statistics.median(times) for name, times in runs.items()}
-        ours = medians.pop(OURS)
-        ratio = min(medians.values()) / ours
-        line = {"case": f"{case.name}: {shape}", "ours_s": ours, "peers": medians, "ratio": ratio, "goal": case.goal}
-        yield {**line, "ok": ratio >= case.goal, **read}
-
-
-def _once(
-    lineitem: Lineitem, spark: SparkSession, text: str, keys: dict[str, object]
-) -> tuple[dict[str, float], dict[str, int]]:
-    """Seconds of one repetition of ours and its peers, answers compared, and how many files of lineitem ours read."""
     catalog = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}"
     names = {NAME: f"{catalog}.{NAME}", **{name: f"{catalog}.{name}" for name in OTHERS}}
     linked = {NAME: f"delta.`{lineitem.delta_path}`"}
     linked |= {name: f"delta.`{lineitem.root / f'delta-{name}'}`" for name in OTHERS}
-    ours, delta = text.format(**names, **keys), text.format(**linked, **keys)
-    calls: dict[str, Callable[[], DataFrame]] = {
-        OURS: lambda: skipstone.sql(spark, ours),
-        ICEBERG: lambda: spark.sql(ours),
-        DELTA: lambda: spark.sql(delta),
-    }
-    seconds, answers = {}, {}
-    for peer, call in calls.items():
-        start = time.perf_counter()
-        answers[peer] = call().collect()
-        seconds[peer] = time.perf_counter() - start
-    if len({tuple(sorted(map(repr, rows))) for rows in answers.values()}) != 1:
-        raise RuntimeError(f"the answers differ: {ours}")
-    return seconds, _read(spark, ours, names[NAME])
+    for shape, columns in SHAPES.items():
+        text = f"select {columns} from {case.text}"
+        runs = [timed(spark, text.format(**names, **keys), text.format(**linked, **keys)) for keys in case.keys]
+        line = {"case": f"{case.name}: {shape}", **compared(runs), "goal": case.goal}
+        read = _read(spark, text.format(**names, **case.keys[-1]), names[NAME])
+        yield {**line, "ok": line["ratio"] >= case.goal, **read}
 
 
 def _read(spark: SparkSession, query: str, table: str) -> dict[str, int]:

@@ -8,24 +8,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import skipstone
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, say, session
+from tests.bench.peers import AGGREGATE, ICEBERG, compared, timed
 
 RESULTS = ROOT / "build" / "bench" / "lookup.jsonl"
-OURS, ICEBERG, DELTA = "ours", "iceberg", "delta"
-SHAPES = {
-    "aggregate": "count(*) as n, sum(l_extendedprice) as price, min(l_shipdate) as shipped",
-    "rows": "*",
-}
+SHAPES = {"aggregate": AGGREGATE, "rows": "*"}
 INDEXED_ONLY = {"indexed columns": "l_partkey"}
 
 
@@ -126,42 +122,12 @@ class _Keys:
 
 
 def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[dict[str, Any]]:
+    """Bytes are sizes of files: ``bytes_hit`` of those in which an index found hits, ``bytes_read`` of all opened."""
+    ours, delta = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{NAME}", f"delta.`{lineitem.delta_path}`"
     for shape, columns in case.shapes.items():
-        runs: dict[str, list[float]] = {OURS: [], ICEBERG: [], DELTA: []}
-        plan: dict[str, int] = {}
-        for number, condition in enumerate(case.conditions):
-            seconds, plan = _once(lineitem, spark, (columns, condition))
-            if number > 0:
-                for name, one in seconds.items():
-                    runs[name].append(one)
-        medians = {name: statistics.median(times) for name, times in runs.items()}
-        ours = medians.pop(OURS)
-        ratio = min(medians.values()) / ours
-        yield {"case": f"{case.name}: {shape}", "ours_s": ours, "peers": medians, "ratio": ratio, **plan}
-
-
-def _once(lineitem: Lineitem, spark: SparkSession, query: tuple[str, str]) -> tuple[dict[str, float], dict[str, int]]:
-    """Seconds of one repetition of ours and its peers, answers compared, and what ours read.
-
-    Bytes are sizes of files: ``bytes_hit`` of those in which an index found hits, ``bytes_read`` of all opened.
-    """
-    name = lineitem.warehouse.catalog.name
-    columns, condition = query
-    text = f"select {columns} from {{}} where {condition}"
-    ours, plain = text.format(f"{name}.{NAMESPACE}.{NAME}"), text.format(f"delta.`{lineitem.delta_path}`")
-    calls: dict[str, Callable[[], DataFrame]] = {
-        OURS: lambda: skipstone.sql(spark, ours),
-        ICEBERG: lambda: spark.sql(ours),
-        DELTA: lambda: spark.sql(plain),
-    }
-    seconds, answers = {}, {}
-    for peer, call in calls.items():
-        start = time.perf_counter()
-        answers[peer] = call().collect()
-        seconds[peer] = time.perf_counter() - start
-    if len({tuple(sorted(map(repr, rows))) for rows in answers.values()}) != 1:
-        raise RuntimeError(f"the answers differ: {ours}")
-    return seconds, _read(spark, ours)
+        texts = [f"select {columns} from {{}} where {condition}" for condition in case.conditions]
+        runs = [timed(spark, text.format(ours), text.format(delta)) for text in texts]
+        yield {"case": f"{case.name}: {shape}", **compared(runs), **_read(spark, texts[-1].format(ours))}
 
 
 def _read(spark: SparkSession, query: str) -> dict[str, int]:
