@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 import skipstone
 from pyspark.sql import SparkSession
+from skipstone_core.indexing import use as index_use
 
 from tests.spark.plans_bed import BY_K, Bed, open_bed
 
@@ -28,6 +29,12 @@ def bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     made.reindex(BY_K)
     yield made
     made.lake.catalog.close()
+
+
+@pytest.fixture(autouse=True)
+def _jobs_cost_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tables are small."""
+    monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 0)
 
 
 #: Joins of t and small, of which ``{}`` leaves the row with k = 3, and the files that are read of t.
@@ -134,6 +141,12 @@ def test_columns_keep_the_names_of_their_relations(bed: Bed) -> None:
 def test_a_small_side_goes_through_its_own_index(bed: Bed) -> None:
     found = bed.query("select b.n from t a join t b on b.k = a.n where a.k = 7")
     assert found.files_read == [1, 1], str(found.explanation)
+
+
+def test_nothing_runs_first_beside_a_small_table(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    assert bed.query(INNER.format("s.name = 'n3'")).files_read == []
+    assert bed.query("select t.n from t join values (3L) v(k) on t.k = v.k").files_read == [1]
 
 
 def test_rows_in_the_cache_are_read_from_there(bed: Bed) -> None:

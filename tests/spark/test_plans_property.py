@@ -305,6 +305,7 @@ def test_any_condition_gives_what_an_unfiltered_scan_gives(
     bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
     check_queries(bed, Random(request.node.callspec.id), QUERIES)
     monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 1.0)
+    monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 0)
     check_joins(bed, Random(request.node.callspec.id), QUERIES)
 
 
@@ -314,6 +315,7 @@ def test_any_condition_gives_what_an_unfiltered_scan_gives(
 def test_random_conditions_for_as_long_as_wished(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)
     monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 1.0)
+    monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 0)
     narrowed = 0
     for done in range(0, SOAK_CASES // len(STATES), SOAK_QUERIES):
         seed = f"{SOAK_SEED} {done}"

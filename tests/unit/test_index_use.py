@@ -59,5 +59,10 @@ def test_the_driver_reads_the_rows_of_few_files(here: ReadCost, there: ReadCost,
 
 def test_a_small_side_costs_an_eighth_at_most() -> None:
     assert is_small_side(ReadCost(), ReadCost())
-    assert is_small_side(ReadCost(1, 7 * MIB), ReadCost(4, 60 * MIB))
-    assert not is_small_side(ReadCost(1, 7 * MIB), ReadCost(4, 59 * MIB))
+    assert is_small_side(ReadCost(1, 31 * MIB), ReadCost(56, 200 * MIB))
+    assert not is_small_side(ReadCost(1, 32 * MIB), ReadCost(56, 200 * MIB))
+
+
+def test_a_side_that_takes_a_job_is_worth_it_only_beside_a_large_one() -> None:
+    assert is_small_side(ReadCost(1, 1), ReadCost(28, 100 * MIB))
+    assert not is_small_side(ReadCost(1, 1), ReadCost(27, 100 * MIB))

@@ -27,6 +27,8 @@ PAGE_ROWS = 20_000
 JOIN_ROWS = 100_000
 #: One side of a join runs first when reading it costs at most this part of reading the other one.
 SMALL_SIDE_PART = 0.125
+#: The other side of a join costs so much at least where the first one takes a job.
+WORTH_A_JOB_BYTES = 128 * 1024 * 1024
 #: What starting a distributed read costs, as bytes that the driver could read in that time.
 JOB_BYTES = 32 * 1024 * 1024
 
@@ -88,8 +90,12 @@ def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
 
 
 def is_small_side(side: ReadCost, other: ReadCost) -> bool:
-    """Whether to run ``side`` of a join first, although its keys may turn out to leave out nothing of the other one."""
-    return side.weight <= SMALL_SIDE_PART * other.weight
+    """Whether to run ``side`` of a join first, although its keys may turn out to leave out nothing of the other one.
+
+    What has to be read takes a job of its own.
+    """
+    job = WORTH_A_JOB_BYTES if side.files else 0
+    return side.weight <= SMALL_SIDE_PART * other.weight and other.weight >= job
 
 
 def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:

@@ -437,4 +437,4 @@ def _failed(name: str, error: Exception) -> RelationExplanation:
 def first_line(error: Exception) -> str:
     """What an error says, without stack traces of the JVM."""
     said = error.java_exception.toString() if isinstance(error, Py4JJavaError) else error
-    return (str(said).splitlines() or [type(error).__name__])[0]
+    return next((line for line in str(said).splitlines() if line.strip()), type(error).__name__)
