@@ -53,7 +53,7 @@ def main() -> None:
     lineitem.make()
     for name in OTHERS:
         _make(lineitem, name)
-    spark = session(lineitem)
+    spark = session(lineitem, {"skipstone.joinRows": "100000"})
     spark.sparkContext.setLogLevel("ERROR")
     lineitem.make_delta(spark)
     for name in OTHERS:

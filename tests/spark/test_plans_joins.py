@@ -9,7 +9,7 @@ import skipstone
 from pyspark.sql import SparkSession
 from skipstone_core.indexing import use as index_use
 
-from tests.spark.plans_bed import BY_K, Bed, open_bed
+from tests.spark.plans_bed import BY_G, BY_K, Bed, open_bed
 
 #: Files of the table t, and rows in each. Key k of row n is n * 7 % 640: no bounds tell where one is.
 FILES, ROWS = 16, 40
@@ -17,7 +17,7 @@ FILES, ROWS = 16, 40
 
 @pytest.fixture(scope="module")
 def bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
-    """The table t with an index on k, and a table small with the same keys in one file."""
+    """The table t with indexes on k and g, and a table small with the same keys in one file."""
     made = open_bed(spark, tmp_path_factory.mktemp("lake"))
     made.spark.sql("create table skipstone.ns.t (k bigint, g string, n int, i int) using iceberg")
     for first in range(0, FILES * ROWS, ROWS):
@@ -26,7 +26,8 @@ def bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     rows = "select /*+ coalesce(1) */ id as k, concat('n', id) as name, int(id) as i from range(640)"
     made.spark.sql(f"create table skipstone.ns.small using iceberg as {rows}")
     made.spark.sql("use skipstone.ns")
-    made.reindex(BY_K)
+    made.spark.conf.set("skipstone.joinRows", "100000")
+    made.reindex(BY_K, BY_G)
     yield made
     made.lake.catalog.close()
 
@@ -52,6 +53,21 @@ SHAPES = {
     "aggregate": ("select m from small s join (select k, max(n) m from t group by k) x on x.k = s.k where {}", [1]),
     "scalar subquery": ("select (select max(n) from t where t.k = s.k) from small s where {}", [1]),
     "two joins": ("select t.n from t join small s on t.k = s.k join small r on t.i = r.k where {} and r.i = 29", [1]),
+    "days before 1582": (
+        "select t.n, d, w from t join (select k, date'1582-10-10' d, timestamp'1582-10-10 01:01:01' w from small s "
+        "where {}) s on t.k = s.k",
+        [1],
+    ),
+    "bytes that are no text": (
+        "select t.n, hex(m['x']) from t join (select k, map('x', string(unhex('ff'))) m from small s where {}) s "
+        "on t.k = s.k",
+        [1],
+    ),
+    "nested subqueries": (
+        "select i from small s where i < 6 and exists (select 1 from t where t.k = s.k and t.n in "
+        "(select max(n) from t t2 where t2.k = t.k))",
+        [],
+    ),
     "no key": ("select t.n from t join small s on t.k = s.k where s.name = 'none'", [0]),
 }
 
@@ -79,7 +95,11 @@ LEFT_TO_SPARK = {
     "sample": ("select t.n from t tablesample (100 percent) t join small s on t.k = s.k where s.name = 'n3'", {}),
     "other way round": ("select a.n from t a join t b on a.k = b.k and a.n = b.n", {}),
     "too many rows": (INNER.format("s.k < 6"), {"skipstone.joinRows": "5"}),
-    "switched off": (INNER.format("s.name = 'n3'"), {"skipstone.joinRows": "0"}),
+    "not asked for": (INNER.format("s.name = 'n3'"), {"skipstone.joinRows": "0"}),
+    "bytes that are no text": (
+        "select t.n from t join (select k, string(unhex('ff')) x from small where i < 2) s on t.g = s.x",
+        {},
+    ),
 }
 
 
@@ -91,8 +111,7 @@ def test_what_no_keys_can_narrow_is_left_to_spark(bed: Bed, case: str) -> None:
     try:
         found = bed.query(text)
     finally:
-        for name in settings:
-            bed.spark.conf.unset(name)
+        bed.spark.conf.set("skipstone.joinRows", "100000")
     assert found.files_read == [], str(found.explanation)
     assert "ran first" not in str(found.explanation)
 
@@ -102,7 +121,7 @@ def test_a_side_of_as_many_rows_as_allowed_runs_first(bed: Bed) -> None:
     try:
         assert bed.query(INNER.format("s.k < 5")).files_read == [5]
     finally:
-        bed.spark.conf.unset("skipstone.joinRows")
+        bed.spark.conf.set("skipstone.joinRows", "100000")
 
 
 def test_a_side_that_runs_first_runs_once(bed: Bed) -> None:

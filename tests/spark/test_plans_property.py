@@ -156,6 +156,7 @@ STATES = ("none", "some", "all", *CHANGES)
 def bed(states: States, request: pytest.FixtureRequest) -> Bed:
     """The lake in one state, and all its rows as Spark's view ``unfiltered``."""
     made = states.open(request.param)
+    made.spark.conf.set("skipstone.joinRows", "100000")
     made.spark.table(TABLE).localCheckpoint().createOrReplaceTempView("unfiltered")
     return made
 

@@ -23,8 +23,6 @@ FEW_ROWS_PART = 0.01
 DRIVER_ROWS = 100_000
 #: Rows in a page of a data file, as writers make them; what is decoded for one row.
 PAGE_ROWS = 20_000
-#: Rows that one side of a join has at most when it runs first, unless the session says otherwise.
-JOIN_ROWS = 100_000
 #: One side of a join runs first when reading it costs at most this part of reading the other one.
 SMALL_SIDE_PART = 0.125
 #: The other side of a join costs so much at least where the first one takes a job.

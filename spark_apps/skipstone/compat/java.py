@@ -68,12 +68,10 @@ class JavaMap(JavaObject, Protocol):
     def remove(self, key: object) -> str: ...
 
 
-@described("java.util.List")
-class JavaList(JavaObject, Protocol):
-    """A list."""
+class JavaArray(JavaObject, Protocol):
+    """An array, which py4j shows as a sequence of what stays in the JVM."""
 
-    def size(self) -> int: ...
-    def isEmpty(self) -> bool: ...
+    def __len__(self) -> int: ...
 
 
 @described("java.lang.StringBuilder")
@@ -174,9 +172,9 @@ def scala_seq(jvm: Jvm, values: list[Held]) -> Seq[Held]:
     return found
 
 
-def scala_seq_of(jvm: Jvm, values: JavaList) -> Seq[JavaObject]:
-    """A list of Java's as a sequence of Scala's, which keeps what it holds in the JVM."""
-    found: Seq[JavaObject] = class_named(jvm, "PythonUtils").toSeq(values).toIndexedSeq()
+def scala_seq_of(jvm: Jvm, values: JavaArray) -> Seq[JavaObject]:
+    """An array as a sequence of Scala's; what it holds stays in the JVM."""
+    found: Seq[JavaObject] = object_named(jvm, "scala.collection.immutable.ArraySeq").unsafeWrapArray(values)
     return found
 
 

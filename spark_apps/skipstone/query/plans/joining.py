@@ -27,10 +27,10 @@ from skipstone.compat.catalyst import (
     LogicalPlan,
     Relation,
 )
-from skipstone.compat.java import Jvm, items, java_class, scala_object, scala_seq_of
+from skipstone.compat.java import NONE, Jvm, items, java_class, scala_object, scala_seq_of
 from skipstone.compat.pyspark import column_values
 from skipstone.query.plans.analysis.catalyst import Node, descend, expression_id, plan_tree
-from skipstone.query.plans.analysis.expressions import are_same_type
+from skipstone.query.plans.analysis.expressions import NO_TEXT, are_same_type
 from skipstone.query.plans.analysis.joins import JoinedColumn, joined_columns
 from skipstone.query.plans.analysis.longlists import with_sets
 from skipstone.query.plans.analysis.normalize import normalized, with_joins_of_subqueries
@@ -41,6 +41,7 @@ from skipstone.query.plans.replacing.rebuild import with_plans
 logger = logging.getLogger("skipstone.query")
 
 Path = tuple[int, ...]
+_NOT_STREAMING = False
 #: Nodes that see how often, or for which rows of another plan, what is below them runs.
 _BOUND = frozenset({"CollectMetrics", "LateralJoin", "Sample", "UnionLoop", "UnionLoopRef"})
 #: Leaves that are in the driver's memory already.
@@ -110,7 +111,8 @@ class _Side:
 def with_small_sides(runner: Runner, query: Scope) -> Joined | None:
     """The query with its small sides run, where their keys may narrow an indexed relation; None when none is."""
     plan = query.handle()
-    joins = with_joins_of_subqueries(runner.jvm, plan) if query.inner else plan
+    is_nested = any(one.scope.inner for one in query.inner)
+    joins = with_joins_of_subqueries(runner.jvm, plan) if query.inner and not is_nested else plan
     ready = normalized(runner.jvm, joins)
     tree = plan_tree(runner.jvm, with_sets(runner.jvm, ready))
     if not ready.deterministic() or any(one.name in _BOUND for one in tree.walk()):
@@ -165,8 +167,9 @@ class _Sides:
             if named is None or not _has_keys(one, named[1]):
                 continue
             side = self._run(one.other, target)
-            if side is not None:
-                yield self._keys(one, named[0], side)
+            keys = None if side is None else self._keys(one, named[0], side)
+            if keys is not None:
+                yield keys
 
     def _is_gone(self, path: Path) -> bool:
         return any(path[: len(done)] == done for done in self.done)
@@ -186,23 +189,27 @@ class _Sides:
         dataset, explanation = self.runner.prepare(plan)
         if not is_small_side(_cost(dataset), target.cost):
             return None
-        rows = dataset.takeAsList(self.runner.most_rows + 1)
-        count = rows.size()
+        # as Spark holds them: days of 1582 and bytes that are no text do not survive a way through Java's types
+        rows = dataset.limit(self.runner.most_rows + 1).queryExecution().executedPlan().executeCollect()
+        count = len(rows)
         if count > self.runner.most_rows:
             logger.info("a side of a join has more than %d rows and is not run first", self.runner.most_rows)
             return None
         jvm = self.runner.jvm
-        local = scala_object(jvm, LOCAL_RELATION).fromExternalRows(plan.output(), scala_seq_of(jvm, rows))
+        relations, none = scala_object(jvm, LOCAL_RELATION), scala_object(jvm, NONE)
+        local = relations.apply(plan.output(), scala_seq_of(jvm, rows), _NOT_STREAMING, none)
         return _Side(local, count, explanation)
 
-    def _keys(self, one: JoinedColumn, name: str, side: _Side) -> KeysOfJoin:
-        """The keys of a side that ran, in the order in which they came."""
+    def _keys(self, one: JoinedColumn, name: str, side: _Side) -> KeysOfJoin | None:
+        """The keys of a side that ran, in their order; None when Python does not see some as they are."""
         expression = descend(field_of(descend(self.java, one.join), one.slot), one.path)
         jvm = self.runner.jvm
         dataset = java_class(jvm, DATASETS).ofRows(self.runner.java, side.rows)
         column = scala_object(jvm, EXPRESSION_UTILS).column(expression)
         found = dict.fromkeys(column_values(dataset, self.runner.spark, column))
         found.pop(None, None)
+        if any(isinstance(value, str) and NO_TEXT in value for value in found):
+            return None
         constants = tuple(core.Constant(cast(core.Value, value)) for value in found)
         return KeysOfJoin(name, len(constants), side.count, core.InList(core.ColumnRef("", name), constants))
 

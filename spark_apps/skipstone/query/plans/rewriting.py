@@ -266,7 +266,10 @@ class Rewriting:
             return None
         runner = Runner(session.jvm, session.spark, session.java, self._prepared, self._target, session.join_rows)
         try:
-            return with_small_sides(runner, query)
+            found = with_small_sides(runner, query)
+            if found is not None:
+                try_plan(self._dataset_of(found.plan))
+            return found
         except Exception as error:  # noqa: BLE001 - a join can always run as Spark runs it
             logger.warning("no side of a join runs first: %s", first_line(error))
             return None

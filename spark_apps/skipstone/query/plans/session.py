@@ -173,7 +173,7 @@ def _session(df: DataFrame) -> Session:
         limits=DriverReadLimits(
             _rows(spark, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
         ),
-        join_rows=_rows(spark, JOIN_ROWS, index_use.JOIN_ROWS),
+        join_rows=_rows(spark, JOIN_ROWS, 0),
     )
 
 

@@ -26,7 +26,7 @@ _SHOWN_PARTS = 20
 _SPECIFIC = (Refusal.CONDITION, Refusal.CAST, Refusal.COLLATED)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 #: What Spark shows in place of bytes that are no UTF-8.
-_REPLACEMENT = "\ufffd"
+NO_TEXT = "\ufffd"
 _NEVER = core.InList(core.Constant(value=False), ())
 _ICEBERG_TYPES = {
     "boolean": "boolean",
@@ -268,7 +268,7 @@ def _constant(text: str, kind: str) -> core.Constant | None:
         case "float":
             return core.Constant(struct.unpack("f", struct.pack("f", float(text)))[0])
         case "string":
-            return None if _REPLACEMENT in text else core.Constant(text)
+            return None if NO_TEXT in text else core.Constant(text)
         case "date":
             return _day(text)
         case "timestamp_ntz":
