@@ -112,13 +112,14 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x -n 8 --dist loadfile tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_everywhere.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
 
 soak-merge: setup ## Random merges against a merge of dictionaries, and faults of every commit (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/unit/test_merge_memory.py tests/spark/test_merge_*.py tests/spark/test_faults_after_swap.py
 
 soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_s3_faults.py
+	$(PYTHON_ENV)/pytest -q -m soak tests/spark/test_s3_memory.py tests/spark/test_s3_uploads.py
 
 soak-executors: setup cluster ## Every kind of run on two executor pods, in a bucket and on a shared claim
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/e2e/test_executors.py

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import inspect
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import skipstone
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from tests.examples import turn
 from tests.spark.plans_bed import BY_K, TABLE, Bed, filled, kept, module_bed, rows_of_segment
 from tests.spark.secondengine import second_spark
 
@@ -129,8 +131,14 @@ def test_whatever_runs_a_dataframe_reads_through_the_indexes(
     assert same(found, expected)
 
 
+def a_third_of(names: Iterable[str]) -> list[Any]:
+    """All names; those that have no turn are marked for the soak."""
+    now = turn(3)
+    return [pytest.param(name, marks=[] if at % 3 == now else [pytest.mark.soak]) for at, name in enumerate(names)]
+
+
 @pytest.mark.filterwarnings("ignore:The copy keyword", "ignore:toPandas attempted")
-@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize("action", a_third_of(ACTIONS))
 def test_a_dataframe_sees_the_commits_that_spark_lets_it_see(
     filled: Bed, sessions: tuple[SparkSession, SparkSession], action: str, tmp_path: Path
 ) -> None:

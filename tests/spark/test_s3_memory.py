@@ -72,6 +72,7 @@ def peak_of_a_merge(bed: S3Bed, files: int, source: pa.Table, path: Path) -> int
     return int(ended.stdout)
 
 
+@pytest.mark.soak
 def test_the_memory_of_a_merge_does_not_grow_with_the_files_that_it_rewrites(
     bucket: S3Client, server: Server, source: pa.Table, tmp_path: Path
 ) -> None:

@@ -111,6 +111,7 @@ def test_uploads_that_cannot_be_aborted_end_no_run(
     assert "allow s3:ListBucketMultipartUploads and s3:AbortMultipartUpload (AccessDenied)" in caplog.text
 
 
+@pytest.mark.soak
 def test_more_uploads_are_aborted_than_a_page_of_the_list_has(bed: S3Bed, uploads: Uploads) -> None:
     bed.put("in/a.parquet", ONE)
     others = ["000-other", "77777777-cafe-1.txt", "zzz-other"]
