@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-merge soak-s3 soak-executors soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -112,7 +112,11 @@ test-e2e: setup cluster ## Tests on the cluster with real pods
 	$(PYTHON_ENV)/pytest -q -x -n 8 --dist loadfile tests/e2e
 
 soak-query: setup ## Random reads through indexes against DuckDB and Spark (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_everywhere.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_query_random.py tests/spark/test_plans_property.py tests/spark/test_plans_covering.py tests/spark/test_plans_covering_random.py tests/spark/test_plans_everywhere.py tests/spark/test_plans_shapes.py tests/spark/test_plans_spark_sql.py tests/spark/test_query_datasource.py tests/spark/test_index_*.py tests/spark/test_reindex_memory.py
+
+soak-sparksql: setup ## Spark's own SQL tests and TPC-H over indexed tables, results as Spark's (SKIPSTONE_SOAK_SEED); tells in build/soak
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m "soak or not soak" --log-level ERROR tests/spark/test_sparksql.py tests/spark/test_tpch.py
 
 soak-merge: setup ## Random merges against a merge of dictionaries, and faults of every commit (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/unit/test_merge_memory.py tests/spark/test_merge_*.py tests/spark/test_faults_after_swap.py

@@ -24,6 +24,7 @@ class PruneStage(StrEnum):
     PARTITIONS = "Partitions"
     TARGET_WHERE = "TargetWhere"
     KEY_RANGES = "KeyRanges"
+    BLOOM = "Bloom"
     KEY_INDEX = "KeyIndex"
 
 
@@ -45,9 +46,11 @@ class LeftOut(StrEnum):
     EVERY_PARTITION = "EveryPartition", "The source has so many keys that every bucket holds one."
     NO_TARGET_WHERE = "NoTargetWhere", "The job has no targetWhere."
     BOUNDS_UNKNOWN = "BoundsUnknown", "The bounds of the candidate files say nothing about it."
+    NO_FILTERS = "NoFilters", "The candidate files have no bloom filters of a key column."
+    LEFT_TO_INDEX = "LeftToIndex", "An index on all key columns covers the candidate files and is asked instead."
     NO_INDEX = "NoIndex", "The table has no usable index whose first column is a key column."
     NOT_COVERED = "NotCovered", "The index covers none of the candidate files."
-    NO_GAIN = "NoGain", "Reading the index would cost about as much as reading the keys of the candidate files."
+    NO_GAIN = "NoGain", "Asking would cost about as much as reading the keys of the candidate files."
     UNREADABLE = "Unreadable", "The index cannot be read; the files that it covers stay candidates."
 
 
@@ -56,7 +59,8 @@ class FunnelStage:
     """How many files one stage was given and how many it let through.
 
     ``untouched``: files let through in which no row has a source key, known at the end. ``left_out``: why it did not
-    run, with ``message`` as a sentence without a full stop. ``ms``: milliseconds.
+    run. ``message``: the same as a sentence without a full stop, or what a stage that ran says of how it did.
+    ``ms``: milliseconds.
     """
 
     name: str

@@ -16,6 +16,11 @@ _SIGN = 1 << 63
 _DIGITS_IN_64_BITS = 18
 _MAX_DIGITS = 38
 _NAN_BITS = 0x7FF8000000000000
+#: What is said of a column that no key of a covering index can be.
+UNFIT_FOR_BUCKETS = (
+    "by which rows are not divided into buckets; name columns of booleans, integers, decimals of at most 18 digits, "
+    "dates, timestamps, strings or bytes"
+)
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 
@@ -84,6 +89,18 @@ def key_type(iceberg_type: str) -> KeyType | None:
         return KeyType(KeyFamily.BINARY)
     family = _FAMILIES.get(name)
     return KeyType(family) if family else None
+
+
+def is_bucketed(iceberg_type: str) -> bool:
+    """Whether values of an Iceberg type can be keys of a covering index, in whose buckets Spark's shuffles put them.
+
+    Not floats, whose stored form is another; not UUIDs, which Spark reads as texts; not times, which it does not read;
+    and not decimals of more than 64 bits.
+    """
+    kind = key_type(iceberg_type)
+    if kind is None or kind.is_wide or iceberg_type.strip().lower() == "uuid":
+        return False
+    return kind.family not in (KeyFamily.FLOAT, KeyFamily.TIME)
 
 
 def float_order(value: float) -> int:

@@ -6,9 +6,12 @@ honored: by our writers, or by engines that read or maintain the table. Must not
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+
+from skipstone_core.filter_sizes import MOST_BYTES, FilterSize
 
 #: What is wrong with a value and what to write instead, as one clause without a full stop; None: nothing.
 Check = Callable[[str], str | None]
@@ -20,11 +23,15 @@ METRICS_DEFAULT = "write.metadata.metrics.default"
 MAX_INFERRED = "write.metadata.metrics.max-inferred-column-defaults"
 METRICS_OF = "write.metadata.metrics.column."
 BLOOM_FILTER_OF = "write.parquet.bloom-filter-enabled.column."
+BLOOM_RATE_OF = "write.parquet.bloom-filter-fpp.column."
+BLOOM_DISTINCT_OF = "write.parquet.bloom-filter-ndv.column."
+BLOOM_BYTES = "write.parquet.bloom-filter-max-bytes"
 DICTIONARY_BYTES = "write.parquet.dict-size-bytes"
 #: Greatest size of anything, in bytes; a row group or file of more is a mistake.
 _MOST_BYTES = 1 << 40
 _MOST_INT = (1 << 31) - 1
 _MOST_LONG = (1 << 63) - 1
+_NUMBER = re.compile(r"[0-9]*\.?[0-9]+([eE]-?[0-9]+)?")
 #: Least and greatest level of the codecs that have levels.
 LEVELS = {"zstd": (1, 22), "gzip": (1, 9), "brotli": (0, 11)}
 DEFAULT_CODEC = "zstd"
@@ -71,6 +78,12 @@ def metrics_mode(text: str) -> str | None:
     return f"{shown(text)} is not known: write none, counts, full or truncate(n) with n from 1 to 10000"
 
 
+def between_zero_and_one(text: str) -> str | None:
+    """A number greater than 0 and less than 1."""
+    fits = len(text) <= 30 and _NUMBER.fullmatch(text) is not None and 0 < float(text) < 1
+    return None if fits else f"{shown(text)} is no number between 0 and 1: write one, such as 0.01"
+
+
 def anything(_: str) -> str | None:
     """Any text."""
     return None
@@ -94,6 +107,7 @@ _FOLLOWED: Mapping[str, frozenset[str]] = {
     "write.metadata.compression-codec": frozenset({"none"}),
     "write.metadata.path": frozenset(),
     "write.object-storage.enabled": frozenset({"false"}),
+    "write.parquet.bloom-filter-adaptive-enabled": frozenset(),
     "write.parquet.page-version": frozenset({"v1"}),
     "write.summary.partition-limit": frozenset(),
     "write.wap.enabled": frozenset({"false"}),
@@ -111,6 +125,7 @@ _OF_OTHERS = (
     "write.upsert.",
 )
 _OF_DELETE_FILES = "write.delete."
+_OF_BLOOM_FILTERS = (BLOOM_FILTER_OF, BLOOM_RATE_OF, BLOOM_DISTINCT_OF)
 _BOOLEAN = one_of("true", "false")
 _BYTES = whole(1, _MOST_BYTES)
 _COUNT = whole(1, _MOST_INT)
@@ -129,6 +144,7 @@ PROPERTIES: Mapping[str, Check] = {
     "write.metadata.previous-versions-max": _COUNT,
     CODEC: one_of("zstd", "gzip", "snappy", "lz4", "brotli", "uncompressed"),
     LEVEL: whole(0, 22),
+    BLOOM_BYTES: whole(1, MOST_BYTES),
     DICTIONARY_BYTES: whole(1, _MOST_INT),
     "write.parquet.page-row-limit": _COUNT,
     "write.parquet.page-size-bytes": whole(1, _MOST_INT),
@@ -137,7 +153,12 @@ PROPERTIES: Mapping[str, Check] = {
     "write.target-file-size-bytes": _BYTES,
 }
 #: The same for properties that end in the name of a column.
-COLUMN_PROPERTIES: Mapping[str, Check] = {METRICS_OF: metrics_mode, BLOOM_FILTER_OF: _BOOLEAN}
+COLUMN_PROPERTIES: Mapping[str, Check] = {
+    METRICS_OF: metrics_mode,
+    BLOOM_FILTER_OF: _BOOLEAN,
+    BLOOM_RATE_OF: between_zero_and_one,
+    BLOOM_DISTINCT_OF: whole(1, _MOST_LONG),
+}
 
 
 def find_problems(properties: Mapping[str, str], columns: Mapping[str, str]) -> Iterator[Problem]:
@@ -179,7 +200,7 @@ def _wrong_column(name: str, prefix: str, columns: Mapping[str, str]) -> str | N
     column = name.removeprefix(prefix)
     if column not in columns:
         return f"the table has no column {shown(column)}: name one of spec.columns"
-    if prefix == BLOOM_FILTER_OF and columns[column] == "boolean":
+    if prefix in _OF_BLOOM_FILTERS and columns[column] == "boolean":
         return f"column {shown(column)} is a boolean, which has no bloom filter: remove it"
     return None
 
@@ -197,3 +218,26 @@ def _wrong_level(properties: Mapping[str, str]) -> Iterator[Problem]:
 def column_names(properties: Mapping[str, str], prefix: str, columns: Collection[str]) -> list[str]:
     """Those of ``columns`` for which the boolean property with ``prefix`` is on."""
     return [name for name in columns if properties.get(prefix + name, "").strip().lower() == "true"]
+
+
+def filter_sizes(properties: Mapping[str, str], columns: Collection[str]) -> dict[str, FilterSize]:
+    """Those of ``columns`` that have bloom filters; what cannot be read of their sizes counts as not set."""
+    most = _usable(properties, BLOOM_BYTES, PROPERTIES[BLOOM_BYTES])
+    sizes = {} if most is None else {"most_bytes": int(most)}
+    return {
+        name: replace(_asked_of(properties, name), **sizes)
+        for name in column_names(properties, BLOOM_FILTER_OF, columns)
+    }
+
+
+def _asked_of(properties: Mapping[str, str], column: str) -> FilterSize:
+    rate, distinct = (
+        _usable(properties, prefix + column, COLUMN_PROPERTIES[prefix]) for prefix in (BLOOM_RATE_OF, BLOOM_DISTINCT_OF)
+    )
+    size = FilterSize() if rate is None else FilterSize(rate=float(rate))
+    return size if distinct is None else replace(size, distinct=int(distinct))
+
+
+def _usable(properties: Mapping[str, str], name: str, check: Check) -> str | None:
+    text = properties.get(name, "").strip()
+    return text if text and check(text) is None else None

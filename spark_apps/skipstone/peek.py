@@ -22,11 +22,13 @@ def request_path(environment: Mapping[str, str]) -> Path:
 def may_do_without_spark(environment: Mapping[str, str]) -> bool:
     """Whether the request is to load or merge Parquet or Avro files: the driver may be able to do it all by itself.
 
-    Unless the Warehouse wants Spark for all work.
+    Unless the Warehouse wants Spark for all work. Files that are registered are never read by Spark.
     """
     try:
         request = json.loads(request_path(environment).read_text())
         task = request.get("merge") or request["load"]
+        if task.get("mode") == "Register":
+            return True
         wants_spark = request.get("spark", {}).get("smallWork") == "Spark"
         return bool(task["source"]["format"] in ("Parquet", "Avro")) and not wants_spark
     except (OSError, ValueError, LookupError, TypeError, AttributeError):

@@ -1,8 +1,12 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-catchup bench-joins bench-latency bench-lookup bench-merge bench-operator bench-planning bench-pruning bench-requests
+.PHONY: bench-application bench-build bench-catchup bench-joins bench-latency bench-lookup bench-merge bench-operator bench-planning bench-pruning bench-requests bench-tpch
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
+
+bench-build: setup ## Building an index beside CREATE TABLE AS SELECT ORDER BY in Spark (ARGS="--scale 10")
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.build $(ARGS)
 
 bench-catchup: setup ## Time of a reindex of one segment at 40 and at 400 segments
 	$(PYTHON_ENV)/python -m tests.bench.catchup
@@ -33,3 +37,7 @@ bench-pruning: setup ## Time of key-range pruning at 10,000 to 1,000,000 files a
 
 bench-requests: setup ## Requests to S3 beside Iceberg in Spark, through one counting proxy
 	$(PYTHON_ENV)/python -m tests.bench.requests $(ARGS)
+
+bench-tpch: setup ## TPC-H in a session that uses indexes beside plain Iceberg (ARGS="--scale 1 --files 40 --only 17 19")
+	@.cache/uv/bin/uv sync --frozen --quiet --group bench
+	$(PYTHON_ENV)/python -m tests.bench.tpch $(ARGS)

@@ -1,30 +1,26 @@
 """Joins through partly synced indexes against plain Iceberg and Delta on the same rows: `make bench-joins`.
 
-Lineitem is joined with a few parts, and with the orders of one customer: no condition on lineitem itself. Every case
-runs ours and its peers in turn, in one warm session, with other keys each time; answers are compared. Prints a table
-and writes build/bench/joins.jsonl: ratio = best peer / ours, medians of the repetitions.
+Lineitem is joined with a few parts, and with the orders of one customer: no condition on lineitem itself; and with all
+orders, by the buckets of covering indexes, where shuffles are counted. Every case runs ours and its peers in turn, in
+one warm session, with other keys each time; answers are compared. Prints a table and writes build/bench/joins.jsonl:
+ratio = best peer / ours, medians of the repetitions.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import cycle
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import chain, cycle
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
 import skipstone
 from pyspark.sql import SparkSession
+from skipstone.compat.pyspark import java_frame, running_frame
 
-from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, plain, say, session
+from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, generated, index_on, reindex, say, session
 from tests.bench.peers import AGGREGATE, compared, timed
 
 RESULTS = ROOT / "build" / "bench" / "joins.jsonl"
@@ -32,6 +28,13 @@ SHAPES = {"aggregate": AGGREGATE, "rows": "l.*"}
 PARTS = "{lineitem} l join {part} on l_partkey = p_partkey where p_brand = '{brand}' and p_container = '{container}'"
 ORDERS = "{orders} join {lineitem} l on o_orderkey = l_orderkey where o_custkey = {customer}"
 SEMI = "{lineitem} l where l_orderkey in (select o_orderkey from {orders} where o_custkey = {customer})"
+#: A join of two large tables: of these columns, through covering indexes with these buckets.
+LARGE = "{lineitem} l join {orders} on o_orderkey = l_orderkey where o_totalprice > {price}"
+LARGE_SHAPES = {
+    "aggregate": "count(*) as n, sum(l_extendedprice) as price, sum(o_totalprice) as total, min(l_shipdate) as shipped",
+}
+COVERED = {NAME: ("l_orderkey", ("l_extendedprice", "l_shipdate")), "orders": ("o_orderkey", ("o_totalprice",))}
+BUCKETS = 16
 CONTAINERS = ("SM CASE", "MED BOX", "LG DRUM", "JUMBO PKG", "WRAP JAR", "MED BAG", "LG CAN", "SM PACK")
 
 
@@ -43,6 +46,7 @@ class Case:
     text: str
     keys: tuple[dict[str, object], ...]
     goal: float
+    shapes: Mapping[str, str] = field(default_factory=lambda: SHAPES)
 
 
 def main() -> None:
@@ -53,18 +57,24 @@ def main() -> None:
     lineitem.make()
     for name in OTHERS:
         _make(lineitem, name)
-    spark = session(lineitem, {"skipstone.joinRows": "100000"})
+    spark = session(lineitem)
     spark.sparkContext.setLogLevel("ERROR")
     lineitem.make_delta(spark)
     for name in OTHERS:
         _make_delta(lineitem, spark, name)
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     with RESULTS.open("w") as results:
-        for line in _lines(lineitem, spark, options.repeats):
+        small = [] if options.large else _lines(lineitem, spark, options.repeats)
+        for line in chain(small, _large_lines(lineitem, spark, options.repeats)):
             results.write(json.dumps(line) + "\n")
             results.flush()
             peers = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in line["peers"].items())
-            hit = f"({line['files_hit']}/{line['files_total']} files) {'ok' if line['ok'] else 'NOT ok'}"
+            done = (
+                f"{line['shuffles']} shuffles"
+                if "shuffles" in line
+                else f"{line['files_hit']}/{line['files_total']} files"
+            )
+            hit = f"({done}) {'ok' if line['ok'] else 'NOT ok'}"
             print(f"{line['case']:<60} ours {line['ours_s']:.3f} s, {peers}: {line['ratio']:.2f} {hit}", flush=True)
 
 
@@ -74,6 +84,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--segments", type=int, default=40)
     parser.add_argument("--files", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--large", action="store_true", help="only joins of two large tables")
     return parser.parse_args()
 
 
@@ -82,14 +93,8 @@ def _make(lineitem: Lineitem, name: str) -> None:
     if lineitem.catalog.table_exists((NAMESPACE, name)):
         return
     say(f"Iceberg: {name}")
-    folder = lineitem.root / "generated"
-    program = Path(sys.executable).parent / "tpchgen-cli"
-    command = [program, "parquet", "--scale-factor", f"{lineitem.scale:g}", "--tables", name, "--output-dir", folder]
-    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
-    rows = pq.read_table(next(folder.rglob("*.parquet")))
-    rows = pa.table({field.name: rows[field.name].cast(plain(field.type)) for field in rows.schema})
+    rows = generated(lineitem.root, lineitem.scale, name, 0, 1)
     lineitem.catalog.create_table((NAMESPACE, name), schema=rows.schema).append(rows)
-    shutil.rmtree(folder)
 
 
 def _make_delta(lineitem: Lineitem, spark: SparkSession, name: str) -> None:
@@ -119,12 +124,37 @@ def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[di
     yield from _measured(lineitem, spark, Case("orders of a customer, in (select …)", SEMI, customers, 5.0))
 
 
+def _large_lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[dict[str, Any]]:
+    """Joins of all orders, with segments of lineitem missing and without."""
+    lineitem.drop_indexes(keep=OTHERS)
+    prices = tuple({"price": 1000 + number} for number in range(repeats + 1))
+    before = 0
+    for synced, goal in ((lineitem.segments - 3, 1.3), (lineitem.segments, 1.5)):
+        for name, (column, include) in COVERED.items():
+            more = synced - before if name == NAME else None
+            reindex(lineitem.warehouse, name, index_on((column,), include, BUCKETS), more)
+        before = synced
+        case = Case(f"all orders, {synced} of {lineitem.segments} segments synced", LARGE, prices, goal, LARGE_SHAPES)
+        for line in _measured(lineitem, spark, case):
+            yield {**line, **_shuffles(lineitem, spark, line["case"])}
+
+
+def _shuffles(lineitem: Lineitem, spark: SparkSession, case: str) -> dict[str, int]:
+    """How many shuffles by keys the plan of ours has, and that of plain Iceberg."""
+    catalog = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}"
+    shape = LARGE_SHAPES[case.rsplit(": ", 1)[-1]]
+    text = f"select {shape} from {LARGE}".format(lineitem=f"{catalog}.{NAME}", orders=f"{catalog}.orders", price=1000)
+    frames = {"shuffles": running_frame(skipstone.sql(spark, text)), "shuffles_iceberg": spark.sql(text)}
+    plans = {name: str(java_frame(df).queryExecution().executedPlan().toString()) for name, df in frames.items()}
+    return {name: plan.count("Exchange hashpartitioning") for name, plan in plans.items()}
+
+
 def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[dict[str, Any]]:
     catalog = f"{lineitem.warehouse.catalog.name}.{NAMESPACE}"
     names = {NAME: f"{catalog}.{NAME}", **{name: f"{catalog}.{name}" for name in OTHERS}}
     linked = {NAME: f"delta.`{lineitem.delta_path}`"}
     linked |= {name: f"delta.`{lineitem.root / f'delta-{name}'}`" for name in OTHERS}
-    for shape, columns in SHAPES.items():
+    for shape, columns in case.shapes.items():
         text = f"select {columns} from {case.text}"
         runs = [timed(spark, text.format(**names, **keys), text.format(**linked, **keys)) for keys in case.keys]
         line = {"case": f"{case.name}: {shape}", **compared(runs), "goal": case.goal}

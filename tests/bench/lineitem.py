@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -96,32 +96,11 @@ class Lineitem:
         self.catalog.create_namespace(NAMESPACE)
         for segment in range(self.segments):
             say(f"segment {segment + 1} of {self.segments}")
-            self._append(self._generated(segment), segment)
+            rows = generated(self.root, self.scale, NAME, segment, self.segments)
+            if segment == 0:
+                self.catalog.create_table((NAMESPACE, NAME), schema=rows.schema, properties=PROPERTIES)
+            append(self.table(), rows, segment, self.files // self.segments)
         (self.root / "complete").touch()
-
-    def _generated(self, segment: int) -> pa.Table:
-        folder = self.root / "generated"
-        program = Path(sys.executable).parent / "tpchgen-cli"
-        command = [program, "parquet", "--scale-factor", f"{self.scale:g}", "--tables", "lineitem"]
-        command += ["--parts", str(self.segments), "--part", str(segment + 1), "--output-dir", folder]
-        subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
-        rows = pa.concat_tables(pq.read_table(path) for path in sorted(folder.rglob("*.parquet")))
-        shutil.rmtree(folder)
-        return pa.table({field.name: rows[field.name].cast(plain(field.type)) for field in rows.schema})
-
-    def _append(self, rows: pa.Table, segment: int) -> None:
-        if segment == 0:
-            self.catalog.create_table((NAMESPACE, NAME), schema=rows.schema, properties=PROPERTIES)
-        table, per_segment = self.table(), self.files // self.segments
-        written = []
-        for number in range(per_segment):
-            begin, end = (rows.num_rows * at // per_segment for at in (number, number + 1))
-            writer = DataFileWriter(write_spec(table, f"bench{segment:03}"), f"{number:05}-0")
-            writer.write(rows.slice(begin, end - begin))
-            written.extend(file.to_row() for file in writer.close())
-        with table.transaction() as change, change.update_snapshot().fast_append() as append:
-            for file in to_data_files(written, table):
-                append.append_data_file(file)
 
     def make_delta(self, spark: SparkSession) -> None:
         """The same files, linked, as a Delta table with statistics."""
@@ -134,13 +113,9 @@ class Lineitem:
             os.link(path, self.delta_path / path.name)
         spark.sql(f"convert to delta parquet.`{self.delta_path}`")
 
-    def reindex(self, column: str, max_segments: int | None = None) -> float:
-        """Enter at most so many more segments of the index on ``column``; seconds of it.
-
-        In a process of its own, as in a pod: the run's session has settings that a user's session has not.
-        """
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-            return process.submit(_reindex, replace(self), column, max_segments).result()
+    def reindex(self, column: str, max_segments: int | None = None, include: tuple[str, ...] = ()) -> float:
+        """Enter at most so many more segments of the index on ``column``; seconds of it."""
+        return reindex(self.warehouse, NAME, index_on((column,), include), max_segments)
 
     def drop_indexes(self, keep: Sequence[str] = ()) -> None:
         """Forget all indexes; ``keep``: other tables."""
@@ -149,17 +124,62 @@ class Lineitem:
                 self.catalog.purge_table(identifier)
 
 
-def _reindex(lineitem: Lineitem, column: str, max_segments: int | None) -> float:
-    index = IndexRef(name=f"by-{column}", uid=f"{sum(column.encode()):08d}-0000-0000", columns=(column,))
+def generated(root: Path, scale: float, name: str, part: int, parts: int) -> pa.Table:
+    """One of so many parts of a table of TPC-H."""
+    folder = root / "generated"
+    program = Path(sys.executable).parent / "tpchgen-cli"
+    command = [program, "parquet", "--scale-factor", f"{scale:g}", "--tables", name]
+    command += ["--parts", str(parts), "--part", str(part + 1), "--output-dir", folder]
+    subprocess.run([str(word) for word in command], check=True, stdout=subprocess.DEVNULL)
+    rows = pa.concat_tables(pq.read_table(path) for path in sorted(folder.rglob("*.parquet")))
+    shutil.rmtree(folder)
+    return pa.table({field.name: rows[field.name].cast(plain(field.type)) for field in rows.schema})
+
+
+def append(table: Table, rows: pa.Table, segment: int, files: int) -> None:
+    """Commit the rows of a segment in so many files."""
+    written = []
+    for number in range(files):
+        begin, end = (rows.num_rows * at // files for at in (number, number + 1))
+        writer = DataFileWriter(write_spec(table, f"bench{segment:03}"), f"{number:05}-0")
+        writer.write(rows.slice(begin, end - begin))
+        written.extend(file.to_row() for file in writer.close())
+    with table.transaction() as change, change.update_snapshot().fast_append() as snapshot:
+        for file in to_data_files(written, table):
+            snapshot.append_data_file(file)
+
+
+def index_on(columns: tuple[str, ...], include: tuple[str, ...] = (), buckets: int = 0) -> IndexRef:
+    """An index as requests carry it."""
+    joined = "-".join([*columns, *(["with", *include] if include else []), *(["buckets"] if buckets else [])])
+    uid = f"{sum(joined.encode()):08d}-0000-0000"
+    return IndexRef(name=f"by-{joined}", uid=uid, columns=columns, include=include, buckets=buckets)
+
+
+def reindex(warehouse: WarehouseRef, name: str, index: IndexRef, max_segments: int | None = None) -> float:
+    """Enter at most so many more segments of an index of a table; seconds of it.
+
+    In a process of its own, as in a pod: the run's session has settings that a user's session has not.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        return process.submit(_reindex, warehouse, name, index, max_segments).result()
+
+
+def _reindex(
+    warehouse: WarehouseRef,
+    name: str,
+    index: IndexRef,
+    max_segments: int | None,
+) -> float:
     request = JobRequest(
         kind=RunKind.REINDEX,
-        run_id=f"bench-{column}-1",
+        run_id=f"bench-{index.name}-1",
         attempt=1,
-        warehouse=lineitem.warehouse,
+        warehouse=warehouse,
         owner_kind="SecondaryIndex",
         owner_name=index.name,
         owner_uid=index.uid,
-        table=TableRef(namespace=NAMESPACE, name=NAME, uid="11111111-aaaa-bbbb-cccc-000000000000"),
+        table=TableRef(namespace=NAMESPACE, name=name, uid="11111111-aaaa-bbbb-cccc-000000000000"),
         indexes=(index,),
         reindex=ReindexTask(index=index, max_segments=max_segments),
     )
@@ -168,7 +188,7 @@ def _reindex(lineitem: Lineitem, column: str, max_segments: int | None) -> float
     start = time.perf_counter()
     report = run_reindex(request, Reporter(request))
     if report.reason is not Reason.COMMITTED:
-        raise RuntimeError(f"the index on {column} was not built: {report.message}")
+        raise RuntimeError(f"the index {index.name} was not built: {report.message}")
     return time.perf_counter() - start
 
 
@@ -204,20 +224,31 @@ class Place(Protocol):
 
 def session(place: Place, extra: Mapping[str, str] | None = None) -> SparkSession:
     """Spark with both formats, in two cores; ``extra`` settings on top."""
+    delta = {
+        "spark.jars": ",".join(str(path) for path in [*_iceberg(), *resolved_jars("delta", DELTA)]),
+        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    }
+    return iceberg_session(place, {**delta, **(extra or {})})
+
+
+def _iceberg() -> list[Path]:
     CACHE.mkdir(parents=True, exist_ok=True)
-    jars = [*jar_paths("iceberg-runtime", ICEBERG_RUNTIME), *resolved_jars("delta", DELTA)]
+    return jar_paths("iceberg-runtime", ICEBERG_RUNTIME)
+
+
+def iceberg_session(place: Place, extra: Mapping[str, str] | None = None) -> SparkSession:
+    """Spark with Iceberg alone, in two cores; ``extra`` settings on top."""
     name = place.warehouse.catalog.name
     settings = {
         "spark.master": "local[2]",
         "spark.driver.memory": "6g",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        "spark.jars": ",".join(str(path) for path in jars),
+        "spark.jars": ",".join(str(path) for path in _iceberg()),
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.extraJavaOptions": "-Duser.timezone=UTC",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         "spark.sql.warehouse.dir": str(place.root / "spark-warehouse"),
         f"spark.sql.catalog.{name}": "org.apache.iceberg.spark.SparkCatalog",
         f"spark.sql.catalog.{name}.type": "jdbc",

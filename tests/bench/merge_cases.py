@@ -15,13 +15,15 @@ from skipstone_core.contract.requests import MergeAction, MergeClause
 
 from tests.bench.lineitem import say
 from tests.bench.merge_engines import OP, Case
-from tests.bench.merge_tables import GROUPED, ID, LINES, NUMBERS, ORDERS, UUIDS, Bed, Target, keyed
+from tests.bench.merge_tables import FILTERED, GROUPED, ID, LINES, NUMBERS, ORDERS, UUIDS, Bed, Target, keyed
 
 UPDATE = MergeClause(action=MergeAction.UPDATE)
 DELETE = MergeClause(action=MergeAction.DELETE)
 DELETE_D = MergeClause(action=MergeAction.DELETE, when=f"source.{OP} = 'D'")
 INSERT = MergeClause(action=MergeAction.INSERT)
 SEED = 5
+#: The case of keys in no order, on files with bloom filters and without an index.
+BLOOM = "bloom filters of random UUIDs"
 Files = Sequence[Path]
 
 
@@ -43,6 +45,7 @@ class Feeds:
         yield self._case("uniform keys", LINES, self._uniform, **upsert)
         yield self._case("composite key", LINES, self._sparse, (ORDERS, NUMBERS), when_matched=(UPDATE,))
         yield self._case("string key with a key index", UUIDS, self._few_recent, when_matched=(UPDATE,))
+        yield self._case(BLOOM, FILTERED, self._one_percent, when_matched=(UPDATE,))
         recent = pq.read_table(self._last(LINES)[0], columns=[ID])
         bound = pc.min(recent[ID]).as_py()
         gone = MergeClause(action=MergeAction.DELETE, when=f"target.{ID} >= {bound}")
@@ -91,6 +94,11 @@ class Feeds:
     def _sparse(self, files: Files, target: Target) -> Iterator[pa.Table]:
         """Twenty rows of every tenth file."""
         for path in files[:: max(1, min(10, len(files)))]:
+            yield _with_op(_changed(_picked(path, 20)), 0.0)
+
+    def _one_percent(self, files: Files, target: Target) -> Iterator[pa.Table]:
+        """Twenty rows of each of one file in a hundred, from all over the table."""
+        for path in files[50 % len(files) :: 100]:
             yield _with_op(_changed(_picked(path, 20)), 0.0)
 
     def _inserts(self, files: Files, target: Target) -> Iterator[pa.Table]:

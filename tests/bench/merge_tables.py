@@ -23,6 +23,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
 from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
+from skipstone_core.table_properties import BLOOM_FILTER_OF, BLOOM_RATE_OF
 
 from tests.bench.lineitem import ROOT, Lineitem, say
 
@@ -38,11 +39,18 @@ COPY_ON_WRITE, MERGE_ON_READ = "copy-on-write", "merge-on-read"
 
 @dataclass(frozen=True)
 class Target:
-    """A table: lineitem with one more column first. ``groups``: row groups of a file."""
+    """A table: lineitem with one more column first. ``groups``: row groups of a file. ``filters``: of the key."""
 
     name: str
     key: str
     groups: int = 1
+    filters: bool = False
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Of bloom filters that hardly ever err, for as many keys as a feed has."""
+        on = {f"{BLOOM_FILTER_OF}{self.key}": "true", f"{BLOOM_RATE_OF}{self.key}": "0.0001"}
+        return on if self.filters else {}
 
     def files(self, files: int) -> int:
         """How many files it has: files of many row groups are as much fewer."""
@@ -52,6 +60,7 @@ class Target:
 LINES = Target("lines", ID)
 UUIDS = Target("uuids", UUID)
 GROUPED = Target("grouped", ID, groups=8)
+FILTERED = Target("filtered", UUID, filters=True)
 
 
 @dataclass(frozen=True)
@@ -103,7 +112,7 @@ class Bed:
             "write.parquet.compression-codec": CODEC,
             "write.parquet.compression-level": str(LEVEL),
             "write.parquet.row-group-limit": str(rows + rows // 50),
-        }
+        } | target.properties
         sample = keyed(pq.read_table(given[0]), target)
         table = self.catalog.create_table((NAMESPACE, f"{target.name}_ours"), sample.schema, properties=properties)
         bundles = np.array_split(np.arange(len(given)), target.files(len(given)))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import itertools
 import zlib
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -163,7 +164,8 @@ def rows_of(table: pa.Table) -> list[str]:
     return sorted(repr(tuple(row.values())) for row in table.to_pylist())
 
 
-def index_on(*columns: str, name: str = "idx") -> IndexRef:
+def index_on(*columns: str, name: str = "idx", include: Sequence[str] = (), buckets: int = 0) -> IndexRef:
     """An index as requests carry it; the same in every process."""
-    number = zlib.crc32(" ".join((name, *columns)).encode())
-    return IndexRef(name=name, uid=f"{number:08x}-0000-0000-0000-000000000000", columns=columns)
+    number = zlib.crc32(" ".join((name, *columns, *include, *([str(buckets)] if buckets else []))).encode())
+    uid = f"{number:08x}-0000-0000-0000-000000000000"
+    return IndexRef(name=name, uid=uid, columns=columns, include=tuple(include), buckets=buckets)

@@ -11,12 +11,18 @@ from collections.abc import Iterator
 
 import pytest
 from pyspark.sql import SparkSession
-from skipstone.compat import catalyst, icebergjava, java
+from skipstone.compat import catalyst, icebergjava, java, partitioning, physical
 from skipstone.compat.java import DESCRIBED, JavaName, Jvm, ScalaName, type_named
+
+
+def is_named(one: object) -> bool:
+    """Whether it names a class or a singleton."""
+    return isinstance(one, JavaName | ScalaName)
+
 
 SPARK = [kind for kind in DESCRIBED if kind.__module__ != icebergjava.__name__]
 ICEBERG = [kind for kind in DESCRIBED if kind.__module__ == icebergjava.__name__]
-NAMED = [one for one in (*vars(java).values(), *vars(catalyst).values()) if isinstance(one, JavaName | ScalaName)]
+NAMED = [one for module in (java, catalyst, partitioning, physical) for one in vars(module).values() if is_named(one)]
 NAMED_BY_ICEBERG = {
     **{name: one.name for name, one in vars(icebergjava).items() if isinstance(one, JavaName)},
     **{one: one for one in (icebergjava.CHANGELOG, icebergjava.PATH_IDENTIFIER, *icebergjava.DATA_TABLES)},

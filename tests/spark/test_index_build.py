@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pytest
+from pyiceberg.exceptions import ResolveError
 from pyiceberg.table import Table
 from pyiceberg.types import LongType
 from skipstone.files.writer import write_spec
@@ -336,13 +337,30 @@ def test_a_build_in_spark_enters_the_same_as_one_in_the_driver(lake: Lake) -> No
     assert lake.entries(K).select(columns).sort_by(key) == lake.entries(other).select(columns).sort_by(key)
 
 
+def test_an_index_table_that_requires_its_partition_columns_stays_readable_by_others(lake: Lake) -> None:
+    """As earlier releases made them; PyIceberg, which reads here, refuses a file without a required column."""
+    segments(lake, 2)
+    lake.reindex(K, max_segments=1)
+    with lake.index_table(K).table.update_schema(allow_incompatible_changes=True) as change:
+        change.update_column("kind", required=True).update_column("level", required=True)
+    with pytest.raises(ResolveError):
+        lake.entries(K)
+    lake.catalog.drop_table(lake.index_table(K).identifier)
+    lake.reindex(K, max_segments=0)
+    with lake.index_table(K).table.update_schema(allow_incompatible_changes=True) as change:
+        change.update_column("kind", required=True).update_column("level", required=True)
+    lake.reindex(K)
+    lake.assert_every_row_once(K)
+    lake.assert_exact("k in (10, 60)")
+
+
 def test_a_task_that_fails_leaves_no_files_behind(lake: Lake) -> None:
     segments(lake, 1)
     lake.reindex(K)
     index = lake.index_table(K)
     data = Path(index.table.location().removeprefix("file://")) / "data"
     before = sorted(data.rglob("*.parquet"))
-    schema = entry_schema(["long"])
+    schema = entry_schema(index.definition)
     batch = pa.RecordBatch.from_arrays([pa.array([1], field.type) for field in schema], schema=schema)
     with (
         pytest.raises(ZeroDivisionError),

@@ -305,3 +305,22 @@ def test_a_segment_whose_data_file_is_damaged_too_fails_with_the_reason_until_th
     assert lake.reindex(K).counts["segments"] == 1
     assert (lake.state(K).segments_synced, lake.state(K).degraded) == (2, None)
     lake.assert_every_row_once(K)
+
+
+def test_small_segments_merged_from_both_sides_of_a_large_one_take_it_along_when_they_are_damaged(lake: Lake) -> None:
+    """Its entries are of files that are built again, under new numbers: they must not stay beside the new ones."""
+    grow(lake, 4)
+    lake.table().append(rows(0, 5_000))
+    lake.reindex(K)
+    for start in (500, 600, 700, 800):
+        lake.table().append(rows(start))
+        lake.reindex(K)
+    small, large = sorted(entry_files(lake), key=lambda file: file.records)
+    assert (small.records, large.records, large.level) == (800, 5_000, 0)
+    remove(local(small.path))
+    assert lake.state(K).segments_synced == 0
+    assert_exact(lake)
+    assert lake.reindex(K).counts["segments"] == 9
+    assert (lake.state(K).segments_synced, lake.state(K).entries) == (9, 5_800)
+    lake.assert_every_row_once(K)
+    assert_exact(lake)

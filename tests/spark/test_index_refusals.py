@@ -71,6 +71,29 @@ def test_columns_that_cannot_be_indexed_are_refused_with_a_sentence(
     assert_queries_go_on(lake)
 
 
+@pytest.mark.parametrize(
+    ("include", "reason", "text"),
+    [
+        (("nope",), Reason.COLUMN_NOT_FOUND, "column 'nope' is not in the table"),
+        (("inner.x",), Reason.COLUMN_NOT_FOUND, "inside another column"),
+        (("tags",), Reason.COLUMN_TYPE_UNSUPPORTED, "cannot be included; name columns of simple types"),
+        (("c1", "c1"), Reason.INVALID_SPEC, "named twice"),
+        (("c1", "k"), Reason.INVALID_SPEC, "'k' is among spec.columns already"),
+        (WIDE, Reason.INVALID_SPEC, "33 columns given, name at most 32"),
+    ],
+)
+def test_columns_that_cannot_be_included_are_refused_with_a_sentence(
+    lake: Lake, include: tuple[str, ...], reason: Reason, text: str
+) -> None:
+    index = index_on("k", include=include)
+    with pytest.raises(BadSpec, match=text) as error:
+        lake.reindex(index)
+    assert (error.value.reason, error.value.field) == (reason, "spec.include")
+    state = lake.state(index)
+    assert (state.degraded, state.exists, state.segments_missing) == (reason, False, 1)
+    assert_queries_go_on(lake)
+
+
 def test_the_most_columns_that_are_allowed_make_an_index(lake: Lake) -> None:
     widest = index_on(*WIDE[:32])
     lake.reindex(widest)

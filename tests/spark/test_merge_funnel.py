@@ -18,6 +18,7 @@ from skipstone_core.funnel import LeftOut, PruneStage
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.merge_bed import MergeBed, duckdb_merge, task_of
+from tests.unit.bloom_beds import eager_filters
 
 SCHEMA = Schema(
     NestedField(1, "id", StringType(), required=True),
@@ -85,7 +86,8 @@ def test_the_report_and_the_snapshot_say_what_each_stage_did(bed: MergeBed) -> N
 def test_strategies_switch_stages_off(bed: MergeBed) -> None:
     report = bed.merge(task_of(bed.source(FEED), pruning=PruningStrategy.MIN_MAX))
     off = [stage for stage in report.funnel if stage.left_out is LeftOut.SWITCHED_OFF]
-    assert [(stage.name, stage.message) for stage in off] == [("KeyIndex", "spec.pruning.strategy is MinMax")]
+    said = "spec.pruning.strategy is MinMax"
+    assert [(stage.name, stage.message) for stage in off] == [("Bloom", said), ("KeyIndex", said)]
     unpruned = bed.merge(task_of(bed.source(FEED, "again"), pruning=PruningStrategy.NONE, when_not_matched=()))
     assert unpruned.outcome is RunOutcome.COMMITTED
     assert unpruned.counts["filesCandidate"] == unpruned.counts["filesTotal"]
@@ -97,7 +99,22 @@ def test_large_sources_are_pruned_by_tasks(bed: MergeBed) -> None:
     report = bed.merge(task_of(bed.source(FEED), target_where="target.n < 3"))
     assert bed.rows() == expected
     assert report.counts["filesCandidate"] == 1
-    assert [stage.name for stage in report.funnel if stage.left_out] == []
+    left_out = [(stage.name, stage.left_out) for stage in report.funnel if stage.left_out]
+    assert left_out == [(PruneStage.BLOOM, LeftOut.LEFT_TO_INDEX)]
+    assert "session" in report.stages_ms, "nothing else of this merge needs Spark"
+
+
+def test_filters_are_asked_in_tasks(tmp_path: Path) -> None:
+    bed = MergeBed(tmp_path, limits=SEARCHED_IN_SPARK)
+    bed.create(SCHEMA, **{"write.parquet.bloom-filter-enabled.column.id": "true"})
+    for segment in range(6):
+        bed.append([{"id": f"id-{i:04}", "name": str(i), "n": segment} for i in range(segment, 300, 6)])
+    expected = duckdb_merge(bed.table().scan().to_arrow(), FEED, MERGE)
+    with eager_filters():
+        report = bed.merge(task_of(bed.source(FEED), target_where="target.n < 3"))
+    assert bed.rows() == expected
+    (said,) = [stage for stage in report.funnel if stage.name == PruneStage.BLOOM]
+    assert (said.files_in, said.left_out, said.files_out) == (3, None, 1), said
     assert "session" in report.stages_ms, "nothing else of this merge needs Spark"
 
 

@@ -246,6 +246,20 @@ def test_an_index_stays_right_over_marked_files(tmp_path: Path) -> None:
     assert lake.assert_exact("k in (3, 150, 151)")["name"].to_pylist() == ["x", "y"]
 
 
+def test_columns_called_as_what_readers_add_keep_their_values(tmp_path: Path) -> None:
+    bed = MergeBed(tmp_path)
+    names = ("id", "_pos", "_row_group", "n")
+    schema = Schema(*(NestedField(number, name, LongType()) for number, name in enumerate(names, 1)))
+    bed.create(schema, **{MERGE_MODE: MergeMode.MERGE_ON_READ})
+    rows = [{"id": i, "_pos": 1000 + i, "_row_group": 2000 + i, "n": 0} for i in range(20)]
+    bed.append(rows)
+    changes = pa.table({"id": [3, 7], "n": [1, 1]})
+    new_n = MergeClause(action=MergeAction.UPDATE, values={"n": "source.n"})
+    bed.merge(task_of(bed.source(changes), when_matched=(new_n,), when_not_matched=()))
+    expected = [{**row, "n": int(row["id"] in (3, 7))} for row in rows]
+    assert bed.rows() == sorted(repr(tuple(row.values())) for row in expected)
+
+
 def test_manifests_do_not_pile_up(bed: MergeBed) -> None:
     bed.append(people(0, 40), people(40, 40))
     for number in range(6):

@@ -6,14 +6,35 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.schema import Schema
+from pyiceberg.table.name_mapping import create_mapping_from_schema
+from pyiceberg.typedef import Record
+from pyiceberg.types import (
+    DecimalType,
+    ListType,
+    LongType,
+    MapType,
+    NestedField,
+    StringType,
+    StructType,
+    TimestamptzType,
+)
 from pyspark.sql import SparkSession
 from skipstone.query import read
+from skipstone.query.datasource import SkipstoneDataSource
+from skipstone_core.contract.requests import MergeAction, MergeClause
 from skipstone_core.errors import BadData
 
-from tests.spark.index_bed import index_on
+from tests.avrofiles import avro_file
+from tests.spark.index_bed import Lake, index_on
+from tests.spark.merge_bed import DELETE_D, INSERT, MergeBed, task_of
 from tests.spark.plans_bed import TABLE, Bed, open_bed
+from tests.spark.test_query_datasource import catalog_options
 
 ROWS = 400
 COLUMNS = "k, text, at, moment, day, money, ratio, flag, bytes, items, inner"
@@ -85,8 +106,7 @@ def test_an_index_is_used_beside_files_of_other_formats(bed: Bed) -> None:
     insert(bed, 3)
     found = bed.query(f"select text, moment from {TABLE} where k in (400, 402, 403)")
     assert (found.files_read, found.files_staged, len(found.answer)) == ([3], [2], 3), str(found.explanation)
-    with pytest.raises(BadData, match=r"\.avro is AVRO; .* Query the table with skipstone\.sql"):
-        read(bed.lake.table(), ["text"], "k = 403")
+    assert read(bed.lake.table(), ["text"], "k = 403").to_pylist() == [{"text": "text403é"}]
 
 
 def test_deletes_that_only_spark_applies_leave_the_index_in_use(bed: Bed) -> None:
@@ -98,19 +118,28 @@ def test_deletes_that_only_spark_applies_leave_the_index_in_use(bed: Bed) -> Non
         read(bed.lake.table(), ["text"], "k in (400, 404)")
 
 
-def test_orc_files_are_read_without_spark(bed: Bed) -> None:
-    bed.spark.sql(f"delete from {TABLE} where k in (398, 410)")
-    wanted = [number for number in range(396, 412) if number % 4 < 3 and number not in (398, 410)]
+@pytest.mark.parametrize("kind", ["orc", "avro"])
+def test_files_of_other_formats_are_read_without_spark(bed: Bed, kind: str) -> None:
+    set_format(bed, kind)
+    insert(bed, 3)
+    bed.spark.sql(f"delete from {TABLE} where k in (398, 399, 410)")
+    wanted = [number for number in range(396, 412) if number not in (398, 399, 410)]
     found = read(bed.lake.table(), COLUMNS.split(", "), "k between 396 and 411").to_pylist()
     assert sorted(found, key=lambda one: one["k"]) == [expected(number) for number in wanted]
     for column, moment in (("at", "1900-01-17 18:00:00.123456"), ("moment", "1900-01-17 18:00:00.123456Z")):
         assert read(bed.lake.table(), ["k"], f"{column} = timestamp '{moment}'").to_pylist() == [{"k": 402}]
     for change in ("rename column text to label", "drop column ratio", "add column ratio double"):
         bed.spark.sql(f"alter table {TABLE} {change}")
-    (row,) = read(bed.lake.table(), ["label", "ratio"], "k = 402").to_pylist()
-    assert row == {"label": "text402é", "ratio": None}
-    assert read(bed.lake.table(), ["ratio"], "ratio is null").num_rows == 3 * ROWS - 2
-    assert read(bed.lake.table(), ["k"]).num_rows == 3 * ROWS - 2
+    (row,) = read(bed.lake.table(), ["label", "ratio"], "k = 403").to_pylist()
+    assert row == {"label": "text403é", "ratio": None}
+    assert read(bed.lake.table(), ["ratio"], "ratio is null").num_rows == 4 * ROWS - 3
+    assert read(bed.lake.table(), ["k"]).num_rows == 4 * ROWS - 3
+    bed.spark.dataSource.register(SkipstoneDataSource)
+    source = bed.spark.read.format("skipstone").options(**catalog_options(bed.lake)).load("ns.t")
+    assert [row.label for row in source.where("k in (398, 402, 403)").select("label").orderBy("k").collect()] == [
+        "text402é",
+        "text403é",
+    ]
 
 
 def test_moments_that_arrow_does_not_read_from_orc_are_refused(bed: Bed) -> None:
@@ -119,3 +148,149 @@ def test_moments_that_arrow_does_not_read_from_orc_are_refused(bed: Bed) -> None
     with pytest.raises(BadData, match=r"\.orc cannot be read without Spark"):
         read(bed.lake.table(), ["at"], "k = 402")
     assert len(bed.query(f"select at from {TABLE} where k = 402").answer) == 2
+
+
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_a_merge_changes_rows_of_any_format_and_writes_parquet(bed: Bed, mode: str) -> None:
+    """Keys of all four files, one row of the ORC file and one of the Avro file deleted before."""
+    set_format(bed, "avro")
+    insert(bed, 3)
+    bed.spark.sql(f"delete from {TABLE} where k in (398, 399)")
+    if mode == "merge-on-read":
+        bed.spark.sql(f"alter table {TABLE} set tblproperties ('write.merge.mode' = 'merge-on-read')")
+    merges = MergeBed(bed.lake.root)
+    feed = pa.table({
+        "k": pa.array([400, 401, 402, 403, 398, 406, 407, 9999], pa.int64()),
+        "text": [*(f"new{number}" for number in (400, 401, 402, 403, 398)), "x", "x", "new9999"],
+        "op": [*"UUUUUDDU"],
+    })  # fmt: skip
+    task = task_of(
+        merges.source(feed), ("k",), when_matched=(DELETE_D, MergeClause(action=MergeAction.UPDATE)),
+        when_not_matched=(INSERT,),
+    )  # fmt: skip
+    report = merges.merge(task)
+    counts = {name: report.counts[name] for name in ("rowsUpdated", "rowsDeleted", "rowsInserted", "filesTouched")}
+    assert counts == {"rowsUpdated": 4, "rowsDeleted": 2, "rowsInserted": 2, "filesTouched": 4}
+    columns = COLUMNS.split(", ")
+    rows = {number: expected(number) for number in range(4 * ROWS) if number not in (398, 399, 406, 407)}
+    for number in (400, 401, 402, 403):
+        rows[number]["text"] = f"new{number}"
+    for number in (398, 9999):
+        rows[number] = {**dict.fromkeys(columns), "k": number, "text": f"new{number}"}
+    for found in (read(bed.lake.table(), columns), bed.spark.table(TABLE).select(*columns).toArrow()):
+        assert sorted(map(plain, found.to_pylist()), key=key_of) == sorted(map(plain, rows.values()), key=key_of)
+    formats = [task.file.file_format for task in bed.lake.table().scan().plan_files()]
+    kept = 2 if mode == "merge-on-read" else 0
+    assert sum(one is not FileFormat.PARQUET for one in formats) == kept
+
+
+def plain(row: dict[str, Any]) -> dict[str, Any]:
+    """A row whose times with a zone are in UTC."""
+    return {name: plain(value) if isinstance(value, dict) else in_utc(value) for name, value in row.items()}
+
+
+def in_utc(value: Any) -> Any:
+    return value.astimezone(UTC) if isinstance(value, datetime) and value.tzinfo else value
+
+
+def key_of(row: dict[str, Any]) -> int:
+    return int(row["k"])
+
+
+def test_what_a_merge_cannot_read_without_spark_is_told_and_nothing_changes(bed: Bed) -> None:
+    bed.spark.sql(f"insert into {TABLE} (k, at) values (402, timestamp_ntz'0001-01-01 00:00:00')")
+    before = bed.lake.table().metadata.current_snapshot_id
+    merges = MergeBed(bed.lake.root)
+    feed = pa.table({"k": pa.array([402], pa.int64()), "text": ["new"]})
+    with pytest.raises(BadData, match=r"\.orc cannot be read without Spark"):
+        merges.merge(task_of(merges.source(feed), ("k",), when_not_matched=()))
+    assert bed.lake.table().metadata.current_snapshot_id == before
+
+
+PEOPLE = Schema(
+    NestedField(1, "id", LongType()),
+    NestedField(2, "name", StringType()),
+    NestedField(3, "at", TimestamptzType()),
+    NestedField(4, "cents", DecimalType(9, 2)),
+    NestedField(5, "tags", ListType(6, StringType(), element_required=False)),
+    NestedField(7, "points", MapType(8, StringType(), 9, LongType(), value_required=False)),
+    NestedField(10, "place", StructType(NestedField(11, "city", StringType()), NestedField(12, "zip", LongType()))),
+)
+WRITTEN = {
+    "type": "record", "name": "people", "fields": [
+        {"name": "old_name", "type": ["string", "null"]},
+        {"name": "extra", "type": ["null", "int", "string"]},
+        {"name": "id", "type": "int"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "cents", "type": {"type": "bytes", "logicalType": "decimal", "precision": 5, "scale": 2}},
+        {"name": "tags", "type": {"type": "array", "items": ["null", "string"]}},
+        {"name": "points", "type": {"type": "map", "values": "int"}},
+        {"name": "place", "type": ["null", {"type": "record", "name": "place", "fields": [
+            {"name": "zip", "type": "int"}, {"name": "street", "type": "string"}, {"name": "city", "type": "string"},
+        ]}]},
+    ],
+}  # fmt: skip
+RECORDS = [
+    {"old_name": "a", "extra": 1, "id": 1, "at": 5, "cents": b"\xff\x85", "tags": ["x", None], "points": {"p": 3},
+     "place": {"zip": 7, "street": "s", "city": "c"}},
+    {"old_name": None, "extra": "t", "id": 2, "at": -1, "cents": b"\x7d", "tags": [], "points": {}, "place": None},
+]  # fmt: skip
+
+
+def people(lake: Lake) -> None:
+    """The table, whose name is also that of an older column."""
+    table = lake.catalog.create_table(("ns", "t"), PEOPLE)
+    mapping = create_mapping_from_schema(table.schema()).model_dump_json().replace('["name"]', '["name","old_name"]')
+    with table.transaction() as change:
+        change.set_properties({"schema.name-mapping.default": mapping})
+
+
+def add_avro(lake: Lake, content: bytes, records: int) -> None:
+    """Add a file that knows no field ids, as add_files of Spark does."""
+    path = lake.root / "people.avro"
+    path.write_bytes(content)
+    nothing: dict[int, Any] = {}
+    file = DataFile.from_args(
+        content=DataFileContent.DATA, file_path=f"file://{path}", file_format=FileFormat.AVRO, partition=Record(),
+        record_count=records, file_size_in_bytes=len(content), column_sizes=nothing, value_counts=nothing,
+        null_value_counts=nothing, nan_value_counts=nothing, lower_bounds=nothing, upper_bounds=nothing,
+        split_offsets=None, key_metadata=None, equality_ids=None, sort_order_id=None,
+    )  # fmt: skip
+    file.spec_id = 0
+    with lake.table().transaction() as change, change.update_snapshot().fast_append() as append:
+        append.append_data_file(file)
+
+
+def test_avro_files_without_field_ids_go_by_the_name_mapping(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    people(lake)
+    add_avro(lake, avro_file(WRITTEN, RECORDS), 2)
+    first, second = read(lake.table()).to_pylist()
+    assert first == {
+        "id": 1, "name": "a", "at": datetime(1970, 1, 1, 0, 0, 0, 5000, tzinfo=UTC), "cents": Decimal("-1.23"),
+        "tags": ["x", None], "points": [("p", 3)], "place": {"city": "c", "zip": 7},
+    }  # fmt: skip
+    assert (second["id"], second["name"], second["cents"], second["place"]) == (2, None, Decimal("1.25"), None)
+    assert read(lake.table(), ["id"], "cents > 1").to_pylist() == [{"id": 2}]
+    lake.catalog.close()
+
+
+@pytest.mark.parametrize(
+    ("content", "records", "says"),
+    [
+        (avro_file(WRITTEN, RECORDS), 3, "is damaged: 2 of 3 rows can be read"),
+        (avro_file(WRITTEN, RECORDS)[:-1], 2, "is damaged: the block at byte"),
+        (b"PAR1", 2, "is damaged: it does not begin as Avro files do"),
+        (avro_file({**WRITTEN, "fields": [{"name": "id", "type": "string"}]}, [{"id": "x"}]), 1,
+         "cannot be read without Spark: column 'id': it is string, and the column is long"),
+    ],
+)  # fmt: skip
+def test_an_avro_file_that_lacks_rows_or_does_not_fit_is_told(
+    tmp_path: Path, content: bytes, records: int, says: str
+) -> None:
+    lake = Lake(tmp_path)
+    people(lake)
+    add_avro(lake, content, records)
+    with pytest.raises(BadData, match=says):
+        read(lake.table(), ["id"])
+    lake.catalog.close()

@@ -7,8 +7,10 @@ from collections.abc import Iterator
 import pytest
 import skipstone
 from pyspark.sql import SparkSession
+from skipstone.compat.pyspark import java_frame, running_frame
 from skipstone_core.indexing import use as index_use
 
+from tests.spark.index_bed import index_on
 from tests.spark.plans_bed import BY_G, BY_K, Bed, open_bed
 
 #: Files of the table t, and rows in each. Key k of row n is n * 7 % 640: no bounds tell where one is.
@@ -26,7 +28,6 @@ def bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     rows = "select /*+ coalesce(1) */ id as k, concat('n', id) as name, int(id) as i from range(640)"
     made.spark.sql(f"create table skipstone.ns.small using iceberg as {rows}")
     made.spark.sql("use skipstone.ns")
-    made.spark.conf.set("skipstone.joinRows", "100000")
     made.reindex(BY_K, BY_G)
     yield made
     made.lake.catalog.close()
@@ -68,6 +69,34 @@ SHAPES = {
         "(select max(n) from t t2 where t2.k = t.k))",
         [],
     ),
+    "null-safe": ("select t.n from t join small s on t.k <=> s.k where {}", [1]),
+    "union": (
+        "select x.n from (select k, n from t union all select k, i from small) x join small s using (k) where {}",
+        [1],
+    ),
+    "window by the column": (
+        "select n from (select k, n, max(n) over (partition by k) from t) x join small s on x.k = s.k where {}",
+        [1],
+    ),
+    "generator": (
+        "select e from (select k, e from t lateral view explode(array(n, i)) as e) x join small s on x.k = s.k "
+        "where {}",
+        [1],
+    ),
+    "intersect": ("select k from t intersect select k from small s where {}", [1]),
+    "tables in a list": ("select t.n from small r, small s, t where t.k = s.k and r.i = t.i and {}", [1]),
+    "keys of a part": (
+        "select t.n, u.m from (select s.k, s.name from small s join t r on s.k = r.k where {}) s join t on t.k = s.k "
+        "join (select k, max(n) m from t group by k) u on u.k = s.k",
+        [1, 1, 1],
+    ),
+    "snowflake": (
+        "select t.n from t join small s on t.k = s.k join (select i from small where name = 'n3') r on s.i = r.i",
+        [1],
+    ),
+    "value of a subquery": ("select n from t where k = (select max(k) from small s where {})", [1]),
+    "expression of such a value": ("select n from t where k = (select i from small s where {}) + 1", [1]),
+    "no value of a subquery": ("select n from t where k = (select i from small where name = 'none')", [0]),
     "no key": ("select t.n from t join small s on t.k = s.k where s.name = 'none'", [0]),
 }
 
@@ -77,6 +106,31 @@ def test_the_keys_of_a_small_side_narrow_the_other_one(bed: Bed, shape: str) -> 
     text, files = SHAPES[shape]
     found = bed.query(text.format("s.name = 'n3'"))
     assert found.files_read == files, str(found.explanation)
+
+
+#: Iceberg's types of keys, and a value of each for a number, in SQL.
+KINDS = {
+    "timestamp": "timestamp_seconds(id * 7000000000 - 60000000000)",
+    "timestamp_ntz": "timestampadd(second, id, timestamp_ntz'1500-01-01 00:00:00')",
+    "binary": "unhex(lpad(hex(id), 6, 'F0'))",
+    "decimal(12, 3)": "cast(id / 8 as decimal(12, 3))",
+    "date": "date_add(date'1582-10-10', int(id))",
+    "boolean": "id = 3",
+    "double": "double(id) / 3",
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_of_every_type_narrow(bed: Bed, kind: str) -> None:
+    name, index = f"t_{kind[:4]}{len(kind)}", index_on("x", name=f"by_{len(kind)}")
+    bed.spark.sql(f"create table skipstone.ns.{name} (x {kind}, n int) using iceberg")
+    for first in range(0, 12, 3):
+        rows = f"select /*+ coalesce(1) */ {KINDS[kind]}, int(id) from range({first}, {first + 3})"
+        bed.spark.sql(f"insert into skipstone.ns.{name} {rows}")
+    bed.reindex(index, name=name)
+    found = bed.query(f"select l.n from {name} l join (select {KINDS[kind]} y from values (3L) v(id)) on x = y")
+    assert found.files_read == [1], str(found.explanation)
+    assert len(found.answer) == 1
 
 
 INNER = "select s.name, t.n from t join small s on t.k = s.k where {}"
@@ -94,7 +148,7 @@ LEFT_TO_SPARK = {
     ),
     "sample": ("select t.n from t tablesample (100 percent) t join small s on t.k = s.k where s.name = 'n3'", {}),
     "other way round": ("select a.n from t a join t b on a.k = b.k and a.n = b.n", {}),
-    "too many rows": (INNER.format("s.k < 6"), {"skipstone.joinRows": "5"}),
+    "too many rows": (INNER.format("s.i < 6"), {"skipstone.joinRows": "5"}),
     "not asked for": (INNER.format("s.name = 'n3'"), {"skipstone.joinRows": "0"}),
     "bytes that are no text": (
         "select t.n from t join (select k, string(unhex('ff')) x from small where i < 2) s on t.g = s.x",
@@ -116,10 +170,33 @@ def test_what_no_keys_can_narrow_is_left_to_spark(bed: Bed, case: str) -> None:
     assert "ran first" not in str(found.explanation)
 
 
+#: Conditions that depend on whether a subquery gives null, or false: it has a null, and no ``i`` that is looked for.
+MAY_BE_NULL = (
+    "not (t.n > 1000 or t.i in ({}))",
+    "not (t.n >= 0 and t.i in ({}))",
+    "not (t.n < 0 or not (t.n >= 0 and t.i not in ({})))",
+    "not (s.i < 0 or (t.n >= 0 and t.i in ({})))",
+    "(t.i in ({})) = false",
+    "(t.i in ({})) is null",
+    "coalesce(t.i in ({}), true)",
+    "if(t.i in ({}), false, true)",
+    "case when not t.i in ({}) then true else false end",
+)
+
+
+@pytest.mark.parametrize("condition", MAY_BE_NULL)
+def test_subqueries_that_may_be_null_mean_what_they_mean_to_spark(bed: Bed, condition: str) -> None:
+    subquery = "select nullif(i, 4) from small where i < 9"
+    bed.query(f"select t.n from t join small s on t.k = s.k where s.name = 'n3' and {condition.format(subquery)}")
+    bed.query(
+        f"select t.n, {condition.format(subquery)} from t join small s on t.k = s.k where s.name = 'n3' and t.n >= 0"
+    )
+
+
 def test_a_side_of_as_many_rows_as_allowed_runs_first(bed: Bed) -> None:
     bed.spark.conf.set("skipstone.joinRows", "5")
     try:
-        assert bed.query(INNER.format("s.k < 5")).files_read == [5]
+        assert bed.query(INNER.format("s.i < 5")).files_read == [5]
     finally:
         bed.spark.conf.set("skipstone.joinRows", "100000")
 
@@ -144,7 +221,7 @@ def test_keys_narrow_files_by_their_bounds_where_the_index_lags(bed: Bed) -> Non
         rows = f"select /*+ coalesce(1) */ id, int(id) from range({first}, {first + 9})"
         bed.spark.sql(f"insert into skipstone.ns.late {rows}")
     bed.reindex(BY_K, max_segments=12, name="late")
-    found = bed.query("select l.n from late l join small s on l.k = s.k where s.k in (3, 140)")
+    found = bed.query("select l.n from late l join small s on l.k = s.k where s.i in (3, 140)")
     assert found.files_read == [2]
 
 
@@ -155,6 +232,24 @@ def test_columns_keep_the_names_of_their_relations(bed: Bed) -> None:
     assert "which ran first" in str(skipstone.explain(found))
     assert found.columns == joined.columns
     assert found.select("t.n", "small.name", big.k).collect() == joined.select("t.n", "small.name", big.k).collect()
+
+
+def test_a_rewritten_dataframe_knows_the_columns_that_it_does_not_select(bed: Bed) -> None:
+    plain = bed.spark.sql("select t.n from t join small s on t.k = s.k where s.i < 5")
+    found = skipstone.rewrite(plain)
+    assert "which ran first" in str(skipstone.explain(found))
+    assert len(found.collect()) == found.count() == found.toArrow().num_rows == 5
+    assert found.orderBy("g", "name").collect() == plain.orderBy("g", "name").collect()
+    assert found.where("n % 2 = 0").count() == plain.where("n % 2 = 0").count()
+
+
+def test_rows_of_a_rewritten_join_can_be_cached(bed: Bed) -> None:
+    found = skipstone.rewrite(bed.spark.sql(INNER.format("s.i < 5"))).cache()
+    try:
+        assert found.count() == 5
+        assert "InMemoryTableScan" in str(java_frame(running_frame(found)).queryExecution().executedPlan().toString())
+    finally:
+        found.unpersist(blocking=True)
 
 
 def test_a_small_side_goes_through_its_own_index(bed: Bed) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
+from skipstone_core.indexing import use as index_use
 
 from tests.spark.plans_bed import BY_G, BY_K, Bed, Checked, open_bed
 
@@ -90,3 +91,20 @@ def test_a_join_that_needs_no_more_shuffles_goes_through_the_index(bed: Bed) -> 
 def test_a_table_that_is_read_alone_goes_through_the_index(bed: Bed) -> None:
     text = f"select d, count(*) from skipstone.ns.fact where {HALF} group by d"
     assert under(bed, GROUPED | NO_BROADCAST, text).files_read == [8]
+
+
+def test_keys_narrow_what_spark_would_have_filtered_by_a_side_that_ran_first(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 1.0)
+    monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 0)
+    bed.spark.sql("create table skipstone.ns.beside (v int, d int) using iceberg partitioned by (d)")
+    bed.spark.sql("insert into skipstone.ns.beside select int(id), int(id % 8) from range(64)")
+    text = (
+        "select f.n, p.v from skipstone.ns.dim join skipstone.ns.fact f on f.k = dim.d + 6 "
+        "join skipstone.ns.beside p on p.d = dim.d where dim.name = 'n3'"
+    )
+    assert "dynamicpruning" in str(bed.spark.sql(text)._jdf.queryExecution().executedPlan().toString())
+    found = bed.query(text)
+    assert "which ran first" in str(found.explanation)
+    assert found.files_read == [1, 1], str(found.explanation)

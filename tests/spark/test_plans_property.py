@@ -14,7 +14,7 @@ import datetime as dt
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -30,6 +30,7 @@ from skipstone_core.indexing import use as index_use
 
 from tests.examples import cases, turn
 from tests.spark.index_bed import index_on
+from tests.spark.joinqueries import SMALL, Columns, random_join
 from tests.spark.kept import Kept
 from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
 from tests.spark.rawdeletes import add_equality_delete
@@ -59,6 +60,11 @@ VALUES: dict[str, tuple[pa.DataType, tuple[object, ...]]] = {
 SCHEMA = pa.schema([*(pa.field(name, kind) for name, (kind, _) in VALUES.items()), pa.field("n", pa.int32())])
 INDEXES = tuple(index_on(column, name=f"by_{column}") for column in VALUES if column != "b")
 COMPOSITE = index_on("b", "s", name="by_b_s")
+#: Indexes that hold the values of all other columns.
+WIDE = tuple(
+    index_on(*keys, name=f"wide_{keys[0]}", include=[name for name in SCHEMA.names if name not in keys])
+    for keys in (("i",), ("d", "b"))
+)
 
 
 def rows(seed: int, count: int) -> pa.Table:
@@ -111,9 +117,9 @@ def states(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Ite
     for seed in range(5):
         table.append(rows(seed, 12))
     made.keep("none")
-    made.open("none").reindex(*INDEXES, COMPOSITE, max_segments=3)
+    made.open("none").reindex(*INDEXES, COMPOSITE, *WIDE, max_segments=3)
     made.keep("some")
-    made.open("some").reindex(*INDEXES, COMPOSITE)
+    made.open("some").reindex(*INDEXES, COMPOSITE, *WIDE)
     made.keep("all")
     for state, change in CHANGES.items():
         change(made.open("all"))
@@ -135,6 +141,12 @@ def delete(bed: Bed) -> None:
     bed.spark.sql(f"delete from {TABLE} where n % 5 = 0")
 
 
+def delete_positions(bed: Bed) -> None:
+    """Delete some rows by position, of which indexes can answer."""
+    bed.spark.sql(f"alter table {TABLE} set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    bed.spark.sql(f"delete from {TABLE} where n % 3 = 0")
+
+
 def drop(bed: Bed) -> None:
     """Drop an index."""
     bed.lake.catalog.drop_table(bed.lake.index_table(COMPOSITE).identifier)
@@ -142,13 +154,19 @@ def drop(bed: Bed) -> None:
 
 def spoil(bed: Bed) -> None:
     """Cut every second file of two indexes in half."""
-    for index in (INDEXES[0], COMPOSITE):
+    for index in (INDEXES[0], COMPOSITE, WIDE[0]):
         root = Path(bed.lake.index_table(index).table.location().removeprefix("file://"))
         for file in sorted((root / "data").rglob("*.parquet"))[::2]:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-CHANGES: dict[str, Callable[[Bed], None]] = {"stale": let_stale, "deletes": delete, "dropped": drop, "corrupt": spoil}
+CHANGES: dict[str, Callable[[Bed], None]] = {
+    "stale": let_stale,
+    "deletes": delete,
+    "positions": delete_positions,
+    "dropped": drop,
+    "corrupt": spoil,
+}
 STATES = ("none", "some", "all", *CHANGES)
 
 
@@ -156,8 +174,8 @@ STATES = ("none", "some", "all", *CHANGES)
 def bed(states: States, request: pytest.FixtureRequest) -> Bed:
     """The lake in one state, and all its rows as Spark's view ``unfiltered``."""
     made = states.open(request.param)
-    made.spark.conf.set("skipstone.joinRows", "100000")
     made.spark.table(TABLE).localCheckpoint().createOrReplaceTempView("unfiltered")
+    made.spark.table(SMALL).localCheckpoint().createOrReplaceTempView("unfiltered_small")
     return made
 
 
@@ -180,9 +198,9 @@ def literal(name: str, value: object) -> str:
             return str(value)
 
 
-def leaf(random: Random) -> str:
-    """A condition on one column."""
-    name = random.choice(sorted(VALUES))
+def leaf(random: Random, names: Sequence[str] = tuple(sorted(VALUES))) -> str:
+    """A condition on one of some columns."""
+    name = random.choice(names)
     value, other = (literal(name, random.choice(VALUES[name][1])) for _ in range(2))
     forms = [f"{name} {op} {value}" for op in ("=", "<", "<=", ">", ">=", "<>", "<=>")]
     forms += [f"{value} >= {name}", f"{name} in ({value}, {other})", f"{name} not in ({value}, {other})"]
@@ -223,7 +241,14 @@ def select(random: Random, number: int) -> str:
     return f"select {number} as q, to_json(struct({columns})) as found from {TABLE} where {condition(random)}"
 
 
-SMALL = "skipstone.ns.small"
+def held(random: Random, number: int) -> str:
+    """A query that an index of all columns may answer alone."""
+    columns = ", ".join(random.sample(SCHEMA.names, random.randint(1, len(SCHEMA.names))))
+    bound = " or ".join(leaf(random, [wide.columns[0] for wide in WIDE]) for _ in range(random.randint(1, 2)))
+    more = f" and {condition(random)}" if random.random() < 0.6 else ""
+    return f"select {number} as q, to_json(struct({columns})) as found from {TABLE} where ({bound}){more}"
+
+
 #: Joins of t with {small}, rows of two columns x and m, by a column {c}. They select what there is of t.n and m.
 JOINS = (
     "select {q}, to_json(struct(t.n, m)) from {t} t join {small} on t.{c} = x where {where}",
@@ -261,25 +286,42 @@ def join(random: Random, number: int) -> str:
     )
 
 
+def composed(random: Random) -> str:
+    """A query of joined sources."""
+    y = random.choice(EXACT)
+    return random_join(
+        random, 0, Columns(random.choice(sorted(VALUES)), y, lambda: literal(y, random.choice(VALUES[y][1])))
+    )
+
+
 def check_joins(bed: Bed, random: Random, count: int) -> int:
-    """So many random joins as one, with indexes and on all rows; how many relations were narrowed by keys."""
-    text = " union all ".join(join(random, number) for number in range(count))
+    """So many random joins as one, and a composed one for every second of them by itself, with indexes and on all rows;
+    how many relations were narrowed by what ran first.
+    """
+    united = " union all ".join(join(random, number) for number in range(count))
+    return sum(check_join(bed, text) for text in (united, *(composed(random) for _ in range(count // 2))))
+
+
+def check_join(bed: Bed, text: str) -> int:
+    """A query with indexes and on all rows; how many relations were narrowed by what ran first."""
     rewritten = skipstone.sql(bed.spark, text)
     explanation = str(skipstone.explain(rewritten))
-    assert answer(rewritten) == answer(bed.spark.sql(text.replace(TABLE, "unfiltered"))), explanation
+    unfiltered = text.replace(TABLE, "unfiltered").replace(SMALL, "unfiltered_small")
+    assert answer(rewritten) == answer(bed.spark.sql(unfiltered)), f"{text}\n{explanation}"
     assert "Failed" not in explanation
     return explanation.count("which ran first")
 
 
-def check_queries(bed: Bed, random: Random, count: int) -> None:
-    """So many random queries as one, with and without indexes and on all rows."""
-    text = " union all ".join(select(random, number) for number in range(count))
+def check_queries(bed: Bed, random: Random, count: int, form: Callable[[Random, int], str] = select) -> int:
+    """So many random queries as one, with and without indexes and on all rows; how many tasks answer from an index."""
+    text = " union all ".join(form(random, number) for number in range(count))
     rewritten = skipstone.sql(bed.spark, text)
     explanation = str(skipstone.explain(rewritten))
     found, plain = (Counter(answer(df)) for df in (rewritten, skipstone.no_index(rewritten)))
     right = Counter(answer(bed.spark.sql(text.replace(TABLE, "unfiltered"))))
     assert plain <= found <= right, explanation
     assert "Failed" not in explanation
+    return explanation.count("read by tasks from the index alone")
 
 
 def states_and_rows() -> list[Any]:
@@ -303,8 +345,10 @@ def test_any_condition_gives_what_an_unfiltered_scan_gives(
     bed: Bed, request: pytest.FixtureRequest, driver_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)  # files of few rows have rows to be read by position, too
+    monkeypatch.setattr(index_use, "WORTHWHILE_PART", 2.0)  # and tasks read small indexes
     bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
     check_queries(bed, Random(request.node.callspec.id), QUERIES)
+    check_queries(bed, Random(request.node.callspec.id), QUERIES, held)
     monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 1.0)
     monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 0)
     check_joins(bed, Random(request.node.callspec.id), QUERIES)
@@ -313,18 +357,25 @@ def test_any_condition_gives_what_an_unfiltered_scan_gives(
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("bed", STATES, indirect=True)
-def test_random_conditions_for_as_long_as_wished(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_random_conditions_for_as_long_as_wished(
+    bed: Bed, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)
     monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 1.0)
     monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 0)
-    narrowed = 0
+    narrowed = scanned = 0
     for done in range(0, SOAK_CASES // len(STATES), SOAK_QUERIES):
         seed = f"{SOAK_SEED} {done}"
         print(f"\nseed {seed}")
         bed.spark.conf.set("skipstone.driverRows", str(DRIVER_ROWS[done // SOAK_QUERIES % len(DRIVER_ROWS)]))
+        monkeypatch.setattr(index_use, "WORTHWHILE_PART", 0.5 if done // SOAK_QUERIES % 4 == 3 else 2.0)
         check_queries(bed, Random(seed), SOAK_QUERIES)
+        scanned += check_queries(bed, Random(seed), SOAK_QUERIES, held)
         narrowed += check_joins(bed, Random(seed), SOAK_QUERIES)
+    print(f"{scanned} relations read from indexes by tasks, {narrowed} narrowed by joins")
     assert bool(narrowed) == has_indexes(bed)
+    # entries do not say which rows were deleted by their values
+    assert bool(scanned) == (has_indexes(bed) and request.node.callspec.params["bed"] != "deletes")
 
 
 @pytest.mark.parametrize("per_column", [1, pytest.param(2, marks=pytest.mark.soak)])

@@ -129,6 +129,12 @@ def test_a_recursive_query_is_left_as_it_is(module_bed: Bed) -> None:
     assert skipstone.explain(df).refusal is Refusal.RECURSIVE
 
 
+def test_what_a_script_gave_is_read_by_nothing(module_bed: Bed) -> None:
+    df = skipstone.sql(module_bed.spark, f"begin declare x int default 7; select n from {TABLE} where k = x; end")
+    assert skipstone.explain(df).refusal is Refusal.LOCAL_ROWS
+    assert len(df.collect()) == 1
+
+
 COMMANDS = {
     "insert": "insert into {t} select k, g, n + 1000 from {t} where k = 7",
     "with": "with c as (select * from {t} where k = 7) insert into {t} select k, g, n + 1000 from c",

@@ -13,14 +13,17 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.table import Table
+from skipstone.indexes.building import waves
 from skipstone.indexes.tables import sorted_runs
 from skipstone.indexes.upkeep import compaction
 from skipstone.runs import reindex as reindex_run
 from skipstone.tasks.share import DriverShare
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import IndexRef
+from skipstone_core.indexing.indexes import MERGE_FAN_IN
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on, local
@@ -83,6 +86,7 @@ def test_small_segments_are_entered_in_one_commit_and_share_a_run(lake: Lake) ->
 
 def test_a_commit_holds_no_more_segments_than_fill_the_buffers(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reindex_run, "BUFFER_BYTES", 250 * 8)
+    monkeypatch.setattr(waves, "ROWS_PER_FILE", 0)
     grow(lake, 5)
     lake.reindex(K)
     commits = lake.index_table(K).table.metadata.snapshots
@@ -108,14 +112,50 @@ def test_a_merge_in_spark_cuts_the_keys_into_ranges(lake: Lake, monkeypatch: pyt
         lake.assert_exact(condition)
 
 
-def test_a_small_buffer_makes_more_runs_and_the_same_index(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_bulk_build_commits_in_waves_and_writes_each_entry_once(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reindex_run, "BUFFER_BYTES", 50 * 8)
+    monkeypatch.setattr(waves, "ROWS_PER_FILE", 0)
+    grow(lake, 30)
+    lake.reindex(K)
+    found = lake.index_table(K)
+    summaries = [one.summary for one in found.table.metadata.snapshots]
+    assert 3 < len(summaries) == len(found.entries) < MERGE_FAN_IN
+    assert not [one for one in summaries if one and "skipstone.merge" in one.additional_properties]
+    assert sum(file.records for file in found.entries) == 3000
+    lake.assert_every_row_once(K)
+    lake.assert_exact("k in (100, 400) or k > 900")
+
+
+def test_a_large_segment_is_entered_in_several_waves_and_counts_once(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reindex_run, "BUFFER_BYTES", 100 * 8)
+    monkeypatch.setattr(waves, "ROWS_PER_FILE", 0)
+    lake.create(SCHEMA, properties={"write.target-file-size-bytes": "1000"}).append(rows(0, 800))
+    files = len(lake.table().inspect.data_files())
+    report = lake.reindex(K)
+    index = lake.index_table(K).table
+    covered = [
+        index.scan("kind = 'cover'", snapshot_id=snapshot.snapshot_id).count() for snapshot in index.metadata.snapshots
+    ]
+    assert report.counts == {"segments": 1, "files": files, "entries": 800}
+    assert len(covered) > 3
+    assert covered == sorted(set(covered))
+    assert covered[-1] == files
+    assert (lake.state(K).segments_synced, lake.state(K).segments_missing) == (1, 0)
+    lake.assert_every_row_once(K)
+
+
+def test_a_small_buffer_makes_the_same_index(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     table = lake.create(SCHEMA)
     table.append(rows(0, 200_000))
     monkeypatch.setattr(reindex_run, "BUFFER_BYTES", 512 * 1024)
     lake.reindex(K)
     found = lake.index_table(K)
     assert sum(file.records for file in found.entries) == 200_000
-    assert len(found.entries) == 2
+    assert len(found.entries) == 1
+    keys = pq.read_table(local(found.entries[0].path), columns=["k0"])["k0"].to_numpy()
+    assert keys.tolist() == list(range(200_000))
     assert lake.assert_exact("k in (0, 77777, 199999)").num_rows == 3
 
 

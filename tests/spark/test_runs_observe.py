@@ -101,7 +101,7 @@ def test_observing_changes_nothing(catalog: Catalog, warehouse: WarehouseRef) ->
 
 
 FOREIGN = {
-    "write.parquet.bloom-filter-fpp.column.id": "0.1",
+    "write.parquet.bloom-filter-fpp.column.id": "1.1",
     "write.parquet.compression-codec": "snappy",
     "write.parquet.compression-level": "3",
     "write.distribution-mode": "hash",

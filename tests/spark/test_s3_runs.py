@@ -33,6 +33,7 @@ from skipstone_core.contract.requests import (
     BadRecordsSpec,
     ConsumePolicy,
     DuplicatesPolicy,
+    LoadMode,
     LoadTask,
     ObservedTable,
     ObserveTask,
@@ -203,6 +204,29 @@ def test_a_source_location_is_read_with_its_own_keys(bucket: S3Client, server: S
     assert bed.load(landing).counts == {}
     with pytest.raises(BadSpec, match="the Warehouse has no source location 'drop'"):
         bed.load(replace(landing, location="drop"))
+
+
+def test_files_of_a_bucket_are_registered_where_they_are(bucket: S3Client, server: Server) -> None:
+    """Also those of another place that is reached alike; not those that need keys of their own."""
+    near, far = s3_ref(bucket, "lake-of-others"), replace(s3_ref(bucket, "feeds"), credentials_prefix=JVM_KEYS)
+    bed = S3Bed(bucket, server, (SourceLocationRef(name="near", s3=near), SourceLocationRef(name="far", s3=far)))
+    bed.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
+    bed.put("lake/part=1/a b.parquet", table(AB[0]))
+    bed.put("part=2/b.parquet", table(AB[1]), "lake-of-others")
+    bed.put("c.parquet", table(AB[0]), "feeds")
+
+    def register(*paths: str, **rest: object) -> JobReport:
+        task = LoadTask(source=source(SourceFormat.PARQUET, *paths, **rest), mode=LoadMode.REGISTER)
+        request = bed.request(RunKind.LOAD, load=task)
+        return run_load(request, Reporter(request))
+
+    assert register("lake").counts["filesRegistered"] == 1
+    assert register("part=2", location="near").counts["filesRegistered"] == 1
+    with pytest.raises(BadSpec, match="source location 'far' cannot be registered"):
+        register("c.parquet", location="far")
+    assert register("lake").reason is Reason.SOURCE_ALREADY_APPLIED
+    assert sorted(read(bed.table())["id"].to_pylist()) == [1, 2]
+    assert sorted(bed.table().scan().to_arrow()["id"].to_pylist()) == [1, 2]
 
 
 def test_a_check_looks_at_every_source_location(

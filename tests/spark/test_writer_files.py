@@ -52,7 +52,7 @@ from pyiceberg.types import (
     UUIDType,
 )
 from skipstone.files.partitions import split_by_partition
-from skipstone.files.reader import describe_files, read_data_file
+from skipstone.files.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, describe_files, read_data_file
 from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, write_spec
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.filesets import read_file_set
@@ -380,9 +380,13 @@ def batches(table: Table, columns: list[str], groups: list[int] | None = None) -
 
 def test_positions_and_row_groups_count_from_the_start_of_the_file(catalog: Catalog) -> None:
     table = append(make(catalog, properties={"write.parquet.row-group-limit": "2"}), rows(x=[0.5] * 5))
-    found = list(batches(table, ["id", "_pos", "_row_group"], [2, 1]))
-    assert [(row["id"], row["_pos"], row["_row_group"]) for row in found] == [(4, 4, 2), (2, 2, 1), (3, 3, 1)]
-    assert [row["_pos"] for row in batches(table, ["_pos"])] == [0, 1, 2, 3, 4]
+    found = list(batches(table, ["id", POSITION_COLUMN, ROW_GROUP_COLUMN], [2, 1]))
+    assert [(row["id"], row[POSITION_COLUMN], row[ROW_GROUP_COLUMN]) for row in found] == [
+        (4, 4, 2),
+        (2, 2, 1),
+        (3, 3, 1),
+    ]
+    assert [row[POSITION_COLUMN] for row in batches(table, [POSITION_COLUMN])] == [0, 1, 2, 3, 4]
 
 
 def test_a_description_is_picklable(catalog: Catalog) -> None:

@@ -30,6 +30,7 @@ from skipstone_core.language.predicates import check_types
 from skipstone_core.merging.merges import MergeColumn
 
 from tests.spark.index_bed import Lake
+from tests.unit.bloom_beds import filter_properties
 from tests.unit.merge_reference import Clause, Merge, Refused, Row, When
 from tests.unit.query_lake import RandomLake, iceberg_type
 from tests.unit.query_values import KINDS, Conditions, Kind, random_values
@@ -95,6 +96,7 @@ def random_table(root: Path, seed: int, pool: Mapping[str, Kind] = POOL) -> Rand
     made.partitioned_by = random.choice(fitting) if fitting and random.random() < 0.35 else None
     groups, metrics = str(random.choice([4, 16, 64])), random.choice(METRICS)
     properties = {"write.parquet.row-group-limit": groups, "write.metadata.metrics.default": metrics}
+    properties |= filter_properties(seed, kinds)
     made.lake.create(made.schema, properties=properties)
     if made.partitioned_by:
         transform = random.choice(TRANSFORMS[kinds[made.partitioned_by]])

@@ -29,6 +29,7 @@ from skipstone_core.errors import UserError
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.lake import append
 from tests.spark.rawdeletes import add_equality_delete, add_position_delete
+from tests.unit.bloom_beds import filter_properties, written_by_pyiceberg
 from tests.unit.query_values import KINDS, Kind, random_values
 
 ID = "id"
@@ -99,7 +100,8 @@ class RandomLake:
         rows = [{ID: next(self._ids), **{name: columns[name][n] for name in columns}} for n in range(count)]
         data = pa.Table.from_pylist(rows, self.schema)
         if self.random.random() < 0.5 and self.table.spec().is_unpartitioned():  # PyIceberg fails on tiny partitions
-            self.table.append(data)
+            with written_by_pyiceberg():
+                self.table.append(data)
         else:
             append(self.table, data)
         for row in rows:
@@ -133,7 +135,8 @@ class RandomLake:
         if read_file_set(self.table).delete_files or not self.live:
             return
         border = self.random.choice(list(self.live))
-        self.table.delete(f"{ID} = {border} or {ID} = {border + 1}")
+        with written_by_pyiceberg():
+            self.table.delete(f"{ID} = {border} or {ID} = {border + 1}")
         self._drop({border, border + 1})
 
     def hold(self, rows: list[dict[str, Any]]) -> None:
@@ -208,7 +211,10 @@ class RandomLake:
         """Another index, not built yet."""
         names = sorted(self.kinds)
         chosen = self.random.sample(names, self.random.randint(1, min(3, len(names))))
-        self.indexes.append(index_on(*chosen, name=f"i{len(self.indexes)}"))
+        others = [name for name in names if name not in chosen]
+        chance = Random(f"{self.log} {chosen}")
+        included = chance.sample(others, chance.randint(0, len(others)))
+        self.indexes.append(index_on(*chosen, name=f"i{len(self.indexes)}", include=included))
 
     def sync_index(self) -> None:
         """Enter some or all missing segments of an index."""
@@ -217,7 +223,7 @@ class RandomLake:
 
     def reindex(self, index: IndexRef, max_segments: int | None = None) -> None:
         """A reindex run, segment by segment or all at once; an index whose columns are gone stays as it is."""
-        if self._table_of(index) is not None or set(index.columns) <= set(self.kinds):
+        if self._table_of(index) is not None or {*index.columns, *index.include} <= set(self.kinds):
             together = self.random.choice([1, reindex_run.BUFFER_BYTES])
             with suppress(*_UNFIT), mock.patch.object(reindex_run, "BUFFER_BYTES", together):
                 self.lake.reindex(index, max_segments=max_segments)
@@ -295,7 +301,7 @@ def random_lake(root: Path, seed: int) -> RandomLake:
     made = RandomLake(Lake(root), random, kinds)
     fitting = [name for name, kind in kinds.items() if kind in PARTITIONED]
     made.partitioned_by = random.choice(fitting) if fitting and random.random() < 0.2 else None
-    properties = {"write.parquet.row-group-limit": str(random.choice([4, 16, 64]))}
+    properties = {"write.parquet.row-group-limit": str(random.choice([4, 16, 64]))} | filter_properties(seed, kinds)
     made.lake.create(made.schema, properties=properties)
     if made.partitioned_by:
         with made.table.update_spec() as update:

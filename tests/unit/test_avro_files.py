@@ -201,7 +201,7 @@ def test_files_that_lie_are_told_by_name(read: Read, name: str) -> None:
 def test_blocks_that_unpack_to_more_than_is_held_or_to_less_are_told(
     read: Read, codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("skipstone.sources.avro.containers.MOST_BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr("skipstone.files.avro.containers.MOST_BLOCK_BYTES", 1 << 20)
     bomb = block(bytes((1 << 20) + 1), 1, codec)
     with pytest.raises(BadData, match="it holds more than 1 MiB: write smaller blocks"):
         read(header(PAIR, codec) + bomb)

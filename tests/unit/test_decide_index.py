@@ -64,6 +64,7 @@ def on(table: Any, index: Obj | None = None, status: Obj | None = None, **facts:
 
 OLDER = subject(objects.index("older"), creationTimestamp="2026-01-01T10:00:00Z")
 NOT_READY = good_table(conditions=[condition("Ready", "False", "TableMissing")])
+FLOATS = good_table(columnTypes={"x": "double"})
 BINARY = good_table(columnTypes={"id": "long", "tailnum": "struct<1: x: optional int>"})
 
 
@@ -78,6 +79,13 @@ BINARY = good_table(columnTypes={"id": "long", "tailnum": "struct<1: x: optional
         (index_world(objects.index("by-tail", "nope")), Reason.COLUMN_NOT_FOUND),
         (on(BINARY), Reason.COLUMN_TYPE_UNSUPPORTED),
         (index_world(objects.index("by-tail", "id", "id")), Reason.INVALID_SPEC),
+        (index_world(objects.index("by-tail", "id", include=["nope"])), Reason.COLUMN_NOT_FOUND),
+        (on(BINARY, objects.index("by-id", "id", include=["tailnum"])), Reason.COLUMN_TYPE_UNSUPPORTED),
+        (index_world(objects.index("by-id", "id", include=["id"])), Reason.INVALID_SPEC),
+        (index_world(objects.index("by-id", "id", include=["a", "a"])), Reason.INVALID_SPEC),
+        (on(FLOATS, objects.index("by-x", "x", type="Covering", buckets=4)), Reason.COLUMN_TYPE_UNSUPPORTED),
+        (index_world(objects.index("by-id", "id", type="Covering")), Reason.INVALID_SPEC),
+        (index_world(objects.index("by-id", "id", buckets=4)), Reason.INVALID_SPEC),
     ],
     ids=lambda value: value.value if isinstance(value, Reason) else "",
 )
@@ -96,7 +104,11 @@ def test_a_built_index_survives_the_renaming_of_its_column() -> None:
 def test_a_younger_or_different_index_is_no_duplicate() -> None:
     younger = subject(objects.index("younger"), creationTimestamp="2026-01-01T11:30:00Z")
     other = subject(objects.index("older", "id"), creationTimestamp="2026-01-01T10:00:00Z")
-    for twin in (younger, other):
+    included = subject(objects.index("older", "tailnum", include=["id"]), creationTimestamp="2026-01-01T10:00:00Z")
+    covering = subject(
+        objects.index("older", "tailnum", type="Covering", buckets=4), creationTimestamp="2026-01-01T10:00:00Z"
+    )
+    for twin in (younger, other, included, covering):
         assert written_condition(written(index_world(others=(twin,))), "Progressing") == ("True", Reason.RUN_INTENDED)
 
 

@@ -47,6 +47,7 @@ from skipstone_core.keys import key_type
 from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 
 from tests.examples import cases
+from tests.unit.bloom_beds import eager_filters
 from tests.unit.query_lake import RandomLake, random_lake
 from tests.unit.query_values import KINDS, Conditions, random_values
 
@@ -200,7 +201,7 @@ def check_merge(merge: Merge, random: Random, about: str) -> Counter[str]:
     chosen = random.choice(SUBSETS)
     weights = random.choice([{}, {"SMALL_FILES": 0, "OPEN_BYTES": 64}])
     for subset in SUBSETS:
-        with mock.patch.multiple(index_use, **weights) if weights else mock.MagicMock():
+        with mock.patch.multiple(index_use, **weights) if weights else mock.MagicMock(), eager_filters():
             candidates, funnel = pruned(merge, subset)
         for matched in matched_outside(merge, candidates, expected):
             pytest.fail(f"{subset} loses {matched}: {about}")

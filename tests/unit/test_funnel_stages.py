@@ -251,6 +251,7 @@ def test_the_whole_funnel_says_what_each_stage_did(lake: Lake) -> None:
         ("Partitions", 4, 3),
         ("TargetWhere", 3, 2),
         ("KeyRanges", 2, 1),
+        ("Bloom", 1, 1),
         ("KeyIndex", 1, 1),
     ]
     assert found.funnel[-1].left_out is LeftOut.NO_INDEX

@@ -68,9 +68,7 @@ def found_groups(one: IndexHits) -> set[tuple[int, int]]:
     return {(ordinal, group) for ordinal, part in split_by_file(one.locations, ROW_GROUP_BITS) for group in part}
 
 
-def found_rows(one: IndexHits) -> set[tuple[int, int]] | None:
-    if one.rows is None:
-        return None
+def found_rows(one: IndexHits) -> set[tuple[int, int]]:
     return {(ordinal, position) for ordinal, part in split_by_file(one.rows.keys, POSITION_BITS) for position in part}
 
 
@@ -89,9 +87,29 @@ def test_both_never_loses_a_row_of_the_intersection_and_either_none_of_the_union
     for result, wanted in ((both(one, two), may_a & may_b), (either(one, two), may_a | may_b)):
         known = {row for row in wanted if result.covered[row[0]]}
         assert groups_of(known) <= found_groups(result)
-        rows = found_rows(result)
-        assert rows is None or (known <= rows and found_groups(result) == groups_of(rows))
+        counted = {row for row in known if result.counted[row[0]]}
+        assert counted <= found_rows(result)
+        counted_groups = {place for place in found_groups(result) if result.counted[place[0]]}
+        assert counted_groups == groups_of(found_rows(result))
         assert set(np.flatnonzero(result.left)) >= {file for file, _ in wanted}
+
+
+@given(a=ROWS, b=ROWS, covered_a=MASKS, covered_b=MASKS, limits=st.tuples(LIMITS, LIMITS))
+def test_what_one_side_knows_of_a_file_is_not_lost_in_both(
+    a: set[tuple[int, int]],
+    b: set[tuple[int, int]],
+    covered_a: list[bool],
+    covered_b: list[bool],
+    limits: tuple[int, int],
+) -> None:
+    one, two = made(a, covered_a, limits[0]), made(b, covered_b, limits[1])
+    result = both(one, two)
+    for side in (one, two):
+        assert not (side.counted & ~result.counted).any()
+        assert not (side.covered & ~result.covered).any()
+        mine = {place for place in found_groups(result) if side.covered[place[0]]}
+        assert mine <= found_groups(side)
+        assert {row for row in found_rows(result) if side.counted[row[0]]} <= found_rows(side)
 
 
 @given(a=ROWS, b=ROWS)

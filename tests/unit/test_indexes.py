@@ -9,12 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone_core.indexing.indexes import (
     MERGE_FAN_IN,
+    ROWS_PER_BUCKET,
     IndexColumn,
     IndexDefinition,
     LiveFile,
     SegmentSync,
     SortedRun,
     is_purge_worthwhile,
+    is_spread,
     plan_builds,
     plan_run_merge,
     synced_up_to,
@@ -100,29 +102,73 @@ def test_names_are_not_part_of_a_definition_but_types_and_order_are() -> None:
     assert len({IndexDefinition(one).digest for one in [(a, b), (b, a), (a,), (IndexColumn(1, "string"), b)]}) == 4
 
 
-def test_the_lowest_full_level_is_merged_first_and_whole() -> None:
-    runs = [SortedRun(1, n, 0, 5) for n in range(9)] + [SortedRun(0, n, n % 2, 5) for n in range(10)]
-    merged = plan_run_merge(runs)
-    assert {run.level for run in merged} == {0}
-    assert len(merged) == 10
+def test_an_index_without_included_columns_keeps_the_digest_that_it_always_had() -> None:
+    a, b, c = IndexColumn(1, "long"), IndexColumn(2, "string"), IndexColumn(3, "double")
+    assert IndexDefinition((a, b)).digest == "9a488019"
+    keyed = [IndexDefinition((a,)), IndexDefinition((a, b)), IndexDefinition((a,), (b,)), IndexDefinition((a,), (b, c))]
+    assert len({one.digest for one in (*keyed, IndexDefinition((a,), (c, b)))}) == 5
+
+
+def test_buckets_are_part_of_a_definition() -> None:
+    a = IndexColumn(1, "long")
+    assert len({IndexDefinition((a,), buckets=buckets).digest for buckets in (0, 2, 4)}) == 3
+
+
+def test_small_runs_are_not_spread_over_buckets_beside_large_ones() -> None:
+    enough = 16 * ROWS_PER_BUCKET
+    assert is_spread(enough, 100 * enough, 16)
+    assert not is_spread(enough - 1, 100 * enough, 16)
+    assert is_spread(100, 100 * MERGE_FAN_IN, 16)
+    assert not is_spread(100, 100 * MERGE_FAN_IN + 1, 16)
+    assert not is_spread(enough, enough, 0)
+
+
+def test_the_lowest_full_tier_is_merged_first_and_whole() -> None:
+    large = [SortedRun(1, n, 0, 50) for n in range(9)]
+    small = [SortedRun(0, n, n % 2, 5) for n in range(10)]
+    assert set(plan_run_merge([*large, *small])) == set(small)
 
 
 def test_fewer_runs_than_the_fan_in_are_left_alone() -> None:
-    assert plan_run_merge([SortedRun(level, n, 0, 5) for level in (0, 1) for n in range(MERGE_FAN_IN - 1)]) == ()
+    few = range(MERGE_FAN_IN - 1)
+    assert plan_run_merge([SortedRun(0, n, 0, rows) for rows in (5, 50, 50_000_000) for n in few]) == ()
 
 
-def test_every_entry_is_rewritten_once_per_level_however_many_segments_come() -> None:
+def merged_until_none_is_due(runs: list[SortedRun], sequence: int) -> tuple[list[SortedRun], int]:
+    """The runs that are left, and how many rows were written again."""
+    rewritten = 0
+    while merged := plan_run_merge(runs):
+        rows = sum(run.rows for run in merged)
+        rewritten += rows
+        level = max(run.level for run in merged) + 1
+        runs = [run for run in runs if run not in merged] + [SortedRun(level, sequence, 0, rows)]
+    return runs, rewritten
+
+
+def test_every_entry_is_rewritten_once_per_tier_however_many_segments_come() -> None:
     runs: list[SortedRun] = []
     rewritten = 0
     for segment in range(400):
-        runs.append(SortedRun(0, segment, 0, 1))
-        while merged := plan_run_merge(runs):
-            rows = sum(run.rows for run in merged)
-            rewritten += rows
-            runs = [run for run in runs if run not in merged] + [SortedRun(merged[0].level + 1, segment, 0, rows)]
+        runs, again = merged_until_none_is_due([*runs, SortedRun(0, segment, 0, 1)], segment)
+        rewritten += again
     assert sum(run.rows for run in runs) == 400
     assert rewritten <= 400 * 3
     assert len(runs) <= 3 * (MERGE_FAN_IN - 1)
+
+
+@given(st.lists(st.integers(1, 10**6), max_size=200), st.integers(1, MERGE_FAN_IN - 1))
+def test_segments_of_any_size_leave_few_runs_and_never_have_larger_ones_written_again(
+    segments: list[int], large: int
+) -> None:
+    runs = [SortedRun(0, 0, part, 10**9) for part in range(large)]
+    rewritten = 0
+    for segment, rows in enumerate(segments, 1):
+        runs, again = merged_until_none_is_due([*runs, SortedRun(0, segment, 0, rows)], segment)
+        rewritten += again
+    tiers = SortedRun(0, 0, 0, sum(segments)).tier + 1
+    assert rewritten <= tiers * sum(segments)
+    assert [run for run in runs if run.sequence == 0] == [SortedRun(0, 0, part, 10**9) for part in range(large)]
+    assert len(runs) - large <= tiers * (MERGE_FAN_IN - 1)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone_core.keys import KeyFamily, KeyType, float_order, key_type
+from skipstone_core.keys import KeyFamily, KeyType, float_order, is_bucketed, key_type
 
 from tests.unit.scalar_keys import float_value, normalize
 
@@ -115,3 +115,15 @@ def test_families_do_not_mix() -> None:
     assert left is not None
     assert right is not None
     assert left.common(right) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        *((name, True) for name in ("boolean", "int", "long", "date", "timestamp", "timestamptz", "string", "binary")),
+        *((name, True) for name in ("fixed[7]", "decimal(18, 2)", "decimal(1,0)")),
+        *((name, False) for name in ("float", "double", "time", "uuid", "decimal(19, 2)", "timestamp_ns", "list<int>")),
+    ],
+)
+def test_types_that_keys_of_covering_indexes_have(name: str, expected: bool) -> None:
+    assert is_bucketed(name) is expected

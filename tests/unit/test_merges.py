@@ -216,6 +216,7 @@ def test_stages_are_switched_off_by_strategy_and_by_name() -> None:
     assert set(switched_off(replace(TASK, pruning=PruningStrategy.NONE))) == set(PruneStage)
     only_bounds = replace(TASK, pruning=PruningStrategy.MIN_MAX, disabled_stages=(PruneStage.PARTITIONS,))
     assert switched_off(only_bounds) == {
+        PruneStage.BLOOM: "spec.pruning.strategy is MinMax",
         PruneStage.KEY_INDEX: "spec.pruning.strategy is MinMax",
         PruneStage.PARTITIONS: "spec.pruning.disabledStages names it",
     }

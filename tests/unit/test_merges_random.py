@@ -39,6 +39,7 @@ from skipstone_core.merging.merges import MergeCounts, MergePlan, plan_merge
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.examples import cases
+from tests.unit.bloom_beds import eager_filters
 from tests.unit.merge_feeds import Feed, feed_columns, key_function, random_feed, random_merge, random_table
 from tests.unit.merge_reference import Refused, Row
 from tests.unit.query_lake import RandomLake
@@ -172,7 +173,8 @@ def merged(
 ) -> tuple[list[Row], MergeCounts]:
     """The rows of the table if the merge were committed, without the stages ``off``."""
     table = bench.on_read if on_read else bench.table
-    pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, table, bench.files)
+    with eager_filters():
+        pruned = prune_files(PruneSite(off=dict.fromkeys(off, "the test")), changes, table, bench.files)
     site = RewriteSite(tasks=InProcess(3), cores=3, token=f"m{next(_TOKENS)}", written=WrittenFiles(table))
     rewrite = rewrite_files(site, changes, PinnedTable(table, bench.files), pruned)
     changed = {file.file_path for file in (*rewrite.removed, *rewrite.marked)}

@@ -49,6 +49,12 @@ def test_only_parquet_and_avro_may_be_loaded_and_merged_without_spark(
     assert not may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
 
 
+def test_files_that_are_registered_never_need_spark(tmp_path: Path) -> None:
+    path = tmp_path / "request.json"
+    path.write_text('{"load": {"mode": "Register", "source": {"format": "Parquet"}}, "spark": {"smallWork": "Spark"}}')
+    assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
+
+
 @pytest.mark.parametrize("content", [None, "", "{", "[]", "7", '{"merge": null}', '{"merge": {"source": []}}'])
 def test_a_request_that_cannot_be_read_is_the_runs_to_tell(tmp_path: Path, content: str | None) -> None:
     path = tmp_path / "request.json"

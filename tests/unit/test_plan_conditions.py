@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.query.plans.analysis.catalyst import Node, read_tree
-from skipstone.query.plans.analysis.expressions import Hidden, Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, why_not
+from skipstone.query.plans.analysis.literals import Hidden
+from skipstone.query.plans.analysis.texts import shown
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.residuals import MAX_VALUES, residual_of
 from skipstone_core.language import predicates as core
 
 from tests.unit.scalar_predicates import any_of, compare, evaluate
 
-COLUMNS = {1: ("a", "int"), 2: ("b", "int"), 3: ("t", "timestamptz"), 4: ("u", "uuid"), 5: ("s", "string")}
-TYPES = {1: "integer", 2: "integer", 3: "timestamp", 4: "string", 5: "string"}
+COLUMNS = {
+    1: ("a", "int"),
+    2: ("b", "int"),
+    3: ("t", "timestamptz"),
+    4: ("u", "uuid"),
+    5: ("s", "string"),
+    6: ("v", "binary"),
+    7: ("w", "fixed[1]"),
+}
+TYPES = {1: "integer", 2: "integer", 3: "timestamp", 4: "string", 5: "string", 6: "binary", 7: "binary"}
 Tree = list[dict[str, Any]]
 Row = dict[str, Any]
 
@@ -38,18 +50,57 @@ def literal(value: object, kind: str = "integer") -> Tree:
     return tree("Literal", value=None if value is None else str(value).lower(), dataType=kind)
 
 
+def nothing(node: Node) -> Any:
+    """Of a value that is not hidden here."""
+    raise LookupError(node.name)
+
+
+def fields(literal: Node) -> list[str]:
+    """Of a row: here its text holds them."""
+    return str(literal.fields["value"]).strip("[]").split(",")
+
+
 def translated(condition: Tree) -> core.Node | None:
     """What may be TRUE where the condition is."""
-    return Translator(COLUMNS, Hidden(lambda _: 1_500_000, lambda _: None)).may_be_true(read_tree(condition))
+    return Translator(
+        COLUMNS, Hidden(lambda _: 1_500_000, lambda _: b"\x01", lambda _: None, fields, nothing)
+    ).may_be_true(read_tree(condition))
+
+
+def texts(*values: str) -> list[Tree]:
+    """Literals of text."""
+    return [literal(value, "string") for value in values]
+
+
+ROW = {"type": "struct", "fields": [{"name": "x", "type": "integer"}, {"name": "y", "type": "integer"}]}
+
+
+def row(*values: int | None) -> Tree:
+    """A literal of a row, which JSON holds as one text."""
+    return tree("Literal", value=f"[{','.join('null' if one is None else str(one) for one in values)}]", dataType=ROW)
+
+
+def columns(*numbers: int) -> Tree:
+    """A row of columns."""
+    named = [part for number in numbers for part in (literal("x", "string"), column(number))]
+    return tree("CreateNamedStruct", *named, dataType=ROW)
 
 
 NUMBERS = st.one_of(st.none(), st.integers(-2, 2))
+ROWS = st.builds(row, NUMBERS, NUMBERS)
+COMPARISONS = ["EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"]
 LEAVES = st.one_of(
     st.builds(
+        lambda name, numbers, value, mirrored: tree(name, *([value, columns(*numbers)][:: -1 if mirrored else 1])),
+        st.sampled_from(COMPARISONS),
+        st.sampled_from([(1, 2), (2, 1), (1, 1)]),
+        ROWS,
+        st.booleans(),
+    ),
+    st.builds(lambda rows: tree("In", columns(1, 2), *rows), st.lists(ROWS, min_size=1, max_size=3)),
+    st.builds(
         lambda name, number, value, mirrored: tree(name, *([literal(value), column(number)][:: -1 if mirrored else 1])),
-        st.sampled_from(
-            ["EqualTo", "EqualNullSafe", "LessThan", "LessThanOrEqual", "GreaterThan", "GreaterThanOrEqual"]
-        ),
+        st.sampled_from(COMPARISONS),
         st.sampled_from([1, 2]),
         NUMBERS,
         st.booleans(),
@@ -63,20 +114,73 @@ LEAVES = st.one_of(
     st.builds(lambda value: literal(value, "boolean"), st.sampled_from([True, False, None])),
     st.just(tree("LessThan", column(1), column(2))),
 )
+
+
+def in_cases(conditions: st.SearchStrategy[Tree]) -> st.SearchStrategy[Tree]:
+    """Values that depend on conditions."""
+    simple = st.one_of(st.sampled_from([column(1), column(2)]), st.builds(literal, NUMBERS))
+    values = st.one_of(simple, st.builds(lambda *parts: tree("Coalesce", *parts), simple, simple))
+    return st.one_of(
+        st.builds(lambda *parts: tree("If", *parts), conditions, values, values),
+        st.builds(lambda *parts: tree("CaseWhen", *parts), conditions, values, conditions, values),
+        st.builds(lambda *parts: tree("CaseWhen", *parts), conditions, values, values),
+        st.builds(lambda *parts: tree("Coalesce", *parts), values, values, values),
+    )
+
+
 CONDITIONS = st.recursive(
     LEAVES,
     lambda inner: st.one_of(
         st.builds(lambda one, other: tree("And", one, other), inner, inner),
         st.builds(lambda one, other: tree("Or", one, other), inner, inner),
         st.builds(lambda one: tree("Not", one), inner),
+        st.builds(
+            lambda name, value, number: tree(name, value, literal(number)),
+            st.sampled_from(COMPARISONS),
+            in_cases(inner),
+            NUMBERS,
+        ),
+        st.builds(
+            lambda value, numbers: tree("In", value, *map(literal, numbers)),
+            in_cases(inner),
+            st.lists(NUMBERS, min_size=1, max_size=3),
+        ),
+        st.builds(lambda *parts: tree("If", *parts), inner, inner, inner),
+        st.builds(lambda *parts: tree("CaseWhen", *parts), inner, inner, inner, inner),
+        st.builds(lambda *parts: tree("Coalesce", *parts), inner, inner),
     ),
     max_leaves=6,
 )
 
 
 def comparing(op: core.Operator) -> Callable[..., bool | None]:
-    """SQL's comparison."""
-    return lambda left, right: compare(op, left, right)
+    """SQL's comparison; in rows, nulls are values, and the least."""
+
+    def compared(left: Any, right: Any) -> bool | None:
+        if isinstance(left, tuple) and isinstance(right, tuple):
+            return ORDER[op](
+                [(one is not None, one or 0) for one in left], [(one is not None, one or 0) for one in right]
+            )
+        return compare(op, left, right)
+
+    return compared
+
+
+ORDER: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def first_case(*parts: Any) -> Any:
+    """The value of the first condition that is TRUE, or the last part when there is one more."""
+    for condition, value in zip(parts[::2], parts[1::2], strict=False):
+        if condition is True:
+            return value
+    return parts[-1] if len(parts) % 2 else None
 
 
 #: What Spark makes of the values of an expression's children; None is null.
@@ -87,7 +191,11 @@ MEANINGS: dict[str, Callable[..., bool | None]] = {
     "IsNull": lambda part: part is None,
     "IsNotNull": lambda part: part is not None,
     "EqualNullSafe": lambda left, right: left == right,
-    "In": lambda operand, *items: any_of([compare("=", operand, item) for item in items]),
+    "In": lambda operand, *items: any_of([comparing("=")(operand, item) for item in items]),
+    "If": lambda condition, then, otherwise: then if condition is True else otherwise,
+    "CaseWhen": first_case,
+    "Coalesce": lambda *parts: next((part for part in parts if part is not None), None),
+    "CreateNamedStruct": lambda *parts: parts[1::2],
     "EqualTo": comparing("="),
     "LessThan": comparing("<"),
     "LessThanOrEqual": comparing("<="),
@@ -102,10 +210,12 @@ def value_of(node: Node, row: Row) -> Any:
         return row[COLUMNS[node.fields["exprId"]["id"]][0]]
     if node.name != "Literal":
         return MEANINGS[node.name](*(value_of(child, row) for child in node.children))
-    text = node.fields["value"]
-    if text is None:
-        return None
-    return text == "true" if node.fields["dataType"] == "boolean" else int(text)
+    text, kind = node.fields["value"], node.fields["dataType"]
+    if text is None or kind == "string":
+        return text
+    if isinstance(kind, dict):
+        return tuple(None if one == "null" else int(one) for one in fields(node))
+    return text == "true" if kind == "boolean" else int(text)
 
 
 @settings(max_examples=500, deadline=None, derandomize=True)
@@ -137,6 +247,36 @@ SHOWN = {
     "t < 1970-01-01 00:00:01.500000+00:00": tree("LessThan", column(3), literal("in some zone", "timestamp")),
     "s like 'ab%'": tree("StartsWith", column(5), literal("ab", "string")),
     "u is null": tree("IsNull", column(4)),
+    "u = 00000000000000000000000000000007": tree("EqualTo", column(4), literal(f"{UUID(int=7)}", "string")),
+    "u in (00000000000000000000000000000007)": tree(
+        "In", column(4), *(literal(text, "string") for text in ("{" + f"{UUID(int=7)}" + "}", f"{UUID(int=7)}"))
+    ),
+    "(u >= ab000000000000000000000000000000 and u <= abffffffffffffffffffffffffffffff)": tree(
+        "StartsWith", column(4), literal("ab", "string")
+    ),
+    "u < ab000000000000000000000000000000": tree("LessThanOrEqual", column(4), literal("ab", "string")),
+    "u > 00000000000000000000000000000007": tree("GreaterThan", column(4), literal(f"{UUID(int=7)}", "string")),
+    "v = 01": tree("EqualTo", column(6), literal("[B@1234", "binary")),
+    "w in (01)": tree("In", column(7), literal("[B@1234", "binary")),
+    "(a = 1 and b = 2)": tree("EqualTo", columns(1, 2), row(1, 2)),
+    "(a in (1, 3) and b in (2, 4) and ((a = 1 and b = 2) or (a = 3 and b = 4)))": tree(
+        "In", columns(1, 2), row(1, 2), row(3, 4)
+    ),
+    "((a in (1) or a is null) and b in (2) and ((a = 1 and b = 2) or (a is null and b = 2)))": tree(
+        "In", columns(1, 2), row(1, 2), row(None, 2)
+    ),
+    "(a > 1 or (a = 1 and b >= 2))": tree("GreaterThanOrEqual", columns(1, 2), row(1, 2)),
+    "(a < 1 or (a = 1 and (b < 2 or b is null)) or a is null)": tree("LessThan", columns(1, 2), row(1, 2)),
+    "(b = 1 and a = 7)": tree(
+        "EqualTo", tree("If", tree("EqualTo", column(2), literal(1)), column(1), literal(0)), literal(7)
+    ),
+    "b = 1": tree("EqualTo", tree("If", tree("EqualTo", column(2), literal(1)), *texts("x", "y")), *texts("x")),
+    "(b > 0 or a = 7)": tree(
+        "EqualTo", tree("CaseWhen", tree("GreaterThan", column(2), literal(0)), literal(7), column(1)), literal(7)
+    ),
+    "(a in (7, 8) or (a is null and b in (7, 8)))": tree(
+        "In", tree("Coalesce", column(1), column(2), literal(-1)), literal(7), literal(8)
+    ),
     "false": literal(None, "boolean"),
 }
 
@@ -148,8 +288,20 @@ def test_what_is_understood(text: str, condition: Tree) -> None:
     assert shown(found) == text
 
 
+def test_arms_of_an_or_are_one_list_of_which_the_first_ones_are_shown() -> None:
+    arms = [tree("And", *(tree("EqualTo", column(at), literal(number)) for at in (1, 2))) for number in range(1_000)]
+    while len(arms) > 1:
+        arms = [tree("Or", *arms[at : at + 2]) if at + 1 < len(arms) else arms[at] for at in range(0, len(arms), 2)]
+    found = translated(arms[0])
+    assert isinstance(found, core.Or)
+    assert len(found.parts) == 1_000
+    assert shown(found).endswith("(a = 9 and b = 9) or 990 more)")
+    assert shown(core.And((found, core.IsNull(core.ColumnRef("", "a"))))).endswith("990 more) and 1 more)")
+
+
 NOT_UNDERSTOOD = {
-    "a column of another type than Spark shows": tree("EqualTo", column(4), literal("x", "string")),
+    "a UUID below a text": tree("LessThan", column(4), literal("x", "string")),
+    "bytes that are no column's": tree("EqualTo", column(5), literal("x", "binary")),
     "a literal of another type": tree("EqualTo", column(1), literal(1, "long")),
     "a collated literal": tree("EqualTo", column(5), literal("x", "string collate UTF8_LCASE")),
     "bytes that are no text": tree("EqualTo", column(5), literal("\ufffd", "string")),

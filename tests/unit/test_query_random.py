@@ -25,6 +25,7 @@ from skipstone_core.indexing import use as index_use
 from skipstone_core.indexing.use import NotUsed
 
 from tests.examples import ALL_CASES, cases
+from tests.unit.bloom_beds import eager_filters
 from tests.unit.query_lake import ID, RandomLake, random_lake
 from tests.unit.query_values import Conditions
 
@@ -60,7 +61,15 @@ def test_any_read_of_a_random_lake_gives_the_full_answer(
     seen: Counter[str] = Counter()
     for seed in LAKES[part]:
         seen += check_lake(tmp_path / str(seed), engine, seed)
-    assert {"answer", "positions", "row groups", NotUsed.NO_GAIN, NotUsed.LEADING_COLUMN_NOT_BOUND} <= seen.keys()
+    assert {
+        "answer",
+        "filters",
+        "included",
+        "positions",
+        "row groups",
+        NotUsed.NO_GAIN,
+        NotUsed.LEADING_COLUMN_NOT_BOUND,
+    } <= seen.keys()
 
 
 @pytest.mark.soak
@@ -91,7 +100,7 @@ def check_lake(root: Path, engine: duckdb.DuckDBPyConnection, seed: int) -> Coun
         options = ReadOptions(snapshot_id=snapshot[0] if snapshot else None)
         for condition, expected in zip(conditions, matching(engine, rows, conditions), strict=True):
             columns = random_columns(random, lake)
-            with mock.patch.multiple(index_use, **WEIGHTS[seed % len(WEIGHTS)]):
+            with mock.patch.multiple(index_use, **WEIGHTS[seed % len(WEIGHTS)]), eager_filters():
                 plan = plan_read(table, condition, options, columns)
                 found = read_plan(table, plan, columns)
             said = f"seed {seed}, {lake.log}, {columns} where {condition}\n{plan.text()}"
@@ -103,14 +112,23 @@ def check_lake(root: Path, engine: duckdb.DuckDBPyConnection, seed: int) -> Coun
 def random_columns(random: Random, lake: RandomLake) -> list[str]:
     """Columns to select: any, or such as one index holds."""
     names = sorted(lake.columns)
-    held = [name for name in random.choice(lake.indexes).columns if name in names] if lake.indexes else []
+    index = random.choice(lake.indexes) if lake.indexes else None
+    held = [name for name in (*index.columns, *index.include) if name in names] if index else []
     pool = held if held and random.random() < 0.5 else [ID, *names]
     return random.sample(pool, random.randint(1, len(pool)))
 
 
 def tally(plan: ReadPlan) -> Counter[str]:
     """What a plan does."""
-    ways = {"answer": plan.answer is not None, "positions": bool(plan.positions), "row groups": bool(plan.row_groups)}
+    held = plan.answer.columns.values() if plan.answer else ()
+    included = any(not one.column.is_key for one in held)
+    ways = {
+        "answer": plan.answer is not None,
+        "included": included,
+        "filters": plan.filters is not None and plan.filters.dropped > 0,
+        "positions": bool(plan.positions),
+        "row groups": bool(plan.row_groups),
+    }
     codes = [use.code for use in plan.indexes if use.code] + ([plan.no_index] if plan.no_index else [])
     return Counter([*(way for way, taken in ways.items() if taken), *codes])
 

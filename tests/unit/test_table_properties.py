@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, find_ignored, find_problems
+from skipstone_core.filter_sizes import FilterSize
+from skipstone_core.table_properties import COLUMN_PROPERTIES, PROPERTIES, filter_sizes, find_ignored, find_problems
 
 COLUMNS = {"id": "long", "ok": "boolean", "a.b": "string"}
 GOOD = [
@@ -16,6 +17,10 @@ GOOD = [
     ("write.metadata.metrics.default", "truncate(16)"),
     ("write.metadata.metrics.column.a.b", "counts"),
     ("write.parquet.bloom-filter-enabled.column.id", "true"),
+    ("write.parquet.bloom-filter-fpp.column.id", "0.001"),
+    ("write.parquet.bloom-filter-fpp.column.id", "1E-5"),
+    ("write.parquet.bloom-filter-ndv.column.id", "100000"),
+    ("write.parquet.bloom-filter-max-bytes", "65536"),
     ("comment", "anything at all"),
 ]
 BAD = [
@@ -40,6 +45,14 @@ BAD = [
     ("write.parquet.bloom-filter-enabled.column.id", "yes", "'yes' is not known: write true or false"),
     ("write.parquet.bloom-filter-enabled.column.nope", "true", "the table has no column 'nope'"),
     ("write.parquet.bloom-filter-enabled.column.ok", "true", "is a boolean, which has no bloom filter"),
+    ("write.parquet.bloom-filter-fpp.column.id", "1", "'1' is no number between 0 and 1: write one, such as 0.01"),
+    ("write.parquet.bloom-filter-fpp.column.id", "0.0", "'0.0' is no number between 0 and 1"),
+    ("write.parquet.bloom-filter-fpp.column.id", "1e-9999", "is no number between 0 and 1"),
+    ("write.parquet.bloom-filter-fpp.column.id", "nan", "'nan' is no number between 0 and 1"),
+    ("write.parquet.bloom-filter-fpp.column.ok", "0.1", "is a boolean, which has no bloom filter"),
+    ("write.parquet.bloom-filter-ndv.column.id", "0", "'0' is no whole number from 1"),
+    ("write.parquet.bloom-filter-ndv.column.nope", "5", "the table has no column 'nope'"),
+    ("write.parquet.bloom-filter-max-bytes", "1 MiB", "'1 MiB' is no whole number from 1 to 134217728"),
     ("commit.retry.num-retries", "4", "not one of the properties that the resources reference lists: remove it"),
 ]
 
@@ -76,6 +89,7 @@ FOLLOWED = {
     "write.merge.isolation-level": "snapshot",
     "write.metadata.metrics.default": "full",
     "write.object-storage.enabled": "false",
+    "write.parquet.bloom-filter-adaptive-enabled": "true",
     "write.update.mode": "merge-on-read",
     "write.spark.fanout.enabled": "true",
     "write.delete.granularity": "partition",
@@ -88,7 +102,7 @@ IGNORED = {
     "write.metadata.metrics.column.nope": "full",
     "write.metadata.metrics.default": "some",
     "write.parquet.bloom-filter-enabled.column.ok": "true",
-    "write.parquet.bloom-filter-fpp.column.id": "0.1",
+    "write.parquet.bloom-filter-fpp.column.id": "1.5",
     "write.parquet.compression-level": "25",
     "write.wap.enabled": "TRUE",
 }
@@ -103,3 +117,30 @@ def test_properties_of_a_foreign_table_are_followed_or_named() -> None:
 @pytest.mark.parametrize(("name", "value"), GOOD)
 def test_what_a_table_may_declare_is_never_named_as_ignored(name: str, value: str) -> None:
     assert find_ignored({name: value}, COLUMNS, deletes=True) == []
+
+
+def test_sizes_of_filters_are_read_by_column_and_what_cannot_be_used_counts_as_not_set() -> None:
+    prefix = "write.parquet.bloom-filter"
+    properties = {
+        f"{prefix}-enabled.column.id": "true",
+        f"{prefix}-enabled.column.a.b": "TRUE",
+        f"{prefix}-enabled.column.ok": "false",
+        f"{prefix}-fpp.column.id": "0.2",
+        f"{prefix}-ndv.column.id": "many",
+        f"{prefix}-ndv.column.a.b": "70",
+        f"{prefix}-max-bytes": "4096",
+    }
+    assert filter_sizes(properties, COLUMNS) == {
+        "id": FilterSize(rate=0.2, most_bytes=4096),
+        "a.b": FilterSize(most_bytes=4096, distinct=70),
+    }
+    assert filter_sizes({f"{prefix}-enabled.column.id": "true", f"{prefix}-max-bytes": "-1"}, COLUMNS) == {
+        "id": FilterSize()
+    }
+
+
+def test_a_filter_is_made_for_the_values_that_its_bytes_can_tell() -> None:
+    assert FilterSize().values(1000) == 1000
+    assert FilterSize(distinct=7).values(1000) == 7
+    assert FilterSize(most_bytes=1024).values(10**6) == pytest.approx(1024 * 8 / 9.7, rel=0.1)
+    assert FilterSize(rate=1e-300, most_bytes=1).values(10**6) == 1

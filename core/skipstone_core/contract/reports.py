@@ -149,10 +149,10 @@ class TableState:
 class JobReport:
     """What a run says of itself.
 
-    ``counts`` by kind. Load: segment, rowsLoaded, rowsRejected. Merge: filesTotal, filesCandidate, filesTouched,
-    filesRewritten, filesMarked, rowsSource, rowsMatched, rowsUpdated, rowsDeleted, rowsInserted, rowsIgnored,
-    rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted, bytesDeletes. Reindex: segments, files,
-    entries.
+    ``counts`` by kind. Load: segment, rowsLoaded, and rowsRejected, or filesRegistered and filesSkipped. Merge:
+    filesTotal, filesCandidate, filesTouched, filesRewritten, filesMarked, rowsSource, rowsMatched, rowsUpdated,
+    rowsDeleted, rowsInserted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted,
+    bytesDeletes. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
     ``funnel``: of merges. ``annotation_sha256``: digest of the text in the annotation; only in the termination message.

@@ -86,6 +86,13 @@ class BadRecordPolicy(StrEnum):
     DROP = "Drop"
 
 
+class LoadMode(StrEnum):
+    """How the files of a load become files of the table."""
+
+    COPY = "Copy"
+    REGISTER = "Register"
+
+
 class MergeAction(StrEnum):
     """What a merge clause does to the rows it takes."""
 
@@ -204,11 +211,15 @@ class TableRef:
 
 @dataclass(frozen=True, kw_only=True)
 class IndexRef:
-    """A SecondaryIndex resource: ``columns`` in index order, ``uid`` of the resource."""
+    """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
+    ``buckets``: of a covering index (0: of type Lookup), ``uid`` of the resource.
+    """
 
     name: str
     uid: str
     columns: tuple[str, ...]
+    include: tuple[str, ...] = ()
+    buckets: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,9 +303,10 @@ class BadRecordsSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class LoadTask:
-    """Append the source's rows to the table as one segment."""
+    """Append the source's rows to the table as one segment. ``mode`` Register: the very files become the table's."""
 
     source: SourceSpec
+    mode: LoadMode = LoadMode.COPY
     bad_records: BadRecordsSpec = BadRecordsSpec()
     time_zone: str = "UTC"
 

@@ -17,6 +17,8 @@ from skipstone_core.codec import decode, encode
 from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import CONSUMED_PROPERTY_PREFIX
 
+#: Whose memory of consumed files holds those that were registered in a table, whatever job did it.
+REGISTERED = "mode Register"
 RECORD_VERSION = 2
 RADIX = 16
 NAME_BYTES = 16

@@ -1,4 +1,4 @@
-"""The rules of lookup indexes: what an index is of, what it covers, what to build and what to merge next.
+"""The rules of indexes: what an index is of, what it covers, what to build and what to merge next.
 
 Used by the data plane's build, coverage and query. Coverage is by file, never by segment: a file is covered when the
 index holds exactly that file (path, size, records). Must not know how entries are stored or read.
@@ -16,7 +16,11 @@ from skipstone_core.indexing.snapshots import FileIdentity
 #: Version of the layout of index tables; part of every definition hash, so a new layout is a new index.
 LAYOUT_VERSION = 1
 MAX_INDEX_COLUMNS = 32
-#: So many sorted runs of one level are merged into one run of the next level.
+MAX_INCLUDED_COLUMNS = 32
+MIN_BUCKETS, MAX_BUCKETS = 2, 1024
+#: A sorted run is spread over buckets when it has so many rows for each: smaller files cost more than they save.
+ROWS_PER_BUCKET = 2048
+#: So many sorted runs of about the same size are merged into one; a power of two.
 MERGE_FAN_IN = 8
 #: Rows of files that no snapshot holds any more are dropped when they are this part of all rows, or more.
 STALE_PART_TO_PURGE = 0.25
@@ -24,7 +28,7 @@ STALE_PART_TO_PURGE = 0.25
 
 @dataclass(frozen=True, slots=True)
 class IndexColumn:
-    """One key column: the field id in the table's schema and the type in which keys are stored."""
+    """One column of an index: the field id in the table's schema and the type in which values are stored."""
 
     field_id: int
     storage_type: str
@@ -34,22 +38,43 @@ class IndexColumn:
 class IndexDefinition:
     """What an index is of. Names are not part of it: renaming a column keeps the index.
 
-    Storage types are wide (every integer is a ``long``, every float too, in an order-preserving form), so widening
-    a column keeps the index as well.
+    ``columns``: the keys, by which entries are sorted. ``included``: values that entries hold besides, each column once
+    and none that is a key. ``buckets``: how many a covering index has; 0: another index. Storage types are wide (every
+    integer is a ``long``, every float too, in an order-preserving form as a key and as a ``double`` of its own bits as
+    an included value), so widening a column keeps the index as well.
     """
 
     columns: tuple[IndexColumn, ...]
+    included: tuple[IndexColumn, ...] = ()
+    buckets: int = 0
 
     @property
     def digest(self) -> str:
-        """Eight hexadecimal digits; readers ignore an index table whose digest is not this."""
-        columns = [[column.field_id, column.storage_type] for column in self.columns]
-        return canonical_hash({"layout": LAYOUT_VERSION, "columns": columns})
+        """Eight hexadecimal digits; readers ignore an index table whose digest is not this.
+
+        What a definition does not have is left out of it, so an addition to definitions keeps the indexes that are
+        without.
+        """
+        described: dict[str, object] = {"layout": LAYOUT_VERSION, "columns": _described(self.columns)}
+        if self.included:
+            described["include"] = _described(self.included)
+        if self.buckets:
+            described["buckets"] = self.buckets
+        return canonical_hash(described)
 
     @property
     def field_ids(self) -> tuple[int, ...]:
-        """Field ids in index order."""
+        """Field ids of the keys in index order."""
         return tuple(column.field_id for column in self.columns)
+
+    @property
+    def key_storages(self) -> tuple[str, ...]:
+        """Storage types of the keys in index order."""
+        return tuple(column.storage_type for column in self.columns)
+
+
+def _described(columns: Iterable[IndexColumn]) -> list[list[object]]:
+    return [[column.field_id, column.storage_type] for column in columns]
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +140,8 @@ def build_unit_key(segment: int, added_snapshot_id: int) -> tuple[int, int]:
 class SortedRun:
     """Index files that hold entries in key order without overlap.
 
-    ``level`` 0 is what a build wrote, a run per file; ``part`` tells runs of one commit (``sequence``) apart.
+    ``level``: how many merges its entries went through; 0 is what a build wrote, a run per file. ``part`` tells runs of
+    one commit (``sequence``) apart.
     """
 
     level: int
@@ -123,18 +149,34 @@ class SortedRun:
     part: int
     rows: int
 
+    @property
+    def tier(self) -> int:
+        """Runs of a tier differ in rows by less than the fan-in of a merge."""
+        return (max(self.rows, 1).bit_length() - 1) // (MERGE_FAN_IN.bit_length() - 1)
+
 
 def plan_run_merge(runs: Iterable[SortedRun]) -> tuple[SortedRun, ...]:
-    """The runs to merge next into one run of the next level; empty when no level has ``MERGE_FAN_IN`` of them.
+    """The runs to merge next into one; empty when no tier has ``MERGE_FAN_IN`` of them.
 
-    The lowest full level goes first and is merged whole, so each entry is written once per level: the cost of a
-    segment does not grow with the number of segments, only with its logarithm.
+    The lowest full tier goes first and is merged whole. What it becomes is of a higher tier, so an entry is written at
+    most once per tier: the cost of a segment does not grow with the number of segments, only with its logarithm, and
+    small runs never cause large ones to be written again. A build that writes fewer than ``MERGE_FAN_IN`` large runs
+    has written each of their entries for good. (Size-tiered merging of a log-structured merge tree.)
     """
-    levels: defaultdict[int, list[SortedRun]] = defaultdict(list)
+    tiers: defaultdict[int, list[SortedRun]] = defaultdict(list)
     for run in runs:
-        levels[run.level].append(run)
-    full = [level for level, members in levels.items() if len(members) >= MERGE_FAN_IN]
-    return tuple(sorted(levels[min(full)], key=lambda run: (run.sequence, run.part))) if full else ()
+        tiers[run.tier].append(run)
+    full = [tier for tier, members in tiers.items() if len(members) >= MERGE_FAN_IN]
+    return tuple(sorted(tiers[min(full)], key=lambda run: (run.sequence, run.level, run.part))) if full else ()
+
+
+def is_spread(rows: int, all_rows: int, buckets: int) -> bool:
+    """Whether a run of so many rows goes to a file per bucket; ``all_rows``: of the index, these included.
+
+    A small run is one file for all buckets, as a commit of a few rows must not write hundreds of files. Its rows are
+    few beside the others, or there are so few at all that the files of the whole index are counted in runs.
+    """
+    return buckets > 0 and (rows >= buckets * ROWS_PER_BUCKET or rows * MERGE_FAN_IN >= all_rows)
 
 
 def is_purge_worthwhile(stale_rows: int, all_rows: int) -> bool:

@@ -23,12 +23,20 @@ FEW_ROWS_PART = 0.01
 DRIVER_ROWS = 100_000
 #: Rows in a page of a data file, as writers make them; what is decoded for one row.
 PAGE_ROWS = 20_000
+#: A side of a join gives at most so many rows when it runs first, unless the session says otherwise.
+JOIN_ROWS = 100_000
 #: One side of a join runs first when reading it costs at most this part of reading the other one.
 SMALL_SIDE_PART = 0.125
 #: The other side of a join costs so much at least where the first one takes a job.
 WORTH_A_JOB_BYTES = 128 * 1024 * 1024
 #: What starting a distributed read costs, as bytes that the driver could read in that time.
 JOB_BYTES = 32 * 1024 * 1024
+
+
+#: What it costs to shuffle a row and to sort it in, as rows that could be read in that time.
+SHUFFLE_ROWS = 2.0
+#: A covering index is used when reading through it costs at most this part of what Spark would do.
+COVERING_PART = 0.9
 
 
 class NotUsed(StrEnum):
@@ -50,6 +58,9 @@ class NotUsed(StrEnum):
     COLUMN_REPLACED = "ColumnReplaced", "An indexed column was dropped and its name given to a new column."
     DEFINITION_MISMATCH = "DefinitionMismatch", "The index was made for another table, column or layout."
     UNREADABLE = "Unreadable", "The index table or one of its files cannot be read; its segments count as missing."
+
+    # Bloom filters
+    NO_FILTERS = "NoFilters", "The files that may match have no bloom filters of the columns that the condition names."
 
     # All indexes of a read
     DISABLED = "Disabled", "The reader asked for no index."
@@ -75,7 +86,7 @@ class ReadCost:
 
     def __str__(self) -> str:
         """For explain."""
-        return f"{self.bytes:,} bytes in {self.files} files"
+        return f"{self.bytes:,} bytes in {self.files} {'file' if self.files == 1 else 'files'}"
 
 
 def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
@@ -87,6 +98,11 @@ def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
     return index.weight <= WORTHWHILE_PART * candidates.weight
 
 
+def is_scan_cheaper(index: ReadCost, files: ReadCost) -> bool:
+    """Whether tasks read their rows from an index, at the cost ``index``, and not from ``files``."""
+    return index.weight <= WORTHWHILE_PART * files.weight
+
+
 def is_small_side(side: ReadCost, other: ReadCost) -> bool:
     """Whether to run ``side`` of a join first, although its keys may turn out to leave out nothing of the other one.
 
@@ -94,6 +110,14 @@ def is_small_side(side: ReadCost, other: ReadCost) -> bool:
     """
     job = WORTH_A_JOB_BYTES if side.files else 0
     return side.weight <= SMALL_SIDE_PART * other.weight and other.weight >= job
+
+
+def is_bucketed_faster(all_rows: int, entries: int, shuffled: int) -> bool:
+    """Whether to join by buckets: to read ``entries``, and to read and shuffle ``shuffled`` rows besides, instead of
+    reading and shuffling ``all_rows``.
+    """
+    read_and_shuffled = 1 + SHUFFLE_ROWS
+    return entries + shuffled * read_and_shuffled <= COVERING_PART * all_rows * read_and_shuffled
 
 
 def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:

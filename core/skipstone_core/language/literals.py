@@ -12,7 +12,7 @@ from decimal import Context, Decimal, InvalidOperation
 
 from skipstone_core.keys import KeyFamily, key_type
 
-Literal = bool | int | float | Decimal | str | date | datetime
+Literal = bool | int | float | Decimal | str | date | datetime | bytes
 _INTEGERS = {"int": 31, "long": 63}
 _EXACT = Context(prec=80)
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")

@@ -16,7 +16,8 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyFamily, key_type
 from skipstone_core.reasons import Reason
 
-Value = bool | int | float | Decimal | str | date | datetime
+#: Bytes are of binary and fixed columns, and the 16 bytes of a UUID; resources cannot write them.
+Value = bool | int | float | Decimal | str | date | datetime | bytes
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
 
 
@@ -157,6 +158,7 @@ _NUMBERS = frozenset({KeyFamily.INTEGER, KeyFamily.DECIMAL, KeyFamily.FLOAT})
 _COMPARED = _NUMBERS | {
     KeyFamily.BOOLEAN,
     KeyFamily.STRING,
+    KeyFamily.BINARY,
     KeyFamily.DATE,
     KeyFamily.TIMESTAMP,
     KeyFamily.TIMESTAMPTZ,
@@ -202,6 +204,8 @@ def _checked_items(node: InList, types: _Types) -> tuple[Constant, ...]:
 
 def _checked_pair(left: Operand, right: Operand, types: _Types) -> tuple[Operand, Operand]:
     a, b = _family(left, types), _family(right, types)
+    if KeyFamily.BINARY in (a, b) and not any(_is_bytes(one) for one in (left, right)):
+        raise _only_null(left if a is KeyFamily.BINARY else right, types)
     left, right = _placed(left, b, types.zone), _placed(right, a, types.zone)
     a, b = _family(left, types), _family(right, types)
     if a is b or {a, b} <= _NUMBERS or {a, b} == {KeyFamily.DATE, KeyFamily.TIMESTAMP}:
@@ -227,10 +231,16 @@ def _family(operand: Operand, types: _Types) -> KeyFamily:
         return _constant_family(operand.value)
     kind = key_type(_type_name(operand, types))
     if kind is None or kind.family not in _COMPARED:
-        raise UnsupportedPredicate(
-            f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null"
-        )
+        raise _only_null(operand, types)
     return kind.family
+
+
+def _only_null(operand: Operand, types: _Types) -> UnsupportedPredicate:
+    return UnsupportedPredicate(f"{_shown(operand)} is {_type_name(operand, types)}, which can only be tested for null")
+
+
+def _is_bytes(operand: Operand) -> bool:
+    return isinstance(operand, Constant) and isinstance(operand.value, bytes)
 
 
 def _type_name(operand: Operand, types: _Types) -> str:
@@ -248,22 +258,21 @@ def _hint(operand: ColumnRef, types: _Types) -> str:
     return ""
 
 
+_FAMILIES: Mapping[type, KeyFamily] = {
+    bool: KeyFamily.BOOLEAN,
+    int: KeyFamily.INTEGER,
+    Decimal: KeyFamily.DECIMAL,
+    float: KeyFamily.FLOAT,
+    str: KeyFamily.STRING,
+    bytes: KeyFamily.BINARY,
+    date: KeyFamily.DATE,
+}
+
+
 def _constant_family(value: Value) -> KeyFamily:
-    match value:
-        case bool():
-            return KeyFamily.BOOLEAN
-        case int():
-            return KeyFamily.INTEGER
-        case Decimal():
-            return KeyFamily.DECIMAL
-        case float():
-            return KeyFamily.FLOAT
-        case str():
-            return KeyFamily.STRING
-        case datetime():
-            return KeyFamily.TIMESTAMPTZ if value.tzinfo else KeyFamily.TIMESTAMP
-        case date():
-            return KeyFamily.DATE
+    if isinstance(value, datetime):
+        return KeyFamily.TIMESTAMPTZ if value.tzinfo else KeyFamily.TIMESTAMP
+    return _FAMILIES[type(value)]
 
 
 def _shown(operand: Operand) -> str:

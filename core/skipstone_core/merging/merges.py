@@ -221,7 +221,10 @@ def pack_by_bytes(sizes: Sequence[int], bins: int) -> tuple[tuple[int, ...], ...
 
 def switched_off(task: MergeTask) -> dict[PruneStage, str]:
     """The stages of the prune funnel that ``task`` does without, each with what says so."""
-    by_strategy = {PruningStrategy.NONE: tuple(PruneStage), PruningStrategy.MIN_MAX: (PruneStage.KEY_INDEX,)}
+    by_strategy = {
+        PruningStrategy.NONE: tuple(PruneStage),
+        PruningStrategy.MIN_MAX: (PruneStage.BLOOM, PruneStage.KEY_INDEX),
+    }
     off = dict.fromkeys(by_strategy.get(task.pruning, ()), f"spec.pruning.strategy is {task.pruning}")
     return off | dict.fromkeys(task.disabled_stages, "spec.pruning.disabledStages names it")
 

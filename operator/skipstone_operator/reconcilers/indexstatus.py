@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skipstone_core.contract.reports import IndexState
-from skipstone_core.keys import key_type
+from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed, key_type
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
@@ -25,7 +25,13 @@ from skipstone_operator.conditions import (
 )
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus
-from skipstone_operator.resources.secondaryindex import Coverage, IndexSegments, SecondaryIndexStatus
+from skipstone_operator.resources.secondaryindex import (
+    Coverage,
+    IndexSegments,
+    IndexType,
+    SecondaryIndexSpec,
+    SecondaryIndexStatus,
+)
 from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, last_look, remembered
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_table_finding
 from skipstone_operator.worlds.worlds import IndexWorld
@@ -151,13 +157,17 @@ def find_duplicate(world: IndexWorld) -> Finding | None:
         for other in world.place.indexes
         if other.meta.uid != index.meta.uid
         and not other.deleting
-        and (other.spec.columns, other.spec.type) == (index.spec.columns, index.spec.type)
+        and _defined(other.spec) == _defined(index.spec)
         and other.age < index.age
     ]
     if not twins:
         return None
     name = min(twins, key=lambda other: other.age).meta.name
     return Finding(Reason.DUPLICATE_INDEX, f"SecondaryIndex {name!r} indexes the same columns already; delete one")
+
+
+def _defined(spec: SecondaryIndexSpec) -> tuple[object, ...]:
+    return (spec.columns, frozenset(spec.include), spec.type, spec.buckets)
 
 
 def find_column_obstacle(world: IndexWorld, table: TableSubject) -> Finding | None:
@@ -169,12 +179,21 @@ def find_column_obstacle(world: IndexWorld, table: TableSubject) -> Finding | No
     types = table.status.column_types
     if not types or world.index.status.exists:
         return None
-    for position, name in enumerate(world.index.spec.columns):
-        if name not in types:
-            message = f"spec.columns[{position}]: table {table.meta.name!r} has no column {name!r}"
-            return Finding(Reason.COLUMN_NOT_FOUND, message)
-        if key_type(types[name]) is None:
-            message = f"spec.columns[{position}]: column {name!r} has type {types[name]}, which cannot be indexed"
+    spec = world.index.spec
+    for field, names, unfit in (
+        ("columns", spec.columns, "which cannot be indexed"),
+        ("include", spec.include, "which cannot be included: name columns of simple types"),
+    ):
+        for position, name in enumerate(names):
+            if name not in types:
+                message = f"spec.{field}[{position}]: table {table.meta.name!r} has no column {name!r}"
+                return Finding(Reason.COLUMN_NOT_FOUND, message)
+            if key_type(types[name]) is None:
+                message = f"spec.{field}[{position}]: column {name!r} has type {types[name]}, {unfit}"
+                return Finding(Reason.COLUMN_TYPE_UNSUPPORTED, message)
+    for position, name in enumerate(spec.columns if spec.type is IndexType.COVERING else ()):
+        if not is_bucketed(types[name]):
+            message = f"spec.columns[{position}]: column {name!r} has type {types[name]}, {UNFIT_FOR_BUCKETS}"
             return Finding(Reason.COLUMN_TYPE_UNSUPPORTED, message)
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import BadRecordPolicy
+from skipstone_core.contract.requests import BadRecordPolicy, LoadMode, SourceFormat
 
 from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
@@ -45,12 +45,34 @@ class LoadJobSpec(RunFields):
     RULES: ClassVar[tuple[Rule, ...]] = (
         frozen_required("tableRef"),
         frozen_required("source"),
+        frozen_optional("mode"),
         frozen_optional("badRecords"),
         frozen_optional("timeZone"),
+        Rule(
+            holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.source.format is SourceFormat.PARQUET,
+            rule="!has(self.mode) || self.mode != 'Register' || self.source.format == 'Parquet'",
+            message="mode Register takes files of the format Parquet only: the files stay as they are. Use the mode "
+            "Copy for other formats",
+            field_path=".mode",
+        ),
+        Rule(
+            holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.bad_records.policy is BadRecordPolicy.FAIL,
+            rule="!has(self.mode) || self.mode != 'Register' || !has(self.badRecords) || "
+            "!has(self.badRecords.policy) || self.badRecords.policy == 'Fail'",
+            message="badRecords is for the mode Copy only: with Register no row can be left out of a file",
+            field_path=".badRecords",
+        ),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is loaded into. Never changes.")]
     source: Annotated[Source, Doc("What is loaded. Never changes.")]
+    mode: Annotated[
+        LoadMode,
+        Doc(
+            "Copy writes the rows to files of the table. Register adds the Parquet files of the source to the table "
+            "as they are and where they are. Never changes."
+        ),
+    ] = LoadMode.COPY
     bad_records: Annotated[BadRecords, Doc("What happens to rows that do not fit. Never changes.")] = BadRecords()
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
 
@@ -61,5 +83,12 @@ class LoadJobStatus(JobStatus):
 
     segment: Annotated[int | None, Doc("Id of the segment that the load made.", minimum=0)] = None
     rows_loaded: Annotated[int | None, Doc("Rows that were loaded.", minimum=0)] = None
+    files_registered: Annotated[
+        int | None, Doc("Files of the source that became files of the table (mode Register).", minimum=0)
+    ] = None
+    files_skipped: Annotated[
+        int | None,
+        Doc("Files that were left out because the table had them already, or because they hold no row.", minimum=0),
+    ] = None
     rows_rejected: Annotated[int | None, Doc("Rows that did not fit.", minimum=0)] = None
     rejected_path: Annotated[str, Doc("Where rejected rows are, relative to the Warehouse.", max_length=2048)] = ""

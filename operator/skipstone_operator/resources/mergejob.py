@@ -134,7 +134,7 @@ class Pruning:
 
     strategy: Annotated[
         PruningStrategy,
-        Doc("Auto takes every stage that pays, MinMax asks no index, None reads every file."),
+        Doc("Auto takes every stage that pays, MinMax asks no filters and no index, None reads every file."),
     ] = PruningStrategy.AUTO
     disabled_stages: Annotated[
         tuple[PruneStage, ...],
@@ -304,7 +304,7 @@ class FunnelStageStatus:
         str, Doc("The part of the files let through that were so, such as 62.5 %.", max_length=16)
     ] = ""
     left_out: Annotated[LeftOut | None, Doc("Why the stage did not run; absent when it did.")] = None
-    message: Annotated[str, Doc("The same as a sentence.", max_length=1024)] = ""
+    message: Annotated[str, Doc("The same as a sentence; of Bloom and KeyIndex, what they read.", max_length=1024)] = ""
     duration_ms: Annotated[int, Doc("Milliseconds that it took.", minimum=0)] = 0
 
 

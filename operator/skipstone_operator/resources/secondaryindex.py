@@ -1,4 +1,4 @@
-"""The SecondaryIndex: a lookup index on a Table, kept in sync segment by segment.
+"""The SecondaryIndex: an index on a Table, kept in sync segment by segment.
 
 Imported by reconcilers, manifests and the CRD generator. Data only.
 """
@@ -9,15 +9,26 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
+from skipstone_core.indexing.indexes import MAX_BUCKETS, MIN_BUCKETS
+
 from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy, SeenMetadata
 from skipstone_operator.resources.rules import limits
-from skipstone_operator.resources.rules.markers import Doc, Rule, distinct, frozen_required, name_text, time_text
+from skipstone_operator.resources.rules.markers import (
+    Doc,
+    Rule,
+    distinct,
+    frozen_optional,
+    frozen_required,
+    name_text,
+    time_text,
+)
 
 
 class IndexType(StrEnum):
     """The index types with an engine."""
 
     LOOKUP = "Lookup"
+    COVERING = "Covering"
 
 
 class Maintenance(StrEnum):
@@ -34,6 +45,27 @@ class SecondaryIndexSpec:
     RULES: ClassVar[tuple[Rule, ...]] = (
         frozen_required("tableRef"),
         frozen_required("columns"),
+        frozen_optional("include"),
+        frozen_required("type"),
+        frozen_optional("buckets"),
+        Rule(
+            holds=lambda spec: spec.type is not IndexType.COVERING or spec.buckets is not None,
+            rule="self.type != 'Covering' || has(self.buckets)",
+            message="buckets is required for an index of type Covering: set how many buckets its rows are divided into",
+            field_path=".type",
+        ),
+        Rule(
+            holds=lambda spec: spec.type is IndexType.COVERING or spec.buckets is None,
+            rule="self.type == 'Covering' || !has(self.buckets)",
+            message="buckets is for indexes of type Covering only: remove it or set type to Covering",
+            field_path=".buckets",
+        ),
+        Rule(
+            holds=lambda spec: not set(spec.include) & set(spec.columns),
+            rule="!has(self.include) || self.include.all(c, !(c in self.columns))",
+            message="include names a column that columns names already: name each column once",
+            field_path=".include",
+        ),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is indexed. Never changes.")]
@@ -47,7 +79,31 @@ class SecondaryIndexSpec:
             rules=(distinct("columns"),),
         ),
     ]
-    type: Annotated[IndexType, Doc("Kind of index; Lookup finds rows by value.")] = IndexType.LOOKUP
+    include: Annotated[
+        tuple[str, ...],
+        Doc(
+            "Columns whose values the index stores beside the indexed ones, so that queries on both are answered from "
+            "the index. Not part of the order. Never changes.",
+            max_items=limits.MAX_KEYS,
+            item=name_text("One column."),
+            rules=(distinct("include"),),
+        ),
+    ] = ()
+    type: Annotated[
+        IndexType,
+        Doc(
+            "Kind of index. Lookup finds rows by value. Covering divides rows into buckets by the indexed columns, so "
+            "that tables are joined by them without a shuffle. Never changes."
+        ),
+    ] = IndexType.LOOKUP
+    buckets: Annotated[
+        int | None,
+        Doc(
+            "How many buckets a Covering index has. Tables that are joined need the same number. Never changes.",
+            minimum=MIN_BUCKETS,
+            maximum=MAX_BUCKETS,
+        ),
+    ] = None
     maintenance: Annotated[
         Maintenance,
         Doc(

@@ -30,12 +30,12 @@ from skipstone.compat.java import (
     type_named,
 )
 
-_CATALYST = "org.apache.spark.sql.catalyst"
-_EXECUTION = "org.apache.spark.sql.execution"
-_TREE_NODE = f"{_CATALYST}.trees.TreeNode"
-_LOGICAL_PLAN = f"{_CATALYST}.plans.logical.LogicalPlan"
-_FUNCTION = "scala.Function1"
+CATALYST = "org.apache.spark.sql.catalyst"
+EXECUTION = "org.apache.spark.sql.execution"
+_TREE_NODE = f"{CATALYST}.trees.TreeNode"
+_LOGICAL_PLAN = f"{CATALYST}.plans.logical.LogicalPlan"
 _SEQ = "scala.collection.immutable.Seq"
+_STRUCT = "org.apache.spark.sql.types.StructType"
 Tree = TypeVar("Tree", "LogicalPlan", "Expression")
 
 
@@ -44,6 +44,7 @@ class Rule(StrEnum):
 
     BOOLEAN_SIMPLIFICATION = "optimizer.BooleanSimplification"
     COLUMN_PRUNING = "optimizer.ColumnPruning"
+    COMBINE_FILTERS = "optimizer.CombineFilters"
     COMPUTE_CURRENT_TIME = "optimizer.ComputeCurrentTime"
     CONSTANT_FOLDING = "optimizer.ConstantFolding"
     ELIMINATE_OUTER_JOIN = "optimizer.EliminateOuterJoin"
@@ -59,7 +60,11 @@ class Rule(StrEnum):
     PULL_UP_CORRELATED_PREDICATES = "optimizer.PullupCorrelatedPredicates"
     PUSH_DOWN_PREDICATES = "optimizer.PushDownPredicates"
     PUSH_EXTRA_PREDICATE_THROUGH_JOIN = "optimizer.PushExtraPredicateThroughJoin"
+    REORDER_JOIN = "optimizer.ReorderJoin"
+    REPLACE_DISTINCT_WITH_AGGREGATE = "optimizer.ReplaceDistinctWithAggregate"
+    REPLACE_EXCEPT_WITH_ANTI_JOIN = "optimizer.ReplaceExceptWithAntiJoin"
     REPLACE_EXPRESSIONS = "optimizer.ReplaceExpressions"
+    REPLACE_INTERSECT_WITH_SEMI_JOIN = "optimizer.ReplaceIntersectWithSemiJoin"
     REWRITE_CORRELATED_SCALAR_SUBQUERY = "optimizer.RewriteCorrelatedScalarSubquery"
     REWRITE_PREDICATE_SUBQUERY = "optimizer.RewritePredicateSubquery"
     REWRITE_WITH_EXPRESSION = "optimizer.RewriteWithExpression"
@@ -69,27 +74,30 @@ class Rule(StrEnum):
 
 #: Classes that are known by their simple names, of nodes in the JSON of plans and of physical plans, by package.
 NODES: Mapping[str, tuple[str, ...]] = {
-    f"{_CATALYST}.plans.logical": (
-        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Except", "Filter", "GlobalLimit", "Intersect"),
-        *("Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation", "Project", "Range"),
-        *("Sample", "Sort", "Tail", "UnionLoop", "UnionLoopRef", "WithCTE"),
+    f"{CATALYST}.plans.logical": (
+        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Except", "Filter", "Generate", "GlobalLimit"),
+        *("Intersect", "Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation", "Project"),
+        *("Range", "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sample", "Sort", "Tail", "Union"),
+        *("SubqueryAlias", "UnionLoop", "UnionLoopRef", "Window", "WithCTE"),
     ),
-    f"{_CATALYST}.expressions": (
-        *("Alias", "And", "AttributeReference", "Cast", "Coalesce", "EqualNullSafe", "EqualTo", "GreaterThan"),
-        *("GreaterThanOrEqual", "In", "InSet", "IsNaN", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual"),
-        *("Literal", "Not", "Or", "StartsWith"),
+    f"{CATALYST}.expressions": (
+        *("Alias", "And", "AttributeReference", "CaseWhen", "Cast", "Coalesce", "CreateNamedStruct", "EqualNullSafe"),
+        *("EqualTo", "Exists", "GreaterThan", "GreaterThanOrEqual", "If", "In", "InSet", "InSubquery", "IsNaN"),
+        *("IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "ListQuery", "Literal", "Not", "Or", "ScalarSubquery"),
+        "StartsWith",
     ),
-    f"{_CATALYST}.plans": ("ExistenceJoin",),
-    f"{_CATALYST}.plans.physical": ("KeyGroupedPartitioning",),
-    _EXECUTION: ("SubqueryAdaptiveBroadcastExec", "SubqueryBroadcastExec"),
-    f"{_EXECUTION}.adaptive": ("AdaptiveSparkPlanExec",),
-    f"{_EXECUTION}.datasources.v2": ("BatchScanExec", "DataSourceV2Relation", "DataSourceV2ScanRelation"),
-    f"{_EXECUTION}.exchange": ("ShuffleExchangeExec",),
-    f"{_EXECUTION}.joins": ("BroadcastHashJoinExec",),
+    f"{CATALYST}.expressions.aggregate": ("AggregateExpression", "Max", "Min"),
+    f"{CATALYST}.plans": ("ExistenceJoin",),
+    f"{CATALYST}.plans.physical": ("KeyGroupedPartitioning",),
+    EXECUTION: ("RDDScanExec", "SubqueryAdaptiveBroadcastExec", "SubqueryBroadcastExec"),
+    f"{EXECUTION}.adaptive": ("AdaptiveSparkPlanExec",),
+    f"{EXECUTION}.datasources.v2": ("BatchScanExec", "DataSourceV2Relation", "DataSourceV2ScanRelation"),
+    f"{EXECUTION}.exchange": ("ShuffleExchangeExec",),
+    f"{EXECUTION}.joins": ("BroadcastHashJoinExec", "ShuffledHashJoinExec", "SortMergeJoinExec"),
 }
 #: Singletons that the JSON of a join shows.
 JOIN_TYPES = ("Cross", "FullOuter", "Inner", "LeftAnti", "LeftOuter", "LeftSemi", "RightOuter")
-JOIN_TYPE_PACKAGE = f"{_CATALYST}.plans"
+JOIN_TYPE_PACKAGE = f"{CATALYST}.plans"
 
 
 # --- trees ---
@@ -105,16 +113,18 @@ class TreeNode(JavaObject, Protocol):
     def productElement(self, position: int) -> JavaObject: ...
 
 
-@described(f"{_CATALYST}.expressions.Expression")
+@described(f"{CATALYST}.expressions.Expression")
 class Expression(TreeNode, Protocol):
     """An expression."""
 
     def children(self) -> Seq[Expression]: ...
+    def dataType(self) -> DataType: ...
     def deterministic(self) -> bool: ...
+    def references(self) -> AttributeSet: ...
     def withNewChildren(self, children: Seq[Expression]) -> Expression: ...
 
 
-@described(f"{_CATALYST}.expressions.PlanExpression")
+@described(f"{CATALYST}.expressions.PlanExpression")
 class PlanExpression(Expression, Protocol):
     """An expression with a plan inside."""
 
@@ -122,17 +132,40 @@ class PlanExpression(Expression, Protocol):
     def withNewPlan(self, plan: LogicalPlan) -> Expression: ...
 
 
-@described(f"{_CATALYST}.expressions.Literal")
+@described(f"{CATALYST}.expressions.Literal")
 class Literal(Expression, Protocol):
     """A literal; a day or a moment is a number."""
 
     def value(self) -> int: ...
 
 
-@described(f"{_CATALYST}.expressions.InSet")
+@described(f"{CATALYST}.expressions.Literal")
+class BinaryLiteral(Expression, Protocol):
+    """A literal of bytes."""
+
+    def value(self) -> bytes: ...
+
+
+@described(f"{CATALYST}.expressions.Literal")
+class RowLiteral(Expression, Protocol):
+    """A literal of a struct."""
+
+    def value(self) -> InternalRow: ...
+    def dataType(self) -> StructType: ...
+
+
+@described(f"{CATALYST}.InternalRow")
+class InternalRow(JavaObject, Protocol):
+    """A struct as Catalyst holds it."""
+
+    def toSeq(self, schema: StructType) -> LiteralSeq: ...
+
+
+@described(f"{CATALYST}.expressions.InSet")
 class InSet(Expression, Protocol):
     """A test for being in a set of literals."""
 
+    def child(self) -> Expression: ...
     def hset(self) -> LiteralSet: ...
 
 
@@ -147,6 +180,16 @@ class LiteralSet(JavaObject, Protocol):
     def addString(self, builder: ScalaBuilder, separator: str) -> ScalaBuilder: ...
 
 
+@described(_SEQ)
+class LiteralSeq(JavaObject, Protocol):
+    """Values as Catalyst holds them, or texts of such."""
+
+    def addString(self, builder: ScalaBuilder, separator: str) -> ScalaBuilder: ...
+    def distinct(self) -> LiteralSeq: ...
+    def isEmpty(self) -> bool: ...
+    def mkString(self, separator: str) -> str: ...
+
+
 @described("scala.collection.mutable.StringBuilder")
 class ScalaBuilder(JavaObject, Protocol):
     """A text that stays in the JVM."""
@@ -154,18 +197,27 @@ class ScalaBuilder(JavaObject, Protocol):
     def underlying(self) -> StringBuilder: ...
 
 
-@described(f"{_CATALYST}.expressions.ExprId")
+@described(f"{CATALYST}.expressions.ExprId")
 class ExprId(JavaObject, Protocol):
     """By which Catalyst knows an attribute."""
 
     def id(self) -> int: ...
 
 
-@described(f"{_CATALYST}.expressions.Attribute")
+@described(f"{CATALYST}.expressions.Attribute")
 class Attribute(Expression, Protocol):
     """A column of a plan."""
 
     def exprId(self) -> ExprId: ...
+    def name(self) -> str: ...
+    def qualifier(self) -> Seq[str]: ...
+
+
+@described(f"{CATALYST}.expressions.AttributeSet")
+class AttributeSet(JavaObject, Protocol):
+    """Different columns."""
+
+    def toSeq(self) -> Seq[Attribute]: ...
 
 
 @described(_LOGICAL_PLAN)
@@ -186,15 +238,22 @@ class LogicalPlan(TreeNode, Protocol):
     def withNewChildren(self, children: Seq[LogicalPlan]) -> LogicalPlan: ...
 
 
-@described(f"{_CATALYST}.plans.logical.Statistics")
+@described(f"{CATALYST}.plans.logical.Statistics")
 class Statistics(JavaObject, Protocol):
     """What Spark expects of a plan."""
 
     def sizeInBytes(self) -> int: ...
 
 
-@described("org.apache.spark.sql.types.StructType")
-class StructType(JavaObject, Protocol):
+@described("org.apache.spark.sql.types.DataType")
+class DataType(JavaObject, Protocol):
+    """A type."""
+
+    def catalogString(self) -> str: ...
+
+
+@described(_STRUCT)
+class StructType(DataType, Protocol):
     """A schema."""
 
     def json(self) -> str: ...
@@ -207,11 +266,20 @@ class Rows(JavaObject, Protocol):
     def size(self) -> int: ...
 
 
-@described(f"{_CATALYST}.plans.logical.LocalRelation")
+@described(f"{CATALYST}.plans.logical.LocalRelation")
 class LocalRelation(LogicalPlan, Protocol):
     """Rows in a plan, as a relation."""
 
     def data(self) -> Rows: ...
+
+
+@described(f"{CATALYST}.plans.logical.LateralJoin")
+class LateralJoin(LogicalPlan, Protocol):
+    """A join with a plan that is computed for each row."""
+
+    def right(self) -> PlanExpression: ...
+    def joinType(self) -> JavaObject: ...
+    def condition(self) -> Option[Expression]: ...
 
 
 @described("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
@@ -252,56 +320,22 @@ class Scan(JavaObject, Protocol):
 # --- physical plans ---
 
 
-@described(f"{_EXECUTION}.SparkPlan")
+@described(f"{EXECUTION}.SparkPlan")
 class SparkPlan(TreeNode, Protocol):
     """A physical plan."""
 
     def children(self) -> Seq[SparkPlan]: ...
+    def collectLeaves(self) -> Seq[SparkPlan]: ...
     def executeCollect(self) -> JavaArray: ...
     def output(self) -> Seq[Attribute]: ...
     def outputPartitioning(self) -> JavaObject: ...
     def subqueriesAll(self) -> Seq[SparkPlan]: ...
 
 
-@described(f"{_EXECUTION}.adaptive.AdaptiveSparkPlanExec")
-class AdaptivePlan(SparkPlan, Protocol):
-    """A physical plan that changes while it runs."""
-
-    def initialPlan(self) -> SparkPlan: ...
-
-
-@described(f"{_EXECUTION}.datasources.v2.BatchScanExec")
-class BatchScan(SparkPlan, Protocol):
-    """A scan of a table."""
-
-    def runtimeFilters(self) -> Seq[RuntimeFilter]: ...
-
-
-@described(f"{_CATALYST}.expressions.DynamicPruningExpression")
-class RuntimeFilter(Expression, Protocol):
-    """A filter of a scan that is known when the query runs."""
-
-    def child(self) -> Expression: ...
-
-
-@described(f"{_EXECUTION}.InSubqueryExec")
-class InSubquery(Expression, Protocol):
-    """A test for being among the rows of a subquery."""
-
-    def plan(self) -> SparkPlan: ...
-
-
-@described(f"{_EXECUTION}.SubqueryAdaptiveBroadcastExec")
-class AdaptiveBroadcast(SparkPlan, Protocol):
-    """A subquery that may be answered from what a join broadcasts."""
-
-    def onlyInBroadcast(self) -> bool: ...
-
-
 # --- sessions ---
 
 
-@described(f"{_EXECUTION}.QueryExecution")
+@described(f"{EXECUTION}.QueryExecution")
 class QueryExecution(JavaObject, Protocol):
     """The plans of a query."""
 
@@ -319,8 +353,9 @@ class Dataset(JavaObject, Protocol):
     """A DataFrame in the JVM."""
 
     def inputFiles(self) -> Sequence[str]: ...
-    def queryExecution(self) -> QueryExecution: ...
+    def coalesce(self, partitions: int) -> Dataset: ...
     def limit(self, rows: int) -> Dataset: ...
+    def queryExecution(self) -> QueryExecution: ...
 
 
 @described("org.apache.spark.sql.classic.SparkSession")
@@ -337,7 +372,7 @@ class SharedState(JavaObject, Protocol):
     def cacheManager(self) -> CacheManager: ...
 
 
-@described(f"{_EXECUTION}.CacheManager")
+@described(f"{EXECUTION}.CacheManager")
 class CacheManager(JavaObject, Protocol):
     """Holds rows of plans that were cached."""
 
@@ -359,7 +394,7 @@ class _Sessions(Protocol):
     def clearActiveSession(self) -> None: ...
 
 
-@described(f"{_CATALYST}.plans.logical.LocalRelation$")
+@described(f"{CATALYST}.plans.logical.LocalRelation$")
 class _LocalRelations(Protocol):
     def apply(
         self,
@@ -370,9 +405,33 @@ class _LocalRelations(Protocol):
     ) -> LocalRelation: ...
 
 
-@described(f"{_CATALYST}.plans.logical.Project$")
+@described(f"{CATALYST}.plans.logical.Project$")
 class _Projects(Protocol):
     def apply(self, expressions: Seq[Attribute], child: LogicalPlan) -> LogicalPlan: ...
+
+
+@described(f"{CATALYST}.plans.logical.Join$")
+class _Joins(Protocol):
+    def apply(
+        self,
+        left: LogicalPlan,
+        right: LogicalPlan,
+        kind: JavaObject,
+        condition: JavaObject,
+        hint: JavaObject,
+    ) -> LogicalPlan: ...
+
+
+@described(f"{CATALYST}.plans.logical.JoinHint$")
+class _JoinHints(Protocol):
+    def NONE(self) -> JavaObject: ...
+
+
+@described("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation$")
+class _Relations(Protocol):
+    def create(
+        self, table: SparkTable | None, catalog: Option[JavaObject], identifier: Option[JavaObject]
+    ) -> Relation: ...
 
 
 @described("org.apache.spark.sql.classic.ExpressionUtils$")
@@ -380,12 +439,17 @@ class _ExpressionUtils(Protocol):
     def column(self, expression: Expression) -> JavaObject: ...
 
 
-@described(f"{_CATALYST}.plans.logical.Union$")
+@described(f"{CATALYST}.plans.logical.SubqueryAlias$")
+class _SubqueryAliases(Protocol):
+    def apply(self, name: str, child: LogicalPlan) -> LogicalPlan: ...
+
+
+@described(f"{CATALYST}.plans.logical.Union$")
 class _Unions(Protocol):
     def apply(self, left: LogicalPlan, right: LogicalPlan) -> LogicalPlan: ...
 
 
-@described(f"{_CATALYST}.rules.Rule")
+@described(f"{CATALYST}.rules.Rule")
 class PlanRule(JavaObject, Protocol):
     """A rule of Spark's optimizer."""
 
@@ -395,17 +459,26 @@ class PlanRule(JavaObject, Protocol):
 DATASETS: JavaName[_Datasets] = JavaName("org.apache.spark.sql.classic.Dataset")
 SESSIONS: JavaName[_Sessions] = JavaName("org.apache.spark.sql.classic.SparkSession")
 OPTIONS: JavaName[Callable[[JavaMap], JavaMap]] = JavaName("org.apache.spark.sql.util.CaseInsensitiveStringMap")
-INLINE_CTE: JavaName[Callable[[bool, bool], PlanRule]] = JavaName(f"{_CATALYST}.optimizer.InlineCTE")
+INLINE_CTE: JavaName[Callable[[bool, bool], PlanRule]] = JavaName(f"{CATALYST}.optimizer.InlineCTE")
 SCALA_BUILDER: JavaName[Callable[[], ScalaBuilder]] = JavaName("scala.collection.mutable.StringBuilder")
-LOCAL_RELATION: ScalaName[_LocalRelations] = ScalaName(f"{_CATALYST}.plans.logical.LocalRelation")
-PROJECT: ScalaName[_Projects] = ScalaName(f"{_CATALYST}.plans.logical.Project")
+LOCAL_RELATION: ScalaName[_LocalRelations] = ScalaName(f"{CATALYST}.plans.logical.LocalRelation")
+ONE_ROW: JavaName[Callable[[], LogicalPlan]] = JavaName(f"{CATALYST}.plans.logical.OneRowRelation")
+JOIN: ScalaName[_Joins] = ScalaName(f"{CATALYST}.plans.logical.Join")
+JOIN_HINTS: ScalaName[_JoinHints] = ScalaName(f"{CATALYST}.plans.logical.JoinHint")
+LEFT_SEMI: ScalaName[JavaObject] = ScalaName(f"{CATALYST}.plans.LeftSemi")
+RELATIONS: ScalaName[_Relations] = ScalaName("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
+ALIAS: JavaName[Callable[[Expression, str, ExprId, Seq[str], Option[JavaObject], Seq[JavaObject]], Attribute]] = (
+    JavaName(f"{CATALYST}.expressions.Alias")
+)
+SUBQUERY_ALIAS: ScalaName[_SubqueryAliases] = ScalaName(f"{CATALYST}.plans.logical.SubqueryAlias")
+PROJECT: ScalaName[_Projects] = ScalaName(f"{CATALYST}.plans.logical.Project")
 EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
-UNION: ScalaName[_Unions] = ScalaName(f"{_CATALYST}.plans.logical.Union")
+UNION: ScalaName[_Unions] = ScalaName(f"{CATALYST}.plans.logical.Union")
 
 
 def optimizer_rule(jvm: Jvm, rule: Rule) -> PlanRule:
     """A rule of Spark's optimizer."""
-    return cast(PlanRule, object_named(jvm, f"{_CATALYST}.{rule}"))
+    return cast(PlanRule, object_named(jvm, f"{CATALYST}.{rule}"))
 
 
 def plan_json(jvm: Jvm, tree: TreeNode) -> str:
@@ -423,58 +496,3 @@ def _json_builder(jvm: Jvm) -> Any:
         type_named(jvm, "java.lang.StringBuilder"), types.methodType(void, text)
     )
     return handles.filterReturnValue(to_json, builder)
-
-
-# --- functions of Scala ---
-
-
-def most_leaves(jvm: Jvm, plan: LogicalPlan) -> int:
-    """Leaves of the largest expression of a plan and of the plans inside its expressions."""
-    functions, plans = _functions(jvm), cast(Any, plan.subqueriesAll())
-    expressions = plans.prepended(plan).flatMap(functions.expressions_below)
-    return 0 if expressions.isEmpty() else int(expressions.map(functions.leaves).max(functions.order))
-
-
-@lru_cache(maxsize=len(Rule))
-def rule_everywhere(jvm: Jvm, rule: Rule) -> JavaObject:
-    """A rule as the partial function of plans that ``transformDownWithSubqueries`` takes."""
-    return _functions(jvm).rule(rule)
-
-
-@lru_cache(maxsize=1)
-def _functions(jvm: Jvm) -> _Functions:
-    return _Functions(jvm)
-
-
-class _Functions:
-    """Functions of Scala, made of methods in the JVM: Python's own would be called back for every node."""
-
-    def __init__(self, jvm: Jvm) -> None:
-        self._jvm = jvm
-        self._lookup = class_named(jvm, "java.lang.invoke.MethodHandles")
-        node, sequence, function = (type_named(jvm, name) for name in (_TREE_NODE, _SEQ, _FUNCTION))
-        below = self._method(node, "flatMap", sequence, function)
-        own = self._function(self._method(type_named(jvm, f"{_CATALYST}.plans.QueryPlan"), "expressions", sequence))
-        arguments = java_list(jvm, [own]).toArray()
-        self.expressions_below = self._function(self._lookup.insertArguments(below, 1, arguments))
-        leaves = self._method(node, "collectLeaves", sequence)
-        size = self._method(sequence, "size", class_named(jvm, "java.lang.Integer").TYPE)
-        self.leaves = self._function(self._lookup.filterReturnValue(leaves, size))
-        self.order = object_named(jvm, "scala.math.Ordering$Int")
-
-    def rule(self, name: Rule) -> JavaObject:
-        """A rule of Catalyst as a partial function of plans."""
-        rule: Any = optimizer_rule(self._jvm, name)
-        plan = type_named(self._jvm, _LOGICAL_PLAN)
-        applied = self._method(rule.getClass(), "apply", plan, plan).bindTo(rule)
-        partial: JavaObject = object_named(self._jvm, "scala.PartialFunction").fromFunction(self._function(applied))
-        return partial
-
-    def _method(self, owner: Any, name: str, result: Any, *arguments: Any) -> Any:
-        kinds = java_list(self._jvm, arguments)
-        kind = class_named(self._jvm, "java.lang.invoke.MethodType").methodType(result, kinds)
-        return self._lookup.publicLookup().findVirtual(owner, name, kind)
-
-    def _function(self, handle: Any) -> Any:
-        function = type_named(self._jvm, _FUNCTION)
-        return class_named(self._jvm, "java.lang.invoke.MethodHandleProxies").asInterfaceInstance(function, handle)

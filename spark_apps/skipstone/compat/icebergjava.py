@@ -72,6 +72,7 @@ class TableMetadata(JavaObject, Protocol):
 
     def currentSchemaId(self) -> int: ...
     def metadataFileLocation(self) -> str: ...
+    def uuid(self) -> str: ...
 
 
 @described(f"{_ICEBERG}.TableMetadata$Builder")
@@ -169,7 +170,7 @@ JSON_MAPPER: JavaName[Callable[[], JsonMapper]] = JavaName(
 METADATA: JavaName[_Metadata] = JavaName(f"{_ICEBERG}.TableMetadata")
 SPARK_TABLES: JavaName[Callable[[BaseTable], SparkTable]] = JavaName(SPARK_TABLE)
 STAGED_TABLES: JavaName[Callable[[BaseTable, str], SparkTable]] = JavaName(f"{_ICEBERG}.spark.source.SparkRewriteTable")
-STATIC_OPERATIONS: JavaName[Callable[[TableMetadata, IcebergIO], JavaObject]] = JavaName(
+STATIC_OPERATIONS: JavaName[Callable[[TableMetadata | str, IcebergIO], JavaObject]] = JavaName(
     f"{_ICEBERG}.StaticTableOperations"
 )
 TASK_PARSER: JavaName[_TaskParser] = JavaName(f"{_ICEBERG}.rest.TableScanResponseParser")

@@ -197,7 +197,7 @@ def is_some(value: JavaObject) -> bool:
     return value.getClass().getName() == SOME
 
 
-def some(jvm: Jvm, value: JavaObject) -> JavaObject:
+def some(jvm: Jvm, value: JavaObject | str) -> JavaObject:
     """An Option that holds ``value``."""
     found: JavaObject = class_named(jvm, SOME)(value)
     return found

@@ -5,9 +5,12 @@ A new version of PySpark breaks here and in the tests of this module.
 
 from __future__ import annotations
 
-from typing import cast
+from collections.abc import Callable
+from functools import update_wrapper
+from typing import Any, cast
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession, functions
 from pyspark.sql.classic.column import Column
 from pyspark.sql.classic.dataframe import DataFrame as ClassicDataFrame
 
@@ -16,16 +19,18 @@ from skipstone.compat.java import JavaObject, Jvm
 
 __all__ = [
     "ClassicDataFrame",
+    "FrontFrame",
     "JvmFrame",
-    "column_values",
     "count_input_files",
     "is_classic",
     "java_frame",
     "java_session",
     "jvm",
     "plain_frame",
+    "running_frame",
     "shows_html",
     "shows_text",
+    "with_null_marks",
 ]
 
 
@@ -54,9 +59,11 @@ def count_input_files(df: DataFrame) -> int:
     return len(java_frame(df).inputFiles())
 
 
-def column_values(java: Dataset, spark: SparkSession, column: JavaObject) -> list[object]:
-    """The values of a column of a Dataset, as Python's. Runs it."""
-    return [row[0] for row in ClassicDataFrame(java, spark).select(Column(column)).collect()]
+def with_null_marks(java: Dataset, spark: SparkSession, column: JavaObject, *, in_digits: bool) -> Dataset:
+    """A Dataset of two columns: whether ``column`` is null, and its values, bytes in hexadecimal digits."""
+    values = Column(column)
+    shown = functions.hex(values) if in_digits else values
+    return java_frame(ClassicDataFrame(java, spark).select(values.isNull().alias("null"), shown.alias("value")))
 
 
 def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:
@@ -88,3 +95,68 @@ class JvmFrame(ClassicDataFrame):
     def replace_java(self, java: Dataset) -> None:
         """Use ``java``, a Dataset with the same columns, from here on."""
         self._jdf = java
+
+
+#: Members of a DataFrame that run or show its plan: methods, and properties.
+_RUN_IT = (
+    *("_repr_html_", "_show_string", "approxQuantile", "checkpoint", "collect", "corr", "count", "cov", "explain"),
+    *("inputFiles", "isEmpty", "localCheckpoint", "printSchema", "tail", "take", "toArrow", "toJSON"),
+    *("toLocalIterator", "toPandas", "writeTo", "__repr__"),
+)
+_SHOW_IT = ("rdd", "schema", "write")
+
+
+class FrontFrame(ClassicDataFrame):
+    """A DataFrame that runs as ``running``. Others are made of the Dataset that ``make`` gives, which has the same rows
+    and the same columns, those that a plan hides included; it is made when somebody needs it.
+    """
+
+    def __init__(self, running: DataFrame, make: Callable[[], Dataset]) -> None:
+        super().__init__(running._jdf, running.sparkSession)
+        self.running = running
+        self._make = make
+        del self._jdf
+
+    def __getattr__(self, name: str) -> Any:
+        """The Dataset that others are made of; any other name is a column."""
+        if name != "_jdf":
+            return super().__getattr__(name)
+        self._jdf = cast(Any, self._make())
+        return self._jdf
+
+    def cache(self) -> DataFrame:
+        """As the super class; what is run from here on is read from the cache."""
+        self._run_as_made()
+        return super().cache()
+
+    def persist(self, storageLevel: StorageLevel = StorageLevel.MEMORY_AND_DISK_DESER) -> DataFrame:
+        """As the super class; what is run from here on is read from the cache."""
+        self._run_as_made()
+        return super().persist(storageLevel)
+
+    def _run_as_made(self) -> None:
+        self._jdf = cast(Any, self._make())
+        self.running = plain_frame(java_frame(self), self.sparkSession)
+
+
+def running_frame(df: DataFrame) -> DataFrame:
+    """What runs when an action of ``df`` is called."""
+    return df.running if isinstance(df, FrontFrame) else df
+
+
+def _run(name: str) -> Callable[..., object]:
+    def run(self: FrontFrame, /, *args: object, **kwargs: object) -> object:
+        return getattr(self.running, name)(*args, **kwargs)
+
+    update_wrapper(run, getattr(ClassicDataFrame, name))
+    return run
+
+
+def _shown(name: str) -> property:
+    return property(lambda self: getattr(self.running, name))
+
+
+for _name in _RUN_IT:
+    setattr(FrontFrame, _name, _run(_name))
+for _name in _SHOW_IT:
+    setattr(FrontFrame, _name, _shown(_name))

@@ -6,9 +6,9 @@ Used by the writer and by ``splicing``. Must not know partitions, sort orders or
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,32 +25,41 @@ from pyiceberg.io.pyarrow import (
     parquet_path_to_id_mapping,
 )
 from pyiceberg.schema import Schema
-from pyiceberg.types import BinaryType, DateType, StringType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    BinaryType,
+    DateType,
+    DecimalType,
+    PrimitiveType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+)
+from pyiceberg.utils.decimal import unscaled_to_decimal
+from skipstone_core.filter_sizes import FilterSize
 from skipstone_core.stats import upper_bound
 
+from skipstone.files.bloom.sealing import seal_filters
 from skipstone.files.footers import TAIL
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.parquetfiles import WholeFile, seal_of
 
 #: Options of all data files.
 FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
-#: Types of which other engines hold values that Python's dates and times do not reach: their bounds stay numbers.
-_MOMENTS = (DateType, TimestampType, TimestamptzType)
-#: Among the options of a file: columns that have a bloom filter, which is made for the rows of a row group.
-BLOOM_COLUMNS = "bloom_columns"
-#: Iceberg's defaults: one false answer in a hundred, and no filter of more than about a megabyte.
-_FALSE_ANSWERS = 0.01
-_MOST_VALUES = 800_000
+#: Types whose bounds stay the numbers that the file holds: Python's dates and times do not reach all that other engines
+#: hold, and a decimal may be stored in several ways.
+_NUMBERS = (DateType, DecimalType, TimestampType, TimestamptzType)
+#: Among the options of a file: the columns with bloom filters, each with the fields of a FilterSize.
+FILTER_SIZES = "filter_sizes"
 
 
 def open_writer(sink: Any, columns: pa.Schema, options: Mapping[str, Any], rows: int) -> pq.ParquetWriter:
-    """A writer of row groups of about so many ``rows``. ``options``: of ParquetWriter, with BLOOM_COLUMNS."""
-    given = {name: value for name, value in options.items() if name != BLOOM_COLUMNS}
-    filters = {
-        name: {"ndv": max(1, min(rows, _MOST_VALUES)), "fpp": _FALSE_ANSWERS}
-        for name in options.get(BLOOM_COLUMNS, ())
-        if name in columns.names
-    }
+    """A writer of row groups of about so many ``rows``. ``options``: of ParquetWriter, with FILTER_SIZES.
+
+    Arrow makes a filter smaller in the end when a row group has fewer distinct values.
+    """
+    given = {name: value for name, value in options.items() if name != FILTER_SIZES}
+    sizes = {name: FilterSize(**one) for name, one in options.get(FILTER_SIZES, {}).items() if name in columns.names}
+    filters = {name: {"ndv": size.values(rows), "fpp": size.rate} for name, size in sizes.items()}
     return pq.ParquetWriter(sink, columns, **FORMAT, **given, bloom_filter_options=filters or None)
 
 
@@ -113,11 +122,12 @@ class SealedSink:
         self._sink.close()
 
     @contextmanager
-    def end(self) -> Iterator[None]:
-        """What is written inside ends with the footer."""
-        self._held = bytearray()
+    def end(self, change: Callable[[bytes, int], bytes] | None = None) -> Iterator[None]:
+        """What is written inside ends with the footer. ``change``: makes of it, and of where it begins, what counts."""
+        begin, self._held = self.tell(), bytearray()
         yield
         held, self._held = bytes(self._held), None
+        held = held if change is None else change(held, begin)
         length, _ = TAIL.unpack(held[-TAIL.size :])
         start = len(held) - TAIL.size - length
         self._sink.write(held[:start] + seal_of(held[start : -TAIL.size]) + held[start:])
@@ -142,16 +152,17 @@ class ParquetFile:
         return int(self._sink.tell())
 
     def append(self, rows: pa.Table, group_rows: int) -> None:
-        """Write ``rows`` as row groups of at most ``group_rows`` rows."""
+        """Write ``rows`` as row groups of at most ``group_rows`` rows. The file has the columns of the first ones."""
         if self._writer is None:
-            self._writer = open_writer(self._sink, self._columns, self._options, min(rows.num_rows, group_rows))
+            columns = pa.schema([field for field in self._columns if field.name in rows.column_names])
+            self._writer = open_writer(self._sink, columns, self._options, min(rows.num_rows, group_rows))
         self._writer.write_table(rows, row_group_size=group_rows)
         self._nans.count(rows)
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
         writer = self._writer or open_writer(self._sink, self._columns, self._options, 0)
-        with self._sink.end():
+        with self._sink.end(seal_filters if self._options.get(FILTER_SIZES) else None):
             writer.close()
         self._sink.close()
         return statistics_of(writer.writer.metadata, self._schema, self._nans, properties)
@@ -161,21 +172,58 @@ class ParquetFile:
         self._sink.abort()
 
 
+@dataclass(frozen=True)
+class ForeignColumns:
+    """Of a file of another writer: the field of each column by its path, and the fields that have less than usual.
+
+    ``unbounded``: those whose bounds are not believed. ``silent``: those of which some row group has no statistics.
+    """
+
+    fields: Mapping[str, int]
+    unbounded: Collection[int] = ()
+    silent: Collection[int] = ()
+
+
 def statistics_of(
-    metadata: pq.FileMetaData, schema: Schema, nans: NanCounter, properties: dict[str, str]
+    metadata: pq.FileMetaData,
+    schema: Schema,
+    nans: NanCounter,
+    properties: dict[str, str],
+    foreign: ForeignColumns | None = None,
 ) -> dict[str, Any]:
-    """Arguments of a DataFile from a file's metadata. ``properties`` hold the table's metrics modes."""
-    plan = compute_statistics_plan(schema, properties)
-    mapping = parquet_path_to_id_mapping(schema)
-    moments = {number: one for number, one in plan.items() if isinstance(one.iceberg_type, _MOMENTS) and _is_bound(one)}
-    counted = {number: replace(one, mode=MetricsMode(MetricModeTypes.COUNTS)) for number, one in moments.items()}
-    statistics = data_file_statistics_from_parquet_metadata(metadata, {**plan, **counted}, mapping)
+    """Arguments of a DataFile from a file's metadata. ``properties`` hold the table's metrics modes.
+
+    ``foreign`` None: the file is ours, with the columns of ``schema``.
+    """
+    found = foreign or ForeignColumns(parquet_path_to_id_mapping(schema))
+    plan = _without_bounds(compute_statistics_plan(schema, properties), found)
+    return _statistics(metadata, plan, found.fields, nans)
+
+
+def _without_bounds(plan: Mapping[int, StatisticsCollector], found: ForeignColumns) -> dict[int, StatisticsCollector]:
+    changed = {number: _in_mode(plan[number], MetricModeTypes.COUNTS) for number in found.unbounded if number in plan}
+    changed |= {number: _in_mode(plan[number], MetricModeTypes.NONE) for number in found.silent if number in plan}
+    return {**plan, **changed}
+
+
+def _in_mode(column: StatisticsCollector, most: MetricModeTypes) -> StatisticsCollector:
+    """In a mode that tells no more than ``most``, which is COUNTS or NONE."""
+    return column if column.mode.type == MetricModeTypes.NONE else replace(column, mode=MetricsMode(most))
+
+
+def _statistics(
+    metadata: pq.FileMetaData, plan: Mapping[int, StatisticsCollector], mapping: Mapping[str, int], nans: NanCounter
+) -> dict[str, Any]:
+    numbers = {number: one for number, one in plan.items() if isinstance(one.iceberg_type, _NUMBERS) and _is_bound(one)}
+    unreadable = _columns_of_other_texts(metadata, mapping, plan)
+    counted = {number: _in_mode(plan[number], MetricModeTypes.COUNTS) for number in (*numbers, *unreadable)}
+    statistics = data_file_statistics_from_parquet_metadata(metadata, {**plan, **counted}, dict(mapping))
     for column in statistics.column_aggregates.values():
         _shorten(column)
     found = statistics.to_serialized_dict()
-    for number, (least, most) in _ranges(metadata, mapping, moments).items():
-        found["lower_bounds"][number] = to_bytes(moments[number].iceberg_type, least)
-        found["upper_bounds"][number] = to_bytes(moments[number].iceberg_type, most)
+    for number, (least, most) in ranges_of(metadata, mapping, numbers).items():
+        found["lower_bounds"][number] = _number_bytes(numbers[number].iceberg_type, least)
+        found["upper_bounds"][number] = _number_bytes(numbers[number].iceberg_type, most)
     for untrusted in _columns_without_bounds(metadata, mapping):
         found["lower_bounds"].pop(untrusted, None)
         found["upper_bounds"].pop(untrusted, None)
@@ -184,22 +232,57 @@ def statistics_of(
     return found
 
 
+def _number_bytes(kind: PrimitiveType, number: int) -> bytes:
+    """A bound as manifests hold it."""
+    return to_bytes(kind, unscaled_to_decimal(number, kind.scale) if isinstance(kind, DecimalType) else number)
+
+
 def _is_bound(column: StatisticsCollector) -> bool:
     return column.mode.type not in (MetricModeTypes.NONE, MetricModeTypes.COUNTS)
 
 
-def _ranges(
+def _columns_of_other_texts(
+    metadata: pq.FileMetaData, mapping: Mapping[str, int], plan: Mapping[int, StatisticsCollector]
+) -> set[int]:
+    """String columns of which a bound is not UTF-8, as Spark lets them be: a bound of Iceberg is, so they get none."""
+    texts = {number for number, one in plan.items() if isinstance(one.iceberg_type, StringType) and _is_bound(one)}
+    return {
+        mapping[column.path_in_schema]
+        for column in _chunks(metadata)
+        if mapping[column.path_in_schema] in texts
+        and column.is_stats_set
+        and column.statistics.has_min_max
+        and not (_is_utf8(column.statistics.min_raw) and _is_utf8(column.statistics.max_raw))
+    }
+
+
+def _is_utf8(value: bytes) -> bool:
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def ranges_of(
     metadata: pq.FileMetaData, mapping: Mapping[str, int], wanted: Container[int]
 ) -> dict[int, tuple[int, int]]:
-    """The least and the greatest value of columns, as the numbers that the file holds."""
+    """The least and the greatest value of columns, as the numbers that the file holds; of decimals without the point.
+
+    From the row groups that have bounds. ``mapping``: field id by the column's path.
+    """
     found: dict[int, tuple[int, int]] = {}
     for column in _chunks(metadata):
         number = mapping[column.path_in_schema]
         if number in wanted and column.is_stats_set and column.statistics.has_min_max:
-            least, most = column.statistics.min_raw, column.statistics.max_raw
+            least, most = (_whole(one) for one in (column.statistics.min_raw, column.statistics.max_raw))
             low, high = found.get(number, (least, most))
             found[number] = min(low, least), max(high, most)
     return found
+
+
+def _whole(raw: int | bytes) -> int:
+    return int.from_bytes(raw, "big", signed=True) if isinstance(raw, bytes) else raw
 
 
 def _chunks(metadata: pq.FileMetaData) -> Iterator[pq.ColumnChunkMetaData]:
@@ -214,7 +297,7 @@ def _shorten(column: Any) -> None:
         column.current_max = upper_bound(column.current_max, column.trunc_length)
 
 
-def _columns_without_bounds(metadata: pq.FileMetaData, mapping: dict[str, int]) -> set[int]:
+def _columns_without_bounds(metadata: pq.FileMetaData, mapping: Mapping[str, int]) -> set[int]:
     """Columns of which a row group holds values but no bounds (long values have none): no bound of the file holds."""
     return {
         mapping[column.path_in_schema]

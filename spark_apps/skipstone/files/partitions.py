@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyiceberg.partitioning import PartitionSpec
+from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.transforms import BucketTransform, Transform, VoidTransform
 from pyiceberg.typedef import Record
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
@@ -52,7 +53,7 @@ def split_by_partition(
 
 def partition_columns(table: pa.Table, spec: PartitionSpec, schema: Schema) -> list[pa.Array]:
     """One array per partition field: the transform of its source column."""
-    return [_partition_column(table, field.source_id, field.transform, schema) for field in spec.fields]
+    return [_partition_column(table, field, schema) for field in spec.fields]
 
 
 def partition_folders(spec: PartitionSpec, schema: Schema, partition: PartitionTuple) -> str:
@@ -76,9 +77,30 @@ def source_column(table: pa.Table, schema: Schema, field_id: int) -> pa.Array:
     return column
 
 
-def _partition_column(table: pa.Table, source_id: int, transform: Any, schema: Schema) -> pa.Array:
+def transformed(table: pa.Table, source_id: int, transform: Transform[Any, Any], schema: Schema) -> pa.Array:
+    """The transform of a column. Raises NotUtf8 where that is of texts as such."""
     column = source_column(table, schema, source_id)
+    if pa.types.is_string(column.type) and not isinstance(transform, BucketTransform | VoidTransform):
+        try:
+            column.validate(full=True)
+        except pa.ArrowInvalid as error:  # what PyIceberg truncates by ends the process
+            raise NotUtf8 from error
     return _one_array(transform.pyarrow_transform(schema.find_field(source_id).field_type)(column))
+
+
+class NotUtf8(ValueError):
+    """A text is not UTF-8, as Spark lets columns hold them."""
+
+
+def _partition_column(table: pa.Table, field: PartitionField, schema: Schema) -> pa.Array:
+    try:
+        return transformed(table, field.source_id, field.transform, schema)
+    except NotUtf8 as error:
+        message = (
+            f"a row has no partition: its '{field.name}' ({field.transform}) is of a text that is not UTF-8: fix the "
+            "row, or partition by something else"
+        )
+        raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
 
 
 def _one_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:

@@ -27,10 +27,11 @@ from skipstone.files.deletions import DeleteDescription, Deletions
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
-#: Extra column a reader can add: the row's ordinal in the file, before deletes (int64).
-POSITION_COLUMN = "_pos"
+#: Extra column a reader can add: the row's ordinal in the file, before deletes (int64). A column of a table may be
+#: called _pos; no engine makes one with a null character in its name.
+POSITION_COLUMN = "\0pos"
 #: Extra column: the Parquet row group that holds the row (int32).
-ROW_GROUP_COLUMN = "_row_group"
+ROW_GROUP_COLUMN = "\0row_group"
 Positions = npt.NDArray[np.int64]
 _EXTRA_FIELDS = {
     POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),
@@ -151,7 +152,10 @@ class Projection:
 
     @cached_property
     def _file_schema(self) -> Schema:
-        return pyarrow_to_schema(self._physical, self._mapping, downcast_ns_timestamp_to_us=True)
+        """The columns of the file that a reader knows; others may have names, or types, that mean nothing here."""
+        known = set(self._names.values())
+        fields = pa.schema([field for field in self._physical if field.name in known])
+        return pyarrow_to_schema(fields, self._mapping, downcast_ns_timestamp_to_us=True)
 
     def _names_by_id(self) -> dict[int, str]:
         """Physical column names by field id; files without ids go by the table's name mapping."""
@@ -162,7 +166,8 @@ class Projection:
             raise BadData(
                 Reason.SOURCE_UNREADABLE, f"{self.file.path} has no field ids and the table has no name mapping."
             )
-        return {field.field_id: field.name for field in self._file_schema.fields}
+        numbers = {name: one.field_id for one in self._mapping for name in one.names if one.field_id is not None}
+        return {numbers[name]: name for name in self._physical.names if name in numbers}
 
 
 def live_rows(

@@ -7,7 +7,8 @@ Must not ignore a delete: what cannot be applied is refused with a reason.
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.files.avro.datafiles import read_avro_file
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.orcfiles import read_orc_file
 from skipstone.files.pages import INT96_UNIT, PageReader
@@ -44,9 +46,9 @@ from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadat
 from skipstone.tables.storage import FileAccess, file_access
 
 __all__ = [
+    "ANY_FORMAT",
     "PARQUET",
     "POSITION_COLUMN",
-    "QUERIED",
     "ROW_GROUP_COLUMN",
     "DataFileDescription",
     "DeleteDescription",
@@ -57,9 +59,9 @@ __all__ = [
     "read_data_file",
 ]
 
-#: Formats that merges and index builds read, and those that queries read.
+#: Formats that index builds read, and those that queries and merges read.
 PARQUET = (FileFormat.PARQUET,)
-QUERIED = (FileFormat.PARQUET, FileFormat.ORC)
+ANY_FORMAT = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 #: What makes files that only other engines read readable to us.
 _COMPACT = (
     "Set write.format.default and write.delete.format.default to parquet and write the table's files again with the "
@@ -119,12 +121,19 @@ def read_data_file(
     (ascending), decoding only the pages that hold them where that saves enough.
     Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
-    if file.file_format == FileFormat.ORC.value:
-        yield from read_orc_file(file, columns, positions)
+    if file.file_format in _WHOLE:
+        yield from _WHOLE[file.file_format](file, columns, positions)
         return
     with open_data_file(file) as opened:
         for group in range(len(opened.group_rows)) if row_groups is None else row_groups:
             yield from opened.read(columns, group, positions)
+
+
+#: Readers of formats that are read whole.
+_WHOLE: Mapping[str, Callable[[DataFileDescription, Sequence[str], Positions | None], Iterator[pa.RecordBatch]]] = {
+    FileFormat.AVRO.value: read_avro_file,
+    FileFormat.ORC.value: read_orc_file,
+}
 
 
 class OpenDataFile:
@@ -157,17 +166,34 @@ class OpenDataFile:
         """Bounds of a column in a row group, as canonical keys have them; None: not known, or of another type."""
         projection = self._projection((column,))
         field, wanted = projection.physical(column), projection.output.field(column).type
-        if field is None or not _has_plain_bounds(field.type, wanted) or field.name not in self._leaves:
+        chunk = self.chunk(column, group)
+        if field is None or chunk is None or not _has_plain_bounds(field.type, wanted):
             return None
-        statistics = self._parquet.metadata.row_group(group).column(self._leaves[field.name]).statistics
+        statistics = chunk.statistics
         if statistics is None or not statistics.has_min_max:
             return None
         return statistics.min_raw, statistics.max_raw
 
+    def chunk(self, column: str, group: int) -> pq.ColumnChunkMetaData | None:
+        """What the footer says of a column of simple type in a row group; None when the file does not hold it."""
+        leaf = self._leaf(column)
+        return None if leaf is None else self._parquet.metadata.row_group(group).column(leaf)
+
+    def stored(self, column: str) -> pq.ColumnSchema | None:
+        """How the file stores a column of simple type; None when it does not hold it."""
+        leaf = self._leaf(column)
+        return None if leaf is None else self._parquet.schema.column(leaf)
+
+    def _leaf(self, column: str) -> int | None:
+        field = self._projection((column,)).physical(column)
+        return None if field is None else self._leaves.get(field.name)
+
     @cached_property
     def _leaves(self) -> dict[str, int]:
         schema = self._parquet.schema
-        return {schema.column(at).path: at for at in range(len(schema.names))}
+        paths = Counter(schema.column(at).path for at in range(len(schema.names)))
+        # a.b may be a column of that name, and one in a struct: neither is told from the other
+        return {path: at for at in range(len(schema.names)) if paths[path := schema.column(at).path] == 1}
 
     def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
         """The live rows of a row group, as ``read_data_file`` gives them."""
@@ -194,11 +220,32 @@ class OpenDataFile:
         return deletions_of(self.file)
 
 
+class OpenWholeFile(OpenDataFile):
+    """A data file of a format that is read whole: it stands for one row group, and each read begins at its start."""
+
+    def __init__(self, file: DataFileDescription, source: Any) -> None:
+        """``source``: the open file, which the caller closes."""
+        self.file = file
+        self.source = source
+
+    @property
+    def group_rows(self) -> tuple[int, ...]:
+        """All rows, deleted ones included."""
+        return (self.file.records,)
+
+    def bounds(self, column: str, group: int) -> None:
+        """Nothing is known of a row group."""
+
+    def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
+        """The live rows, as ``read_data_file`` gives them."""
+        yield from read_data_file(self.file, columns, None, positions)
+
+
 @contextmanager
 def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
     """Open ``file`` for reading."""
     with file.access.open(file.path).new_input(file.path).open() as source:
-        yield OpenDataFile(file, source)
+        yield OpenWholeFile(file, source) if file.file_format in _WHOLE else OpenDataFile(file, source)
 
 
 @dataclass(frozen=True)
@@ -258,8 +305,7 @@ def _require_format(file: DataFile, formats: Collection[FileFormat]) -> None:
         return
     known = " and ".join(one.value.capitalize() if one is FileFormat.PARQUET else one.value for one in formats)
     message = f"{file.file_path} is {file.file_format.value}; Skipstone reads data files in {known} only."
-    hint = "Query the table with skipstone.sql: Spark reads the file." if len(formats) > 1 else f"{_COMPACT}."
-    raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {hint}")
+    raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {_COMPACT}.")
 
 
 @dataclass(frozen=True)

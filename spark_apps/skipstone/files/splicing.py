@@ -18,8 +18,9 @@ from propcache.api import cached_property
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 
+from skipstone.files.bloom.sealing import SealedFilter, seal_filter, unsealed
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
-from skipstone.files.parquet import BLOOM_COLUMNS, NanCounter, open_writer, statistics_of
+from skipstone.files.parquet import FILTER_SIZES, NanCounter, open_writer, statistics_of
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, read_metadata, seal_of, size_of_open
@@ -73,7 +74,7 @@ class SplicedLayout:
     def __init__(self, schema: Schema, options: dict[str, Any]) -> None:
         """``options``: see ``open_writer``."""
         self.schema = schema
-        self.bloom_columns = frozenset(options.get(BLOOM_COLUMNS, ()))
+        self.bloom_columns = frozenset(options.get(FILTER_SIZES, ()))
         self.columns = arrow_schema(schema)
         self._options = options
         self._empty = self.encode(self.columns.empty_table())
@@ -219,17 +220,18 @@ class SplicedFile:
         dictionary = metadata[11] + shift if metadata.get(11) else None
         # index pages stay behind, and so do the bloom filters that the table does not ask for
         places = {9: metadata[9] + shift, 10: None, 11: dictionary}
-        moved = with_fields(metadata.raw, {**places, **self._move_filter(source, metadata)})
+        moved = with_fields(metadata.raw, places | self._move_filter(source, metadata))
         return _Moved(moved, *_page_index(source, chunk, shift))
 
-    def _move_filter(self, source: Source, metadata: Struct) -> dict[int, int | None]:
-        """The place of a chunk's bloom filter, which is written here."""
-        if metadata[3][0].decode() not in self._layout.bloom_columns or not _has_filter(metadata):
-            return {14: None, 15: None}
-        found = read_at(source, metadata[14], metadata[15])
-        self._sink.write(found)
-        self._at += len(found)
-        return {14: self._at - len(found), 15: Int32(len(found))}
+    def _move_filter(self, source: Source, metadata: Struct) -> dict[int, Any]:
+        """The place of a chunk's bloom filter, which is written here; none of one that is damaged."""
+        is_asked = metadata[3][0].decode() in self._layout.bloom_columns and _has_filter(metadata)
+        sealed = _sealed_filter(source, metadata) if is_asked else None
+        if sealed is None:
+            return {8: unsealed(metadata) or None, 14: None, 15: None}
+        self._sink.write(sealed.content)
+        self._at += len(sealed.content)
+        return {8: sealed.said, 14: self._at - len(sealed.content), 15: Int32(len(sealed.content))}
 
     def _indexed(self, one: _Moved) -> Raw:
         """A chunk's entry in the footer; its indexes are written here."""
@@ -267,6 +269,14 @@ def _is_plain(chunk: Struct) -> bool:
 def _has_filter(metadata: Struct) -> bool:
     """Whether a chunk has a bloom filter that says how long it is."""
     return 14 in metadata and 15 in metadata
+
+
+def _sealed_filter(source: Source, metadata: Struct) -> SealedFilter | None:
+    """The filter of a chunk; None of one that is damaged, or not where the footer says: rows do not depend on it."""
+    try:
+        return seal_filter(read_at(source, metadata[14], metadata[15]), metadata)
+    except UNREADABLE:
+        return None
 
 
 def _begin(metadata: Struct) -> int:

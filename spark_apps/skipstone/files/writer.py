@@ -10,7 +10,7 @@ import json
 import pickle
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
@@ -26,14 +26,22 @@ from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, UUIDType
 from skipstone_core.errors import BadData
+from skipstone_core.filter_sizes import FilterSize
 from skipstone_core.reasons import Reason
 
-from skipstone.files.parquet import BLOOM_COLUMNS, ParquetFile
-from skipstone.files.partitions import PartitionTuple, partition_folders, source_column, split_by_partition
+from skipstone.files.parquet import FILTER_SIZES, ParquetFile
+from skipstone.files.partitions import (
+    NotUtf8,
+    PartitionTuple,
+    partition_folders,
+    source_column,
+    split_by_partition,
+    transformed,
+)
 from skipstone.files.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.shaping.writeproperties import (
-    bloom_columns_of,
+    bloom_filters_of,
     codec_of,
     dictionary_bytes_of,
     metrics_of,
@@ -53,7 +61,7 @@ class WriteSpec:
 
     ``schema_json``/``spec_json``/``sort_json``: Iceberg JSON. ``location``: directory of data files. Sizes are bytes.
     ``metrics``: the table's properties of metrics modes. ``encodings``: of columns that have one of their own.
-    ``bloom_columns``: those with a bloom filter. ``access``: how the location is reached.
+    ``filters``: sizes of bloom filters by column. ``access``: how the location is reached.
     """
 
     schema_json: str
@@ -71,12 +79,12 @@ class WriteSpec:
     metrics: Mapping[str, str] = field(default_factory=dict)
     encodings: Mapping[str, str] = field(default_factory=dict)
     dictionary_bytes: int | None = None
-    bloom_columns: tuple[str, ...] = ()
+    filters: Mapping[str, FilterSize] = field(default_factory=dict)
     access: FileAccess = ON_VOLUMES
 
     @property
     def parquet_options(self) -> dict[str, Any]:
-        """Options of ``pyarrow.parquet.ParquetWriter``, with BLOOM_COLUMNS."""
+        """Options of ``pyarrow.parquet.ParquetWriter``, with FILTER_SIZES."""
         codec = "none" if self.codec == "uncompressed" else self.codec
         pages = {"data_page_size": self.page_bytes, "max_rows_per_page": self.page_rows}
         return {
@@ -88,7 +96,8 @@ class WriteSpec:
         }
 
     def _more(self) -> dict[str, Any]:
-        return {"dictionary_pagesize_limit": self.dictionary_bytes, BLOOM_COLUMNS: list(self.bloom_columns)}
+        sizes = {name: asdict(size) for name, size in self.filters.items()}
+        return {"dictionary_pagesize_limit": self.dictionary_bytes, FILTER_SIZES: sizes}
 
     def _encoding_options(self) -> dict[str, Any]:
         if not self.encodings:
@@ -150,7 +159,7 @@ def write_spec(table: Table, run_id: str) -> WriteSpec:
         page_rows=size_of(table, "PARQUET_PAGE_ROW_LIMIT"),
         metrics=metrics_of(table),
         dictionary_bytes=dictionary_bytes_of(table),
-        bloom_columns=bloom_columns_of(table),
+        filters=bloom_filters_of(table),
         access=file_access(table),
     )
 
@@ -217,6 +226,18 @@ class DataFileWriter:
         for part in _slices(self._conform(table), self.flush_bytes):
             for partition, rows in split_by_partition(part, self._partitioning, self._schema):
                 self._take(partition, rows)
+
+    def append(self, partition: PartitionTuple, rows: pa.Table) -> None:
+        """Write rows of one partition at once, as row groups of the usual size, in the order that they have.
+
+        The file has the columns of ``rows`` and no others: those of which a partition value is known, or that are null
+        in all rows, can be left out, as readers of Iceberg tables put these in their place.
+        """
+        opened = self._open.setdefault(partition, _Open(partition))
+        opened.file = opened.file or self._create(partition)
+        opened.file.append(self.conform(rows), self._group_rows(rows))
+        if opened.file.size >= self._spec.target_file_bytes:
+            self._finish(opened)
 
     def close(self) -> list[WrittenFile]:
         """Finish all files; nothing is written afterwards."""
@@ -364,8 +385,10 @@ class DataFileWriter:
 def _sort_keys(rows: pa.Table, order: SortOrder, schema: Schema) -> Iterator[tuple[pa.Array, str]]:
     """Per sort field: whether it is null (nulls first or last on their own), then its transformed value."""
     for sort_field in order.fields:
-        kind = schema.find_field(sort_field.source_id).field_type
-        column = sort_field.transform.pyarrow_transform(kind)(source_column(rows, schema, sort_field.source_id))
+        try:
+            column = transformed(rows, sort_field.source_id, sort_field.transform, schema)
+        except NotUtf8:  # texts are ordered as their beginnings are
+            column = source_column(rows, schema, sort_field.source_id)
         yield pc.is_null(column), "descending" if sort_field.null_order == NullOrder.NULLS_FIRST else "ascending"
         yield column, "descending" if sort_field.direction == SortDirection.DESC else "ascending"
 
@@ -388,8 +411,13 @@ def _slices(table: pa.Table, nbytes: int) -> Iterator[pa.Table]:
 
 def to_data_files(rows: Iterable[bytes], table: Table) -> list[DataFile]:
     """On the driver: the data files of the accepted rows, under the table's default spec, with statistics."""
+    return data_files(map(WrittenFile.from_row, rows), table)
+
+
+def data_files(files: Iterable[WrittenFile], table: Table) -> list[DataFile]:
+    """The data files of ``files`` under the table's default spec."""
     kinds = [field.field_type for field in table.spec().partition_type(table.schema()).fields]
-    return [_data_file(WrittenFile.from_row(row), table.spec().spec_id, kinds) for row in rows]
+    return [_data_file(file, table.spec().spec_id, kinds) for file in files]
 
 
 def _data_file(written: WrittenFile, spec_id: int, kinds: Sequence[IcebergType]) -> DataFile:

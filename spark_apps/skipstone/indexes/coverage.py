@@ -25,7 +25,7 @@ from skipstone_core.indexing.indexes import SegmentSync, synced_up_to
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
-from skipstone.indexes.definition import FAILED_PROPERTY, Misfit, define_index, definition_problem
+from skipstone.indexes.definition import FAILED_PROPERTY, IndexNames, Misfit, define_index, definition_problem
 from skipstone.indexes.tables import (
     NEXT_FILE_ID_PROPERTY,
     IndexTable,
@@ -170,7 +170,7 @@ def _nothing(files: FileSet) -> Coverage:
 
 def _spec_problem(schema: Schema, index: IndexRef) -> Misfit | None:
     try:
-        define_index(schema, index.columns)
+        define_index(schema, IndexNames(index.columns, index.include), index.buckets)
     except BadSpec as error:
         return Misfit(error.reason, str(error))
     return None

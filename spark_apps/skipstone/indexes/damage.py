@@ -35,13 +35,15 @@ class DamagedFile:
         return f"index file {self.path} {self.problem}"
 
 
-def find_damage(index: IndexTable) -> tuple[DamagedFile, ...]:
+def find_damage(index: IndexTable, files: Sequence[IndexFile] | None = None) -> tuple[DamagedFile, ...]:
     """The entry files that are gone, of another size than committed, or without a footer that fits.
 
-    Costs two small reads per file. Raises OSError when the storage does not answer.
+    ``files``: some entry files; None: all. Costs two small reads per file. Raises OSError when the storage does not
+    answer.
     """
-    schema = entry_schema([column.storage_type for column in index.definition.columns])
-    found = ((file, _problem(index.table.io, file, schema)) for file in index.entries)
+    schema = entry_schema(index.definition)
+    looked_at = index.entries if files is None else files
+    found = ((file, _problem(index.table.io, file, schema)) for file in looked_at)
     return tuple(DamagedFile(file.path, problem) for file, problem in found if problem)
 
 
@@ -94,20 +96,35 @@ class Withdrawal:
 def plan_withdrawal(index: IndexTable, covers: pa.Table, damage: Sequence[DamagedFile]) -> Withdrawal:
     """Whose entries are lost with ``damage``; ``covers`` are the cover rows of ``index``.
 
-    File ids are given in ascending order and commits merge neighbors, so the entries of one commit are those of a
-    range of file ids. Where the range is not known, everything goes.
+    The entries of one commit are some of a range of file ids, and all of that range is given up. Merges take runs of a
+    size together, whichever commits lie between them, so other commits may have entries in it: these go as well, since
+    the files that they are of are built again. Where a range is not known, everything goes.
     """
-    paths = {one.path for one in damage}
-    commits = {(file.level, file.sequence) for file in index.entries if file.path in paths}
-    lost = tuple(file for file in index.entries if (file.level, file.sequence) in commits)
+    paths, commits = {one.path for one in damage}, _commits(index.entries)
     ids = covers["file_id"].to_numpy()
-    ranges = [_file_ids(index, [file for file in lost if file.sequence == sequence]) for _, sequence in commits]
-    if None in ranges:
+    ranges = [_file_ids(index, files) for files in commits]
+    known = [one for one in ranges if one is not None]
+    if len(known) < len(ranges):
         return Withdrawal(index.entries, np.zeros(len(ids), np.bool_))
+    lost = {number for number, files in enumerate(commits) if any(file.path in paths for file in files)}
+    while more := {n for n, one in enumerate(known) if n not in lost and any(_meet(one, known[m]) for m in lost)}:
+        lost |= more
     gone = np.zeros(len(ids), np.bool_)
-    for first, last in (one for one in ranges if one is not None):
-        gone |= (ids >= first) & (ids <= last)
-    return Withdrawal(lost, ~gone)
+    for number in lost:
+        gone |= (ids >= known[number][0]) & (ids <= known[number][1])
+    return Withdrawal(tuple(file for number in sorted(lost) for file in commits[number]), ~gone)
+
+
+def _commits(entries: Sequence[IndexFile]) -> list[list[IndexFile]]:
+    """Entry files by the commit that wrote them."""
+    found: dict[tuple[int, int], list[IndexFile]] = {}
+    for file in entries:
+        found.setdefault((file.level, file.sequence), []).append(file)
+    return list(found.values())
+
+
+def _meet(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 def _file_ids(index: IndexTable, files: Sequence[IndexFile]) -> tuple[int, int] | None:

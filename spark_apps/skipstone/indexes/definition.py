@@ -18,21 +18,43 @@ from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import IntegerType, LongType, NestedField, StringType
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_DEFINITION_PROPERTY, INDEX_TABLE_UUID_PROPERTY, INDEX_UID_PROPERTY
-from skipstone_core.indexing.indexes import MAX_INDEX_COLUMNS, IndexColumn, IndexDefinition
+from skipstone_core.indexing.indexes import (
+    MAX_BUCKETS,
+    MAX_INCLUDED_COLUMNS,
+    MAX_INDEX_COLUMNS,
+    MIN_BUCKETS,
+    IndexColumn,
+    IndexDefinition,
+)
+from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.keys import arrow_type, column_type, storage_type
+from skipstone.indexes.values import value_arrow_type, value_column_type
 
 ENTRY = "entry"
 COVER = "cover"
-#: The definition in full, from which readers rebuild it: JSON list of {"fieldId", "type", "name"}.
+#: The definition in full, from which readers rebuild it: JSON lists of {"fieldId", "type", "name"}, of the keys and of
+#: the included columns. A definition has no property for what it is without.
 COLUMNS_PROPERTY = "skipstone.index.columns"
+INCLUDED_PROPERTY = "skipstone.index.include"
+#: How many buckets a covering index has; other indexes are without this property.
+BUCKETS_PROPERTY = "skipstone.index.buckets"
 #: Segments that could not be indexed: JSON object of segment id to sentence.
 FAILED_PROPERTY = "skipstone.index.failed"
 
 #: Field id of ``file_id`` in every index table.
 FILE_ID_FIELD = 3
-_KIND_FIELD, _LEVEL_FIELD, _FIRST_KEY_FIELD = 1, 2, 100
+_KIND_FIELD, _LEVEL_FIELD, _BUCKET_FIELD, _FIRST_KEY_FIELD, _FIRST_VALUE_FIELD = 1, 2, 12, 100, 200
+_COLUMNS, _INCLUDE, _BUCKETS = "spec.columns", "spec.include", "spec.buckets"
+
+
+@dataclass(frozen=True)
+class IndexNames:
+    """The columns of an index by their names, as a user writes them."""
+
+    columns: tuple[str, ...]
+    included: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -40,7 +62,7 @@ class StoredDefinition:
     """A definition as an index table's properties hold it, with the column names at build time."""
 
     definition: IndexDefinition
-    names: tuple[str, ...]
+    names: IndexNames
     table_uuid: str
     owner_uid: str
 
@@ -50,26 +72,81 @@ def key_name(position: int) -> str:
     return f"k{position}"
 
 
-def define_index(schema: Schema, columns: Sequence[str]) -> IndexDefinition:
-    """The definition of an index on ``columns`` of ``schema``.
+def value_name(position: int) -> str:
+    """Name of the column of an included column in the index table."""
+    return f"v{position}"
 
-    Raises BadSpec naming spec.columns when a column is missing, given twice, too many, or of a type without keys.
+
+@dataclass(frozen=True)
+class EntryColumn:
+    """A column of entries: its name in the index table, its storage type, and whether it is a key."""
+
+    name: str
+    storage: str
+    is_key: bool
+
+
+def entry_columns(definition: IndexDefinition) -> dict[int, EntryColumn]:
+    """What entries hold of the table's columns, by field id: keys in index order, then included values."""
+    keys = {one.field_id: EntryColumn(key_name(i), one.storage_type, True) for i, one in enumerate(definition.columns)}  # noqa: FBT003
+    values = {
+        one.field_id: EntryColumn(value_name(i), one.storage_type, False)  # noqa: FBT003
+        for i, one in enumerate(definition.included)
+    }
+    return {**keys, **values}
+
+
+def define_index(schema: Schema, names: IndexNames, buckets: int = 0) -> IndexDefinition:
+    """The definition of an index on columns of ``schema``; ``buckets``: of a covering index, 0 for others.
+
+    Raises BadSpec naming spec.columns or spec.include when a column is missing, given twice, too many, or of a type
+    that the index cannot hold, and spec.buckets when these are out of range.
     """
-    if not 1 <= len(columns) <= MAX_INDEX_COLUMNS:
-        raise _bad_columns(Reason.INVALID_SPEC, f"{len(columns)} columns given, name 1 to {MAX_INDEX_COLUMNS}")
-    if repeated := sorted({name for name in columns if columns.count(name) > 1}):
-        raise _bad_columns(Reason.INVALID_SPEC, f"column {repeated[0]!r} is named twice, name it once")
-    return IndexDefinition(tuple(_index_column(schema, name) for name in columns))
+    if buckets and not MIN_BUCKETS <= buckets <= MAX_BUCKETS:
+        message = f"{buckets} buckets given, set {MIN_BUCKETS} to {MAX_BUCKETS}"
+        raise _bad(_BUCKETS, Reason.INVALID_SPEC, message)
+    _require_names(names)
+    definition = IndexDefinition(
+        tuple(_index_column(schema, name, _COLUMNS) for name in names.columns),
+        tuple(_index_column(schema, name, _INCLUDE) for name in names.included),
+        buckets,
+    )
+    _require_buckets(schema, definition)
+    return definition
 
 
-def _index_column(schema: Schema, name: str) -> IndexColumn:
+def _require_names(names: IndexNames) -> None:
+    if not 1 <= len(names.columns) <= MAX_INDEX_COLUMNS:
+        count = len(names.columns)
+        raise _bad(_COLUMNS, Reason.INVALID_SPEC, f"{count} columns given, name 1 to {MAX_INDEX_COLUMNS}")
+    if len(names.included) > MAX_INCLUDED_COLUMNS:
+        count = len(names.included)
+        raise _bad(_INCLUDE, Reason.INVALID_SPEC, f"{count} columns given, name at most {MAX_INCLUDED_COLUMNS}")
+    for field, given in ((_COLUMNS, names.columns), (_INCLUDE, names.included)):
+        if repeated := sorted({name for name in given if given.count(name) > 1}):
+            raise _bad(field, Reason.INVALID_SPEC, f"column {repeated[0]!r} is named twice, name it once")
+    if both := sorted({*names.columns} & {*names.included}):
+        message = f"column {both[0]!r} is among spec.columns already, whose values the index holds; remove it"
+        raise _bad(_INCLUDE, Reason.INVALID_SPEC, message)
+
+
+def _require_buckets(schema: Schema, definition: IndexDefinition) -> None:
+    for number in definition.field_ids if definition.buckets else ():
+        field = schema.find_field(number)
+        if not is_bucketed(str(field.field_type)):
+            message = f"column {field.name!r} is a {field.field_type}, {UNFIT_FOR_BUCKETS}"
+            raise _bad(_COLUMNS, Reason.COLUMN_TYPE_UNSUPPORTED, message)
+
+
+def _index_column(schema: Schema, name: str, spec_field: str) -> IndexColumn:
     field = next((field for field in schema.fields if field.name == name), None)
     if field is None:
-        raise _bad_columns(Reason.COLUMN_NOT_FOUND, _missing_column(schema, name))
+        raise _bad(spec_field, Reason.COLUMN_NOT_FOUND, _missing_column(schema, name))
     storage = storage_type(field.field_type)
     if storage is None:
-        message = f"column {name!r} is a {field.field_type}, which has no keys; name columns of simple types"
-        raise _bad_columns(Reason.COLUMN_TYPE_UNSUPPORTED, message)
+        unfit = "has no keys" if spec_field == _COLUMNS else "cannot be included"
+        message = f"column {name!r} is a {field.field_type}, which {unfit}; name columns of simple types"
+        raise _bad(spec_field, Reason.COLUMN_TYPE_UNSUPPORTED, message)
     return IndexColumn(field.field_id, storage)
 
 
@@ -82,15 +159,19 @@ def _missing_column(schema: Schema, name: str) -> str:
     return f"column {name!r} is inside another column, only top-level columns can be indexed"
 
 
-def _bad_columns(reason: Reason, message: str) -> BadSpec:
-    return BadSpec(reason, message, field="spec.columns")
+def _bad(field: str, reason: Reason, message: str) -> BadSpec:
+    return BadSpec(reason, message, field=field)
 
 
 def index_schema(definition: IndexDefinition) -> Schema:
-    """Schema of the index table: partition columns, position, coverage columns, then one column per key."""
+    """Schema of the index table: partition columns, position, coverage columns, then the keys, then included values.
+
+    Nothing is required: a file of entries holds the columns of entries only, and readers of Iceberg tables put
+    partition values and nulls in the place of the others.
+    """
     fixed = [
-        NestedField(_KIND_FIELD, "kind", StringType(), required=True, doc="entry or cover"),
-        NestedField(_LEVEL_FIELD, "level", IntegerType(), required=True, doc="0: as built; n: merged n times"),
+        NestedField(_KIND_FIELD, "kind", StringType(), doc="entry or cover; entry files leave it out"),
+        NestedField(_LEVEL_FIELD, "level", IntegerType(), doc="0: as built; n: merged n times; likewise"),
         NestedField(FILE_ID_FIELD, "file_id", IntegerType(), doc="number of the data file, given by its cover row"),
         NestedField(4, "row_group", IntegerType(), doc="row group of the row in its Parquet file"),
         NestedField(5, "pos", LongType(), doc="position of the row in its file"),
@@ -101,89 +182,127 @@ def index_schema(definition: IndexDefinition) -> Schema:
         NestedField(10, "table_uuid", StringType(), doc="cover: UUID of the indexed table"),
         NestedField(11, "definition", StringType(), doc="cover: digest of the definition of the index"),
     ]
+    if definition.buckets:
+        fixed.append(NestedField(_BUCKET_FIELD, "bucket", IntegerType(), doc="bucket of the keys; null: any"))
     keys = [
         NestedField(_FIRST_KEY_FIELD + i, key_name(i), column_type(column.storage_type), doc=f"key {i}")
         for i, column in enumerate(definition.columns)
     ]
-    return Schema(*fixed, *keys)
+    values = [
+        NestedField(_FIRST_VALUE_FIELD + i, value_name(i), value_column_type(column.storage_type), doc=f"included {i}")
+        for i, column in enumerate(definition.included)
+    ]
+    return Schema(*fixed, *keys, *values)
 
 
-def entry_schema(storages: Sequence[str]) -> pa.Schema:
-    """Arrow schema of entries before kind and level are added: k0 …, file_id, row_group, pos."""
-    keys = [pa.field(key_name(i), arrow_type(storage)) for i, storage in enumerate(storages)]
-    return pa.schema(
-        [*keys, pa.field("file_id", pa.int32()), pa.field("row_group", pa.int32()), pa.field("pos", pa.int64())]
-    )
+def entry_schema(definition: IndexDefinition) -> pa.Schema:
+    """Arrow schema of entries before kind and level are added: k0 …, file_id, row_group, pos, v0 …"""
+    keys = [pa.field(key_name(i), arrow_type(storage)) for i, storage in enumerate(definition.key_storages)]
+    values = [
+        pa.field(value_name(i), value_arrow_type(column.storage_type)) for i, column in enumerate(definition.included)
+    ]
+    place = [pa.field("file_id", pa.int32()), pa.field("row_group", pa.int32()), pa.field("pos", pa.int64())]
+    return pa.schema([*keys, *place, *values])
 
 
-def index_partition_spec() -> PartitionSpec:
-    """Entries and cover rows, and each merge level, live in partitions of their own."""
-    return PartitionSpec(
+def index_partition_spec(definition: IndexDefinition) -> PartitionSpec:
+    """Entries and cover rows, each merge level and each bucket live in partitions of their own."""
+    fields = [
         PartitionField(_KIND_FIELD, 1000, IdentityTransform(), "kind"),
         PartitionField(_LEVEL_FIELD, 1001, IdentityTransform(), "level"),
-    )
+    ]
+    if definition.buckets:
+        fields.append(PartitionField(_BUCKET_FIELD, 1002, IdentityTransform(), "bucket"))
+    return PartitionSpec(*fields)
 
 
 def index_properties(
-    definition: IndexDefinition, names: Sequence[str], *, table_uuid: str, owner_uid: str
+    definition: IndexDefinition, names: IndexNames, *, table_uuid: str, owner_uid: str
 ) -> dict[str, str]:
     """Properties of a new index table: whose it is, of which table, of what."""
-    columns = [
-        {"fieldId": column.field_id, "type": column.storage_type, "name": name}
-        for column, name in zip(definition.columns, names, strict=True)
-    ]
+    included = {INCLUDED_PROPERTY: _to_json(definition.included, names.included)} if definition.included else {}
+    buckets = {BUCKETS_PROPERTY: str(definition.buckets)} if definition.buckets else {}
     return {
         "format-version": "2",
         INDEX_UID_PROPERTY: owner_uid,
         INDEX_TABLE_UUID_PROPERTY: table_uuid,
         INDEX_DEFINITION_PROPERTY: definition.digest,
-        COLUMNS_PROPERTY: json.dumps(columns, separators=(",", ":")),
+        COLUMNS_PROPERTY: _to_json(definition.columns, names.columns),
+        **included,
+        **buckets,
     }
+
+
+def _to_json(columns: Sequence[IndexColumn], names: Sequence[str]) -> str:
+    described = [
+        {"fieldId": column.field_id, "type": column.storage_type, "name": name}
+        for column, name in zip(columns, names, strict=True)
+    ]
+    return json.dumps(described, separators=(",", ":"))
 
 
 def stored_definition(properties: Mapping[str, str]) -> StoredDefinition | None:
     """Read a definition back; None when the properties are not those of an index of this layout."""
     try:
-        columns = json.loads(properties[COLUMNS_PROPERTY])
-        definition = IndexDefinition(tuple(IndexColumn(int(one["fieldId"]), str(one["type"])) for one in columns))
-        names = tuple(str(one["name"]) for one in columns)
+        columns, names = _from_json(properties[COLUMNS_PROPERTY])
+        included, included_names = _from_json(properties.get(INCLUDED_PROPERTY, "[]"))
+        buckets = int(properties.get(BUCKETS_PROPERTY, "0"))
     except (KeyError, ValueError, TypeError):
         return None
+    definition = IndexDefinition(columns, included, buckets)
     if not columns or definition.digest != properties.get(INDEX_DEFINITION_PROPERTY):
         return None
     return StoredDefinition(
         definition,
-        names,
+        IndexNames(names, included_names),
         table_uuid=properties.get(INDEX_TABLE_UUID_PROPERTY, ""),
         owner_uid=properties.get(INDEX_UID_PROPERTY, ""),
     )
 
 
+def _from_json(text: str) -> tuple[tuple[IndexColumn, ...], tuple[str, ...]]:
+    """The columns and their names."""
+    described = json.loads(text)
+    columns = tuple(IndexColumn(int(one["fieldId"]), str(one["type"])) for one in described)
+    return columns, tuple(str(one["name"]) for one in described)
+
+
 @dataclass(frozen=True)
 class Misfit:
-    """Why an index serves its table badly or not at all."""
+    """Why an index serves its table badly or not at all. ``field``: of the resource that names the column."""
 
     reason: Reason
     message: str
+    field: str = _COLUMNS
 
 
 def definition_problem(schema: Schema, stored: StoredDefinition) -> Misfit | None:
     """Why a stored definition no longer fits the table's schema; None when it does. Renamed columns fit."""
-    by_id = {field.field_id: field for field in schema.fields}
-    by_name = {field.name: field for field in schema.fields}
-    for column, name in zip(stored.definition.columns, stored.names, strict=True):
-        namesake = by_name.get(name)
-        if namesake is not None and namesake.field_id != column.field_id:
-            return Misfit(
-                Reason.COLUMN_REPLACED,
-                f"column {name!r} was replaced by a new column; delete the index and create it again",
-            )
-        field = by_id.get(column.field_id)
-        if field is None:
-            return Misfit(Reason.COLUMN_NOT_FOUND, f"column {name!r} was dropped from the table; delete the index")
-        if storage_type(field.field_type) != column.storage_type:
-            return Misfit(
-                Reason.COLUMN_TYPE_UNSUPPORTED,
-                f"column {name!r} changed its type to {field.field_type}; delete the index and create it again",
-            )
+    definition, names = stored.definition, stored.names
+    columns = [(_COLUMNS, *pair) for pair in zip(definition.columns, names.columns, strict=True)]
+    columns += [(_INCLUDE, *pair) for pair in zip(definition.included, names.included, strict=True)]
+    problems = (_column_problem(schema, column, name, field) for field, column, name in columns)
+    return next((problem for problem in problems if problem), None) or _bucket_problem(schema, definition)
+
+
+def _column_problem(schema: Schema, column: IndexColumn, name: str, spec_field: str) -> Misfit | None:
+    namesake = next((field for field in schema.fields if field.name == name), None)
+    if namesake is not None and namesake.field_id != column.field_id:
+        message = f"column {name!r} was replaced by a new column; delete the index and create it again"
+        return Misfit(Reason.COLUMN_REPLACED, message, spec_field)
+    field = next((field for field in schema.fields if field.field_id == column.field_id), None)
+    if field is None:
+        message = f"column {name!r} was dropped from the table; delete the index"
+        return Misfit(Reason.COLUMN_NOT_FOUND, message, spec_field)
+    if storage_type(field.field_type) != column.storage_type:
+        message = f"column {name!r} changed its type to {field.field_type}; delete the index and create it again"
+        return Misfit(Reason.COLUMN_TYPE_UNSUPPORTED, message, spec_field)
+    return None
+
+
+def _bucket_problem(schema: Schema, definition: IndexDefinition) -> Misfit | None:
+    try:
+        _require_buckets(schema, definition)
+    except BadSpec as error:
+        return Misfit(error.reason, f"{error}; delete the index", error.field)
     return None

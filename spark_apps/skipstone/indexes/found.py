@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from propcache.api import cached_property
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
@@ -20,8 +21,14 @@ from skipstone_core.indexing.use import NotUsed
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage
-from skipstone.indexes.definition import StoredDefinition, definition_problem, key_name, stored_definition
-from skipstone.indexes.keytests import AllOf, AnyOf, Test, bounds_leading, index_expression
+from skipstone.indexes.definition import (
+    EntryColumn,
+    StoredDefinition,
+    definition_problem,
+    entry_columns,
+    stored_definition,
+)
+from skipstone.indexes.keytests import AllOf, AnyOf, Test, bounds_leading
 from skipstone.indexes.ranges import KnownBounds
 from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
 from skipstone.tables.caches import ByteCache
@@ -98,20 +105,19 @@ class FoundIndex:
         """One boolean per file."""
         return self.files.coverage.covered
 
-    @property
-    def storages(self) -> tuple[str, ...]:
-        """Storage types of the key columns."""
-        return tuple(column.storage_type for column in self.index.definition.columns)
+    @cached_property
+    def columns(self) -> dict[int, EntryColumn]:
+        """What entries hold, by field id of the table: keys in index order, then included values."""
+        return entry_columns(self.index.definition)
 
-    def key_columns(self) -> dict[int, tuple[str, str]]:
-        """Field id of the table to (key column, storage type)."""
-        columns = self.index.definition.columns
-        return {column.field_id: (key_name(i), column.storage_type) for i, column in enumerate(columns)}
+    @property
+    def keys(self) -> dict[int, EntryColumn]:
+        """The keys among ``columns``."""
+        return {number: column for number, column in self.columns.items() if column.is_key}
 
     def serves(self, test: Test) -> bool:
         """Whether the test narrows the first column: else the index would be read from end to end."""
-        leading = self.index.definition.field_ids[0]
-        return bounds_leading(test, leading) and index_expression(test, self.key_columns()) is not None
+        return bounds_leading(test, self.index.definition.field_ids[0])
 
     def serves_part(self, test: Test) -> bool:
         """Whether it serves some part of a test that needs several indexes."""

@@ -8,6 +8,7 @@ Must not read files. No float is ever compared as a float.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -33,6 +34,7 @@ from pyiceberg.types import (
 
 from skipstone.kernels.canonical import floats_in_order, ordered_floats
 from skipstone.tables.arrow import arrow_type_of
+from skipstone.tables.bounds import decode_bounds
 
 #: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``.
 _STORAGE: dict[type[IcebergType], str] = {
@@ -111,6 +113,32 @@ def stored_keys(values: pa.Array | pa.ChunkedArray, storage: str) -> pa.Array | 
     if storage in ("timestamp_ns", "timestamptz_ns"):
         return _cast(_cast(plain, pa.timestamp("ns", tz=getattr(plain.type, "tz", None))), pa.int64())
     return _cast(plain, arrow_type(storage))
+
+
+def physical_keys(raw: Sequence[object], storage: str) -> pa.Array:
+    """Physical values of a Parquet file, None among them, as stored keys. Texts need not be UTF-8, as in Spark."""
+    target = arrow_type(storage)
+    if pa.types.is_decimal(target):
+        return decode_bounds(pa.array(raw, pa.binary()), column_type(storage), target)
+    return pa.array(raw, _plain_type(target)).view(target)
+
+
+def python_keys(stored: pa.Array) -> list[object]:
+    """Stored keys as Python holds and orders them, whatever they are: texts as bytes, dates and times as numbers."""
+    found: list[object] = stored.view(_plain_type(stored.type)).to_pylist()
+    return found
+
+
+def stored_key(value: object, stored_type: pa.DataType) -> pa.Scalar:
+    """One of ``python_keys`` as it is stored."""
+    return pa.array([value], _plain_type(stored_type)).view(stored_type)[0]
+
+
+def _plain_type(stored_type: pa.DataType) -> pa.DataType:
+    """The type of the same bits whose values Python has all of."""
+    if pa.types.is_temporal(stored_type):
+        return pa.int32() if stored_type.bit_width == 32 else pa.int64()
+    return pa.binary() if pa.types.is_string(stored_type) else stored_type
 
 
 def _plain(values: pa.Array) -> pa.Array:

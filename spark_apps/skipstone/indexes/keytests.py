@@ -39,6 +39,7 @@ _WIDE = Context(prec=80)
 _FLOAT_LIMIT = 10**300
 #: Whole numbers below this are in the range of a column as they are.
 _PLAIN_INTEGERS = 10**15
+_FAMILIES = {bool: KeyFamily.BOOLEAN, str: KeyFamily.STRING, bytes: KeyFamily.BINARY}
 _NO_ROW = pc.scalar(bool(0))
 MIRRORED: dict[Operator, Operator] = {"=": "=", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 
@@ -232,10 +233,8 @@ def _bound(op: Operator, value: Value, kind: IcebergType) -> tuple[Operator, obj
     column = key_type(str(kind))
     family = None if column is None else column.family
     match value:
-        case bool():
-            return (op, value) if family is KeyFamily.BOOLEAN else None
-        case str():
-            return (op, value) if family is KeyFamily.STRING else None
+        case bool() | str() | bytes():
+            return (op, value) if family is _FAMILIES[type(value)] else None
         case float() if family is KeyFamily.FLOAT:
             return (op, value)
         case int() | Decimal() if family is KeyFamily.FLOAT:

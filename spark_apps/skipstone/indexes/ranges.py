@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 
-from skipstone.indexes.keys import storage_type, stored_keys
+from skipstone.indexes.keys import python_keys, storage_type, stored_keys
 from skipstone.indexes.keytests import AllOf, AnyOf, Maybe, Never, Null, Points, Range, Test
 from skipstone.tables.filesets import ColumnBounds
 
@@ -145,7 +145,7 @@ def _as_numpy(values: pa.Array) -> npt.NDArray[np.generic]:
     if pa.types.is_boolean(kind):
         values = values.cast(pa.int8())
     if pa.types.is_decimal(kind) or pa.types.is_string(kind) or pa.types.is_binary(kind):
-        objects = values.to_pylist()
+        objects = python_keys(values)
         filler = next((one for one in objects if one is not None), None)
         return np.array([filler if one is None else one for one in objects] + [None], dtype=object)[:-1]
     numbers: npt.NDArray[np.generic] = pc.fill_null(values.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
@@ -165,11 +165,11 @@ def _points_mask(test: Points, lower: _Ends, upper: _Ends) -> Mask:
 def _range_mask(test: Range, lower: _Ends, upper: _Ends) -> Mask:
     mask = np.ones(len(lower.known), np.bool_)
     if test.lower is not None:
-        least = _as_numpy(pa.array([test.lower.as_py()], test.lower.type))[0]
+        least = _as_numpy(pa.repeat(test.lower, 1))[0]
         ends = upper.values[upper.known]
         mask[upper.known] &= (ends > least if test.lower_open else ends >= least).astype(np.bool_)
     if test.upper is not None:
-        greatest = _as_numpy(pa.array([test.upper.as_py()], test.upper.type))[0]
+        greatest = _as_numpy(pa.repeat(test.upper, 1))[0]
         ends = lower.values[lower.known]
         mask[lower.known] &= (ends < greatest if test.upper_open else ends <= greatest).astype(np.bool_)
     return mask

@@ -6,6 +6,7 @@ definition counts as absent. Must not read the indexed table.
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 
 from pyiceberg.catalog import Catalog
@@ -21,6 +22,7 @@ from skipstone_core.reasons import Reason
 from skipstone.indexes.definition import (
     COVER,
     ENTRY,
+    IndexNames,
     StoredDefinition,
     index_partition_spec,
     index_properties,
@@ -39,7 +41,10 @@ NEXT_FILE_ID_PROPERTY = "skipstone.index.next-file-id"
 
 @dataclass(frozen=True)
 class IndexFile:
-    """A data file of an index table: its ordinal in the FileSet, kind and level of its partition."""
+    """A data file of an index table: its ordinal in the FileSet, kind, level and bucket of its partition.
+
+    ``bucket`` None: of an index without buckets, or of entries of any bucket.
+    """
 
     ordinal: int
     path: str
@@ -48,6 +53,7 @@ class IndexFile:
     sequence: int
     kind: str
     level: int
+    bucket: int | None = None
 
 
 @dataclass(frozen=True)
@@ -114,8 +120,9 @@ def _index_files(files: FileSet) -> list[IndexFile]:
     rows = zip(columns["path"], columns["size"], columns["records"], columns["segment"], strict=True)
     found = []
     for ordinal, (path, size, records, sequence) in enumerate(rows):
-        kind, level = files.partition(ordinal)
-        found.append(IndexFile(ordinal, path, size, records, sequence, str(kind), int(str(level))))
+        kind, level, *bucket = files.partition(ordinal)
+        of = next((int(str(one)) for one in bucket if one is not None), None)
+        found.append(IndexFile(ordinal, path, size, records, sequence, str(kind), int(str(level)), of))
     return found
 
 
@@ -148,7 +155,7 @@ class NewIndex:
 
     identifier: Identifier
     definition: IndexDefinition
-    names: tuple[str, ...]
+    names: IndexNames
     table_uuid: str
     owner_uid: str
 
@@ -173,7 +180,7 @@ def _create_or_load(catalog: Catalog, new: NewIndex) -> Table:
         return catalog.create_table(
             new.identifier,
             index_schema(new.definition),
-            partition_spec=index_partition_spec(),
+            partition_spec=index_partition_spec(new.definition),
             properties={**_storage_properties(new.definition), **_identity_properties(new)},
         )
     except TableAlreadyExistsError as error:
@@ -210,10 +217,15 @@ def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
 
 
 def sorted_runs(entries: tuple[IndexFile, ...]) -> dict[SortedRun, tuple[IndexFile, ...]]:
-    """Entry files by sorted run: what a build wrote is a run per file, what a merge wrote is one run."""
+    """Entry files by sorted run: what a build wrote is a run per file, what a merge wrote is one run.
+
+    In an index with buckets, the first files of all buckets that a build wrote count as its first run, and so on.
+    """
     grouped: dict[tuple[int, int, int], list[IndexFile]] = {}
+    written: Counter[tuple[int, int | None]] = Counter()
     for file in entries:
-        part = file.ordinal if file.level == 0 else 0
+        part = written[file.sequence, file.bucket] if file.level == 0 else 0
+        written[file.sequence, file.bucket] += 1
         grouped.setdefault((file.level, file.sequence, part), []).append(file)
     return {
         SortedRun(level, sequence, part, sum(file.records for file in files)): tuple(files)

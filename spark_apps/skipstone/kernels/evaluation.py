@@ -101,7 +101,7 @@ def _operand(operand: Operand, columns: Columns) -> Comparable:
 
 def _scalar(constant: Constant) -> pa.Scalar:
     match constant.value:
-        case bool() | float() | str():
+        case bool() | float() | str() | bytes():
             return pa.scalar(constant.value)
         case int() as number:
             return pa.scalar(number, pa.int64()) if abs(number) < 1 << 63 else pa.scalar(Decimal(number))
@@ -134,6 +134,7 @@ _COMMON: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
     (pa.types.is_boolean, pa.int8()),
     (pa.types.is_integer, pa.int64()),
     (lambda kind: pa.types.is_string(kind) or pa.types.is_large_string(kind), pa.large_binary()),
+    (lambda kind: pa.types.is_binary(kind) or pa.types.is_fixed_size_binary(kind), pa.large_binary()),
 )
 
 

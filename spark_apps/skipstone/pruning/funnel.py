@@ -69,6 +69,14 @@ class StageRefusal:
     message: str = ""
 
 
+@dataclass(frozen=True)
+class Narrowed:
+    """Fewer candidates, with how a stage found them: a sentence without a full stop."""
+
+    candidates: Candidates
+    message: str
+
+
 class Stage(Protocol):
     """One stage. ``name`` appears in report, status and snapshot summary, and in the spec to switch it off."""
 
@@ -76,7 +84,7 @@ class Stage(Protocol):
     def name(self) -> PruneStage:
         """What the stage is called."""
 
-    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
+    def prune(self, candidates: Candidates) -> Candidates | Narrowed | StageRefusal:
         """A subset of ``candidates`` (of files, or of the source rows they may hold) that loses no match.
 
         Or why it cannot find one, or not at a cost that pays.
@@ -112,15 +120,17 @@ def run_funnel(
         if isinstance(answer, StageRefusal):
             counted = replace(counted, left_out=answer.code, message=answer.message)
         else:
-            candidates = answer
+            candidates = answer.candidates
+            counted = replace(counted, message=answer.message)
         spent = round(1000 * (time.monotonic() - started))
         counts.append(replace(counted, files_out=len(candidates.files), ms=spent))
     return candidates, counts
 
 
-def _answer(stage: Stage, candidates: Candidates, off: Mapping[PruneStage, str]) -> Candidates | StageRefusal:
+def _answer(stage: Stage, candidates: Candidates, off: Mapping[PruneStage, str]) -> Narrowed | StageRefusal:
     if stage.name in off:
         return StageRefusal(LeftOut.SWITCHED_OFF, off[stage.name])
     if not len(candidates.files):
         return StageRefusal(LeftOut.NOTHING_LEFT)
-    return stage.prune(candidates)
+    answer = stage.prune(candidates)
+    return Narrowed(answer, "") if isinstance(answer, Candidates) else answer

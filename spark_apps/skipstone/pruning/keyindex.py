@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
+from pyiceberg.schema import Schema
 from skipstone_core.funnel import LeftOut, PruneStage
-from skipstone_core.indexing.use import ReadCost, is_worthwhile
+from skipstone_core.indexing.choice import Offer, plan_next
+from skipstone_core.indexing.use import ReadCost
 from skipstone_core.merging.merges import BoundKey
 
 from skipstone.indexes.asking.keyprobe import KeyProbe, KeySearch, hit_files, key_search, plan_key_probe
 from skipstone.indexes.found import FoundIndex, IndexProblem
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import ChangeSlice, read_keys
-from skipstone.pruning.funnel import Candidates, SliceRunner, StageRefusal, run_here
+from skipstone.pruning.funnel import Candidates, Narrowed, SliceRunner, StageRefusal, run_here
 from skipstone.tables.filesets import FileSet
 
 _log = logging.getLogger(__name__)
@@ -57,12 +59,26 @@ class Prober:
 
 
 @dataclass(frozen=True)
+class PlannedProbe:
+    """What to read of ``index`` for each slice, by the slice's path; ``keys`` are those that it binds, in its order."""
+
+    index: FoundIndex
+    keys: Sequence[BoundKey]
+    probes: dict[str, KeyProbe]
+
+    @property
+    def cost(self) -> ReadCost:
+        """Of all slices."""
+        return reduce(ReadCost.__add__, (probe.cost for probe in self.probes.values()), ReadCost())
+
+
+@dataclass(frozen=True)
 class KeyIndexStage:
     """Keeps files in which every index that covers them finds a source key, and those that none covers.
 
-    An index serves when its first column, at least, is a key column. The one that covers most goes first, the others
-    are asked for what it left. An index pays when reading it costs at most half of reading the key columns of the
-    candidate files that it covers; up to 16 files and 1 MiB of it are always read.
+    An index serves when its first column, at least, is a key column. Which one is asked, and in which order, is the
+    rule of ``skipstone_core.indexing.choice``: reading an index is weighed against reading the key columns of the files
+    that it covers and that the ones before it left.
     """
 
     files: FileSet
@@ -76,73 +92,112 @@ class KeyIndexStage:
         """What the stage is called."""
         return PruneStage.KEY_INDEX
 
-    def prune(self, candidates: Candidates) -> Candidates | StageRefusal:
+    def prune(self, candidates: Candidates) -> Narrowed | StageRefusal:
         """Drop covered files without a hit, by every index that pays on what the others left."""
         try:
             indexes, problems = self.find()
         except Exception as error:  # noqa: BLE001 - a catalog that cannot list tables must not stop a merge
             return StageRefusal(LeftOut.UNREADABLE, f"the indexes cannot be listed: {error}")
-        bound = [(index, keys) for index in indexes if (keys := self._bound(index))]
-        refusal, left = _none_fits(problems), candidates
-        for index, keys in sorted(bound, key=lambda pair: self._order(pair[0], pair[1], candidates)):
-            found = self._asked(index, keys, left)
-            if isinstance(found, Candidates):
-                left = found
-                continue
-            refusal = StageRefusal(found.code, f"index {index.name}: {found.message}")
-            _log.info("%s: %s", refusal.code, refusal.message)
-        return refusal if left is candidates else left
+        bound = [(index, keys) for index in indexes if (keys := bound_keys(index, self.keys, self.files.schema))]
+        asking = _Asking(self, candidates, _none_fits(problems))
+        waiting = [one for index, keys in bound if (one := asking.plan(index, keys))]
+        while (place := plan_next([asking.offer(one) for one in waiting])) is not None:
+            asking.ask(waiting.pop(place))
+        for one in waiting:
+            asking.refuse(one.index, asking.no_gain(one))
+        return asking.answer()
 
-    def _order(self, index: FoundIndex, keys: Sequence[BoundKey], candidates: Candidates) -> tuple[int, int, str]:
-        """Those that cover more of the candidates' bytes first, of equal ones that which binds more key columns."""
-        return -self._savings(self._wanted(index, candidates)).weight, -len(keys), index.name
-
-    def _wanted(self, index: FoundIndex, candidates: Candidates) -> Mask:
-        """The candidates that the index covers."""
+    def wanted(self, index: FoundIndex, left: Candidates) -> Mask:
+        """The files of ``left`` that the index covers, as one boolean per file."""
         wanted = np.zeros(len(self.files), dtype=bool)
-        wanted[candidates.files] = True
+        wanted[left.files] = True
         return wanted & index.covered
 
-    def _bound(self, index: FoundIndex) -> list[BoundKey]:
-        """The keys that are the leading columns of the index, in its order."""
-        by_field = {self.files.schema.find_field(key.target).field_id: key for key in self.keys}
-        bound: list[BoundKey] = []
-        for field_id in index.index.definition.field_ids:
-            if field_id not in by_field:
-                break
-            bound.append(by_field[field_id])
-        return bound
-
-    def _asked(self, index: FoundIndex, keys: Sequence[BoundKey], candidates: Candidates) -> Candidates | StageRefusal:
-        wanted = self._wanted(index, candidates)
-        if not wanted.any():
-            return StageRefusal(LeftOut.NOT_COVERED, f"it covers none of {len(candidates.files)} candidate files")
-        try:
-            search = key_search(index, [key.type for key in keys], wanted, self._savings(wanted))
-            hits = self._hits(search, keys)
-        except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never rows
-            return StageRefusal(LeftOut.UNREADABLE, str(error))
-        if isinstance(hits, StageRefusal):
-            return hits
-        keep = ~wanted
-        keep[hits] = True
-        return candidates.among(np.flatnonzero(keep))
-
-    def _savings(self, wanted: Mask) -> ReadCost:
+    def savings(self, wanted: Mask) -> ReadCost:
+        """What reading the key columns of some files costs."""
         fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
         return ReadCost(int(wanted.sum()), int(self.files.column_bytes(fields)[wanted].sum()))
 
-    def _hits(self, search: KeySearch, keys: Sequence[BoundKey]) -> Int64s | StageRefusal:
-        probes = self.run(ProbePlanner(search, keys), self.slices)
-        cost = reduce(ReadCost.__add__, (probe.cost for probe in probes))
-        if not is_worthwhile(cost, search.savings):
-            return StageRefusal(LeftOut.NO_GAIN, f"it would read {cost} to save at most {search.savings}")
-        by_path = {one.path: probe for one, probe in zip(self.slices, probes, strict=True)}
-        return np.unique(np.concatenate(self.run(Prober(search, keys, by_path), self.slices)))
+
+@dataclass
+class _Asking:
+    """The indexes of one merge asked one after the other. ``told``: what each did, ``is_asked``: whether any was."""
+
+    stage: KeyIndexStage
+    left: Candidates
+    refusal: StageRefusal
+    told: list[str] = field(default_factory=list)
+    is_asked: bool = False
+
+    def plan(self, index: FoundIndex, keys: Sequence[BoundKey]) -> PlannedProbe | None:
+        """What to read of the index; None when it covers nothing or cannot be read."""
+        wanted = self.stage.wanted(index, self.left)
+        if not wanted.any():
+            self.refuse(index, self._not_covered())
+            return None
+        try:
+            planner = ProbePlanner(self._search(index, keys, wanted), keys)
+            probes = self.stage.run(planner, self.stage.slices)
+        except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never rows
+            self.refuse(index, StageRefusal(LeftOut.UNREADABLE, str(error)))
+            return None
+        by_path = {one.path: probe for one, probe in zip(self.stage.slices, probes, strict=True)}
+        return PlannedProbe(index, keys, by_path)
+
+    def offer(self, one: PlannedProbe) -> Offer:
+        """What the index can save of what is left."""
+        return Offer(self.stage.savings(self.stage.wanted(one.index, self.left)), one.cost, len(one.keys))
+
+    def ask(self, one: PlannedProbe) -> None:
+        """Drop what the index finds no key in; nothing when it cannot be read."""
+        wanted, before = self.stage.wanted(one.index, self.left), len(self.left.files)
+        try:
+            prober = Prober(self._search(one.index, one.keys, wanted), one.keys, one.probes)
+            hits = self.stage.run(prober, self.stage.slices)
+        except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never rows
+            self.refuse(one.index, StageRefusal(LeftOut.UNREADABLE, str(error)))
+            return
+        keep = ~wanted
+        keep[np.concatenate(hits)] = True
+        self.left, self.is_asked = self.left.among(np.flatnonzero(keep)), True
+        self.told.append(f"index {one.index.name}: {before} files to {len(self.left.files)}, reading {one.cost}")
+
+    def no_gain(self, one: PlannedProbe) -> StageRefusal:
+        """Why it is not asked for what is left."""
+        offer = self.offer(one)
+        if not offer.savings.files:
+            return self._not_covered()
+        return StageRefusal(LeftOut.NO_GAIN, f"it would read {offer.cost} to save at most {offer.savings}")
+
+    def refuse(self, index: FoundIndex, refusal: StageRefusal) -> None:
+        """Tell why an index is not used."""
+        self.refusal = StageRefusal(refusal.code, f"index {index.name}: {refusal.message}")
+        self.told.append(self.refusal.message)
+        _log.info("%s: %s", self.refusal.code, self.refusal.message)
+
+    def answer(self) -> Narrowed | StageRefusal:
+        """What is left, and what each index did."""
+        message = "; ".join(self.told) or self.refusal.message
+        return Narrowed(self.left, message) if self.is_asked else StageRefusal(self.refusal.code, message)
+
+    def _search(self, index: FoundIndex, keys: Sequence[BoundKey], wanted: Mask) -> KeySearch:
+        return key_search(index, [key.type for key in keys], wanted, self.stage.savings(wanted))
+
+    def _not_covered(self) -> StageRefusal:
+        return StageRefusal(LeftOut.NOT_COVERED, f"it covers none of {len(self.left.files)} candidate files")
+
+
+def bound_keys(index: FoundIndex, keys: Sequence[BoundKey], schema: Schema) -> list[BoundKey]:
+    """Those of ``keys`` that are the leading columns of an index, in its order."""
+    by_field = {schema.find_field(key.target).field_id: key for key in keys}
+    bound: list[BoundKey] = []
+    for field_id in index.index.definition.field_ids:
+        if field_id not in by_field:
+            break
+        bound.append(by_field[field_id])
+    return bound
 
 
 def _none_fits(problems: Sequence[IndexProblem]) -> StageRefusal:
     """No index binds a key column; one that cannot be used may be why."""
-    if not problems:
-        return StageRefusal(LeftOut.NO_INDEX)
     return StageRefusal(LeftOut.NO_INDEX, "; ".join(f"index {one.name}: {one.refusal.message}" for one in problems))

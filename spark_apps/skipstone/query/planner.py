@@ -1,7 +1,9 @@
-"""Plans an exact read of one snapshot: min/max for all files, the indexes for the files that they cover.
+"""Plans an exact read of one snapshot: min/max for all files, the indexes for the files that they cover, and bloom
+filters for the others.
 
-Called by ``read`` and by whatever shows a plan. A file is left out only when its bounds or an index that covers it
-prove that no row matches. Must not read data files; whatever goes wrong with an index makes its files missing.
+Called by ``read`` and by whatever shows a plan. A file is left out only when its bounds, an index that covers it or its
+bloom filters prove that no row matches. Must not read rows of data files; whatever goes wrong with an index makes its
+files missing.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import numpy.typing as npt
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
-from skipstone_core.indexing.use import ReadCost, are_few
+from skipstone_core.indexing.use import are_few
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
@@ -23,7 +25,8 @@ from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
 from skipstone.indexes.keytests import Maybe, Test, plan_test
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
-from skipstone.query.advice import Advice, Question, ask_indexes, leading_columns
+from skipstone.query.advice import Advice, Question, ask_indexes
+from skipstone.query.filtering import narrow_by_filters
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
 from skipstone.tables.caches import cache_counts
 from skipstone.tables.filesets import FileSet, read_file_set
@@ -35,7 +38,6 @@ __all__ = [
     "ReadPlan",
     "checked_columns",
     "checked_predicate",
-    "plan_keys",
     "plan_read",
 ]
 
@@ -60,15 +62,8 @@ def plan_read(
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
     candidates = _candidates(test, files, by_position=chosen.by_position)
     advice = ask_indexes(table, Question(test, files, candidates, _wanted(selected, predicate)), chosen)
-    return _plan(Question(test, files, candidates), predicate, advice)
-
-
-def plan_keys(table: Table, options: ReadOptions) -> tuple[frozenset[str], ReadCost]:
-    """The columns of ``table`` by whose keys an index can leave files out, and what reading the covered files costs."""
-    files = read_file_set(table, options.snapshot_id)
-    served, covered = leading_columns(table, files, options)
-    sizes = files.files["size"].to_numpy()[covered]
-    return served, ReadCost(len(sizes), int(sizes.sum()))
+    plan = _plan(Question(test, files, candidates), predicate, advice)
+    return narrow_by_filters(table, test, plan) if chosen.use_indexes else plan
 
 
 def checked_predicate(condition: str | Predicate | None, schema: Schema) -> Predicate | None:
@@ -135,7 +130,7 @@ def _row_groups(hits: IndexHits, kept: Mask) -> dict[int, tuple[int, ...]]:
 
 def _positions(hits: IndexHits, kept: Mask, files: FileSet, *, by_position: bool) -> dict[int, npt.NDArray[np.int64]]:
     """Rows to read of the files in which they are few."""
-    if hits.rows is None or not by_position:
+    if not by_position:
         return {}
     records = files.files["records"].to_numpy()
     found = split_by_file(hits.rows.keys, POSITION_BITS)

@@ -19,14 +19,14 @@ from skipstone_core.indexing.use import are_few
 from skipstone_core.language.predicates import Predicate
 
 from skipstone.files.reader import (
+    ANY_FORMAT,
     POSITION_COLUMN,
-    QUERIED,
     DataFileDescription,
     deleted_positions,
     describe_files,
     read_data_file,
 )
-from skipstone.indexes.asking.answers import AnswerRows, read_answer
+from skipstone.indexes.asking.answers import IndexAnswer, read_answer
 from skipstone.indexes.asking.hits import POSITION_BITS
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
@@ -86,7 +86,7 @@ def rows_of_files(
 
     threads = ThreadPoolExecutor(driver_cores())
     try:
-        for batches in threads.map(rows, describe_files(table, plan.files, ordinals, formats=QUERIED)):
+        for batches in threads.map(rows, describe_files(table, plan.files, ordinals, formats=ANY_FORMAT)):
             yield from batches
     finally:  # whoever has enough does not wait for the others
         threads.shutdown(cancel_futures=True)
@@ -132,31 +132,46 @@ def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.Reco
 # --- from an index alone ---
 
 
-def answered_rows(table: Table, plan: ReadPlan, names: Sequence[str]) -> list[pa.RecordBatch] | None:
-    """All rows that the plan's answer holds; None when there is no answer or its index cannot be read."""
+def answered_rows(
+    table: Table, plan: ReadPlan, names: Sequence[str], most: int | None = None
+) -> list[pa.RecordBatch] | None:
+    """All rows that the plan's answer holds; None when there is none, its index cannot be read, or more than ``most``
+    rows match, those that are deleted among them.
+    """
     if plan.answer is None:
         return None
     try:
-        found = list(read_answer(plan.answer))
+        found = _matching_entries(plan, plan.answer, names, most)
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         logger.warning("index %s cannot be read, its files are read instead: %s", plan.answer.name, error)
         return None
-    deleted = _deleted_rows(table, plan, found)
-    schema = arrow_schema(plan.files.schema)
-    batches = []
-    for rows in found:
-        live = ~np.isin(rows.keys, deleted)
-        fields = [schema.field(name) for name in rows.columns]
-        batch = pa.RecordBatch.from_arrays(list(rows.columns.values()), schema=pa.schema(fields))
-        batches.append(matching_rows(batch.filter(pa.array(live)), plan.predicate).select(names))
-    return batches
+    if found is None:
+        return None
+    deleted = _deleted_rows(table, plan, [keys for keys, _ in found])
+    return [rows.filter(pa.array(~np.isin(keys, deleted))) for keys, rows in found]
 
 
-def _deleted_rows(table: Table, plan: ReadPlan, found: Sequence[AnswerRows]) -> npt.NDArray[np.int64]:
+def _matching_entries(
+    plan: ReadPlan, answer: IndexAnswer, names: Sequence[str], most: int | None
+) -> list[tuple[npt.NDArray[np.int64], pa.RecordBatch]] | None:
+    """Where matching rows are, and the rows; None when they are more than ``most``."""
+    schema, found, count = arrow_schema(plan.files.schema), [], 0
+    for rows in read_answer(answer):
+        fields = [pa.field(POSITION_COLUMN, pa.int64()), *(schema.field(name) for name in rows.columns)]
+        columns = [pa.array(rows.keys), *rows.columns.values()]
+        matching = matching_rows(pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields)), plan.predicate)
+        found.append((matching[POSITION_COLUMN].to_numpy(), matching.select(names)))
+        count += matching.num_rows
+        if most is not None and count > most:
+            return None
+    return found
+
+
+def _deleted_rows(table: Table, plan: ReadPlan, found: Sequence[npt.NDArray[np.int64]]) -> npt.NDArray[np.int64]:
     """Keys of the rows that position deletes name, in the files that have rows in the answer."""
     nothing = np.empty(0, np.int64)
     if not plan.files.delete_files or not found:
         return nothing
-    ordinals = np.unique(np.concatenate([rows.keys for rows in found]) >> POSITION_BITS)
+    ordinals = np.unique(np.concatenate(found) >> POSITION_BITS)
     files = describe_files(table, plan.files, [int(ordinal) for ordinal in ordinals])
     return np.concatenate([nothing, *(file.file_id << POSITION_BITS | deleted_positions(file) for file in files)])

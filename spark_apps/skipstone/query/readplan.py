@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS
+from skipstone_core.indexing.filters import FilterCost
 from skipstone_core.indexing.use import NotUsed, ReadCost
 from skipstone_core.language.predicates import Predicate
 
@@ -65,12 +66,30 @@ class IndexUse:
 
 
 @dataclass(frozen=True)
+class FilterUse:
+    """What bloom filters did: files that were asked, files that were left out, what was read, and why not more."""
+
+    asked: int
+    dropped: int
+    cost: FilterCost
+    code: NotUsed | None = None
+    reason: str = ""
+
+    def text(self) -> str:
+        """One line for explain."""
+        if self.code is not None:
+            return f"bloom filters: not used: {self.code}, {self.reason}"
+        return f"bloom filters: {self.dropped} of {self.asked} files left out, reading {self.cost}"
+
+
+@dataclass(frozen=True)
 class ReadPlan:
     """The files to read, ascending; ``row_groups`` by ordinal, files that it does not name are read whole.
 
     ``positions``: of files with few hits, the rows that may match, ascending. ``answer``: files whose rows an index
     holds; all of them are among ``ordinals``, so a reader that cannot take answers is right without. ``no_index``: why
-    no index was considered at all.
+    no index was considered at all. ``filters``: what bloom filters did, when they were considered; ``filtered``: files
+    whose row groups they told, not an index.
     """
 
     files: FileSet
@@ -83,6 +102,13 @@ class ReadPlan:
     answer: IndexAnswer | None = None
     no_index: NotUsed | None = None
     caches: tuple[CacheCounts, ...] = ()
+    filters: FilterUse | None = None
+    filtered: frozenset[int] = frozenset()
+
+    @property
+    def answered(self) -> frozenset[int]:
+        """The files whose rows the answer holds."""
+        return frozenset(self.answer.ordinals.tolist()) if self.answer is not None else frozenset()
 
     def text(self) -> str:
         """The plan for people."""
@@ -98,6 +124,8 @@ class ReadPlan:
         if self.positions:
             rows = sum(len(positions) for positions in self.positions.values())
             lines.append(f"by position: {rows} rows in {len(self.positions)} files")
+        if self.filters is not None:
+            lines.append(self.filters.text())
         if self.no_index is not None:
             lines.append(f"no index: {self.no_index}, {self.no_index.doc}")
         return lines

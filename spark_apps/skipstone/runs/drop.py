@@ -15,7 +15,9 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
+from skipstone.files.writer import data_location
 from skipstone.indexes.tables import index_identifier
+from skipstone.runs.registering.purging import purge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
 
@@ -61,11 +63,12 @@ def _drop(catalog: Catalog, target: _Target) -> tuple[Reason, str]:
                 Reason.DATA_RETAINED,
                 f"{name} was not created by this resource; its data is kept at {table.location()}.",
             )
-        catalog.purge_table(target.identifier)
+        kept = purge(catalog, table, (data_location(table), f"{table.location()}/data"))
     except (NoSuchTableError, NoSuchNamespaceError):
         return Reason.DATA_DELETED, f"{name} is not in the catalog."
     _remove_empty_folders(table.location())
-    return Reason.DATA_DELETED, f"{name} and its data at {table.location()} were deleted."
+    said = f" {kept} files that lie elsewhere were not written for the table and stay." if kept else ""
+    return Reason.DATA_DELETED, f"{name} and its data at {table.location()} were deleted.{said}"
 
 
 def _is_ours(table: Table, target: _Target) -> bool:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
-from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.errors import BadData, BadSpec, ContractViolation
 from skipstone_core.history.commits import Committed, Outcome, TxnRecord
 from skipstone_core.history.consumption import NAME_BYTES, entry, is_same_change, is_same_content
 from skipstone_core.reasons import Reason
@@ -41,6 +41,13 @@ class Intake:
     listing: SourceListing
     ledger: Consumption | None = None
 
+    @property
+    def consumed(self) -> Consumption:
+        """The files one by one, as they are remembered. Raises ContractViolation when only their digest is."""
+        if self.ledger is None:
+            raise ContractViolation("the files of this intake are remembered by their digest only")
+        return self.ledger
+
 
 def take_source(
     request: JobRequest, table: Table, source: SourceSpec, note: Callable[[str], None] = lambda _: None
@@ -58,12 +65,12 @@ def take_source(
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
     memory = ConsumedFiles(warehouse=request.warehouse, consumer=source.consumer)
     pinned = find_pin(request.warehouse, request.owner_uid, source.location)
-    listing = pinned or _new_files(_arrivals(request, source, note), table, memory, note)
+    listing = pinned or new_files(settled_arrivals(request, source, note), table, memory, note)
     if not listing.files:
         return NOTHING
     listing = pinned or pin_source(listing, request.warehouse, request.owner_uid)
     listing = witnessed(listing)
-    taken = _consumption(listing, memory)
+    taken = consumption(listing, memory)
     return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
 
 
@@ -77,18 +84,24 @@ def source_record(intake: Intake, counts: Mapping[str, int]) -> TxnRecord:
     return TxnRecord(time_ms=0, counts=counts, source_digest=intake.listing.digest)
 
 
-def _arrivals(request: JobRequest, source: SourceSpec, note: Callable[[str], None]) -> SourceListing:
-    """The files that are there and settled; the others are for the next job."""
-    listing = list_arrivals(request.warehouse, source)
+def settled_arrivals(
+    request: JobRequest, source: SourceSpec, note: Callable[[str], None], *, deep: bool = False
+) -> SourceListing:
+    """The files that are there and settled; the others are for the next job. ``deep``: see ``list_source``."""
+    listing = list_arrivals(request.warehouse, source, deep=deep)
     arrived = without_young(listing, source.settle_seconds)
     if waiting := len(listing.files) - len(arrived.files):
         note(f"{waiting} files changed less than {source.settle_seconds} seconds ago and are left to the next job.")
     return arrived
 
 
-def _new_files(
+def new_files(
     listing: SourceListing, table: Table, memory: ConsumedFiles, note: Callable[[str], None]
 ) -> SourceListing:
+    """Those of ``listing`` that ``memory`` does not know, and how many it knows as ``left_out``.
+
+    Raises BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
+    """
     found = {_entry(listing, file)[:NAME_BYTES]: file for file in listing.files}
     touched = []
     for name, state in memory.entries(table, memory.find_head(table)):
@@ -111,14 +124,16 @@ def _new_files(
             f"last change; they are not read again, the first is '{min(touched)}'. If it was rewritten, put the new "
             "content under a new name."
         )
-    return replace(listing, files=tuple(sorted(found.values())))
+    files = tuple(sorted(found.values()))
+    return replace(listing, files=files, left_out=len(listing.files) - len(files))
 
 
 def _entry(listing: SourceListing, file: Entry) -> bytes:
-    return entry(listing.name_of(file), file.size, file.version, file.touched_ns)
+    return entry(listing.remembered_name(file), file.size, file.version, file.touched_ns)
 
 
-def _consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
+def consumption(listing: SourceListing, memory: ConsumedFiles) -> Consumption:
+    """What ``memory`` will hold besides when the files of ``listing`` are taken."""
     entries = [_entry(listing, file) for file in listing.files]
     taken = {one[:NAME_BYTES]: file.path for one, file in zip(entries, listing.files, strict=True)}
     return Consumption(memory=memory, taken=taken, entries=b"".join(entries))

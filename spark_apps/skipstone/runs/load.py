@@ -16,7 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.contract.reports import JobReport
-from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadTask, TableRef
+from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadMode, LoadTask, TableRef
 from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.reasons import Reason
@@ -32,6 +32,8 @@ from skipstone.runs.load_tasks import (
     load_kernel,
     opened_answer,
 )
+from skipstone.runs.registering.intake import NOTHING_TO_REGISTER, take_files
+from skipstone.runs.registering.register import plan_registration
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -72,6 +74,11 @@ class _Job:
     token: str
     ports: CommitPorts | None
     share: DriverShare
+
+    @property
+    def registers(self) -> bool:
+        """Whether the files of the source become files of the table."""
+        return self.task.mode is LoadMode.REGISTER
 
     def report(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
         """The report of ``outcome`` with the segment it made and the state of the table."""
@@ -134,9 +141,11 @@ def run_load(
     require_writable(table)
     require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
-    intake = take_source(request, table, job.task.source, reporter.note)
+    take = take_files if job.registers else take_source
+    intake = take(request, table, job.task.source, reporter.note)
     if intake is NOTHING:
-        return replace(job.report(NOTHING, {}), message=NO_NEW_FILES)
+        message = NOTHING_TO_REGISTER if job.registers else NO_NEW_FILES
+        return replace(job.report(NOTHING, {}), message=message)
     if not isinstance(intake, Intake):
         return job.report(intake, {})
     outcome, counts = _load_until_settled(job, intake)
@@ -159,13 +168,18 @@ def _attempt(job: _Job, intake: Intake, token: str) -> tuple[Outcome, Mapping[st
     table = load_table(job.catalog, job.ref)
     counts: dict[str, int] = {}
 
+    def register(_: WrittenFiles) -> TableCommit:
+        change, found = plan_registration(job.request, job.reporter, table, job.task.source, intake)
+        counts.update(found)
+        return change
+
     def write(files: WrittenFiles) -> TableCommit:
         written = _write(job, intake.listing, files, token)
         counts.update(written.counts)
         return _change(job, intake, table, written)
 
     site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
-    return commit_written(site, table, write), counts
+    return commit_written(site, table, register if job.registers else write), counts
 
 
 def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -> _Written:

@@ -26,15 +26,12 @@ from skipstone.causes import is_jvm_lost
 from skipstone.indexes.building.build import (
     BuildSite,
     EnteredWave,
-    MissingUnit,
     WaveResult,
     commit_entered,
     enter_units,
-    plan_units,
-    plan_waves,
-    wave_limit,
 )
 from skipstone.indexes.building.sorting import BUFFER_BYTES
+from skipstone.indexes.building.waves import MissingUnit, plan_units, plan_waves, wave_weight
 from skipstone.indexes.coverage import (
     UnreadableIndex,
     cover_files,
@@ -44,7 +41,7 @@ from skipstone.indexes.coverage import (
     read_index,
 )
 from skipstone.indexes.damage import DamagedFile, find_damage
-from skipstone.indexes.definition import FAILED_PROPERTY, define_index, definition_problem
+from skipstone.indexes.definition import FAILED_PROPERTY, IndexNames, define_index, definition_problem
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import (
     IndexTable,
@@ -68,7 +65,7 @@ from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
 logger = logging.getLogger(__name__)
 
-#: A merge of one level may fill the next one; more rounds than levels exist are a defect.
+#: A merge of one tier may fill the next one; more rounds than tiers exist are a defect.
 MAX_MERGE_ROUNDS = 16
 MAX_PLANS = 5
 #: Merges read all entries, so each may find a damaged file that the check of footers did not.
@@ -79,15 +76,20 @@ MAX_FAILURE_TEXT = 500
 
 @dataclass
 class _Progress:
-    """What this run has done so far."""
+    """What this run has done so far. ``entered``: segments of which files were; a large one takes several waves."""
 
-    segments: int = 0
+    entered: set[int] = field(default_factory=set)
     files: int = 0
     entries: int = 0
     failed: dict[int, str] = field(default_factory=dict)
     damaged: list[DamagedFile] = field(default_factory=list)
     retryable: bool = False
     snapshot_id: int = 0
+
+    @property
+    def segments(self) -> int:
+        """How many segments were entered."""
+        return len(self.entered)
 
 
 @dataclass(frozen=True)
@@ -148,13 +150,13 @@ def _open(work: _Work) -> IndexTable:
     if found is not None:
         abort_earlier_uploads(work.request, found.table)
         if problem := definition_problem(work.table.schema(), found.stored):
-            raise BadSpec(problem.reason, problem.message, field="spec.columns")
+            raise BadSpec(problem.reason, problem.message, field=problem.field)
         return found
-    definition = define_index(work.table.schema(), work.index.columns)
+    names = IndexNames(work.index.columns, work.index.include)
     new = NewIndex(
         identifier=identifier,
-        definition=definition,
-        names=work.index.columns,
+        definition=define_index(work.table.schema(), names, work.index.buckets),
+        names=names,
         table_uuid=uuid,
         owner_uid=work.index.uid,
     )
@@ -235,7 +237,7 @@ def _build_units(work: _Work, index: IndexTable, units: list[MissingUnit], progr
     """Build and commit in waves; False as soon as the index's head is not the one this run made."""
     site = _site(work, sum(unit.rows for unit in units))
     next_id, before = next_file_id(index, read_covers(index)), progress.segments
-    for wave in plan_waves(units, wave_limit(site)):
+    for wave in plan_waves(units, wave_weight(site.power, index.definition, units)):
         done = f"{progress.segments - before} of {len(units)} missing segments done"
         work.reporter.progress(f"segment {wave[0].segment}, {done}", _counts(progress))
         for entered in _enter(site, index, wave, next_id, progress):
@@ -281,7 +283,7 @@ def _take(work: _Work, result: WaveResult, progress: _Progress) -> None:
     match result.outcome:
         case Committed(snapshot_id=snapshot_id):
             progress.snapshot_id = snapshot_id
-            progress.segments += len(result.entered)
+            progress.entered |= {*result.entered}
             progress.files += result.files
             progress.entries += result.entries
         case Conflicted(reason=reason, message=message) if reason is not Reason.CONFLICTED:
@@ -314,7 +316,7 @@ def _first_line(error: BaseException) -> str:
 
 
 def _merge_runs(work: _Work, index: IndexTable, progress: _Progress) -> tuple[IndexTable, tuple[DamagedFile, ...]]:
-    """Merge until no level is full, or until a file turns out to be damaged; a merge overtaken is left to the next run.
+    """Merge until no tier is full, or until a file turns out to be damaged; a merge overtaken is left to the next run.
 
     Raises DependencyUnavailable when entries cannot be read although nothing is damaged.
     """

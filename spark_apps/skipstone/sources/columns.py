@@ -40,7 +40,7 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, BadData (SOURCE_COLUMN_MISSING) for a required
     column, or one named by the mapping, that a file lacks.
     """
-    mapping = _mapping(source, schema)
+    mapping = column_mapping(source, schema)
     found = []
     for field in schema.fields:
         name = mapping.get(field.name, field.name)
@@ -69,7 +69,8 @@ def source_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGr
     return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in types.items() if kind is not None)
 
 
-def _mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:
+def column_mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:
+    """The source column of each table column that ``source.mapping`` names. Raises BadSpec."""
     known = {field.name for field in schema.fields}
     for pair in source.mapping:
         if pair.column not in known:
@@ -86,7 +87,7 @@ def _mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:
 
 def _fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
     """Types by source column: of the table column that the mapping says it feeds, else of the one of equal name."""
-    mapping = _mapping(source, schema)
+    mapping = column_mapping(source, schema)
     by_name = {field.name: field.field_type for field in schema.fields}
     found = dict(by_name)
     mapped: dict[str, IcebergType] = {}

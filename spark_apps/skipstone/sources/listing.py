@@ -31,11 +31,17 @@ _FIELD = "source.paths"
 
 @dataclass(frozen=True, kw_only=True)
 class SourceListing:
-    """The files of a source, sorted by path, in ``storage``; ``location``: its name, empty for the Warehouse's own."""
+    """The files of a source, sorted by path, in ``storage``; ``location``: its name, empty for the Warehouse's own.
+
+    ``left_out``: how many files that the source names are not among them, because the table has them already.
+    ``base``: address of the place, where files are remembered by their addresses.
+    """
 
     storage: Storage
     files: tuple[Entry, ...]
     location: str = ""
+    left_out: int = 0
+    base: str = ""
 
     @property
     def stored(self) -> tuple[StoredFile, ...]:
@@ -52,30 +58,44 @@ class SourceListing:
         """What tells ``file`` from those of the same path in other locations; no path has a colon and two slashes."""
         return f"{self.location}://{file.path}" if self.location else file.path
 
+    def remembered_name(self, file: Entry) -> str:
+        """By what ``file`` is remembered as consumed."""
+        return f"{self.base}/{file.path}" if self.base else self.name_of(file)
+
     @property
     def total_bytes(self) -> int:
         """Sum of the sizes."""
         return sum(file.size for file in self.files)
 
 
-def list_source(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
+def list_source(warehouse: WarehouseRef, source: SourceSpec, *, deep: bool = False) -> SourceListing:
     """Resolve ``source.paths``: files, directories (their visible files) and glob patterns.
+
+    ``deep``: a directory also stands for the visible files of the directories in it.
 
     Raises BadSpec with PATH_OUTSIDE_WAREHOUSE or INVALID_SPEC, BadData with SOURCE_NOT_FOUND, naming the path.
     """
-    return _listed(warehouse, source, awaits=False)
+    return _listed(warehouse, source, _Search(awaits=False, deep=deep))
 
 
-def list_arrivals(warehouse: WarehouseRef, source: SourceSpec) -> SourceListing:
+def list_arrivals(warehouse: WarehouseRef, source: SourceSpec, *, deep: bool = False) -> SourceListing:
     """As ``list_source``, for folders in which files are yet to arrive: an empty folder and a pattern without match
     name no file. On a volume a path whose folder is missing still raises BadData with SOURCE_NOT_FOUND.
     """
-    return _listed(warehouse, source, awaits=True)
+    return _listed(warehouse, source, _Search(awaits=True, deep=deep))
 
 
-def _listed(warehouse: WarehouseRef, source: SourceSpec, *, awaits: bool) -> SourceListing:
+@dataclass(frozen=True)
+class _Search:
+    """How paths are resolved. ``awaits``: files may be yet to arrive. ``deep``: folders stand for all below them."""
+
+    awaits: bool
+    deep: bool
+
+
+def _listed(warehouse: WarehouseRef, source: SourceSpec, search: _Search) -> SourceListing:
     storage = open_location(warehouse, source.location)
-    found = {file.path: file for path in source.paths for file in _list_path(storage, path, awaits=awaits)}
+    found = {file.path: file for path in source.paths for file in _list_path(storage, path, search)}
     files = tuple(found[path] for path in sorted(found))
     return SourceListing(storage=storage, files=files, location=source.location)
 
@@ -86,27 +106,36 @@ def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> Sou
     The pin is ``.skipstone/runs/<uid>/source.json``; the first that is made counts and never changes.
     Raises DependencyUnavailable with STORAGE_UNAVAILABLE.
     """
-    content = {"version": PIN_VERSION, "files": [[f.path, f.size, f.version] for f in listing.files]}
+    files = [[file.path, file.size, file.version] for file in listing.files]
+    content = {"version": PIN_VERSION, "files": files, "leftOut": listing.left_out}
     storage = open_storage(warehouse)
-    files = _decoded(storage, uid, storage.create(_pin_path(uid), json.dumps(content).encode()))
-    return replace(listing, files=files)
+    pin = _decoded(storage, uid, storage.create(_pin_path(uid), json.dumps(content).encode()))
+    return replace(listing, files=pin.files, left_out=pin.left_out)
 
 
 def find_pin(warehouse: WarehouseRef, uid: str, location: str = "") -> SourceListing | None:
     """What an earlier attempt of the job ``uid``, whose source is at ``location``, pinned, or None."""
     storage = open_storage(warehouse)
     try:
-        files = _decoded(storage, uid, storage.read(_pin_path(uid)))
+        pin = _decoded(storage, uid, storage.read(_pin_path(uid)))
     except FileNotFoundError:
         return None
-    return SourceListing(storage=open_location(warehouse, location), files=files, location=location)
+    place = open_location(warehouse, location)
+    return SourceListing(storage=place, files=pin.files, location=location, left_out=pin.left_out)
 
 
-def _decoded(storage: Storage, uid: str, content: bytes) -> tuple[Entry, ...]:
+@dataclass(frozen=True)
+class _Pin:
+    files: tuple[Entry, ...]
+    left_out: int
+
+
+def _decoded(storage: Storage, uid: str, content: bytes) -> _Pin:
     try:
-        pairs = json.loads(content)["files"]
-        return tuple(Entry(path=name, size=size, version=version) for name, size, version in pairs)
-    except (ValueError, KeyError, TypeError) as error:
+        told = json.loads(content)
+        files = tuple(Entry(path=name, size=size, version=version) for name, size, version in told["files"])
+        return _Pin(files, int(told.get("leftOut", 0)))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(storage, _pin_path(uid), error) from error
 
 
@@ -119,7 +148,7 @@ def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> Sour
     pinned = find_pin(warehouse, uid, source.location)
     if pinned is None:
         listing = list_source(warehouse, source)
-        _require_settled(listing, source.settle_seconds)
+        require_settled(listing, source.settle_seconds)
         pinned = pin_source(listing, warehouse, uid)
     return witnessed(pinned)
 
@@ -129,7 +158,8 @@ def without_young(listing: SourceListing, seconds: int) -> SourceListing:
     return replace(listing, files=tuple(file for file in listing.files if not _is_young(file, seconds)))
 
 
-def _require_settled(listing: SourceListing, seconds: int) -> None:
+def require_settled(listing: SourceListing, seconds: int) -> None:
+    """Raise DependencyUnavailable (SOURCE_NOT_SETTLED) when a file changed less than ``seconds`` ago."""
     if young := [file.path for file in listing.files if _is_young(file, seconds)]:
         raise DependencyUnavailable(
             Reason.SOURCE_NOT_SETTLED,
@@ -191,16 +221,16 @@ def _same(file: Entry, now: Entry | None) -> Entry:
     return now
 
 
-def _list_path(storage: Storage, path: str, *, awaits: bool) -> Iterator[Entry]:
+def _list_path(storage: Storage, path: str, search: _Search) -> Iterator[Entry]:
     _require_inside(path)
     found = _looked_up(storage, path)
     matches = _matches(storage, path) if found is None else (found,)
-    if awaits and (_is_bare(found) or (not matches and storage.may_hold(_arrivals_of(path)))):
+    if search.awaits and (_is_bare(found) or (not matches and storage.may_hold(_arrivals_of(path)))):
         return
     if not matches:
         raise _not_found(path)
     for match in matches:
-        for entry in _visible_files(match, path) if isinstance(match, Folder) else [match]:
+        for entry in _files_of(storage, match, path, search) if isinstance(match, Folder) else [match]:
             _require_readable(entry)
             yield entry
 
@@ -246,6 +276,17 @@ def _matches(storage: Storage, path: str) -> tuple[Entry | Folder, ...]:
         raise _outside(path) from error
     except NoFile as error:
         raise _not_found(path) from error
+
+
+def _files_of(storage: Storage, folder: Folder, path: str, search: _Search) -> tuple[Entry, ...]:
+    """The files that a folder stands for."""
+    if not search.deep:
+        return _visible_files(folder, path)
+    below = len(folder.path) + 1 if folder.path not in ("", ".") else 0
+    found = tuple(sorted(one for one in storage.list(folder.path) if not is_hidden(one.path[below:])))
+    if not found and not search.awaits:
+        raise _not_found(path)
+    return found
 
 
 def _visible_files(folder: Folder, path: str) -> tuple[Entry, ...]:

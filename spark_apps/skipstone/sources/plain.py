@@ -24,14 +24,11 @@ from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
 from skipstone.storage.port import StoredFile
-from skipstone.tables.parquetfiles import WholeFile, read_metadata
+from skipstone.tables.parquetfiles import WholeFile, follows_old_calendar, read_metadata
 
-#: What Spark writes into files whose dates and times follow the calendar before its version 3.
-_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
 #: Since 1970, of the first and the last day that Python has, and of the ends of these days.
 _DAYS = (-719_162, 2_932_896)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-_WRITER_VERSION = b"org.apache.spark.version"
 #: Rows that are held at once where not all are needed: each may be long.
 BATCH_ROWS = 4096
 #: Records of Avro are read one by one: from here on Spark's tasks are sooner done.
@@ -151,12 +148,7 @@ def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:
         return False
     rows = sum(footer.num_rows for footer in footers)
     size = sum(footer.row_group(i).total_byte_size for footer in footers for i in range(footer.num_row_groups))
-    return rows <= limits.rows and size <= limits.unpacked_bytes and not any(map(_follows_old_calendar, footers))
-
-
-def _follows_old_calendar(footer: pq.FileMetaData) -> bool:
-    told = footer.metadata or {}
-    return any(name in told for name in _OLD_CALENDAR) or told.get(_WRITER_VERSION, b"3") < b"3"
+    return rows <= limits.rows and size <= limits.unpacked_bytes and not any(map(follows_old_calendar, footers))
 
 
 def _footer(stored: StoredFile) -> pq.FileMetaData:

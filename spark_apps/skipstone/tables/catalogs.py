@@ -314,10 +314,11 @@ def with_driver(uri: str) -> str:
 
 def table_location(warehouse: WarehouseRef, ref: TableRef) -> str:
     """Where a table that we create lives: under the root, by namespace and name."""
-    return f"{_base_location(warehouse)}/{ref.namespace}/{ref.name}"
+    return f"{base_location(warehouse)}/{ref.namespace}/{ref.name}"
 
 
-def _base_location(warehouse: WarehouseRef) -> str:
+def base_location(warehouse: WarehouseRef) -> str:
+    """The root of a Warehouse as locations of tables name it."""
     if warehouse.s3 is None:
         return f"file://{warehouse.root}"
     return "/".join(part for part in (f"s3://{warehouse.s3.bucket}", warehouse.s3.prefix.strip("/")) if part)
@@ -340,7 +341,7 @@ def _open_sql(warehouse: WarehouseRef, environment: Mapping[str, str], *, is_kno
     properties = {
         **_properties(warehouse),
         "uri": url.render_as_string(hide_password=False),
-        "warehouse": _base_location(warehouse),
+        "warehouse": base_location(warehouse),
         "pool_pre_ping": "true",
         **storage_properties(warehouse),
         "init_catalog_tables": "false" if is_known else "true",

@@ -30,6 +30,9 @@ _TRAILER_BYTES = 8
 _GUESS_BYTES = 64 * 1024
 #: How files that Arrow wrote begin to say so. Checksums of other writers are not trusted.
 _OUR_WRITER = "parquet-cpp-arrow"
+#: What Spark writes into files whose dates and times follow the calendar before its version 3.
+_OLD_CALENDAR = (b"org.apache.spark.legacyDateTime", b"org.apache.spark.legacyINT96")
+_SPARK_VERSION = b"org.apache.spark.version"
 #: What Arrow says of a page that is not the one that was written.
 _WRONG_CHECKSUM = "CRC checksum"
 
@@ -130,10 +133,9 @@ class WholeFile:
         prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
 
     def _batches(self, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
+        threads = self._use_threads and len(columns) > 1  # they take columns; to wait for one of one only costs time
         with _damage():
-            yield from self._file.iter_batches(
-                rows, row_groups=[group], columns=list(columns), use_threads=self._use_threads
-            )
+            yield from self._file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
 
 
 def read_metadata(source: ParquetSource) -> pq.FileMetaData:
@@ -142,6 +144,12 @@ def read_metadata(source: ParquetSource) -> pq.FileMetaData:
         with Path(source).open("rb") as opened:
             return read_metadata(opened)
     return metadata_of(read_tail(source))
+
+
+def follows_old_calendar(footer: pq.FileMetaData) -> bool:
+    """Whether dates and times of a file follow the calendar that Spark had before its version 3."""
+    told = footer.metadata or {}
+    return any(name in told for name in _OLD_CALENDAR) or told.get(_SPARK_VERSION, b"3") < b"3"
 
 
 def read_tail(source: Any) -> bytes:

@@ -331,6 +331,13 @@ def _opened(access: FileAccess) -> FileIO:
     return DurableFileIO(dict(access.properties or ()))
 
 
+def plain_location(location: str) -> str:
+    """``location`` in the one form in which two of them are compared: engines write several for one file."""
+    if location.startswith("file:"):
+        return "/" + location.removeprefix("file:").lstrip("/")
+    return "s3://" + location.partition("://")[2] if location.startswith(_S3) else location
+
+
 def _is_local(location: str) -> bool:
     return location.startswith("file:") or "://" not in location
 

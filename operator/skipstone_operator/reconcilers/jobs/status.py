@@ -99,6 +99,8 @@ def _with_report(status: JobStatus, report: JobReport) -> JobStatus:
             status,
             segment=report.counts.get("segment"),
             rows_loaded=report.counts.get("rowsLoaded"),
+            files_registered=report.counts.get("filesRegistered"),
+            files_skipped=report.counts.get("filesSkipped"),
             rows_rejected=report.counts.get("rowsRejected"),
             rejected_path=shorten(report.rejected_path or "", 2048),
         )

@@ -214,7 +214,9 @@ def build_index_refs(indexes: Iterable[IndexSubject]) -> tuple[IndexRef, ...]:
 
 def build_index_ref(index: IndexSubject) -> IndexRef:
     """One index as the data plane sees it."""
-    return IndexRef(name=index.meta.name, uid=index.meta.uid, columns=index.spec.columns)
+    spec = index.spec
+    name, uid, buckets = index.meta.name, index.meta.uid, spec.buckets or 0
+    return IndexRef(name=name, uid=uid, columns=spec.columns, include=spec.include, buckets=buckets)
 
 
 def _about_table(place: Place, table: TableSubject) -> Task:
@@ -253,7 +255,7 @@ def build_job_task(job: JobSubject) -> Task:
         source = replace(source, consumer=consumer_of(job))
     if isinstance(spec, LoadJobSpec):
         bad = BadRecordsSpec(policy=spec.bad_records.policy, max_count=spec.bad_records.max_count)
-        return {"load": LoadTask(source=source, bad_records=bad, time_zone=spec.time_zone)}
+        return {"load": LoadTask(source=source, mode=spec.mode, bad_records=bad, time_zone=spec.time_zone)}
     return {"merge": _build_merge_task(spec, source)}
 
 
@@ -357,6 +359,8 @@ def plan_reindex_run(
         defaults=setting.defaults,
         inputs={
             "columns": list(index.spec.columns),
+            **({"include": list(index.spec.include)} if index.spec.include else {}),
+            **({"buckets": index.spec.buckets} if index.spec.buckets else {}),
             "type": index.spec.type.value,
             "request": reindex_request(index),
             "table": {**_table_inputs(table), "schema": dict(table.status.column_types)},

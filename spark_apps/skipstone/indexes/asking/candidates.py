@@ -46,13 +46,19 @@ class WeighedFiles:
         part = np.minimum(1.0, groups / np.maximum(1, self.row_groups[ordinals]))
         return ReadCost(len(ordinals), int((self.sizes[ordinals] * part).sum()))
 
-    def are_narrowed_by(self, hits: IndexHits) -> bool:
-        """Whether reading the hits, or by position when they are few, is less than reading what is covered."""
-        covered = self.mask & hits.covered
-        if hits.is_empty or is_narrow(self.hit_cost(hits).bytes, int(self.sizes[covered].sum())):
-            return True
-        return (
-            self.by_position
-            and hits.rows is not None
-            and are_few(len(hits.rows.keys), int(self.records[covered].sum()))
-        )
+    def are_narrowed_by(self, hits: IndexHits, weighed: int | None = None) -> bool:
+        """Whether reading the hits, or by position those of files with few, is less than reading what is covered.
+
+        ``weighed``: bytes of covered files by which it is judged what is left out; None: all that ``hits`` cover.
+        """
+        covered = int(self.sizes[self.mask & hits.covered].sum())
+        judged = covered if weighed is None else weighed
+        return hits.is_empty or is_narrow(judged - (covered - self._read_whole(hits)), judged)
+
+    def _read_whole(self, hits: IndexHits) -> int:
+        """Bytes of row groups with hits, in files in which these are not few."""
+        if not self.by_position:
+            return self.hit_cost(hits).bytes
+        ordinals, counts = (column.tolist() for column in np.unique(hits.rows.ordinals, return_counts=True))
+        few = [n for n, count in zip(ordinals, counts, strict=True) if are_few(count, int(self.records[n]))]
+        return self.without(np.array(few, np.int64)).hit_cost(hits).bytes

@@ -6,12 +6,13 @@ Made by lookup, read by the query planner. A file that is not covered is never w
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 Int64s = npt.NDArray[np.int64]
+Mask = npt.NDArray[np.bool_]
 
 #: A location is a file's ordinal, then its row group in the low bits.
 ROW_GROUP_BITS = 32
@@ -38,9 +39,13 @@ class HitRows:
         """The file of each."""
         return self.keys >> POSITION_BITS
 
-    def where(self, chosen: npt.NDArray[np.bool_]) -> HitRows:
+    def where(self, chosen: Mask) -> HitRows:
         """Some of them."""
         return HitRows(self.keys[chosen], self.groups[chosen])
+
+
+_NOTHING = np.empty(0, np.int64)
+_NO_ROWS = HitRows(_NOTHING, _NOTHING)
 
 
 @dataclass(frozen=True)
@@ -48,12 +53,13 @@ class IndexHits:
     """What indexes say of a condition, for one FileSet.
 
     ``covered``: one boolean per file. ``locations``: sorted unique (ordinal << 32 | row group), of covered files only.
-    ``rows``: every single hit, None when they are too many or not known.
+    ``counted``: the covered files of which ``rows`` holds every single hit; of the others they are too many.
     """
 
-    covered: npt.NDArray[np.bool_]
+    covered: Mask
     locations: Int64s
-    rows: HitRows | None = None
+    counted: Mask
+    rows: HitRows
 
     @property
     def ordinals(self) -> Int64s:
@@ -66,7 +72,7 @@ class IndexHits:
         return len(self.locations) == 0
 
     @property
-    def left(self) -> npt.NDArray[np.bool_]:
+    def left(self) -> Mask:
         """One boolean per file: whether it has a hit or is not covered."""
         mask = ~self.covered
         mask[self.ordinals] = True
@@ -80,16 +86,20 @@ def split_by_file(keys: Int64s, bits: int) -> Iterator[tuple[int, Int64s]]:
     return zip(ordinals.tolist(), parts, strict=False)
 
 
-def no_hits(covered: npt.NDArray[np.bool_]) -> IndexHits:
+def no_hits(covered: Mask) -> IndexHits:
     """Covered files without any hit."""
-    nothing = np.empty(0, np.int64)
-    return IndexHits(covered, nothing, HitRows(nothing, nothing))
+    return counted_hits(covered, _NO_ROWS)
+
+
+def counted_hits(covered: Mask, rows: HitRows) -> IndexHits:
+    """Covered files of which all hits are known."""
+    return IndexHits(covered, rows.locations, covered, rows)
 
 
 class HitCollector:
     """Collects the hits of one index."""
 
-    def __init__(self, covered: npt.NDArray[np.bool_]) -> None:
+    def __init__(self, covered: Mask) -> None:
         """``covered``: one boolean per file."""
         self._covered = covered
         self._locations: list[Int64s] = []
@@ -110,45 +120,38 @@ class HitCollector:
     def hits(self) -> IndexHits:
         """All of them."""
         if self._rows is None:
-            return IndexHits(self._covered, np.unique(np.concatenate(self._locations)))
-        if not self._rows:
-            return no_hits(self._covered)
-        rows = _merged(self._rows)
-        return IndexHits(self._covered, rows.locations, rows)
+            none = np.zeros_like(self._covered)
+            return IndexHits(self._covered, np.unique(np.concatenate(self._locations)), none, _NO_ROWS)
+        return counted_hits(self._covered, _merged(self._rows)) if self._rows else no_hits(self._covered)
 
 
 def both(a: IndexHits, b: IndexHits) -> IndexHits:
     """Hits of a conjunction: a file known to one side only follows that side."""
-    covered = a.covered | b.covered
-    if a.rows is not None and b.rows is not None:
-        rows = _common_rows(a, a.rows, b, b.rows)
-        return IndexHits(covered, rows.locations, rows)
-    if a.rows is None and b.rows is not None:
-        a, b = b, a
+    covered, counted = a.covered | b.covered, a.counted | b.counted
+    rows = _merged([_rows_with(a, b), _rows_with(b, a)])
     only_a, only_b = a.locations[~b.covered[a.ordinals]], b.locations[~a.covered[b.ordinals]]
     common = np.intersect1d(a.locations, b.locations, assume_unique=True)
-    locations = np.sort(np.concatenate([only_a, only_b, common]))
-    if a.rows is None or len(only_b):
-        return IndexHits(covered, locations)
-    rows = a.rows.where(np.isin(a.rows.ordinals << ROW_GROUP_BITS | a.rows.groups, locations))
-    return IndexHits(covered, rows.locations, rows)
+    found = np.concatenate([only_a, only_b, common])
+    uncounted = found[~counted[found >> ROW_GROUP_BITS]]
+    return IndexHits(covered, np.union1d(uncounted, rows.locations), counted, rows)
 
 
-def _common_rows(a: IndexHits, rows_a: HitRows, b: IndexHits, rows_b: HitRows) -> HitRows:
-    only_a, only_b = rows_a.where(~b.covered[rows_a.ordinals]), rows_b.where(~a.covered[rows_b.ordinals])
-    common = rows_a.where(np.isin(rows_a.keys, rows_b.keys, assume_unique=True))
-    return _merged([only_a, only_b, common])
+def _rows_with(one: IndexHits, other: IndexHits) -> HitRows:
+    """The rows of ``one`` that ``other`` does not leave out, by its row groups where it does not know its rows."""
+    ordinals, rows = one.rows.ordinals, one.rows
+    by_group = np.isin(ordinals << ROW_GROUP_BITS | rows.groups, other.locations)
+    by_row = np.isin(rows.keys, other.rows.keys, assume_unique=True)
+    return rows.where(~other.covered[ordinals] | np.where(other.counted[ordinals], by_row, by_group))
 
 
 def either(a: IndexHits, b: IndexHits) -> IndexHits:
     """Hits of a disjunction: only files known to both sides are known."""
-    covered = a.covered & b.covered
+    covered, counted = a.covered & b.covered, a.counted & b.counted
     locations = np.union1d(a.locations, b.locations)
-    found = IndexHits(covered, locations[covered[locations >> ROW_GROUP_BITS]])
-    if a.rows is None or b.rows is None:
-        return found
     rows = _merged([a.rows, b.rows])
-    return replace(found, rows=rows.where(covered[rows.ordinals]))
+    return IndexHits(
+        covered, locations[covered[locations >> ROW_GROUP_BITS]], counted, rows.where(counted[rows.ordinals])
+    )
 
 
 def _merged(parts: list[HitRows]) -> HitRows:

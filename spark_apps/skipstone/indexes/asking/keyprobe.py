@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import FileIO
+from skipstone_core.indexing.indexes import IndexDefinition
 from skipstone_core.indexing.use import ReadCost, is_worthwhile
 from skipstone_core.keys import KeyType
 
@@ -53,7 +54,7 @@ class KeySearch:
     """
 
     io: FileIO
-    storages: tuple[str, ...]
+    definition: IndexDefinition
     entries: tuple[IndexFile, ...]
     columns: tuple[BoundColumn, ...]
     lower: pa.Array
@@ -77,7 +78,7 @@ class KeyProbe:
 
 def key_search(index: FoundIndex, kinds: Sequence[KeyType], wanted: Mask, savings: ReadCost) -> KeySearch:
     """How to ask ``index`` for the ``wanted`` files, by its first ``len(kinds)`` columns."""
-    columns = tuple(BoundColumn(*pair) for pair in zip(index.storages, kinds, strict=False))
+    columns = tuple(BoundColumn(*pair) for pair in zip(index.index.definition.key_storages, kinds, strict=False))
     fields = {field.name: field.field_id for field in index.index.table.schema().fields}
     bounds = index.index.files.bounds(fields[key_name(0)])
     rows = pa.array([file.ordinal for file in index.index.entries], pa.int64())
@@ -86,7 +87,7 @@ def key_search(index: FoundIndex, kinds: Sequence[KeyType], wanted: Mask, saving
     ordinal_of[live] = np.where(wanted[ordinal_of[live]], ordinal_of[live], -1)
     return KeySearch(
         io=index.index.table.io,
-        storages=index.storages,
+        definition=index.index.definition,
         entries=index.index.entries,
         columns=columns,
         lower=columns[0].canonical(bounds.lower.take(rows)),
@@ -109,7 +110,7 @@ def plan_key_probe(search: KeySearch, keys: Sequence[pa.Array]) -> KeyProbe:
         return KeyProbe((), opened)
     parts, cost = [], ReadCost()
     for number in chosen.tolist():
-        footer = read_footer(search.io, search.entries[number], search.storages)
+        footer = read_footer(search.io, search.entries[number], search.definition)
         start, stop = _group_slices(search, footer, ordered[0])
         groups = np.flatnonzero(start < stop)
         if len(groups):
@@ -135,7 +136,7 @@ def _found(search: KeySearch, probe: KeyProbe, keys: Sequence[pa.Array]) -> Iter
     """Wanted files with a hit, row group by row group."""
     for number, groups in probe.parts:
         file = search.entries[number]
-        footer = read_footer(search.io, file, search.storages)
+        footer = read_footer(search.io, file, search.definition)
         start, stop = _group_slices(search, footer, keys[0])
         with naming_file(file.path), search.io.new_input(file.path).open() as stream:
             opened = WholeFile(stream, footer.metadata)
@@ -171,7 +172,7 @@ def _distinct(keys: Sequence[pa.Array]) -> list[pa.Array]:
 
 
 def _group_slices(search: KeySearch, footer: Footer, keys: pa.Array) -> tuple[Int64s, Int64s]:
-    bounds, column = footer.bounds[0], search.columns[0]
+    bounds, column = footer.bounds(key_name(0)), search.columns[0]
     return _slices(keys, column.canonical(bounds.lower), column.canonical(bounds.upper))
 
 

@@ -11,13 +11,17 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import numpy as np
+import numpy.typing as npt
+from skipstone_core.indexing.choice import Offer, plan_next
 from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
 
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
-from skipstone.indexes.asking.probes import Probe, entry_files, plan_probe, read_hits
+from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
 from skipstone.indexes.found import FoundIndex, IndexRefusal
 from skipstone.indexes.keytests import AllOf, AnyOf, Test
+
+Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,11 @@ class Conjunction:
         """Of the cheapest part: the others are weighed against what it leaves."""
         return min((part.cost for part in self.parts), key=lambda cost: cost.weight)
 
+    @property
+    def covered(self) -> Mask:
+        """One boolean per file: whether some part covers it."""
+        return reduce(np.logical_or, (part.covered for part in self.parts))
+
 
 @dataclass(frozen=True)
 class Disjunction:
@@ -42,6 +51,11 @@ class Disjunction:
     def cost(self) -> ReadCost:
         """Of all parts."""
         return reduce(ReadCost.__add__, (part.cost for part in self.parts))
+
+    @property
+    def covered(self) -> Mask:
+        """One boolean per file: whether every part covers it."""
+        return reduce(np.logical_and, (part.covered for part in self.parts))
 
 
 IndexQuestion = Probe | Conjunction | Disjunction
@@ -64,8 +78,8 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles)
     weighing = _Weighing(indexes, candidates)
     question = weighing.question(test)
     hits = None if question is None else _Asking(candidates, weighing).ask(question)
-    if hits is not None and not candidates.are_narrowed_by(hits):
-        weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates))
+    if hits is not None and not candidates.are_narrowed_by(hits, weighing.least_covered()):
+        weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates, len(weighing.asked)))
         hits = None
     if hits is None:
         wasted = IndexRefusal(NotUsed.NO_GAIN, "another arm of the OR has hits nearly everywhere")
@@ -77,32 +91,49 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles)
     return LookUp(hits, refusals, weighing.asked)
 
 
-def _everywhere(hits: IndexHits, candidates: WeighedFiles) -> IndexRefusal:
-    covered = candidates.cost(hits.covered)
-    return IndexRefusal(NotUsed.NO_GAIN, f"its hits are in {candidates.hit_cost(hits)} of the {covered} that it covers")
+def _everywhere(hits: IndexHits, candidates: WeighedFiles, asked: int = 1) -> IndexRefusal:
+    """Refusal of an index, or of several that were ``asked`` together, by where their hits are."""
+    within, covered = candidates.hit_cost(hits), candidates.cost(hits.covered)
+    if asked > 1:
+        message = f"the hits of {asked} indexes together are in {within} of the {covered} that they cover"
+    else:
+        message = f"its hits are in {within} of the {covered} that it covers"
+    return IndexRefusal(NotUsed.NO_GAIN, message)
 
 
 def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
     if index.replaced:
         return IndexRefusal(NotUsed.COLUMN_REPLACED, index.replaced)
-    message = "the condition does not narrow its first column"
     if index.serves_part(test):
-        message += " in every arm of an OR that other indexes serve"
+        message = "the condition narrows its first column in some arms of an OR, and no index serves all others"
+    else:
+        message = "the condition does not narrow its first column"
     return IndexRefusal(NotUsed.LEADING_COLUMN_NOT_BOUND, message)
 
 
 def weighed_probe(index: FoundIndex, test: Test, candidates: WeighedFiles) -> Probe | IndexRefusal:
-    """What to read of an index that serves ``test``, or why it is not asked."""
+    """What to read of an index that serves ``test``, or why it is not asked.
+
+    Included values narrow the hits further; where reading them costs too much, keys alone are looked at.
+    """
     savings = candidates.cost(index.covered)
     if savings.files == 0 and candidates.mask.any():
         message = f"it covers none of the {int(candidates.mask.sum())} files that may match"
         return IndexRefusal(NotUsed.NOT_COVERED, message)
+    found = worthwhile_probe(index, test, savings, ProbeColumns(index.columns))
+    if isinstance(found, Probe) or index.columns == index.keys:
+        return found
+    return worthwhile_probe(index, test, savings, ProbeColumns(index.keys))
+
+
+def worthwhile_probe(index: FoundIndex, test: Test, savings: ReadCost, columns: ProbeColumns) -> Probe | IndexRefusal:
+    """What to read of ``columns`` for ``test``, or why that is not worth it to save at most ``savings``."""
     try:
         files = entry_files(index, test)
         to_open = ReadCost(files=len(files))
         if not is_worthwhile(to_open, savings):
             return _no_gain(to_open, savings)
-        probe = plan_probe(index, test, files)
+        probe = plan_probe(index, test, files, columns)
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         return _unreadable(error)
     return probe if is_worthwhile(probe.cost, savings) else _no_gain(probe.cost, savings)
@@ -119,29 +150,30 @@ class _Weighing:
 
     def question(self, test: Test) -> IndexQuestion | None:
         """What to ask for a test; None when no index serves it or none is worth it."""
-        found: list[IndexQuestion] = [
-            probe for index in self.indexes if (probe := self._probe(index, test)) is not None
-        ]
-        if isinstance(test, AllOf):
-            below = [self.question(part) for part in test.parts if isinstance(part, AnyOf) and not self._serves(part)]
-            found.extend(one for one in below if one is not None)
-        if found:
-            return found[0] if len(found) == 1 else Conjunction(tuple(found))
-        return self._any(test) if isinstance(test, AnyOf) else None
+        return self._question(test, self.indexes)
 
-    def _serves(self, test: Test) -> bool:
-        return any(index.serves(test) for index in self.indexes)
+    def _question(self, test: Test, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
+        probes = [self._probe(index, test) for index in indexes if index.serves(test)]
+        unions = test.parts if isinstance(test, AllOf) else (test,)
+        arms = [self._any(one, indexes) for one in unions if isinstance(one, AnyOf)]
+        found = [one for one in (*probes, *arms) if one is not None]
+        if len(found) < 2:
+            return found[0] if found else None
+        return Conjunction(tuple(found))
 
-    def _any(self, test: AnyOf) -> IndexQuestion | None:
-        arms = [self.question(part) for part in test.parts]
-        known = [arm for arm in arms if arm is not None]
-        if len(known) < len(arms):
+    def _any(self, test: AnyOf, indexes: Sequence[FoundIndex]) -> IndexQuestion | None:
+        """Arm by arm, by the indexes that do not serve all arms at once: these are asked for them at once."""
+        others = [index for index in indexes if not index.serves(test)]
+        known = [arm for part in test.parts if (arm := self._question(part, others)) is not None]
+        if len(known) < len(test.parts):
             return None
         question = Disjunction(tuple(known))
-        everywhere = np.ones_like(self.candidates.mask)
-        if not self.is_gain(question, self.candidates.cost(everywhere)):
-            return None
-        return question
+        savings = self.candidates.cost(question.covered)
+        if is_worthwhile(question.cost, savings):
+            return question
+        nothing = "no file is covered for every arm of the OR"
+        self.refuse_all(question, _no_gain(question.cost, savings, nothing, _TOGETHER))
+        return None
 
     def _probe(self, index: FoundIndex, test: Test) -> Probe | None:
         if not index.serves(test):
@@ -152,13 +184,18 @@ class _Weighing:
         self.refuse(index, found)
         return None
 
-    def is_gain(self, question: IndexQuestion, savings: ReadCost) -> bool:
-        """Whether to ask; the indexes of a question that is not worth it are refused."""
-        if is_worthwhile(question.cost, savings):
-            return True
+    def least_covered(self) -> int:
+        """Bytes of the candidates that the asked index covers which covers least.
+
+        What is left out is judged by these: the files of another index never make its hits seem to be everywhere.
+        """
+        asked = (index.covered for index in self.indexes if index.name in self.asked)
+        return min((self.candidates.cost(covered).bytes for covered in asked), default=0)
+
+    def refuse_all(self, question: IndexQuestion, refusal: IndexRefusal) -> None:
+        """Refuse the indexes of a question."""
         for probe in probes_of(question):
-            self.refuse(probe.index, _no_gain(question.cost, savings))
-        return False
+            self.refuse(probe.index, refusal)
 
     def take(self, probe: Probe) -> None:
         """Remember that it was asked; an index that could not be read once stays unreadable."""
@@ -174,11 +211,17 @@ class _Weighing:
             self.refusals[index.name] = refusal
 
 
-def _no_gain(cost: ReadCost, savings: ReadCost) -> IndexRefusal:
-    """Refusal by cost, with the numbers."""
+#: Which indexes have the cost of a question with arms.
+_TOGETHER = "the indexes of all arms of the OR together"
+
+
+def _no_gain(
+    cost: ReadCost, savings: ReadCost, nothing: str = "min/max leaves no file", who: str = "it"
+) -> IndexRefusal:
+    """Refusal by cost, with the numbers; ``nothing``: why there is no file to save. ``who``: what would be read."""
     if savings.files == 0:
-        return IndexRefusal(NotUsed.NO_GAIN, "min/max leaves no file")
-    return IndexRefusal(NotUsed.NO_GAIN, f"it would read {cost} to save at most {savings}")
+        return IndexRefusal(NotUsed.NO_GAIN, nothing)
+    return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost} to save at most {savings}")
 
 
 def _unreadable(error: Exception) -> IndexRefusal:
@@ -224,11 +267,21 @@ class _Asking:
         return hits
 
     def _ask_all(self, question: Conjunction) -> IndexHits | None:
-        """Cheapest first; each further part has to be worth what the ones before leave to read."""
+        """The best part first, then the best for what it left, until none pays; None when no part leaves out much."""
         hits: IndexHits | None = None
-        for part in sorted(question.parts, key=lambda part: part.cost.weight):
-            left = np.ones_like(self.candidates.mask) if hits is None else hits.left
-            if hits is None or self.weighing.is_gain(part, self.candidates.cost(left)):
-                found = self.ask(part)
-                hits = found if hits is None or found is None else both(hits, found)
+        waiting = list(question.parts)
+        while (place := plan_next([self._offer(part, hits) for part in waiting])) is not None:
+            found = self.ask(waiting.pop(place))
+            if found is not None:
+                hits = found if hits is None else both(hits, found)
+        for part in waiting:
+            offer = self._offer(part, hits)
+            who = "it" if isinstance(part, Probe) else _TOGETHER
+            refusal = _no_gain(offer.cost, offer.savings, "the others leave no file it covers", who)
+            self.weighing.refuse_all(part, refusal)
         return hits
+
+    def _offer(self, part: IndexQuestion, hits: IndexHits | None) -> Offer:
+        open_files = part.covered if hits is None else part.covered & hits.left
+        columns = len(part.columns) if isinstance(part, Probe) else 1
+        return Offer(self.candidates.cost(open_files), part.cost, columns)

@@ -5,20 +5,21 @@ Called by lookup and by index-only answers. Must not weigh whether asking pays: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.io import FileIO
 from skipstone_core.indexing.use import ReadCost
 
+from skipstone.indexes.asking.entries import EntryFilter, entry_filter
 from skipstone.indexes.asking.hits import HitCollector, IndexHits
 from skipstone.indexes.asking.rowgroups import Footer, RowGroups, naming_file, read_footer
-from skipstone.indexes.definition import entry_schema
+from skipstone.indexes.definition import EntryColumn, entry_schema
 from skipstone.indexes.found import FoundIndex
-from skipstone.indexes.keytests import Test, index_expression, tested_columns
+from skipstone.indexes.keytests import Test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
 from skipstone.tables.parquetfiles import WholeFile
@@ -40,45 +41,52 @@ class EntryPart:
 
 @dataclass(frozen=True)
 class Probe:
-    """What has to be read of ``index`` to answer ``test``."""
+    """What has to be read of ``index`` for ``test``. ``filter``: of its entries; ``columns``: of them that are read."""
 
     index: FoundIndex
     test: Test
+    filter: EntryFilter
+    columns: tuple[str, ...]
     parts: tuple[EntryPart, ...]
     cost: ReadCost
 
     @property
-    def columns(self) -> tuple[str, ...]:
-        """Columns of the index table that it reads: the keys tested, and where their rows are."""
-        return (*_key_names(self.index, self.test), *PLACE)
+    def covered(self) -> npt.NDArray[np.bool_]:
+        """One boolean per file: whether the index covers it."""
+        return self.index.covered
 
 
 def entry_files(index: FoundIndex, test: Test) -> tuple[IndexFile, ...]:
     """Entry files whose key bounds may hold a hit."""
     stored = {field.name: field.field_id for field in index.index.table.schema().fields}
-    columns = {number: BoundsColumn(stored[name], None) for number, (name, _) in index.key_columns().items()}
+    columns = {number: BoundsColumn(stored[column.name], None) for number, column in index.keys.items()}
     mask = files_that_may_match(test, index.bounds, columns)
     return tuple(file for file in index.index.entries if mask[file.ordinal])
 
 
-def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile]) -> Probe:
+@dataclass(frozen=True)
+class ProbeColumns:
+    """What is looked at of entries, by field id of the table, and names of columns that are read besides."""
+
+    tested: Mapping[int, EntryColumn]
+    besides: tuple[str, ...] = PLACE
+
+
+def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile], columns: ProbeColumns) -> Probe:
     """The row groups of ``files`` that may hold a hit. Raises UnreadableIndexFile."""
-    footers = RowGroups([read_footer(index.index.table.io, file, index.storages) for file in files])
-    columns = {number: BoundsColumn(place, None) for place, number in enumerate(index.key_columns())}
-    mask = files_that_may_match(test, footers, columns) if len(footers) else np.empty(0, np.bool_)
-    names = (*_key_names(index, test), *PLACE)
+    footers = [read_footer(index.index.table.io, file, index.index.definition) for file in files]
+    groups = RowGroups(footers, columns.tested)
+    judged = {number: BoundsColumn(number, None) for number in columns.tested}
+    mask = files_that_may_match(test, groups, judged) if len(groups) else np.empty(0, np.bool_)
+    found = entry_filter(test, columns.tested)
+    names = tuple(dict.fromkeys([*found.names, *columns.besides]))
     parts, cost = [], ReadCost()
-    for number, (file, footer) in enumerate(zip(files, footers.footers, strict=True)):
-        groups = np.flatnonzero(mask[footers.starts[number] : footers.starts[number + 1]])
-        if len(groups):
-            parts.append(EntryPart(file, footer, tuple(groups.tolist())))
-            cost += ReadCost(1, footer.cost_of(groups, names))
-    return Probe(index, test, tuple(parts), cost)
-
-
-def _key_names(index: FoundIndex, test: Test) -> tuple[str, ...]:
-    keys = index.key_columns()
-    return tuple(sorted({keys[number][0] for number in tested_columns(test) if number in keys}))
+    for number, (file, footer) in enumerate(zip(files, footers, strict=True)):
+        hit = np.flatnonzero(mask[groups.starts[number] : groups.starts[number + 1]])
+        if len(hit):
+            parts.append(EntryPart(file, footer, tuple(hit.tolist())))
+            cost += ReadCost(1, footer.cost_of(hit, names))
+    return Probe(index, test, found, names, tuple(parts), cost)
 
 
 def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[IndexHits, bool]:
@@ -87,7 +95,7 @@ def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[
     Raises UnreadableIndexFile.
     """
     collector, next_check = HitCollector(probe.index.covered), FIRST_CHECK
-    for entries in read_entries(probe, probe.columns):
+    for entries in read_entries(probe):
         ordinals = probe.index.files.ordinals_of(entries["file_id"])
         groups, positions = (entries[name].to_numpy().astype(np.int64) for name in PLACE[1:])
         live = ordinals >= 0
@@ -99,20 +107,17 @@ def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[
     return collector.hits(), True
 
 
-def read_entries(probe: Probe, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The entries that pass the probe's test, ``columns`` of them (those tested among them), not empty."""
-    condition = index_expression(probe.test, probe.index.key_columns())
-    schema = entry_schema(probe.index.storages)
+def read_entries(probe: Probe) -> Iterator[pa.Table]:
+    """The entries that pass the probe's test, its columns of them, not empty. Raises UnreadableIndexFile."""
+    schema = entry_schema(probe.index.index.definition)
+    wanted = pa.schema([schema.field(name) for name in probe.columns])
     for part in probe.parts:
-        yield from _read_part(
-            probe.index.index.table.io, part, pa.schema([schema.field(n) for n in columns]), condition
-        )
+        yield from _read_part(probe.index.index.table.io, part, wanted, probe.filter)
 
 
-def _read_part(io: FileIO, part: EntryPart, schema: pa.Schema, condition: pc.Expression | None) -> Iterator[pa.Table]:
+def _read_part(io: FileIO, part: EntryPart, schema: pa.Schema, condition: EntryFilter) -> Iterator[pa.Table]:
     with naming_file(part.file.path), io.new_input(part.file.path).open() as stream:
         for batch in WholeFile(stream, part.footer.metadata).batches(schema.names, part.groups):
-            found = pa.Table.from_batches([batch]).cast(schema)
-            found = found if condition is None else found.filter(condition)
+            found = condition.passing(pa.Table.from_batches([batch]).cast(schema))
             if found.num_rows:
                 yield found

@@ -5,7 +5,7 @@ Used by lookup. Footers are kept by path and size, which never change. Must not 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -16,12 +16,13 @@ import pyarrow.parquet as pq
 from propcache.api import cached_property
 from pyiceberg.io import FileIO
 from skipstone_core.errors import SkipstoneError
+from skipstone_core.indexing.indexes import IndexDefinition
 
-from skipstone.indexes.definition import entry_schema
-from skipstone.indexes.keys import arrow_type, column_type
+from skipstone.indexes.asking.entries import is_ordered_apart
+from skipstone.indexes.definition import EntryColumn, entry_columns, entry_schema
+from skipstone.indexes.keys import physical_keys
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexFile
-from skipstone.tables.bounds import decode_bounds
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import ColumnBounds
 from skipstone.tables.parquetfiles import read_metadata
@@ -44,19 +45,30 @@ def naming_file(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Footer:
-    """The footer of an entry file whose first columns are keys of ``storages``."""
+    """The footer of an entry file of an index of ``definition``."""
 
     metadata: pq.FileMetaData
-    storages: tuple[str, ...]
+    definition: IndexDefinition
 
     def __len__(self) -> int:
         """Number of row groups."""
         return int(self.metadata.num_row_groups)
 
+    def bounds(self, name: str) -> ColumnBounds:
+        """Bounds of a column of ``comparable``, one element per row group, in stored form."""
+        if name not in self._known:
+            self._known[name] = self._read_bounds(name, self.comparable[name])
+        return self._known[name]
+
     @cached_property
-    def bounds(self) -> tuple[ColumnBounds, ...]:
-        """Bounds of each key column, one element per row group, in stored form."""
-        return tuple(self._bounds(position, storage) for position, storage in enumerate(self.storages))
+    def comparable(self) -> dict[str, str]:
+        """Storage types, by name, of the columns whose values compare as keys do."""
+        columns = entry_columns(self.definition).values()
+        return {column.name: column.storage for column in columns if not is_ordered_apart(column)}
+
+    @cached_property
+    def _known(self) -> dict[str, ColumnBounds]:
+        return {}
 
     @cached_property
     def column_bytes(self) -> dict[str, npt.NDArray[np.int64]]:
@@ -75,14 +87,16 @@ class Footer:
         groups = range(len(self))
         return np.array([self.metadata.row_group(g).column(position).total_compressed_size for g in groups], np.int64)
 
-    def _bounds(self, position: int, storage: str) -> ColumnBounds:
-        column = self._positions[f"k{position}"]
+    def _read_bounds(self, name: str, storage: str) -> ColumnBounds:
+        column = self._positions[name]
         groups = [self.metadata.row_group(group) for group in range(len(self))]
         found = [_statistics(group.column(column)) for group in groups]
         lower, upper, nulls = zip(*found, strict=True) if found else ((), (), ())
         rows = pa.array([group.num_rows for group in groups], pa.int64())
         unknown = pa.nulls(len(groups), pa.int64())
-        return ColumnBounds(_typed(lower, storage), _typed(upper, storage), pa.array(nulls, pa.int64()), unknown, rows)
+        return ColumnBounds(
+            physical_keys(lower, storage), physical_keys(upper, storage), pa.array(nulls, pa.int64()), unknown, rows
+        )
 
 
 def _statistics(column: pq.ColumnChunkMetaData) -> tuple[object, object, int | None]:
@@ -93,36 +107,25 @@ def _statistics(column: pq.ColumnChunkMetaData) -> tuple[object, object, int | N
     return (found.min_raw, found.max_raw, nulls) if found.has_min_max else (None, None, nulls)
 
 
-def _typed(raw: Sequence[object], storage: str) -> pa.Array:
-    """Physical values of Parquet as stored keys."""
-    target = arrow_type(storage)
-    if pa.types.is_decimal(target):
-        return decode_bounds(pa.array(raw, pa.binary()), column_type(storage), target)
-    if pa.types.is_string(target) or pa.types.is_binary(target):
-        return pa.array(raw, pa.binary()).cast(target)
-    if pa.types.is_boolean(target):
-        return pa.array(raw, target)
-    return pa.array(raw, pa.int32() if pa.types.is_date32(target) else pa.int64()).cast(target)
-
-
 class RowGroups:
-    """The row groups of several entry files one after the other, as ``files_that_may_match`` takes them.
+    """The row groups of several entry files one after the other, as ``files_that_may_match`` takes them."""
 
-    A column's field id is its place in the key.
-    """
-
-    def __init__(self, footers: Sequence[Footer]) -> None:
-        """The footers in order."""
+    def __init__(self, footers: Sequence[Footer], columns: Mapping[int, EntryColumn]) -> None:
+        """The footers in order. ``columns``: those of entries by the field id that a test names."""
         self.footers = footers
         self.starts = np.cumsum([0, *map(len, footers)])
+        self._columns = columns
 
     def __len__(self) -> int:
         """Number of row groups of all files."""
         return int(self.starts[-1])
 
     def bounds(self, field_id: int) -> ColumnBounds:
-        """Bounds of key column number ``field_id``."""
-        parts = [footer.bounds[field_id] for footer in self.footers]
+        """Bounds of a column. Raises KeyError for one that has none that compare."""
+        column = self._columns[field_id]
+        if is_ordered_apart(column):
+            raise KeyError(field_id)
+        parts = [footer.bounds(column.name) for footer in self.footers]
         return ColumnBounds(
             pa.concat_arrays([part.lower for part in parts]),
             pa.concat_arrays([part.upper for part in parts]),
@@ -137,16 +140,16 @@ _cache: ByteCache[tuple[str, int], Footer] = ByteCache(
 )
 
 
-def read_footer(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
+def read_footer(io: FileIO, file: IndexFile, definition: IndexDefinition) -> Footer:
     """The footer of an entry file. Raises UnreadableIndexFile."""
-    return _cache.get((file.path, file.size), lambda: _read(io, file, storages))
+    return _cache.get((file.path, file.size), lambda: _read(io, file, definition))
 
 
-def _read(io: FileIO, file: IndexFile, storages: tuple[str, ...]) -> Footer:
+def _read(io: FileIO, file: IndexFile, definition: IndexDefinition) -> Footer:
     with naming_file(file.path), io.new_input(file.path).open() as stream:
-        footer = Footer(read_metadata(stream), storages)
+        footer = Footer(read_metadata(stream), definition)
         if footer.metadata.num_rows != file.records:
             raise UnreadableIndexFile(file.path, f"it has {footer.metadata.num_rows} entries instead of {file.records}")
-        if lost := [name for name in entry_schema(storages).names if name not in footer.column_bytes]:
+        if lost := [name for name in entry_schema(definition).names if name not in footer.column_bytes]:
             raise UnreadableIndexFile(file.path, f"it has no column {lost[0]}")
         return footer

@@ -10,29 +10,29 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.table.snapshots import TOTAL_RECORDS
 from skipstone_core.errors import UserError
 from skipstone_core.history.commits import Outcome
-from skipstone_core.indexing.indexes import LiveFile, plan_builds
-from skipstone_core.indexing.snapshots import FileIdentity
+from skipstone_core.indexing.indexes import is_spread
 
 from skipstone.files.reader import DataFileDescription, describe_files
 from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
+from skipstone.indexes.buckets import Buckets
 from skipstone.indexes.building.entries import (
     BuildTask,
+    EntryColumns,
     EntrySource,
-    KeyColumn,
     SkippedFile,
     build_entries,
     entry_encodings,
 )
-from skipstone.indexes.building.sorting import BUFFER_BYTES, with_partition
-from skipstone.indexes.coverage import COVER_SCHEMA, Coverage
+from skipstone.indexes.building.sorting import BUFFER_BYTES, SortLimits, with_partition
+from skipstone.indexes.building.waves import BuildPower, MissingUnit, task_count
+from skipstone.indexes.coverage import COVER_SCHEMA
 from skipstone.indexes.definition import COVER
 from skipstone.indexes.tables import NEXT_FILE_ID_PROPERTY, IndexTable
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
@@ -40,21 +40,8 @@ from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit
 from skipstone.tables.filesets import FileSet, pin_table
 from skipstone.tasks.runner import Tasks
 
-#: A task with fewer rows than this is not worth its own Spark task, nor its own file to look into.
-ROWS_PER_TASK = 500_000
-#: Most files that a task of one wave reads: what a run has not committed yet is lost when it is killed.
-FILES_PER_TASK = 256
 #: What a task hands to its file at a time, in bytes of Arrow data: several row groups, of bounded rows each.
 WRITE_BYTES = 32 * 1024 * 1024
-
-
-@dataclass(frozen=True)
-class MissingUnit:
-    """Files of one segment that are entered together, as ordinals of the FileSet."""
-
-    segment: int
-    ordinals: tuple[int, ...]
-    rows: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +55,11 @@ class BuildSite:
     run_id: str
     buffer_bytes: int = BUFFER_BYTES
     ports: CommitPorts | None = None
+
+    @property
+    def power(self) -> BuildPower:
+        """What builds here."""
+        return BuildPower(self.tasks.parallelism, self.buffer_bytes)
 
     def commit_site(self, index: IndexTable) -> CommitSite:
         """Where what is built is committed."""
@@ -88,27 +80,6 @@ class WaveResult:
     skipped: tuple[tuple[int, SkippedFile], ...]
 
 
-def plan_units(files: FileSet, coverage: Coverage) -> tuple[MissingUnit, ...]:
-    """The missing files of a snapshot in units, oldest segment first."""
-    live = _live_files(files, np.flatnonzero(~coverage.covered))
-    ordinal_of = {file.identity: ordinal for ordinal, file in live.items()}
-    units = plan_builds(live.values(), (), None)
-    return tuple(
-        MissingUnit(unit.segment, tuple(ordinal_of[one] for one in unit.files), sum(one.records for one in unit.files))
-        for unit in units
-    )
-
-
-def _live_files(files: FileSet, ordinals: npt.NDArray[np.intp]) -> dict[int, LiveFile]:
-    rows = files.files.take(pa.array(ordinals)).to_pylist()
-    return {
-        row["file_id"]: LiveFile(
-            FileIdentity(row["path"], row["size"], row["records"]), row["segment"], row["added_snapshot_id"]
-        )
-        for row in rows
-    }
-
-
 @dataclass(frozen=True)
 class PlannedSource:
     """A readable file of a wave and its segment."""
@@ -125,36 +96,6 @@ class EnteredWave:
     next_file_id: int
     written: tuple[WrittenFile, ...]
     skipped: tuple[tuple[int, SkippedFile], ...]
-
-
-@dataclass(frozen=True)
-class WaveLimit:
-    """What a wave holds at the most: rows and files."""
-
-    rows: int
-    files: int
-
-
-def wave_limit(site: BuildSite) -> WaveLimit:
-    """What fills the buffer of every task once, were all keys eight bytes wide, and is read in a minute or two."""
-    tasks = site.tasks.parallelism
-    return WaveLimit(tasks * site.buffer_bytes // 8, tasks * FILES_PER_TASK)
-
-
-def plan_waves(units: Sequence[MissingUnit], limit: WaveLimit) -> list[list[MissingUnit]]:
-    """Units to enter together and commit at once, oldest first: as many as are within ``limit``, at least one.
-
-    Entries of small segments that are built together share sorted runs, so they need not be merged soon after.
-    """
-    waves: list[list[MissingUnit]] = []
-    rows = files = 0
-    for unit in units:
-        if not waves or unit.rows > rows or len(unit.ordinals) > files:
-            waves.append([])
-            rows, files = limit.rows, limit.files
-        waves[-1].append(unit)
-        rows, files = rows - unit.rows, files - len(unit.ordinals)
-    return waves
 
 
 def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit], first_file_id: int) -> EnteredWave:
@@ -196,27 +137,40 @@ def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDe
 
 def _tasks(site: BuildSite, index: IndexTable, sources: Sequence[EntrySource]) -> list[BuildTask]:
     names = {field.field_id: field.name for field in site.table.schema().fields}
-    keys = tuple(KeyColumn(names[column.field_id], column.storage_type) for column in index.definition.columns)
+    columns = EntryColumns(
+        index.definition,
+        tuple(names[column.field_id] for column in (*index.definition.columns, *index.definition.included)),
+    )
     spec = index_write_spec(index, site.run_id)
-    count = _task_count(sum(source.file.records for source in sources), site.tasks.parallelism)
+    rows = sum(source.file.records for source in sources)
+    count, buckets = task_count(rows, site.tasks.parallelism), spread(index, rows, rows + _rows_of(index.table))
     parts = balanced([part for source in sources for part in _split(source, count)], count)
-    return [BuildTask(tuple(part), keys, spec, site.buffer_bytes) for part in parts if part]
+    limits = SortLimits(site.buffer_bytes, buckets)
+    return [BuildTask(tuple(part), columns, spec, limits) for part in parts if part]
 
 
-def _task_count(rows: int, parallelism: int) -> int:
-    return min(parallelism, 1 + rows // ROWS_PER_TASK)
+def spread(index: IndexTable, rows: int, all_rows: int) -> Buckets | None:
+    """The buckets over which a run of so many rows is spread; None: it is one file. ``all_rows``: these and others."""
+    definition = index.definition
+    is_large = is_spread(rows, all_rows, definition.buckets)
+    return Buckets(definition.buckets, definition.key_storages) if is_large else None
+
+
+def _rows_of(table: Table) -> int:
+    snapshot = table.current_snapshot()
+    return 0 if snapshot is None or snapshot.summary is None else int(snapshot.summary[TOTAL_RECORDS] or 0)
 
 
 def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
     """How to write files for a commit planned on the head ``index``; a run that plans again gives them other names."""
     spec = write_spec(index.table, f"{run_id}-{index.table.metadata.next_sequence_number()}")
-    encodings = entry_encodings([column.storage_type for column in index.definition.columns])
+    encodings = entry_encodings(index.definition)
     return replace(spec, encodings=encodings, row_group_bytes=min(spec.row_group_bytes, WRITE_BYTES))
 
 
 def _split(source: EntrySource, count: int) -> list[EntrySource]:
     """A file with enough rows for several tasks is read by several tasks, each a share of its row groups."""
-    shares = min(count, _task_count(source.file.records, count))
+    shares = min(count, task_count(source.file.records, count))
     return [replace(source, share=number, shares=shares) for number in range(shares)]
 
 

@@ -6,26 +6,38 @@ sorted and written whenever the buffer is full. Must not commit and must not app
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 from skipstone_core.errors import UserError
+from skipstone_core.indexing.indexes import IndexDefinition
 
 from skipstone.files.reader import POSITION_COLUMN, ROW_GROUP_COLUMN, DataFileDescription, read_data_file
 from skipstone.files.writer import WriteSpec, WrittenFile
-from skipstone.indexes.building.sorting import BUFFER_BYTES, KeySorter, Origin, RunWriter
-from skipstone.indexes.definition import key_name
+from skipstone.indexes.building.sorting import KeySorter, Origin, RunWriter, SortLimits
+from skipstone.indexes.definition import entry_schema
 from skipstone.indexes.keys import arrow_type, stored_keys
+from skipstone.indexes.values import stored_values
 from skipstone.tables.parquetfiles import read_metadata
 
 
 @dataclass(frozen=True)
-class KeyColumn:
-    """A column to read (``name`` in the schema of the description) and the storage type of its keys."""
+class EntryColumns:
+    """The columns that entries of ``definition`` hold, keys first: their names in the schema of the description."""
 
-    name: str
-    storage: str
+    definition: IndexDefinition
+    names: tuple[str, ...]
+
+    def stored(self, batch: pa.RecordBatch) -> tuple[pa.Array, ...]:
+        """What entries of ``batch`` hold of its columns."""
+        columns = [batch[name] for name in self.names]
+        keys = zip(columns, self.definition.columns, strict=False)
+        values = zip(columns[len(self.definition.columns) :], self.definition.included, strict=True)
+        return (
+            *(stored_keys(column, of.storage_type) for column, of in keys),
+            *(stored_values(column, of.storage_type) for column, of in values),
+        )
 
 
 @dataclass(frozen=True)
@@ -56,9 +68,9 @@ class BuildTask:
     """What one Spark task enters."""
 
     sources: tuple[EntrySource, ...]
-    keys: tuple[KeyColumn, ...]
+    columns: EntryColumns
     spec: WriteSpec
-    buffer_bytes: int = BUFFER_BYTES
+    limits: SortLimits = field(default_factory=SortLimits)
 
 
 @dataclass(frozen=True)
@@ -79,35 +91,37 @@ class TaskResult:
     skipped: tuple[SkippedFile, ...] = ()
 
 
-def entry_encodings(storages: Sequence[str]) -> dict[str, str]:
+def entry_encodings(definition: IndexDefinition) -> dict[str, str]:
     """Parquet encodings of the integers in entries: sorted keys and positions are near their neighbors, and nothing
     that a dictionary would find again.
     """
-    kinds = {key_name(number): arrow_type(storage) for number, storage in enumerate(storages)}
+    keys = entry_schema(definition).names[: len(definition.columns)]
+    kinds = dict(zip(keys, map(arrow_type, definition.key_storages), strict=True))
     integers = [name for name, kind in kinds.items() if pa.types.is_integer(kind)]
-    return dict.fromkeys([*integers, "pos"], "DELTA_BINARY_PACKED")
+    return dict.fromkeys([*integers, "file_id", "row_group", "pos"], "DELTA_BINARY_PACKED")
 
 
 def build_entries(task: BuildTask, task_id: str) -> TaskResult:
     """Enter the files of a task. A file that is gone or unreadable is reported; the others go on."""
     skipped = []
-    with RunWriter(task.spec, task_id, level=0) as runs:
-        sorter = KeySorter(runs, [key.storage for key in task.keys], task.buffer_bytes)
+    definition, limits = task.columns.definition, task.limits
+    with RunWriter(task.spec, task_id, level=0) as runs, limits.spills(definition) as spills:
+        sorter = KeySorter(definition, spills, limits)
         for source in task.sources:
-            stretches = file_keys(source, task.keys)
+            stretches = file_stretches(source, task.columns)
             while isinstance(stretch := _next_stretch(source, stretches), Stretch):
-                sorter.add(stretch.keys, stretch.origin)
+                sorter.add(stretch.columns, stretch.origin)
             if stretch is not None:
                 skipped.append(stretch)
-        sorter.flush()
+        sorter.write(runs)
         return TaskResult(tuple(runs.written), tuple(skipped))
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """Neighboring rows of a file: their stored keys, a column each, and where they stand."""
+    """Neighboring rows of a file: their stored keys and included values, a column each, and where they stand."""
 
-    keys: tuple[pa.Array, ...]
+    columns: tuple[pa.Array, ...]
     origin: Origin
 
 
@@ -121,10 +135,9 @@ def _next_stretch(source: EntrySource, stretches: Iterator[Stretch]) -> Stretch 
         return SkippedFile(source.file_id, source.file.path, str(error), vanished=False)
 
 
-def file_keys(source: EntrySource, keys: Sequence[KeyColumn]) -> Iterator[Stretch]:
-    """The keys of one data file, all its rows in file order."""
-    names = list(dict.fromkeys(key.name for key in keys))
-    for batch in read_data_file(source.file, [*names, POSITION_COLUMN, ROW_GROUP_COLUMN], source.row_groups()):
+def file_stretches(source: EntrySource, columns: EntryColumns) -> Iterator[Stretch]:
+    """All rows of one data file in file order."""
+    needed = [*dict.fromkeys(columns.names), POSITION_COLUMN, ROW_GROUP_COLUMN]
+    for batch in read_data_file(source.file, needed, source.row_groups()):
         row_group, first = batch[ROW_GROUP_COLUMN][0].as_py(), batch[POSITION_COLUMN][0].as_py()
-        columns = tuple(stored_keys(batch[key.name], key.storage) for key in keys)
-        yield Stretch(columns, Origin(source.file_id, row_group, first, batch.num_rows))
+        yield Stretch(columns.stored(batch), Origin(source.file_id, row_group, first, batch.num_rows))

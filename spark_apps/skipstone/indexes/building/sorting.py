@@ -1,36 +1,42 @@
 """Puts entries in key order and writes them as files of an index table, one sorted run per buffer.
 
-Used by the kernels of builds (keys of whole files) and of merges (entries of several runs), inside Spark tasks.
+Used by the kernels of builds (keys of whole files) and of merges (entries of several runs), inside Spark tasks. A run
+of a covering index is a file per bucket, when it has enough rows.
 Bounded memory whatever comes in. Must not read files and must not commit.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
+from skipstone_core.indexing.indexes import IndexDefinition
 
 from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile
-from skipstone.indexes.definition import ENTRY, entry_schema, key_name
+from skipstone.indexes.buckets import Buckets
+from skipstone.indexes.building.packing import Ordered, in_key_order, sort_order
+from skipstone.indexes.building.spilling import Spills
+from skipstone.indexes.definition import ENTRY, entry_schema
 from skipstone.kernels.canonical import Int64s
 
 #: What one task buffers, in bytes of Arrow data; sorting and writing it takes about twice as much again.
 BUFFER_BYTES = 96 * 1024 * 1024
-#: Entries made and handed to the writer at a time.
-CHUNK_ROWS = 512 * 1024
-_SORTABLE_BITS = 63
 
 
-def with_partition(table: pa.Table, kind: str, level: int) -> pa.Table:
-    """Add the partition columns of the index table."""
+def with_partition(table: pa.Table, kind: str, level: int, bucket: int | None = None) -> pa.Table:
+    """Add the partition columns of the index table; without ``bucket`` the one of buckets is null, if it has one."""
     kinds = pa.DictionaryArray.from_arrays(pa.nulls(table.num_rows, pa.int32()).fill_null(0), pa.array([kind]))
     levels = pa.nulls(table.num_rows, pa.int32()).fill_null(level)
-    return table.append_column("kind", kinds.cast(pa.string())).append_column("level", levels)
+    found = table.append_column("kind", kinds.cast(pa.string())).append_column("level", levels)
+    if bucket is None:
+        return found
+    return found.append_column("bucket", pa.nulls(table.num_rows, pa.int32()).fill_null(bucket))
 
 
 class RunWriter:
@@ -57,21 +63,43 @@ class RunWriter:
         for writer in self._writers:
             writer.abort()
 
-    def write_run(self, parts: Iterator[pa.Table]) -> None:
-        """Write one run; ``parts`` are of ``entry_schema`` and in order."""
+    def write_run(self, parts: Iterable[pa.Table], bucket: int | None = None) -> None:
+        """Write one run, or its entries of one bucket; ``parts`` are of ``entry_schema`` and in order."""
         writer = DataFileWriter(self._spec, f"{self._task_id}-{len(self._writers)}")
         self._writers.append(writer)
-        for part in parts:
-            writer.write(with_partition(part, ENTRY, self._level))
+        is_complete = not writer.arrow_schema.field("kind").nullable  # in index tables of earlier releases
+        partition = (ENTRY, self._level, bucket)[: len(writer.partitioning.fields)]
+        for rows in _in_groups(parts, self._spec.row_group_rows):
+            whole = with_partition(rows, ENTRY, self._level, bucket) if is_complete else rows
+            writer.append(partition, whole)
         self.written.extend(writer.close())
+
+
+def _in_groups(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
+    """The same rows in tables that fill row groups of so many ``rows``, but for the last."""
+    held: list[pa.Table] = []
+    count = 0
+    for part in parts:
+        held, count = [*held, part], count + part.num_rows
+        if count >= rows:
+            whole, full = _joined(held), count // rows * rows
+            yield whole.slice(0, full)
+            held, count = [whole.slice(full)], count - full
+    if count:
+        yield _joined(held)
+
+
+def _joined(parts: Sequence[pa.Table]) -> pa.Table:
+    """In one piece: Parquet ends a page with every piece."""
+    return pa.concat_tables(parts).combine_chunks() if len(parts) > 1 else parts[0]
 
 
 class EntrySorter:
     """Collects entries in any order and writes them in key order, one run per buffer."""
 
-    def __init__(self, runs: RunWriter, buffer_bytes: int = BUFFER_BYTES) -> None:
-        """Write to ``runs``."""
-        self._runs, self._buffer_bytes = runs, buffer_bytes
+    def __init__(self, runs: RunWriter, buffer_bytes: int = BUFFER_BYTES, buckets: Buckets | None = None) -> None:
+        """Write to ``runs``; with ``buckets`` into a file each."""
+        self._runs, self._buffer_bytes, self._buckets = runs, buffer_bytes, buckets
         self._batches: list[pa.RecordBatch] = []
         self._bytes = 0
 
@@ -84,10 +112,13 @@ class EntrySorter:
 
     def flush(self) -> None:
         """Write what is buffered."""
-        if self._batches:
-            table = sorted_entries(pa.Table.from_batches(self._batches))
-            self._batches, self._bytes = [], 0
-            self._runs.write_run(iter([table]))
+        if not self._batches:
+            return
+        entries = pa.Table.from_batches(self._batches).combine_chunks()
+        self._batches, self._bytes = [], 0
+        keys = [_one_array(entries.column(name)) for name in entries.column_names if name.startswith("k")]
+        for bucket, order in _orders(self._buckets, keys):
+            self._runs.write_run(iter([entries.take(pa.array(order))]), bucket)
 
 
 @dataclass(frozen=True)
@@ -100,112 +131,120 @@ class Origin:
     rows: int
 
 
-class KeySorter:
-    """Collects the keys of stretches of files and writes their entries in key order, one run per buffer.
+@dataclass(frozen=True)
+class SortLimits:
+    """What is sorted at once, in bytes of Arrow data, and what entries are divided into before they are sorted."""
 
-    Holds keys only: where a row stands follows from its number, so a buffer of keys is worth several of entries.
+    buffer_bytes: int = BUFFER_BYTES
+    buckets: Buckets | None = None
+
+    def spills(self, definition: IndexDefinition) -> Spills:
+        """Where the entries of a task that are more than that wait."""
+        return Spills(len(definition.columns) + (self.buckets is not None), self.buffer_bytes // 2)
+
+
+class KeySorter:
+    """Collects the columns of stretches of files and writes their entries in key order, as one run.
+
+    Holds keys and included values only: where a row stands follows from its number, so a buffer of keys is worth
+    several of entries. What is more than a buffer waits in files of this machine.
     """
 
-    def __init__(self, runs: RunWriter, storages: Sequence[str], buffer_bytes: int = BUFFER_BYTES) -> None:
-        """Write to ``runs``."""
-        self._runs, self._schema, self._buffer_bytes = runs, entry_schema(storages), buffer_bytes
-        self._keys: list[Sequence[pa.Array]] = []
+    def __init__(self, definition: IndexDefinition, spills: Spills, limits: SortLimits) -> None:
+        """Hold nothing yet. ``spills``: where sorted buffers wait."""
+        self._keys, self._spills, self._limits = len(definition.columns), spills, limits
+        self._schema = entry_schema(definition)
+        if limits.buckets is not None:
+            self._schema = self._schema.insert(0, _BUCKET)
+        self._columns: list[Sequence[pa.Array]] = []
         self._origins: list[Origin] = []
         self._bytes = 0
 
-    def add(self, keys: Sequence[pa.Array], origin: Origin) -> None:
-        """Take the stored keys of a stretch, a column each."""
-        self._keys.append(keys)
+    def add(self, columns: Sequence[pa.Array], origin: Origin) -> None:
+        """Take the stored keys of a stretch and its included values, a column each."""
+        if self._bytes >= self._limits.buffer_bytes:
+            self._spills.add(self._taken())
+        self._columns.append(columns)
         self._origins.append(origin)
-        self._bytes += sum(column.nbytes for column in keys)
-        if self._bytes >= self._buffer_bytes:
-            self.flush()
+        self._bytes += sum(column.nbytes for column in columns)
 
-    def flush(self) -> None:
-        """Write what is buffered."""
-        if not self._keys:
+    def write(self, runs: RunWriter) -> None:
+        """Write all entries; with buckets into a file each."""
+        if not self._columns:
             return
-        columns = [pa.concat_arrays(parts) for parts in zip(*self._keys, strict=True)]
-        origins, self._keys, self._origins, self._bytes = self._origins, [], [], 0
-        self._runs.write_run(self._entries(columns, origins))
+        if self._spills:
+            self._spills.add(self._taken())
+        entries = self._spills.merged() if self._spills else self._taken()
+        if self._limits.buckets is None:
+            runs.write_run(entries)
+            return
+        for bucket, parts in groupby(_by_bucket(entries), itemgetter(0)):
+            runs.write_run(map(itemgetter(1), parts), bucket)
 
-    def _entries(self, columns: Sequence[pa.Array], origins: Sequence[Origin]) -> Iterator[pa.Table]:
-        order = sort_order(columns)
-        rows = np.array([one.rows for one in origins])
-        stretches = np.repeat(np.arange(len(origins), dtype=np.int32), rows)
-        file_ids = np.array([one.file_id for one in origins], dtype=np.int32)
-        row_groups = np.array([one.row_group for one in origins], dtype=np.int32)
-        shifts = np.array([one.first for one in origins]) - (rows.cumsum() - rows)
-        for start in range(0, len(order), CHUNK_ROWS):
-            taken = order[start : start + CHUNK_ROWS]
-            keys = [column.take(pa.array(taken)) for column in columns]
-            of = stretches[taken]
-            places = [pa.array(one) for one in (file_ids[of], row_groups[of], taken + shifts[of])]
-            yield pa.Table.from_arrays([*keys, *places], schema=self._schema)
+    def _taken(self) -> Iterator[pa.Table]:
+        """The entries of what is held, in order; nothing is held afterwards."""
+        columns, self._columns = [list(parts) for parts in zip(*self._columns, strict=True)], []
+        origins, self._origins, self._bytes = _Origins.of(self._origins), [], 0
+        return self._entries(columns, origins)
+
+    def _entries(self, columns: list[list[pa.Array]], origins: _Origins) -> Iterator[pa.Table]:
+        keys, values = columns[: self._keys], [pa.concat_arrays(parts) for parts in columns[self._keys :]]
+        if self._limits.buckets is not None:
+            of = self._limits.buckets.of
+            keys = [[pa.array(of(stretch).astype(np.int64)) for stretch in zip(*keys, strict=True)], *keys]
+        for part in in_key_order(keys, origins.rows):
+            rows = pa.array(origins.starts[part.stretches] + part.offsets)
+            places = (pa.array(one) for one in origins.places(part))
+            arrays = [*part.keys, *places, *(value.take(rows) for value in values)]
+            yield pa.Table.from_arrays(arrays, schema=self._schema)
 
 
-def sorted_entries(entries: pa.Table) -> pa.Table:
-    """Entries by key, nulls last; equal keys keep their order, which is that of file and position."""
-    names = [name for name in entries.column_names if name.startswith("k")]
-    whole = entries.combine_chunks()
-    order = sort_order([_one_array(whole.column(name)) for name in names])
-    return whole.take(pa.array(order))
+_BUCKET = pa.field("bucket", pa.int64())
 
 
-def sort_order(keys: Sequence[pa.Array]) -> Int64s:
-    """Where the rows stand in key order, nulls last; rows of equal keys keep theirs."""
-    order = _order_of_numbers([_as_integers(key) for key in keys])
-    if order is not None:
-        return order
-    names = [key_name(at) for at in range(len(keys))]
-    by = [(name, "ascending") for name in names]
-    sorted_rows = pc.sort_indices(pa.table(list(keys), names=names), sort_keys=by)
-    return np.asarray(sorted_rows.to_numpy(), dtype=np.int64)
+def _by_bucket(entries: Iterable[pa.Table]) -> Iterator[tuple[int, pa.Table]]:
+    """Entries that are sorted by bucket first, bucket by bucket, without that column."""
+    for part in entries:
+        buckets = part.column(0).to_numpy()
+        starts = np.flatnonzero(np.diff(buckets, prepend=-1))
+        for start, end in zip(starts, [*starts[1:], len(buckets)], strict=True):
+            yield int(buckets[start]), part.slice(start, end - start).drop_columns([_BUCKET.name])
+
+
+@dataclass(frozen=True)
+class _Origins:
+    """The origins of stretches, by their number. ``starts``: how many rows the stretches before have."""
+
+    file_ids: npt.NDArray[np.int32]
+    row_groups: npt.NDArray[np.int32]
+    firsts: Int64s
+    rows: list[int]
+    starts: Int64s
+
+    @classmethod
+    def of(cls, origins: Sequence[Origin]) -> _Origins:
+        """In columns."""
+        file_ids, row_groups = (
+            np.array(column, np.int32)
+            for column in zip(*((one.file_id, one.row_group) for one in origins), strict=True)
+        )
+        rows = [one.rows for one in origins]
+        return cls(file_ids, row_groups, np.array([one.first for one in origins]), rows, np.cumsum([0, *rows[:-1]]))
+
+    def places(self, part: Ordered) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.int32], Int64s]:
+        """File id, row group and position in the file of some rows."""
+        at = part.stretches
+        return self.file_ids[at], self.row_groups[at], self.firsts[at] + part.offsets
+
+
+def _orders(buckets: Buckets | None, keys: Sequence[pa.Array]) -> Iterator[tuple[int | None, Int64s]]:
+    """Where the rows of each bucket stand in key order; without buckets those of all."""
+    order = sort_order(keys)
+    if buckets is None:
+        yield None, order
+    else:
+        yield from buckets.split(keys, order)
 
 
 def _one_array(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
-
-
-def _as_integers(key: pa.Array) -> pa.Array:
-    """Dates, times and timestamps as the numbers that they are stored as, which order as they do."""
-    if pa.types.is_temporal(key.type):
-        return key.view(pa.int64() if key.type.bit_width == _WIDEST else pa.int32())
-    return key
-
-
-_WIDEST = 64
-
-
-def _order_of_numbers(keys: Sequence[pa.Array]) -> Int64s | None:
-    """The order by one sort of numbers that hold keys and row; None when these do not fit into 63 bits.
-
-    Ten times as fast as an indirect sort: processors sort plain numbers by vector instructions.
-    """
-    count, bits = len(keys[0]), len(keys[0]).bit_length()
-    packed, used = np.zeros(count, np.int64), bits
-    for key in keys:
-        if not pa.types.is_integer(key.type) or key.null_count == count:
-            return None
-        least, greatest = (int(value.as_py()) for value in pc.min_max(key).values())
-        width = (greatest - least + 1).bit_length()  # one more than there are: for nulls
-        used += width
-        if used > _SORTABLE_BITS:
-            return None
-        packed <<= width
-        packed |= _from_zero(key, least, greatest)
-    packed <<= bits
-    for start in range(0, count, CHUNK_ROWS):
-        packed[start : start + CHUNK_ROWS] |= np.arange(start, min(start + CHUNK_ROWS, count))
-    packed.sort()
-    packed &= (1 << bits) - 1
-    return packed
-
-
-def _from_zero(key: pa.Array, least: int, greatest: int) -> npt.NDArray[np.int64]:
-    """The keys as numbers from zero, nulls greater than all."""
-    filled = key.cast(pa.int64()).fill_null(greatest) if key.null_count else key
-    numbers: npt.NDArray[np.int64] = np.subtract(filled.to_numpy(), least, dtype=np.int64)
-    if key.null_count:
-        numbers[key.is_null().to_numpy(zero_copy_only=False)] = greatest - least + 1
-    return numbers

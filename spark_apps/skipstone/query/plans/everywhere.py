@@ -21,7 +21,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
 from skipstone.compat.pyspark import ClassicDataFrame, is_classic, shows_html, shows_text
-from skipstone.query.plans.session import is_settled, rewrite, rewrite_as_run
+from skipstone.query.plans.session import is_settled, rewrite_as_run, rewrite_to_run
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -81,7 +81,7 @@ def disable(spark: SparkSession) -> None:
 def _install() -> None:
     own = vars(ClassicDataFrame)
     ours: dict[str, object] = {name: _rewriting(own[name], _as_run) for name in _RUN_IT}
-    ours |= {name: _rewriting(own[name], rewrite) for name in _RUN_MORE}
+    ours |= {name: _rewriting(own[name], rewrite_to_run) for name in _RUN_MORE}
     ours |= {"__repr__": _displaying(own["__repr__"], shows_text)}
     ours |= {"_repr_html_": _displaying(own["_repr_html_"], shows_html)}
     ours |= {"count": _counting(own["count"]), "explain": _explaining(own["explain"]), "take": _taking(own["take"])}
@@ -113,7 +113,13 @@ def _as_it_is() -> Iterator[None]:
 
 
 def _as_run(df: DataFrame) -> DataFrame:
-    return rewrite_as_run(df)[0]
+    with _as_it_is():
+        return rewrite_as_run(df)[0]
+
+
+def _to_run(df: DataFrame) -> DataFrame:
+    with _as_it_is():
+        return rewrite_to_run(df)
 
 
 def _rewriting(
@@ -122,9 +128,8 @@ def _rewriting(
     def run(self: DataFrame, /, *args: _P.args, **kwargs: _P.kwargs) -> _R:
         if not _is_ours(self):
             return method(self, *args, **kwargs)
-        found = rewritten(self)
         with _as_it_is():
-            return method(found, *args, **kwargs)
+            return method(rewritten(self), *args, **kwargs)
 
     update_wrapper(run, method)
     return run
@@ -138,9 +143,8 @@ def _displaying(
     def display(self: DataFrame) -> _R:
         if not (_is_ours(self) and shows_rows(self)):
             return method(self)
-        found = rewrite(self)
         with _as_it_is():
-            return method(found)
+            return method(rewrite_to_run(self))
 
     update_wrapper(display, method)
     return display
@@ -152,7 +156,7 @@ def _counting(method: Callable[[DataFrame], int]) -> Callable[[DataFrame], int]:
     def count(self: DataFrame) -> int:
         if not _is_ours(self):
             return method(self)
-        counted = self if is_settled(self) else rewrite(self.groupBy().count())
+        counted = self if is_settled(self) else _to_run(self.groupBy().count())
         with _as_it_is():
             return method(counted) if counted is self else int(counted.collect()[0][0])
 
@@ -180,8 +184,9 @@ def _explaining(method: Callable[Concatenate[DataFrame, _P], None]) -> Callable[
         if not _is_ours(self):
             method(self, *args, **kwargs)
             return
-        found, explanation = rewrite_as_run(self)
-        method(found, *args, **kwargs)
+        with _as_it_is():
+            found, explanation = rewrite_as_run(self)
+            method(found, *args, **kwargs)
         print(f"== Skipstone ==\n{explanation}\n")  # noqa: T201 - as Spark does
 
     update_wrapper(show, method)
@@ -201,4 +206,4 @@ def _sharing(own: Callable[[DataFrame], RDD[Row]]) -> object:
 
 def _writing(own: Callable[[DataFrame], DataFrameWriter]) -> object:
     """What writes the answer to files and tables."""
-    return property(lambda self: own(rewrite(self) if _is_ours(self) else self))
+    return property(lambda self: own(_to_run(self) if _is_ours(self) else self))

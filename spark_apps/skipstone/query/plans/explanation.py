@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.driver import DriverRead
+from skipstone.query.plans.replacing.indexscan import IndexScan
 
 
 @dataclass(frozen=True)
 class RelationExplanation:
     """One relation. ``refusal`` None: its files are chosen by ``plan``, else it is read as Spark reads it.
 
-    ``driver``: what of the plan the driver reads itself. ``joined``: what joins say of its rows, a line each.
+    ``driver``: what of the plan the driver reads itself. ``scan``: what tasks read of an index. ``joined``: what joins
+    say of its rows, a line each.
     """
 
     table: str
@@ -24,6 +26,7 @@ class RelationExplanation:
     detail: str = ""
     plan: ReadPlan | None = None
     driver: DriverRead | None = None
+    scan: IndexScan | None = None
     joined: tuple[str, ...] = ()
 
     @property
@@ -43,7 +46,7 @@ class RelationExplanation:
             detail = f" ({self.detail})" if self.detail else ""
             head = f"{self.table}: not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"
         lines = [*self.joined, *(self.plan.text().splitlines() if self.plan else [])]
-        lines += [self.driver.text()] if self.driver else []
+        lines += [one.text() for one in (self.driver, self.scan) if one]
         return "\n".join([head, *(f"  {line}" for line in lines)])
 
 

@@ -25,6 +25,7 @@ class Refusal(StrEnum):
     SPARK_CONNECT = "SparkConnect", "Plans of Spark Connect cannot be rewritten from the client."
     STREAMING = "Streaming", "A streaming query reads each new file once; an index has nothing to skip."
     COMMAND = "Command", "Commands read and write their target themselves; only queries are rewritten."
+    LOCAL_ROWS = "LocalRows", "The rows are in the plan already: a SQL script or a command has run, or they are local."
     RECURSIVE = "Recursive", "A recursive query reads its relations once per step."
     CANNOT_PLAN = "CannotPlan", "Spark cannot plan the rewritten query."
     FAILED = "Failed", "Rewriting failed; the message says why."

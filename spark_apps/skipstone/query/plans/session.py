@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from pyspark import StorageLevel
@@ -19,21 +19,33 @@ from skipstone_core.indexing import use as index_use
 
 from skipstone.compat.catalyst import DATASETS, SESSIONS, Dataset, QueryExecution
 from skipstone.compat.java import java_class
-from skipstone.compat.pyspark import ClassicDataFrame, JvmFrame, java_frame, java_session, jvm, plain_frame
+from skipstone.compat.pyspark import (
+    ClassicDataFrame,
+    FrontFrame,
+    JvmFrame,
+    java_frame,
+    java_session,
+    jvm,
+    plain_frame,
+    running_frame,
+)
 from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.explanation import Explanation
+from skipstone.query.plans.planning import Session, first_line
 from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.replacing.choice import ReadLimits
 from skipstone.query.plans.replacing.driver import DriverReadLimits
-from skipstone.query.plans.rewriting import Rewriting, Session, first_line
+from skipstone.query.plans.rewriting import Rewriting
 
 logger = logging.getLogger("skipstone.query")
 
 #: Session settings: whether queries are rewritten, the namespace of index tables that are not beside their table, how
-#: many rows of a relation the driver reads at most (0: none), and how many rows one side of a join has at most when it
-#: runs first (0: none does).
+#: many rows of a relation the driver reads at most (0: none), whether tasks read indexes, and how many rows one side of
+#: a join has at most when it runs first (0: none does).
 ENABLED = "skipstone.enabled"
 INDEX_NAMESPACE = "skipstone.indexNamespace"
 DRIVER_ROWS = "skipstone.driverRows"
+INDEX_SCANS = "skipstone.indexScans"
 JOIN_ROWS = "skipstone.joinRows"
 #: What a parameter of a query may be: whatever Spark takes.
 _Argument = TypeVar("_Argument")
@@ -62,8 +74,13 @@ class _RewrittenFrame(JvmFrame):
 
 @dataclass(frozen=True)
 class _Rewritten:
+    """What is known of a rewritten DataFrame. ``unjoined``: makes one of the same rows in which no side of a join ran
+    first; None when none did.
+    """
+
     original: DataFrame
     explanation: Explanation
+    unjoined: Callable[[], Dataset] | None
 
 
 _rewritten: WeakKeyDictionary[DataFrame, _Rewritten] = WeakKeyDictionary()
@@ -78,8 +95,21 @@ def sql(spark: SparkSession, query: str, args: dict[str, _Argument] | list[_Argu
 def rewrite(df: DataFrame) -> DataFrame:
     """A DataFrame with the same answer that reads fewer files; ``df`` itself when there is nothing to gain.
 
-    It reads the snapshots, and knows the time, of this call.
+    It reads the snapshots, and knows the time, of this call. DataFrames made from it know all that ``df`` knows.
     """
+    if df in _rewritten:
+        return df
+    found = _rewrite(df, _as_of_now)[0]
+    known = _rewritten.get(found)
+    if known is None or known.unjoined is None:
+        return found
+    front = FrontFrame(found, known.unjoined)
+    _rewritten[front] = known
+    return front
+
+
+def rewrite_to_run(df: DataFrame) -> DataFrame:
+    """As ``rewrite``, to be run and not to be built upon."""
     return _rewrite(df, _as_of_now)[0]
 
 
@@ -94,7 +124,7 @@ def rewrite_as_run(df: DataFrame) -> tuple[DataFrame, Explanation]:
 def explain(df: DataFrame) -> Explanation:
     """What ``rewrite`` does, or did, with each relation of ``df``, and why; ``print`` shows it as text."""
     known = _rewritten.get(df)
-    return known.explanation if known else _try(df, _as_of_now)[1]
+    return known.explanation if known else _try(df, _as_of_now).explanation
 
 
 def no_index(df: DataFrame) -> DataFrame:
@@ -117,14 +147,15 @@ def is_settled(df: DataFrame) -> bool:
 
 def _rewrite(df: DataFrame, execution_of: _ExecutionOf) -> tuple[DataFrame, Explanation]:
     if known := _rewritten.get(df):
-        return df, known.explanation
-    plan, explanation = _try(df, execution_of)
+        return running_frame(df), known.explanation
+    rewriting, plan, explanation = _try(df, execution_of)
     for relation in explanation.relations:
         logger.info("%s", relation.line())
     if plan is None:
         return df, explanation
     found = _RewrittenFrame(plan, df.sparkSession)
-    _rewritten[found] = _Rewritten(df, explanation)
+    unjoined = rewriting.unjoined if rewriting and rewriting.has_sides else None
+    _rewritten[found] = _Rewritten(df, explanation, unjoined)
     return found, explanation
 
 
@@ -141,19 +172,26 @@ def _as_of_now(df: DataFrame) -> QueryExecution:
     return datasets.ofRows(java_session(df.sparkSession), plan).queryExecution()
 
 
-def _try(df: DataFrame, execution_of: _ExecutionOf) -> tuple[Dataset | None, Explanation]:
+class _Tried(NamedTuple):
     """The rewritten DataFrame in the JVM, None when nothing was rewritten, and the explanation."""
+
+    rewriting: Rewriting | None
+    plan: Dataset | None
+    explanation: Explanation
+
+
+def _try(df: DataFrame, execution_of: _ExecutionOf) -> _Tried:
     try:
         session = _session(df)
         with _active(session):
             execution = execution_of(df)
             rewriting = Rewriting(session, execution.tableVersionsRefreshed(), execution.withCachedData)
-            return rewriting.rewritten(), rewriting.explanation
+            return _Tried(rewriting, rewriting.rewritten(), rewriting.explanation)
     except RelationRefused as refused:
-        return None, Explanation(refusal=refused.refusal, detail=refused.detail)
+        return _Tried(None, None, Explanation(refusal=refused.refusal, detail=refused.detail))
     except Exception as error:  # noqa: BLE001 - our faults must never stop a user's query
         logger.warning("%s: the query runs without indexes: %s", Refusal.FAILED.value, first_line(error))
-        return None, Explanation(refusal=Refusal.FAILED, detail=first_line(error))
+        return _Tried(None, None, Explanation(refusal=Refusal.FAILED, detail=first_line(error)))
 
 
 def _session(df: DataFrame) -> Session:
@@ -169,11 +207,14 @@ def _session(df: DataFrame) -> Session:
         spark=spark,
         java=java_session(spark),
         wap_branch=spark.conf.get("spark.wap.branch", None),
-        index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
-        limits=DriverReadLimits(
-            _rows(spark, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
+        limits=ReadLimits(
+            driver=DriverReadLimits(
+                _rows(spark, DRIVER_ROWS, index_use.DRIVER_ROWS), spark.sparkContext.defaultParallelism
+            ),
+            index_namespace=spark.conf.get(INDEX_NAMESPACE, None),
+            scans_indexes=str(spark.conf.get(INDEX_SCANS, "true")).lower() != "false",
         ),
-        join_rows=_rows(spark, JOIN_ROWS, 0),
+        join_rows=_rows(spark, JOIN_ROWS, index_use.JOIN_ROWS),
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import TypeVar
 
 import pyarrow as pa
@@ -16,10 +16,11 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 from skipstone_core.funnel import FunnelStage, PruneStage
 
-from skipstone.files.reader import describe_files
+from skipstone.files.reader import ANY_FORMAT, describe_files
 from skipstone.indexes.found import find_indexes
 from skipstone.kernels.changes import ChangeSlice
 from skipstone.kernels.merging import FileWork, concerns_merge
+from skipstone.pruning.bloom import BloomStage
 from skipstone.pruning.by_source import join_by_source
 from skipstone.pruning.funnel import Candidates, SliceRunner, Stage, run_funnel, run_here
 from skipstone.pruning.keyindex import FindIndexes, KeyIndexStage
@@ -52,11 +53,13 @@ class Pruned:
 def prune_files(site: PruneSite, changes: Changes, table: Table, files: FileSet) -> Pruned:
     """Run the funnel over all of ``files``, the head of ``table``."""
     plan, slices = changes.plan, changes.slices
+    find = _finder(table, files, site.index_namespace)
     stages: list[Stage] = [
         PartitionStage(files, table.specs(), plan.keys, slices, site.run),
         TargetWhereStage(plan.target_where, files),
         KeyRangeStage(partial(file_ranges, files, plan.keys), plan.keys, slices, site.run),
-        KeyIndexStage(files, plan.keys, slices, _finder(table, files, site.index_namespace), site.run),
+        BloomStage(table, files, plan.keys, slices, find, site.run),
+        KeyIndexStage(files, plan.keys, slices, find, site.run),
     ]
     candidates, funnel = run_funnel(stages, len(files), slices, site.off)
     prune = PruneStage.KEY_RANGES not in site.off
@@ -65,7 +68,8 @@ def prune_files(site: PruneSite, changes: Changes, table: Table, files: FileSet)
 
 
 def _finder(table: Table, files: FileSet, namespace: str | None) -> FindIndexes:
-    return partial(find_indexes, table.catalog, table.name(), files, namespace)
+    """Looks once for both stages that ask."""
+    return cache(lambda: find_indexes(table.catalog, table.name(), files, namespace))
 
 
 def run_in(tasks: Tasks) -> SliceRunner:
@@ -99,7 +103,7 @@ def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Seque
     candidates, _ = run_funnel([stage], len(files), changes.slices)
     candidates, _ = join_by_source(candidates, plan.when_not_matched_by_source, files)
     parts = candidates.among(mine).parts(changes.slices)
-    for file in describe_files(table, files, sorted(parts)):
+    for file in describe_files(table, files, sorted(parts), formats=ANY_FORMAT):
         if concerns_merge(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
             return file.path
     return None

@@ -17,7 +17,7 @@ from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage
 from skipstone_core.merging.merges import MergeCounts, pack_by_bytes
 
 from skipstone.files.positions import to_delete_files
-from skipstone.files.reader import describe_files
+from skipstone.files.reader import ANY_FORMAT, describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
 from skipstone.kernels.merging import (
     FileResult,
@@ -130,7 +130,8 @@ def _works(
 ) -> list[MergeWork]:
     ordinals = candidates.files.tolist()
     parts = candidates.parts(changes.slices)
-    described = [FileWork(file, parts[file.file_id]) for file in describe_files(target.table, target.files, ordinals)]
+    files = describe_files(target.table, target.files, ordinals, formats=ANY_FORMAT)
+    described = [FileWork(file, parts[file.file_id]) for file in files]
     bins = pack_by_bytes([work.file.size for work in described], site.cores)
     on_read = merges_on_read(target.table)
     work = MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=(), on_read=on_read)

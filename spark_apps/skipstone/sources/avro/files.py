@@ -7,12 +7,9 @@ bytes that only look like the end of a block.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
-from typing import cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -20,7 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from skipstone.sources.avro.containers import Block, BlockReader, Damaged
+from skipstone.files.avro.containers import BlockReader, Damaged
+from skipstone.files.avro.records import avro_records
 from skipstone.sources.avro.schemas import RecordSchema, layout_name, parse_schema
 from skipstone.sources.avro.values import AvroType, Column, Value
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
@@ -34,11 +32,8 @@ _BATCH_ROWS, _BATCH_BYTES = 4096, 4 << 20
 _HEADER_READ_AHEAD = 64 << 10
 #: Source bytes that one task takes on when there are more than cores.
 _TASK_BYTES = 64 << 20
-#: Follows each block, so that a record that reads beyond its end is noticed.
-_BEHIND = b"\0"
 _NO = pa.scalar(value=False)
 _Row = Mapping[str, Value]
-_MISREAD = (EOFError, LookupError, ValueError, TypeError, ArithmeticError, struct.error)
 
 
 def avro_columns(stored: StoredFile) -> Mapping[str, RawColumn]:
@@ -59,7 +54,7 @@ def avro_batches(stored: StoredFile) -> Iterator[pa.RecordBatch]:
         schema = parse_schema(container.schema)
         rows: list[_Row] = []
         size = 0
-        for row, length in _records(schema, container.blocks()):
+        for row, length in avro_records(schema.layout, container.blocks()):
             rows.append(row)
             size += length
             if len(rows) == _BATCH_ROWS or size > _BATCH_BYTES:
@@ -75,35 +70,6 @@ def _told(stored: StoredFile) -> Iterator[None]:
         yield
     except Damaged as error:
         raise unreadable(stored.name, f"this is no readable Avro file: {error}") from error
-
-
-def _records(schema: RecordSchema, blocks: Iterable[Block]) -> Iterator[tuple[_Row, int]]:
-    """Each record as the layout has it, and the bytes that it took."""
-    import fastavro  # here, because drivers that read other formats start sooner without it
-
-    layout = fastavro.parse_schema(schema.layout)
-
-    def read(content: BytesIO) -> _Row:
-        return cast("_Row", fastavro.schemaless_reader(content, layout, None))
-
-    for block in blocks:
-        try:
-            yield from _block_records(read, block)
-        except _MISREAD as error:
-            raise Damaged(f"the records of the block at byte {block.at} are damaged ({error})") from error
-
-
-def _block_records(read: Callable[[BytesIO], _Row], block: Block) -> Iterator[tuple[_Row, int]]:
-    content, end = BytesIO(block.content + _BEHIND), len(block.content)
-    at = 0
-    for _ in range(block.count):
-        row = read(content)
-        begin, at = at, content.tell()
-        if at > end:
-            raise Damaged("a record goes on behind its end")
-        yield row, at - begin
-    if at != end:
-        raise Damaged("it holds more than it says")
 
 
 def _batch(schema: RecordSchema, rows: Sequence[_Row]) -> pa.RecordBatch:

@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from skipstone.sources.avro.containers import Damaged
+from skipstone.files.avro.containers import Damaged
 from skipstone.sources.avro.values import AvroType, logical_type, plain_type
 
 #: A schema of Avro as JSON values.

@@ -13,9 +13,9 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.types import BooleanType, PrimitiveType
 from skipstone_core.contract.reports import MAX_LISTED_PROPERTIES, PropertyFindings
 from skipstone_core.errors import BadSpec
+from skipstone_core.filter_sizes import FilterSize
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import (
-    BLOOM_FILTER_OF,
     CODEC,
     DICTIONARY_BYTES,
     LEVEL,
@@ -25,7 +25,7 @@ from skipstone_core.table_properties import (
     METRICS_DEFAULT,
     METRICS_OF,
     MergeMode,
-    column_names,
+    filter_sizes,
     find_ignored,
     metrics_mode,
     value_problem,
@@ -115,9 +115,9 @@ def metrics_of(table: Table) -> dict[str, str]:
     return found
 
 
-def bloom_columns_of(table: Table) -> tuple[str, ...]:
-    """Columns at the top of the schema that get a bloom filter; booleans have none."""
-    return tuple(column_names(table.properties, BLOOM_FILTER_OF, _filterable(table.schema())))
+def bloom_filters_of(table: Table) -> dict[str, FilterSize]:
+    """Columns at the top of the schema that get bloom filters, and of which size; booleans have none."""
+    return filter_sizes(table.properties, _filterable(table.schema()))
 
 
 def _filterable(schema: Schema) -> list[str]:

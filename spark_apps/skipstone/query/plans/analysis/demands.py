@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from skipstone_core.language import predicates as core
 
-from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, shown, why_not
+from skipstone.query.plans.analysis.expressions import Translator, is_narrowing, why_not
 from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRefused
+from skipstone.query.plans.analysis.texts import shown
 from skipstone.query.plans.analysis.uses import Use
 
 

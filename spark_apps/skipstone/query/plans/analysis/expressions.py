@@ -1,44 +1,39 @@
 """Catalyst conditions as predicates of ours: what may be TRUE where the condition is TRUE.
 
-Used by ``uses``. A conjunct that is not understood is left out, which is always right: Spark filters the rows again.
-Types are never guessed: a column and its literal have one Spark type, and the column's Iceberg type is that type.
+Used by ``demands``. A conjunct that is not understood is left out, which is always right: Spark filters the rows again.
 """
 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
-from typing import NoReturn
 
 from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.catalyst import Node, expression_id
+from skipstone.query.plans.analysis.literals import (
+    UUID_TYPE,
+    Hidden,
+    column_kind,
+    constant,
+    held,
+    instant,
+    is_null,
+    literal_kind,
+    uuid_of,
+    uuids_from,
+)
+from skipstone.query.plans.analysis.rowvalues import FieldValue, fields_of, is_row, members_of, values_of
 from skipstone.query.plans.refusals import Refusal
 
 #: A literal's microseconds are fetched from the JVM one by one; longer lists of moments are not understood.
 MAX_MOMENTS = 100
-_SHOWN_VALUES = 5
-_SHOWN_PARTS = 20
+#: So many rows of a list are looked up as rows, of longer ones each column by itself.
+MAX_ROWS = 1_000
 _SPECIFIC = (Refusal.CONDITION, Refusal.CAST, Refusal.COLLATED)
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-#: What Spark shows in place of bytes that are no UTF-8.
-NO_TEXT = "\ufffd"
+_NULL = Node("Literal", {"value": None, "dataType": "void"}, (), ())
 _NEVER = core.InList(core.Constant(value=False), ())
-_ICEBERG_TYPES = {
-    "boolean": "boolean",
-    "integer": "int",
-    "long": "long",
-    "float": "float",
-    "double": "double",
-    "string": "string",
-    "date": "date",
-    "timestamp": "timestamptz",
-    "timestamp_ntz": "timestamp",
-}
 _OPERATORS: dict[str, core.Operator] = {
     "EqualTo": "=",
     "EqualNullSafe": "=",
@@ -49,31 +44,17 @@ _OPERATORS: dict[str, core.Operator] = {
 }
 _MIRRORED: dict[core.Operator, core.Operator] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED: dict[core.Operator, core.Operator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
+_STRICT: dict[core.Operator, core.Operator] = {"<": "<", "<=": "<", ">": ">", ">=": ">"}
+#: Gives what may be so of a condition, such as TRUE.
+_Judge = Callable[[Node], core.Node | None]
 
 
-@dataclass(frozen=True)
-class Hidden:
-    """Values of a condition that its JSON does not show as they are.
+@dataclass(frozen=True, eq=False)
+class _Case:
+    """A value that an expression may have, and what holds then; None when nothing is known of that."""
 
-    ``micros``: of a timestamp literal, which it shows in the session's time zone. ``members``: of a set of literals,
-    as texts of what Catalyst holds, without null; None when they are too many.
-    """
-
-    micros: Callable[[Node], int]
-    members: Callable[[Node], Sequence[str] | None]
-
-
-def are_same_type(spark: str, iceberg: str) -> bool:
-    """Whether a type of Spark's, as JSON has it, holds the same values as one of Iceberg's."""
-    expected = _ICEBERG_TYPES.get(spark) or (spark.replace(",", ", ") if spark.startswith("decimal") else None)
-    return expected == iceberg
-
-
-def _nothing(node: Node) -> NoReturn:
-    raise LookupError(f"{node.name} of a use without condition")
-
-
-NOTHING_HIDDEN = Hidden(_nothing, _nothing)
+    guard: core.Node | None
+    value: Node
 
 
 @dataclass
@@ -98,14 +79,12 @@ class Translator:
                 return _any([self.may_be_true(child) for child in node.children])
             case "Not":
                 return self.may_be_false(node.children[0])
-            case "In":
-                return self._in_list(node)
-            case "InSet":
-                return self._in_set(node)
             case "AttributeReference":
                 return self._flag(node, value=True)
             case "Literal":
                 return None if node.fields["value"] == "true" else _NEVER
+            case _ if cases := list(self._cases_below(node)):
+                return self._in_any_case(cases, self.may_be_true)
             case _:
                 return self._leaf(node)
 
@@ -124,44 +103,68 @@ class Translator:
                 return self._flag(node, value=False)
             case "Literal":
                 return None if node.fields["value"] == "false" else _NEVER
+            case _ if cases := list(self._cases_below(node)):
+                return self._in_any_case(cases, self.may_be_false)
             case _:
-                found = self._comparison(node)
-                if found is None or found.op not in _NEGATED:
-                    return None
-                return core.Comparison(_NEGATED[found.op], found.left, found.right)
+                return self._comparison(node, is_negated=True)
 
     def _leaf(self, node: Node) -> core.Node | None:
         match node.name:
+            case "In" | "InSet":
+                return self._in(node)
             case "IsNull" | "IsNotNull":
                 return self._null_test(node, is_null=node.name == "IsNull")
-            case "EqualNullSafe" if (operand := self._null_safe_operand(node)) is not None:
-                return operand
             case "IsNaN":
                 column = self._column(node.children[0])
-                is_float = column is not None and self._type(node.children[0]) in ("float", "double")
+                is_float = column is not None and self._kind(node.children[0]) in ("float", "double")
                 return core.Comparison("=", column, core.Constant(math.nan)) if column and is_float else None
             case "StartsWith":
                 return self._prefix(node)
             case _:
-                return self._of_default(node) or self._comparison(node)
+                return self._comparison(node, is_negated=False)
 
-    def _of_default(self, node: Node) -> core.Node | None:
-        """``coalesce(column, value)`` compared with a literal: holds of a column that does, and maybe of a null one."""
-        coalesce = next((child for child in node.children if child.name == "Coalesce"), None)
-        if coalesce is None or len(coalesce.children) != 2:
-            return None
-        column, default = coalesce.children
-        found = self._comparison(_with_operand(node, coalesce, column))
-        if found is None or not isinstance(found.left, core.ColumnRef):
-            return None
-        value = self._value(default, column)
-        if found.op == "=" and value is not None and _differ(value, found.right):
-            return found
-        return core.Or((found, core.IsNull(found.left)))
+    # --- values that depend on conditions ---
+
+    def _cases_below(self, node: Node) -> Iterator[_Case]:
+        """What ``node`` is in each case that it, or an operand that is compared with literals, distinguishes."""
+        if node.name not in _OPERATORS and node.name not in ("In", "InSet"):
+            yield from self._cases(node)
+            return
+        for at, operand in enumerate(node.children):
+            others = [child for child in node.children if child is not operand]
+            if (at == 0 or node.name in _OPERATORS) and all(one.name == "Literal" for one in others):
+                for case in self._cases(operand):
+                    children = tuple(case.value if child is operand else child for child in node.children)
+                    yield _Case(case.guard, Node(node.name, node.fields, children, node.path))
+
+    def _cases(self, node: Node) -> Iterator[_Case]:
+        """The values that an expression may have, each with what holds then, as far as it is known."""
+        match node.name:
+            case "If":
+                condition, then, otherwise = node.children
+                yield _Case(self.may_be_true(condition), then)
+                yield _Case(None, otherwise)
+            case "CaseWhen":
+                for at in range(0, len(node.children) - 1, 2):
+                    yield _Case(self.may_be_true(node.children[at]), node.children[at + 1])
+                yield _Case(None, node.children[-1] if len(node.children) % 2 else _NULL)
+            case "Coalesce":
+                before: core.Node | None = None
+                for child in node.children:
+                    yield _Case(before, child)
+                    column = self._column(child)
+                    before = _all([before, core.IsNull(column) if column else None])
+                yield _Case(before, _NULL)
+
+    @staticmethod
+    def _in_any_case(cases: Sequence[_Case], judge: _Judge) -> core.Node | None:
+        return _any([_all([case.guard, judge(case.value)]) for case in cases])
+
+    # --- columns and literals ---
 
     def _flag(self, node: Node, *, value: bool) -> core.Node | None:
         column = self._column(node)
-        if column is None or self._type(node) != "boolean":
+        if column is None or self._kind(node) != "boolean":
             return None
         return core.Comparison("=", column, core.Constant(value))
 
@@ -171,143 +174,226 @@ class Translator:
             return None
         return core.IsNull(column) if is_null else core.Not(core.IsNull(column))
 
-    def _null_safe_operand(self, node: Node) -> core.Node | None:
-        """``column <=> null`` is a test for null."""
-        for one, other in (node.children, node.children[::-1]):
-            if other.name == "Literal" and other.fields["value"] is None and (column := self._column(one)):
-                return core.IsNull(column)
-        return None
-
-    def _comparison(self, node: Node) -> core.Comparison | None:
+    def _comparison(self, node: Node, *, is_negated: bool) -> core.Node | None:
         op = _OPERATORS.get(node.name)
-        if op is None:
+        if op is None or (is_negated and op not in _NEGATED):
             return None
+        op = _NEGATED[op] if is_negated else op
         left, right = node.children
         if left.name == "Literal":
             op, left, right = _MIRRORED[op], right, left
-        column = self._column(left)
-        value = self._value(right, left) if column else None
-        return core.Comparison(op, column, value) if column and value else None
+        if is_row(left):
+            return self._row_comparison(op, left, right)
+        if is_null(left) or is_null(right):
+            return self._of_null(left, right) if node.name == "EqualNullSafe" else _NEVER
+        return _of_literals(op, left, right) if left.name == "Literal" else self._compared(op, left, right)
 
-    def _in_list(self, node: Node) -> core.Node | None:
-        operand, *items = node.children
-        column = self._column(operand)
+    def _of_null(self, left: Node, right: Node) -> core.Node | None:
+        """What ``<=>`` says where one side, at least, is a null literal; the left one is not the only literal."""
+        if left.name == "Literal":
+            return None if is_null(left) and is_null(right) else _NEVER
+        column = self._column(left)
+        return core.IsNull(column) if column else None
+
+    def _compared(self, op: core.Operator, left: Node, right: Node) -> core.Node | None:
+        """A column compared with a literal that is not null."""
+        column = self._column(left)
         if column is None:
             return None
-        values = [self._value(item, operand) for item in items if not _is_null(item)]
-        known = tuple(value for value in values if value is not None)
-        return core.InList(column, known) if len(known) == len(values) else None
+        if self._is_text_of_uuid(left, right):
+            return _uuid_comparison(op, column, str(right.fields["value"]))
+        value = self._value(right, left)
+        return core.Comparison(op, column, value) if value else None
 
-    def _in_set(self, node: Node) -> core.Node | None:
-        column = self._column(node.children[0])
-        kind = self._type(node.children[0]) if column else ""
-        if column is None or not kind:
+    def _in(self, node: Node) -> core.Node | None:
+        operand, *items = node.children
+        if is_row(operand):
+            return self._row_list(node, operand, items)
+        if operand.name == "Literal" and node.name == "In":
+            return _any([self._leaf(Node("EqualTo", {}, (operand, item), ())) for item in items])
+        if is_null(operand):
+            return _NEVER
+        column = self._column(operand)
+        if column is None or not self._kind(operand):
             return None
-        found = self.hidden.members(node)
+        found = self._listed(operand, items) if node.name == "In" else self._members(node)
+        known = [value for value in found or () if value is not None]
+        return None if found is None or len(known) < len(found) else core.InList(column, tuple(known))
+
+    def _listed(self, operand: Node, items: Sequence[Node]) -> list[core.Constant | None]:
+        """The values of a list that the column may have; None for one that is not understood."""
+        values = [item for item in items if not is_null(item)]
+        return [self._value(item, operand) for item in values if not self._is_no_uuid(operand, item)]
+
+    def _members(self, node: Node) -> list[core.Constant | None] | None:
+        """As ``_listed``, of a set; None when it holds too many."""
+        kind, found = self._kind(node.children[0]), self.hidden.members(node)
         if found is None:
             self.refusal = Refusal.LIST_TOO_LONG
             return None
-        values = [_held(text, kind) for text in found]
-        known = tuple(value for value in values if value is not None)
-        return core.InList(column, known) if len(known) == len(values) else None
+        return [held(text, kind) for text in found if kind != UUID_TYPE or uuid_of(text)]
 
     def _prefix(self, node: Node) -> core.Node | None:
-        column = self._column(node.children[0])
-        value = self._value(node.children[1], node.children[0]) if column else None
-        if column is None or value is None or not isinstance(value.value, str):
+        operand, prefix = node.children
+        column = self._column(operand)
+        if column is None or is_null(prefix):
             return None
-        return core.StartsWith(column, value.value)
+        if self._is_text_of_uuid(operand, prefix):
+            ends = uuids_from(str(prefix.fields["value"]))
+            return _between(column, *ends) if ends else _NEVER
+        value = self._value(prefix, operand)
+        return core.StartsWith(column, value.value) if value and isinstance(value.value, str) else None
 
     def _column(self, node: Node) -> core.ColumnRef | None:
         if node.name != "AttributeReference" or expression_id(node) not in self.columns:
             return None
         return core.ColumnRef("", self.columns[expression_id(node)][0])
 
-    def _type(self, node: Node) -> str:
-        """The Spark type of a column, when its Iceberg type is the same; else empty."""
-        spark = str(node.fields["dataType"])
-        return spark if are_same_type(spark, self.columns[expression_id(node)][1]) else ""
+    def _kind(self, node: Node) -> str:
+        """What values a column has, as literals have them; empty when Spark shows others than it holds."""
+        return column_kind(str(node.fields["dataType"]), self.columns[expression_id(node)][1])
+
+    def _is_text_of_uuid(self, column: Node, literal: Node) -> bool:
+        return self._kind(column) == UUID_TYPE and literal.name == "Literal" and literal.fields["dataType"] == "string"
+
+    def _is_no_uuid(self, column: Node, literal: Node) -> bool:
+        return self._is_text_of_uuid(column, literal) and uuid_of(str(literal.fields["value"])) is None
 
     def _value(self, literal: Node, column: Node) -> core.Constant | None:
-        kind = self._type(column)
-        if literal.name != "Literal" or _is_null(literal) or not kind or literal.fields["dataType"] != kind:
+        kind = self._kind(column)
+        if literal.name != "Literal" or not kind or literal.fields["dataType"] != literal_kind(kind):
             return None
-        if kind == "timestamp":
-            return self._moment(literal)
-        return _constant(str(literal.fields["value"]), kind)
+        match kind:
+            case "timestamp":
+                self._moments += 1
+                return None if self._moments > MAX_MOMENTS else instant(self.hidden.micros(literal))
+            case "binary":
+                return core.Constant(self.hidden.octets(literal))
+            case "uuid":
+                return held(str(literal.fields["value"]), kind)
+            case _:
+                return constant(str(literal.fields["value"]), kind)
 
-    def _moment(self, literal: Node) -> core.Constant | None:
-        self._moments += 1
-        return None if self._moments > MAX_MOMENTS else _instant(self.hidden.micros(literal))
+    # --- rows of values ---
+
+    def _row_comparison(self, op: core.Operator, left: Node, right: Node) -> core.Node | None:
+        """Rows compare field by field, and nulls in them are values: equal to one another, and the least."""
+        if op == "=":
+            return self._row_equality(fields_of(left), right)
+        values = values_of(right, self.hidden)
+        if values is None or any(value.text is None for value in values):
+            return None
+        return self._in_order(op, fields_of(left), values)
+
+    def _in_order(self, op: core.Operator, operands: Sequence[Node], values: Sequence[FieldValue]) -> core.Node | None:
+        column, known = self._field(operands[0]), self._field_constant(operands[0], values[0])
+        if column is None or known is None:
+            return None
+        least = core.IsNull(column) if op in ("<", "<=") else None
+        if len(operands) == 1:
+            return _any([core.Comparison(op, column, known), *([least] if least else [])])
+        equal = _all([core.Comparison("=", column, known), self._in_order(op, operands[1:], values[1:])])
+        return _any([core.Comparison(_STRICT[op], column, known), equal, *([least] if least else [])])
+
+    def _row_equality(self, operands: Sequence[Node], other: Node) -> core.Node | None:
+        values = values_of(other, self.hidden)
+        if values is not None:
+            return self._row_values(operands, values)
+        if not is_row(other):
+            return None
+        pairs = zip(operands, fields_of(other), strict=True)
+        return _all([self.may_be_true(Node("EqualNullSafe", {}, pair, ())) for pair in pairs])
+
+    def _row_values(self, operands: Sequence[Node], values: Sequence[FieldValue]) -> core.Node | None:
+        return _all([self._field_equality(*pair) for pair in zip(operands, values, strict=True)])
+
+    def _row_list(self, node: Node, operand: Node, items: Sequence[Node]) -> core.Node | None:
+        """The rows of a list, and first the values of each column by itself, which says less and is soon tested."""
+        operands = fields_of(operand)
+        rows = [values_of(item, self.hidden) for item in items] if node.name == "In" else self._row_members(node)
+        if rows is None:
+            return None
+        known = [row for row in rows if row is not None]
+        if len(known) < len(rows):
+            return _any([self._row_equality(operands, item) for item in items])
+        columns = [self._field_list(one, [row[at] for row in known]) for at, one in enumerate(operands)]
+        together = [self._row_values(operands, row) for row in known] if 1 < len(known) <= MAX_ROWS else []
+        return _all([*columns, _any(together) if together and sum(one is not None for one in columns) > 1 else None])
+
+    def _row_members(self, node: Node) -> Sequence[Sequence[FieldValue] | None] | None:
+        found = members_of(node, self.hidden)
+        if found is None:
+            self.refusal = Refusal.LIST_TOO_LONG
+        return found
+
+    def _field_list(self, operand: Node, values: Sequence[FieldValue]) -> core.Node | None:
+        column = self._field(operand)
+        if column is None:
+            return None
+        constants = [self._field_constant(operand, value) for value in dict.fromkeys(values) if value.text is not None]
+        known = tuple(value for value in constants if value is not None)
+        listed = core.InList(column, known) if len(known) == len(constants) else None
+        return _any([listed, *([core.IsNull(column)] if any(value.may_be_null for value in values) else [])])
+
+    def _field_equality(self, operand: Node, value: FieldValue) -> core.Node | None:
+        column = self._field(operand)
+        if column is None:
+            return None
+        null = [core.IsNull(column)] if value.may_be_null else []
+        if value.text is None:
+            return null[0]
+        known = self._field_constant(operand, value)
+        return _any([None if known is None else core.Comparison("=", column, known), *null])
+
+    def _field(self, operand: Node) -> core.ColumnRef | None:
+        """The column that a field of a row is, maybe widened."""
+        return self._column(_unwidened(operand))
+
+    def _field_constant(self, operand: Node, value: FieldValue) -> core.Constant | None:
+        kind = self._kind(_unwidened(operand))
+        if value.text is None or kind == "binary" or literal_kind(kind) not in (value.kind, _NARROWER.get(value.kind)):
+            return None
+        return held(value.text, kind if literal_kind(kind) == value.kind else value.kind)
 
 
-def _with_operand(node: Node, before: Node, after: Node) -> Node:
-    """A comparison with another operand in the place of one."""
-    children = tuple(after if child is before else child for child in node.children)
-    return Node(node.name, node.fields, children, node.path)
+#: Types whose values are values of a wider one.
+_NARROWER = {"long": "integer"}
 
 
-def _differ(one: core.Operand, other: core.Operand) -> bool:
-    """Whether two literals of a type certainly differ; floats may be equal in other ways than Python's."""
-    values = [operand.value for operand in (one, other) if isinstance(operand, core.Constant)]
-    return len(values) == 2 and not isinstance(values[0], float) and values[0] != values[1]
+def _unwidened(operand: Node) -> Node:
+    if operand.name != "Cast":
+        return operand
+    inner = operand.children[0]
+    is_wider = _NARROWER.get(str(operand.fields["dataType"])) == inner.fields.get("dataType")
+    return inner if is_wider else operand
 
 
-def _is_null(literal: Node) -> bool:
-    return literal.name == "Literal" and literal.fields["value"] is None
-
-
-def _constant(text: str, kind: str) -> core.Constant | None:
-    match kind:
-        case "boolean":
-            return core.Constant(text == "true")
-        case "integer" | "long":
-            return core.Constant(int(text))
-        case "double":
-            return core.Constant(float(text))
-        case "float":
-            return core.Constant(struct.unpack("f", struct.pack("f", float(text)))[0])
-        case "string":
-            return None if NO_TEXT in text else core.Constant(text)
-        case "date":
-            return _day(text)
-        case "timestamp_ntz":
-            moment = _instant(int(text)) if text.lstrip("-").isdigit() else None
-            return moment and core.Constant(moment.value.replace(tzinfo=None))  # type: ignore[union-attr, call-arg]
-        case _:
-            return core.Constant(Decimal(text))
-
-
-def _held(text: str, kind: str) -> core.Constant | None:
-    """A value from the text of what Catalyst holds: days and moments are numbers."""
-    match kind:
-        case "date":
-            return _days(int(text))
-        case "timestamp":
-            return _instant(int(text))
-        case _:
-            return _constant(text, kind)
-
-
-def _days(number: int) -> core.Constant | None:
-    try:
-        return core.Constant(_EPOCH.date() + timedelta(days=number))
-    except OverflowError:
+def _of_literals(op: core.Operator, left: Node, right: Node) -> core.Node | None:
+    """Two literals that are not null: nothing, or that they differ; floats may be equal in other ways than Python's."""
+    kind = left.fields["dataType"]
+    if op != "=" or not isinstance(kind, str) or kind != right.fields["dataType"] or right.name != "Literal":
         return None
+    values = [constant(str(one.fields["value"]), kind) for one in (left, right)]
+    one, other = (value.value if value else None for value in values)
+    return _NEVER if one is not None and other is not None and not isinstance(one, float) and one != other else None
 
 
-def _day(text: str) -> core.Constant | None:
-    try:
-        return core.Constant(date.fromisoformat(text))
-    except ValueError:
+def _uuid_comparison(op: core.Operator, column: core.ColumnRef, text: str) -> core.Node | None:
+    """A UUID, which Spark compares as text, with a text; texts of UUIDs are in the order of their bytes."""
+    found = uuid_of(text)
+    if found is not None:
+        return core.Comparison(op, column, core.Constant(found))
+    if op == "=":
+        return _NEVER
+    ends = uuids_from(text)
+    if ends is None:
         return None
+    return core.Comparison("<" if op in ("<", "<=") else ">=", column, core.Constant(ends[0]))
 
 
-def _instant(micros: int) -> core.Constant | None:
-    try:
-        return core.Constant(_EPOCH + timedelta(microseconds=micros))
-    except OverflowError:
-        return None
+def _between(column: core.ColumnRef, first: bytes, last: bytes) -> core.Node:
+    bounds = core.Comparison(">=", column, core.Constant(first)), core.Comparison("<=", column, core.Constant(last))
+    return core.And(bounds)
 
 
 def _all(parts: Sequence[core.Node | None]) -> core.Node | None:
@@ -315,6 +401,8 @@ def _all(parts: Sequence[core.Node | None]) -> core.Node | None:
     flat: list[core.Node] = []
     for part in parts:
         flat.extend(part.parts if isinstance(part, core.And) else [] if part is None else [part])
+    if _NEVER in flat:
+        return _NEVER
     compared = {part.left for part in flat if isinstance(part, core.Comparison)}
     compared |= {part.operand for part in flat if isinstance(part, core.InList | core.StartsWith)}
     known = tuple(part for part in flat if not (isinstance(part, core.Not) and _operand(part) in compared))
@@ -326,8 +414,13 @@ def _operand(test: core.Not) -> core.Operand | None:
 
 
 def _any(parts: Sequence[core.Node | None]) -> core.Node | None:
-    known = tuple(part for part in parts if part is not None)
-    return core.Or(known) if len(known) == len(parts) else None
+    """Disjunction, flat, without arms that never hold; None when nothing is known of one."""
+    flat: list[core.Node] = []
+    for part in parts:
+        if part is None:
+            return None
+        flat.extend(part.parts if isinstance(part, core.Or) else [] if part == _NEVER else [part])
+    return core.Or(tuple(flat)) if len(flat) > 1 else next(iter(flat), _NEVER)
 
 
 def is_narrowing(node: core.Node) -> bool:
@@ -357,40 +450,3 @@ def why_not(condition: Node) -> Refusal | None:
 
 def _is_string(node: Node) -> bool:
     return str(node.fields["dataType"]).startswith("string")
-
-
-def shown(node: core.Node) -> str:
-    """A condition as text for people; of many arms the first ones."""
-    match node:
-        case core.And() | core.Or():
-            word = " and " if isinstance(node, core.And) else " or "
-            parts = [shown(part) for part in node.parts[:_SHOWN_PARTS]]
-            more = len(node.parts) - len(parts)
-            return "(" + word.join([*parts, *([f"{more} more"] if more else [])]) + ")"
-        case core.Not(inner=core.IsNull(operand=operand)):
-            return f"{operand} is not null"
-        case core.Not():
-            return f"not {shown(node.inner)}"
-        case core.Comparison():
-            return f"{_text(node.left)} {node.op} {_text(node.right)}"
-        case core.InList():
-            return _list_text(node)
-        case core.IsNull():
-            return f"{_text(node.operand)} is null"
-        case core.StartsWith():
-            return f"{_text(node.operand)} like {node.prefix + '%'!r}"
-
-
-def _list_text(node: core.InList) -> str:
-    if not node.values:
-        return "false"
-    values = [_text(value) for value in node.values[:_SHOWN_VALUES]]
-    more = len(node.values) - len(values)
-    return f"{_text(node.operand)} in ({', '.join(values)}{f' and {more} more' if more else ''})"
-
-
-def _text(operand: core.Operand) -> str:
-    if isinstance(operand, core.ColumnRef):
-        return str(operand)
-    value = operand.value
-    return repr(value) if isinstance(value, str) else str(value)

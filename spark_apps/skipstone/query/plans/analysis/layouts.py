@@ -11,16 +11,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import cast
 
-from skipstone.compat.catalyst import (
-    AdaptiveBroadcast,
-    AdaptivePlan,
-    BatchScan,
-    Expression,
-    InSubquery,
-    QueryExecution,
-    SparkPlan,
-)
+from skipstone.compat.catalyst import Expression, QueryExecution, SparkPlan
 from skipstone.compat.java import JavaObject, items
+from skipstone.compat.physical import AdaptiveBroadcast, AdaptivePlan, BatchScan, InSubquery
 from skipstone.query.plans.analysis.uses import Scope
 
 _JOINS = frozenset({"Join", "LateralJoin", "AsOfJoin", "Intersect", "Except"})
@@ -35,8 +28,8 @@ _FEW = 10
 
 @dataclass(frozen=True)
 class Layout:
-    """A physical plan. ``shuffles``: how many there are below joins. ``filtered``: ids of the columns of scans that
-    other relations filter when the query runs. ``grouped``: of scans that come partition by partition.
+    """A physical plan. ``shuffles``: how many there are below joins. ``filtered``: ids of the columns by which other
+    relations filter scans when the query runs. ``grouped``: of scans that come partition by partition.
     """
 
     shuffles: int
@@ -61,7 +54,7 @@ def layout_of(execution: QueryExecution) -> Layout:
     scans = [cast(BatchScan, node.java) for node in found if node.name == _SCAN]
     return Layout(
         shuffles=sum(node.name == _SHUFFLE and node.is_below_join for node in found),
-        filtered=_columns(scan for scan in scans if _is_filtered(scan, broadcasts=broadcasts)),
+        filtered=frozenset(number for scan in scans for number in _filtered(scan, broadcasts=broadcasts)),
         grouped=_columns(scan for scan in scans if _class(scan.outputPartitioning()) == "KeyGroupedPartitioning"),
     )
 
@@ -94,8 +87,12 @@ def _nodes(plan: SparkPlan, *, is_below_join: bool) -> Iterator[_Physical]:
         yield from _nodes(child, is_below_join=is_below_join or "Join" in name)
 
 
-def _is_filtered(scan: BatchScan, *, broadcasts: bool) -> bool:
-    return any(_is_effective(one.child(), broadcasts=broadcasts) for one in items(scan.runtimeFilters()))
+def _filtered(scan: BatchScan, *, broadcasts: bool) -> Iterator[int]:
+    """Ids of the columns by which a scan is filtered."""
+    for one in items(scan.runtimeFilters()):
+        if _is_effective(one.child(), broadcasts=broadcasts):
+            for column in items(one.references().toSeq()):
+                yield int(column.exprId().id())
 
 
 def _is_effective(condition: Expression, *, broadcasts: bool) -> bool:

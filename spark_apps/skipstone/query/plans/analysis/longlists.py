@@ -9,9 +9,20 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
+from typing import cast
 
-from skipstone.compat.catalyst import SCALA_BUILDER, InSet, LogicalPlan, Rule, most_leaves, rule_everywhere
+from skipstone.compat.catalyst import (
+    SCALA_BUILDER,
+    InSet,
+    LiteralSeq,
+    LiteralSet,
+    LogicalPlan,
+    RowLiteral,
+    Rule,
+    StructType,
+)
 from skipstone.compat.java import Jvm, java_class, text_in_pieces
+from skipstone.compat.scalafunctions import hex_texts, most_leaves, row_texts, rule_everywhere
 from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.refusals import Refusal
 
@@ -39,15 +50,51 @@ def with_sets(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
 
 
 def members(jvm: Jvm, in_set: InSet) -> Sequence[str] | None:
-    """The values of a set of literals but null, as texts of what Catalyst holds; None when they are too many."""
+    """The values of a set of literals but null, as texts of what Catalyst holds (bytes as hexadecimal digits); None
+    when they are too many.
+    """
+    found = _values(in_set)
+    if found is None or found.isEmpty():
+        return None if found is None else ()
+    separator = _separator()
+    is_binary = str(in_set.child().dataType().catalogString()) == "binary"
+    return _joined(jvm, hex_texts(jvm, found) if is_binary else found, separator).split(separator)
+
+
+def rows(jvm: Jvm, in_set: InSet) -> Sequence[Sequence[str]] | None:
+    """The rows of a set of literals, as texts of what Catalyst holds in each field; None when they are too many."""
+    found = _values(in_set)
+    if found is None or found.isEmpty():
+        return None if found is None else ()
+    return texts_of_rows(jvm, found, cast(StructType, in_set.child().dataType()))
+
+
+def texts_of_rows(jvm: Jvm, rows: LiteralSet | LiteralSeq, schema: StructType) -> Sequence[Sequence[str]]:
+    """Different rows as texts of what Catalyst holds in each field."""
+    between, within = _separator(), _separator()
+    texts = row_texts(jvm, rows, schema, within).distinct()
+    return () if texts.isEmpty() else [row.split(within) for row in _joined(jvm, texts, between).split(between)]
+
+
+def fields(literal: RowLiteral) -> Sequence[str]:
+    """The fields of a struct literal, as texts of what Catalyst holds."""
+    separator = _separator()
+    return str(literal.value().toSeq(literal.dataType()).mkString(separator)).split(separator)
+
+
+def _values(in_set: InSet) -> LiteralSet | None:
+    """The values of a set but null; None when they are too many."""
     found = in_set.hset()
     if found.size() > MAX_VALUES:
         return None
-    if found.contains(None):
-        found = found.excl(None)
-    if found.isEmpty():
-        return ()
-    # nobody can have written it into a value
-    separator = secrets.token_hex(16)
+    return found.excl(None) if found.contains(None) else found
+
+
+def _separator() -> str:
+    """What nobody can have written into a value."""
+    return secrets.token_hex(16)
+
+
+def _joined(jvm: Jvm, values: LiteralSet | LiteralSeq, separator: str) -> str:
     builder = java_class(jvm, SCALA_BUILDER)()
-    return text_in_pieces(found.addString(builder, separator).underlying()).split(separator)
+    return text_in_pieces(values.addString(builder, separator).underlying())

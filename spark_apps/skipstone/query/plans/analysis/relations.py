@@ -35,6 +35,7 @@ from skipstone.compat.icebergjava import (
     STATIC_OPERATIONS,
     BaseTable,
     IcebergCatalog,
+    TableIdentifier,
     vended_credentials,
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
@@ -190,6 +191,18 @@ def _frozen(jvm: Jvm, table: BaseTable, metadata: JavaMetadata, schema: Schema) 
     return java_class(jvm, BASE_TABLE)(operations, table.name())
 
 
+def java_table(jvm: Jvm, table: Table) -> BaseTable | None:
+    """A Java table of the metadata that ``table``, one that a catalog of a Spark session gave, was opened with.
+
+    None when the catalog gives another table now.
+    """
+    catalog = table.catalog
+    java = catalog.java_table(table.name()) if isinstance(catalog, SparkCatalogView) else None
+    if java is None or str(java.operations().current().uuid()) != str(table.metadata.table_uuid):
+        return None
+    return _frozen(jvm, java, java.operations().current(), table.schema())
+
+
 def reads_row_lineage(node: Node) -> bool:
     """Whether a relation gives out columns of row lineage, which tasks made from JSON do not know."""
     return any(read_tree(tree).fields["name"] in _ROW_LINEAGE for tree in node.fields["output"])
@@ -227,8 +240,7 @@ class SparkCatalogView(NoopCatalog):
 
         Raises NoSuchTableError.
         """
-        *namespace, name = _levels(identifier)
-        java = self._identifiers.of(self._namespace(tuple(namespace)), name)
+        java = self._identifier(identifier)
         try:
             self._java.invalidateTable(java)
             table = self._java.loadTable(java)
@@ -237,7 +249,24 @@ class SparkCatalogView(NoopCatalog):
                 raise NoSuchTableError(f"there is no table {'.'.join(_levels(identifier))}") from error
             raise
         location = str(table.operations().current().metadataFileLocation())
-        return _table((*namespace, name), table, location, self)
+        return _table(_levels(identifier), table, location, self)
+
+    def java_table(self, identifier: str | tuple[str, ...]) -> BaseTable:
+        """A table in the JVM, as Spark's cache has it if it does."""
+        return self._java.loadTable(self._identifier(identifier))
+
+    def _identifier(self, identifier: str | tuple[str, ...]) -> TableIdentifier:
+        *namespace, name = _levels(identifier)
+        return self._identifiers.of(self._namespace(tuple(namespace)), name)
+
+    def frozen(self, identifier: str | tuple[str, ...], location: str) -> BaseTable:
+        """The table of Java's of the metadata file at ``location``, whatever is committed to it later."""
+        *namespace, name = _levels(identifier)
+        table = self._java.loadTable(self._identifiers.of(self._namespace(tuple(namespace)), name))
+        current = table.operations().current()
+        is_current = str(current.metadataFileLocation()) == location
+        operations = java_class(self.jvm, STATIC_OPERATIONS)(current if is_current else location, table.io())
+        return java_class(self.jvm, BASE_TABLE)(operations, table.name())
 
     def _namespace(self, levels: tuple[str, ...]) -> JavaObject:
         return self._identifiers.parse(".".join((*levels, "any"))).namespace()

@@ -6,11 +6,20 @@ rows is the OR of its uses. Must not open tables.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import cast
 
-from skipstone.compat.catalyst import Expression, InSet, Literal, LogicalPlan, PlanExpression
+from skipstone.compat.catalyst import (
+    BinaryLiteral,
+    Expression,
+    InSet,
+    Literal,
+    LogicalPlan,
+    PlanExpression,
+    RowLiteral,
+)
 from skipstone.compat.java import Jvm, Option, Seq, is_some
 from skipstone.query.plans.analysis.catalyst import (
     Node,
@@ -22,9 +31,9 @@ from skipstone.query.plans.analysis.catalyst import (
     plan_tree,
     read_tree,
 )
-from skipstone.query.plans.analysis.expressions import NOTHING_HIDDEN, Hidden
-from skipstone.query.plans.analysis.longlists import members, with_sets
-from skipstone.query.plans.analysis.normalize import normalized
+from skipstone.query.plans.analysis.literals import NOTHING_HIDDEN, Hidden
+from skipstone.query.plans.analysis.longlists import fields, members, rows, with_sets
+from skipstone.query.plans.analysis.normalize import has_lateral, normalized, with_known_sides
 from skipstone.query.plans.refusals import Refusal
 
 RELATION = "DataSourceV2Relation"
@@ -129,43 +138,69 @@ def uses_of(jvm: Jvm, query: Scope) -> dict[Key, list[Use]]:
     return found
 
 
+def uses_of_normalized(jvm: Jvm, query: Scope, normal: Scope) -> dict[Key, list[Use]]:
+    """As ``uses_of``, of a ``query`` that is normalized already. Where that copied a relation, by the query itself."""
+    found = _uses(jvm, normal.handle(), normal.tree)
+    for inner in normal.inner:
+        for key, uses in uses_of(jvm, inner.scope).items():
+            found.setdefault(key, []).extend(uses)
+    counts = Counter(key_of(relation) for scope in query.all() for relation in scope.relations)
+    if all(len(found.get(key, ())) == count for key, count in counts.items()):
+        return found
+    plain = uses_of(jvm, query)
+    return {key: found[key] if len(found.get(key, ())) == counts[key] else uses for key, uses in plain.items()}
+
+
 def _scope_uses(jvm: Jvm, scope: Scope) -> dict[Key, list[Use]]:
-    plan = with_sets(jvm, normalized(jvm, scope.handle()))
-    tree = plan_tree(jvm, plan)
-    found: dict[Key, list[Use]] = {key_of(relation): [] for relation in scope.relations}
-    counts = {key: sum(key_of(relation) == key for relation in scope.relations) for key in found}
+    plan = with_sets(jvm, normalized(jvm, with_known_sides(jvm, scope.handle(), scope.tree)))
+    found = _uses(jvm, plan, plan_tree(jvm, plan))
+    if has_lateral(scope.tree):  # what its right side takes of the left one is not in the normalized plan
+        found = {key: [replace(use, columns=None) for use in uses] for key, uses in found.items()}
+    return _told_apart(found, Counter(key_of(relation) for relation in scope.relations))
+
+
+def _uses(jvm: Jvm, plan: LogicalPlan, tree: Node) -> dict[Key, list[Use]]:
+    found: dict[Key, list[Use]] = {}
     for relation in tree.walk():
         if relation.name == RELATION and relation.fields["output"]:
-            found.setdefault(key_of(relation), []).append(_use(jvm, plan, tree, relation))
-    for key, count in counts.items():
-        if len(found[key]) != count:
-            found[key] = [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)]
+            found.setdefault(key_of(relation), []).append(use_of(jvm, plan, tree, relation))
     return found
 
 
-def _use(jvm: Jvm, plan: LogicalPlan, tree: Node, relation: Node) -> Use:
+def _told_apart(found: dict[Key, list[Use]], counts: Mapping[Key, int]) -> dict[Key, list[Use]]:
+    unknown = {key for key, count in counts.items() if len(found.get(key, ())) != count}
+    return found | {key: [Use(None, Refusal.CONDITION, NOTHING_HIDDEN)] for key in unknown}
+
+
+def use_of(jvm: Jvm, plan: LogicalPlan, tree: Node, relation: Node) -> Use:
     """The use of ``relation``, which is in the normalized ``plan`` with that ``tree``."""
     above = ancestors(tree, relation)
     if not above or above[-1].name != "Filter":
-        return Use(None, _why_no_condition(above, relation), NOTHING_HIDDEN)
+        return Use(None, _why_no_condition(above, relation), NOTHING_HIDDEN, _columns(above, 1))
     (slot,) = above[-1].expressions
     condition = above[-1].expressions[slot]
 
     def java(node: Node) -> Expression:
         return descend(field_of(descend(plan, above[-1].path), slot), node.path)
 
-    def micros(literal: Node) -> int:
-        return int(cast(Literal, java(literal)).value())
+    def in_set(node: Node) -> InSet:
+        return cast(InSet, java(node))
 
-    hidden = Hidden(micros, lambda in_set: members(jvm, cast(InSet, java(in_set))))
-    return Use(condition, _why_no_condition(above[:-1], relation), hidden, _columns(above))
+    hidden = Hidden(
+        micros=lambda literal: int(cast(Literal, java(literal)).value()),
+        octets=lambda literal: bytes(cast(BinaryLiteral, java(literal)).value()),
+        members=lambda node: members(jvm, in_set(node)),
+        fields=lambda literal: fields(cast(RowLiteral, java(literal))),
+        rows=lambda node: rows(jvm, in_set(node)),
+    )
+    return Use(condition, _why_no_condition(above[:-1], relation), hidden, _columns(above, 2))
 
 
-def _columns(above: Sequence[Node]) -> frozenset[int] | None:
-    """Ids that the condition directly above a relation and a projection directly above that refer to."""
-    if len(above) < 2 or above[-2].name != "Project":
+def _columns(above: Sequence[Node], count: int) -> frozenset[int] | None:
+    """Ids that a projection refers to, and a condition between it and a relation; None without projection."""
+    if len(above) < count or above[-count].name != "Project":
         return None
-    trees = [*above[-1].expressions.values(), *above[-2].expressions.values()]
+    trees = [tree for node in above[-count:] for tree in node.expressions.values()]
     return frozenset(expression_id(node) for tree in trees for node in tree.walk() if node.name == "AttributeReference")
 
 

@@ -39,7 +39,7 @@ from pyspark.sql.types import (
 )
 from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster
 
-from skipstone.compat.catalyst import LOCAL_RELATION, UNION, LocalRelation, LogicalPlan, Relation
+from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import NONE, Jvm, scala_object
 from skipstone.compat.pyspark import java_frame
 from skipstone.query.planner import ReadPlan
@@ -165,7 +165,7 @@ def _is_cheap(choices: Sequence[_Choice], limits: DriverReadLimits) -> bool:
 def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
     """Files that the driver can read of which no index says which rows match."""
     answered = set(plan.answer.ordinals.tolist()) if plan.answer is not None and takes_answer else set()
-    known = plan.row_groups.keys() | plan.positions.keys() | answered
+    known = (plan.row_groups.keys() - plan.filtered) | plan.positions.keys() | answered
     return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known and _is_parquet(plan, ordinal))
 
 
@@ -201,8 +201,7 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     scanned = _at_most(left, rows_of_files(table, plan, names, chosen.scanned))
     if scanned is not None:
         batches, read = [*batches, *scanned], replace(read, scanned=chosen.scanned)
-    answered = answered_rows(table, plan, names) if chosen.takes_answer and plan.answer is not None else None
-    answered = None if answered is None else _at_most(limits.rows, answered)
+    answered = answered_rows(table, plan, names, limits.rows) if chosen.takes_answer else None
     if answered is None:
         read = replace(read, takes_answer=False)
     done = {
@@ -262,9 +261,7 @@ def _any(kind: pa.DataType) -> pa.Scalar:
     return pa.scalar(0, pa.int32()).cast(kind) if pa.types.is_date(kind) else pa.scalar(0).cast(kind)
 
 
-def with_rows(jvm: Jvm, java: Relation, rows: LocalRelation, staged: LogicalPlan | None) -> LogicalPlan:
-    """What stands in the place of the relation ``java``: ``rows`` under its column ids, beside what is ``staged``."""
-    if staged is None:
-        local = scala_object(jvm, LOCAL_RELATION)
-        return local.apply(java.output(), rows.data(), _NOT_STREAMING, scala_object(jvm, NONE))
-    return scala_object(jvm, UNION).apply(staged, rows)
+def with_rows(jvm: Jvm, java: Relation, rows: LocalRelation) -> LogicalPlan:
+    """What stands in the place of the relation ``java``: ``rows`` under its column ids."""
+    local = scala_object(jvm, LOCAL_RELATION)
+    return local.apply(java.output(), rows.data(), _NOT_STREAMING, scala_object(jvm, NONE))

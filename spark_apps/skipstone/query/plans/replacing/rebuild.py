@@ -9,9 +9,9 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import cast
 
-from skipstone.compat.catalyst import Expression, LogicalPlan, PlanExpression, Relation
-from skipstone.compat.java import JavaObject, Jvm, Seq, is_some, items, java_array, scala_seq, some
-from skipstone.query.plans.analysis.catalyst import Node, descend
+from skipstone.compat.catalyst import PROJECT, SUBQUERY_ALIAS, Expression, LogicalPlan, PlanExpression, Relation
+from skipstone.compat.java import Jvm, Seq, is_some, items, java_array, scala_object, scala_seq, some
+from skipstone.query.plans.analysis.catalyst import Node, Slot, descend
 from skipstone.query.plans.analysis.uses import RELATION, Inner, Scope, field_of, key_of
 
 #: Gives the relation that replaces the one it gets, with its key.
@@ -29,6 +29,16 @@ def with_plans(jvm: Jvm, plan: LogicalPlan, found: Mapping[tuple[int, ...], Logi
         below = {path[1:]: one for path, one in found.items() if path[0] == position}
         children.append(with_plans(jvm, child, below))
     return plan.withNewChildren(scala_seq(jvm, children))
+
+
+def closed(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
+    """``plan`` whose columns are all that queries made from it can name, each as before.
+
+    Spark lets a filter or a sort name columns that the query below it has read and not selected. It does not look for
+    them below an alias, which its optimizer takes away.
+    """
+    alias = scala_object(jvm, SUBQUERY_ALIAS).apply("skipstone", plan)
+    return scala_object(jvm, PROJECT).apply(plan.output(), alias)
 
 
 class Rebuilder:
@@ -61,28 +71,33 @@ class Rebuilder:
         ]
         for inner in scope.inner:
             if inner.owner is node and self._touches(inner.scope, inner.scope.tree):
-                java = self._with_inner(java, inner)
+                java = with_inner(self._jvm, java, inner, self.plan(inner.scope))
         return java.withNewChildren(scala_seq(self._jvm, children)) if children else java
 
-    def _with_inner(self, java: LogicalPlan, inner: Inner) -> LogicalPlan:
-        """``java`` with a new plan inside one of its expressions; other fields are taken over."""
-        expression = field_of(java, inner.slot)
-        holder = cast(PlanExpression, descend(expression, inner.expression.path))
-        rebuilt = self._at(expression, inner.expression.path, holder.withNewPlan(self.plan(inner.scope)))
-        fields = [java.productElement(position) for position in range(java.productArity())]
-        position, at = inner.slot
-        fields[position] = self._field(fields[position], at, rebuilt)
-        return java.makeCopy(java_array(self._jvm, fields))
 
-    def _at(self, expression: Expression, path: tuple[int, ...], found: Expression) -> Expression:
-        """``expression`` with ``found`` where ``path`` leads."""
-        if not path:
-            return found
-        children = list(items(expression.children()))
-        children[path[0]] = self._at(children[path[0]], path[1:], found)
-        return expression.withNewChildren(scala_seq(self._jvm, children))
+def with_inner(jvm: Jvm, java: LogicalPlan, inner: Inner, plan: LogicalPlan) -> LogicalPlan:
+    """``java``, the owner of ``inner``, with ``plan`` inside that expression of it; other fields are taken over."""
+    expression = field_of(java, inner.slot)
+    holder = cast(PlanExpression, descend(expression, inner.expression.path))
+    rebuilt = with_operand(jvm, expression, inner.expression.path, holder.withNewPlan(plan))
+    return with_expression(jvm, java, inner.slot, rebuilt)
 
-    def _field(self, value: JavaObject, at: int | None, rebuilt: Expression) -> JavaObject:
-        if at is not None:
-            return cast(Seq[Expression], value).updated(at, rebuilt)
-        return some(self._jvm, rebuilt) if is_some(value) else rebuilt
+
+def with_operand(jvm: Jvm, expression: Expression, path: tuple[int, ...], found: Expression) -> Expression:
+    """``expression`` with ``found`` where ``path`` leads."""
+    if not path:
+        return found
+    children = list(items(expression.children()))
+    children[path[0]] = with_operand(jvm, children[path[0]], path[1:], found)
+    return expression.withNewChildren(scala_seq(jvm, children))
+
+
+def with_expression(jvm: Jvm, java: LogicalPlan, slot: Slot, found: Expression) -> LogicalPlan:
+    """A node with another expression in one of its fields; other fields are taken over."""
+    fields = [java.productElement(position) for position in range(java.productArity())]
+    value = fields[slot.field]
+    if slot.place is not None:
+        fields[slot.field] = cast(Seq[Expression], value).updated(slot.place, found)
+    else:
+        fields[slot.field] = some(jvm, found) if is_some(value) else found
+    return java.makeCopy(java_array(jvm, fields))

@@ -1,12 +1,12 @@
 """Predicates as Iceberg expressions in JSON: what readers may skip row groups by.
 
-Used by ``rewriting``. Only what Iceberg and Spark understand alike: no floats (NaN, -0.0), no negations.
+Used by ``rewriting``. Only what Iceberg and Spark understand alike: no floats (NaN, -0.0), no UUIDs, no negations.
 Must not be used to drop rows: Spark filters what is read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -36,6 +36,18 @@ def columns_of(residual: Json | None) -> tuple[str, ...]:
         return ()
     inner = [columns_of(residual[side]) for side in ("left", "right") if side in residual]
     return tuple(sorted({name for names in inner for name in names} or {residual["term"]}))
+
+
+def renamed(residual: Json | None, names: Mapping[str, str]) -> Json | None:
+    """What an expression says of the columns in ``names``, by the names there."""
+    if residual is None:
+        return None
+    if "left" not in residual:
+        known = names.get(residual["term"])
+        return None if known is None else {**residual, "term": known}
+    sides = [renamed(residual[side], names) for side in ("left", "right")]
+    kept = [one for one in sides if one is not None]
+    return _folded(residual["type"], kept) if residual["type"] == "and" or len(kept) == len(sides) else None
 
 
 def _expression(node: core.Node) -> Json | None:
@@ -72,7 +84,7 @@ def _folded(kind: str, parts: Sequence[Json]) -> Json | None:
 def _literal(value: core.Value) -> Any:
     """A literal as unbound expressions hold it; binding turns it into the column's type."""
     match value:
-        case float():
+        case float() | bytes():
             return None
         case datetime() | date():
             return value.isoformat()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,7 +44,8 @@ from skipstone.compat.java import (
 from skipstone.compat.pyiceberg import field_ids, optional_value
 from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.analysis.relations import IcebergRelation
-from skipstone.query.plans.replacing.residuals import Json
+from skipstone.query.plans.replacing.residuals import Json, columns_of
+from skipstone.tables.filesets import FileSet
 
 #: Option of a staged relation: the columns that its residual names, as a JSON list. Iceberg does not look at it.
 RESIDUAL = "skipstone-residual"
@@ -59,31 +61,46 @@ _SMALLEST_SPLIT = 8 * 1024 * 1024
 _LARGEST_SPLIT = 128 * 1024 * 1024
 
 
-def staged_table(jvm: Jvm, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> SparkTable | None:
-    """A Spark table that reads what ``plan`` says; None for no file, as Iceberg stages no empty lists.
+@dataclass(frozen=True)
+class StagedFiles:
+    """Files of a snapshot of ``table``, with their deletes."""
 
-    ``residual``: what readers may skip row groups by; None: nothing.
-    """
-    if not plan.ordinals:
-        return None
-    tasks = _tasks(jvm, relation, _Described(relation.table, plan, residual))
-    set_id = f"skipstone-{uuid.uuid4()}"
-    java_class(jvm, TASK_SETS).get().stageTasks(relation.frozen, set_id, tasks)
-    table = java_class(jvm, STAGED_TABLES)(relation.frozen, set_id)
-    staged_sets(jvm).add(table, set_id)
-    return table
+    table: Table
+    files: FileSet
+    ordinals: Sequence[int]
 
 
 @dataclass(frozen=True, eq=False)
 class StagedScan:
     """A Spark table of tasks; None for no file.
 
-    ``residual``: columns by which readers skip row groups; they must be read. ``split_size``: bytes per Spark task.
+    ``residual``: by which readers skip row groups; its columns must be read. ``split_size``: bytes per Spark task.
     """
 
     table: SparkTable | None
-    residual: tuple[str, ...]
+    residual: Json | None
     split_size: int
+
+
+def stage_files(jvm: Jvm, frozen: BaseTable, files: StagedFiles, residual: Json | None) -> SparkTable:
+    """A Spark table that reads ``files`` of ``frozen``, one at least.
+
+    ``residual``: what readers may skip row groups by; None: nothing.
+    """
+    tasks = _tasks(jvm, frozen, _Described(files, residual))
+    set_id = f"skipstone-{uuid.uuid4()}"
+    java_class(jvm, TASK_SETS).get().stageTasks(frozen, set_id, tasks)
+    table = java_class(jvm, STAGED_TABLES)(frozen, set_id)
+    staged_sets(jvm).add(table, set_id)
+    return table
+
+
+def stage_plan(jvm: Jvm, relation: IcebergRelation, plan: ReadPlan, residual: Json | None, cores: int) -> StagedScan:
+    """The files of ``plan``, in tasks that keep so many ``cores`` busy; no files are no table."""
+    ordinals, table = list(plan.ordinals), None
+    if ordinals:  # Iceberg stages no empty lists
+        table = stage_files(jvm, relation.frozen, StagedFiles(relation.table, plan.files, ordinals), residual)
+    return StagedScan(table, residual, split_size(plan.files.files["size"].to_numpy()[ordinals].tolist(), cores))
 
 
 def with_table(jvm: Jvm, java: Relation, staged: StagedScan) -> LogicalPlan:
@@ -94,7 +111,7 @@ def with_table(jvm: Jvm, java: Relation, staged: StagedScan) -> LogicalPlan:
         return scala_object(jvm, LOCAL_RELATION).apply(java.output(), empty, _NOT_STREAMING, none)
     options = java_class(jvm, HASH_MAP)(java.options())
     options.putIfAbsent("split-size", str(staged.split_size))
-    options.put(RESIDUAL, json.dumps(staged.residual))
+    options.put(RESIDUAL, json.dumps(columns_of(staged.residual)))
     # without catalog and identifier, so that nothing looks the table up again and reads all of it
     return java.copy(staged.table, java.output(), none, none, java_class(jvm, OPTIONS)(options), none)
 
@@ -105,41 +122,41 @@ def pinned(jvm: Jvm, java: Relation) -> LogicalPlan:
     return java.copy(java.table(), java.output(), none, none, java.options(), java.timeTravelSpec())
 
 
-def split_size(plan: ReadPlan, parallelism: int) -> int:
-    """Bytes per Spark task that keep all cores busy; Iceberg does not adapt the size of staged scans."""
-    sizes = plan.files.files["size"]
-    weight = sum(max(int(sizes[ordinal].as_py()), _OPEN_COST) for ordinal in plan.ordinals)
+def split_size(sizes: Sequence[int], parallelism: int) -> int:
+    """Bytes per Spark task that keep all cores busy with files of ``sizes``, as Iceberg does not do it for itself."""
+    weight = sum(max(size, _OPEN_COST) for size in sizes)
     return max(_SMALLEST_SPLIT, min(_LARGEST_SPLIT, -(-weight // max(parallelism, 1))))
 
 
 # --- tasks ---
 
 
-def _tasks(jvm: Jvm, relation: IcebergRelation, described: _Described) -> JavaObject:
+def _tasks(jvm: Jvm, frozen: BaseTable, described: _Described) -> JavaObject:
     text = json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
     tree = java_class(jvm, JSON_MAPPER)().readTree(text)
     parser = java_class(jvm, TASK_PARSER)
-    specs = relation.frozen.specs()
+    specs = frozen.specs()
     return parser.parseFileScanTasks(tree, parser.parseDeleteFiles(tree, specs), specs, _CASE_SENSITIVE)
 
 
 class _Described:
-    """The files of a plan as Iceberg's JSON describes them; each delete file once."""
+    """Files as Iceberg's JSON describes them; each delete file once."""
 
-    def __init__(self, table: Table, plan: ReadPlan, residual: Json | None) -> None:
-        self._table = table
-        self._plan = plan
+    def __init__(self, files: StagedFiles, residual: Json | None) -> None:
+        self._table = files.table
+        self._files = files.files
+        self._ordinals = files.ordinals
         self._residual = _TRUE if residual is None else residual
         self._types: dict[int, list[PrimitiveType]] = {}
         self._references: dict[str, int] = {}
         self.deletes: list[Json] = []
 
     def tasks(self) -> list[Json]:
-        """A task per file of the plan; afterwards ``deletes`` holds what they refer to."""
-        return [self._task(ordinal) for ordinal in self._plan.ordinals]
+        """A task per file; afterwards ``deletes`` holds what they refer to."""
+        return [self._task(ordinal) for ordinal in self._ordinals]
 
     def _task(self, ordinal: int) -> Json:
-        files = self._plan.files
+        files = self._files
         return {
             "data-file": self._content_file(files.data_file(ordinal)),
             "delete-file-references": [self._reference(delete) for delete in files.deletes(ordinal)],

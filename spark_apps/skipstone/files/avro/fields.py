@@ -1,0 +1,259 @@
+"""The fields of an Avro data file by field id, and how their values become those of a table's columns.
+
+Source of the format: "Avro" in the appendices of Iceberg's specification. Files without field ids, which other tools
+wrote, go by the table's name mapping. Must not read records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from pyiceberg.table.name_mapping import MappedField, NameMapping
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+from pyiceberg.utils.decimal import unscaled_to_decimal
+
+from skipstone.files.avro.containers import Damaged
+
+#: Gives the value of a column from that of a record.
+Convert = Callable[[Any], Any]
+_NAMED = ("record", "error", "enum", "fixed")
+_MILLIS, _UUID_BYTES = 1000, 16
+
+
+class UnfitField(ValueError):
+    """A field of a file cannot be read as the type of its column; says why."""
+
+
+@dataclass(frozen=True)
+class AvroField:
+    """A field of a record: its ``name`` in the file and its type. ``below``: what its own fields are called."""
+
+    name: str
+    tree: Any
+    below: Sequence[MappedField] = ()
+
+
+@dataclass(frozen=True)
+class AvroFields:
+    """The fields of a file at its top by field id; ``layout``: its schema for reading plain values."""
+
+    top: Mapping[int, AvroField]
+    layout: Any
+    _types: Mapping[str, Any] = field(repr=False)
+
+    def convert(self, number: int, kind: IcebergType) -> Convert:
+        """How values of the field ``number`` become those of a column of type ``kind``. Raises UnfitField."""
+        one = self.top[number]
+        return _Converting(self._types).convert(one.tree, kind, one.below)
+
+
+def avro_fields(text: str, mapping: NameMapping | None) -> AvroFields:
+    """The fields of a file whose schema is ``text``.
+
+    Raises Damaged, or UnfitField when it has no field ids and there is no mapping.
+    """
+    try:
+        tree = json.loads(text)
+        types: dict[str, Any] = {}
+        _collect(tree, types)
+        found = dict(_fields(tree["fields"], mapping.root if mapping is not None else None))
+    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+        if isinstance(error, UnfitField):
+            raise
+        raise Damaged(f"its schema is no schema of records ({error})") from error
+    return AvroFields(found, _plain(tree), types)
+
+
+def _fields(trees: Sequence[Any], names: Sequence[MappedField] | None) -> Iterator[tuple[int, AvroField]]:
+    """Those that have a field id or, in files without, a name that is mapped."""
+    if any("field-id" in one for one in trees):
+        yield from ((one["field-id"], AvroField(one["name"], one["type"])) for one in trees if "field-id" in one)
+        return
+    if names is None:
+        raise UnfitField("it has no field ids and the table has no name mapping")
+    by_name = {name: one for one in names for name in one.names}
+    for tree in trees:
+        mapped = by_name.get(tree["name"])
+        if mapped is not None and mapped.field_id is not None:
+            yield mapped.field_id, AvroField(tree["name"], tree["type"], mapped.fields)
+
+
+def _collect(tree: Any, types: dict[str, Any]) -> None:
+    """Remember types by their names: where one stands again, only its name does."""
+    if isinstance(tree, list):
+        for one in tree:
+            _collect(one, types)
+    elif isinstance(tree, dict):
+        if tree.get("type") in _NAMED and "name" in tree:
+            short = str(tree["name"]).rpartition(".")[2]
+            space = tree.get("namespace", "")
+            types |= {short: tree, str(tree["name"]): tree, f"{space}.{short}": tree}
+        for key in ("type", "items", "values", "fields"):
+            _collect(tree.get(key), types)
+
+
+def _plain(tree: Any) -> Any:
+    """A schema whose values are read as they are stored."""
+    if isinstance(tree, list):
+        return [_plain(one) for one in tree]
+    if isinstance(tree, dict):
+        return {key: _plain(one) for key, one in tree.items() if key not in ("logicalType", "default")}
+    return tree
+
+
+@dataclass(frozen=True)
+class _Converting:
+    types: Mapping[str, Any]
+
+    def convert(self, tree: Any, kind: IcebergType, names: Sequence[MappedField]) -> Convert:
+        node = self._resolved(tree)
+        if isinstance(node, list):
+            return self._optional(node, kind, names)
+        match kind:
+            case StructType():
+                return self._struct(node, kind, names)
+            case ListType():
+                if node["type"] != "array":
+                    raise _unfit(node, kind)
+                item = self.convert(node["items"], kind.element_type, _below(names, kind.element_id))
+                return lambda value: [item(one) for one in value]
+            case MapType():
+                return self._map(node, kind, names)
+            case _:
+                return _primitive(node, kind)
+
+    def _resolved(self, tree: Any) -> Any:
+        """A union as a list, else an object with its ``type``; named types as they were told."""
+        while isinstance(tree, dict) and isinstance(tree.get("type"), dict | list):
+            tree = tree["type"]
+        if isinstance(tree, str):
+            return self.types.get(tree) or {"type": tree}
+        if isinstance(tree, dict) and tree["type"] in self.types:
+            return self.types[tree["type"]]
+        return tree
+
+    def _optional(self, branches: Sequence[Any], kind: IcebergType, names: Sequence[MappedField]) -> Convert:
+        values = [one for one in branches if one not in ("null", {"type": "null"})]
+        if len(values) != 1:
+            raise UnfitField(f"it is a union of several types, and the column is {kind}")
+        inner = self.convert(values[0], kind, names)
+        return lambda value: None if value is None else inner(value)
+
+    def _struct(self, node: Any, kind: StructType, names: Sequence[MappedField]) -> Convert:
+        if node["type"] not in ("record", "error"):
+            raise _unfit(node, kind)
+        known = dict(_fields(node["fields"], names))
+        found = {one.field_id: one for one in kind.fields}
+        parts = [
+            (found[number].name, one.name, self.convert(one.tree, found[number].field_type, one.below))
+            for number, one in known.items()
+            if number in found
+        ]
+        return lambda value: {to: convert(value[name]) for to, name, convert in parts}
+
+    def _map(self, node: Any, kind: MapType, names: Sequence[MappedField]) -> Convert:
+        values = _below(names, kind.value_id)
+        if node["type"] == "map":
+            if not isinstance(kind.key_type, StringType):
+                raise _unfit(node, kind)
+            item = self.convert(node["values"], kind.value_type, values)
+            return lambda value: [(key, item(one)) for key, one in value.items()]
+        pair = self._resolved(node.get("items")) if node["type"] == "array" else {}
+        parts = {one["name"]: one["type"] for one in pair.get("fields", ())}
+        if set(parts) != {"key", "value"}:
+            raise _unfit(node, kind)
+        key = self.convert(parts["key"], kind.key_type, _below(names, kind.key_id))
+        item = self.convert(parts["value"], kind.value_type, values)
+        return lambda value: [(key(one["key"]), item(one["value"])) for one in value]
+
+
+def _below(names: Sequence[MappedField], number: int) -> Sequence[MappedField]:
+    return next((one.fields for one in names if one.field_id == number), ())
+
+
+def _unfit(node: Any, kind: IcebergType) -> UnfitField:
+    logical = f" ({node['logicalType']})" if node.get("logicalType") else ""
+    return UnfitField(f"it is {node['type']}{logical}, and the column is {kind}")
+
+
+def _primitive(node: Any, kind: IcebergType) -> Convert:
+    stored, logical = node["type"], node.get("logicalType")
+    if isinstance(kind, DecimalType):
+        if logical != "decimal" or stored not in ("bytes", "fixed") or node.get("scale", 0) != kind.scale:
+            raise _unfit(node, kind)
+        return lambda value: unscaled_to_decimal(int.from_bytes(value, "big", signed=True), kind.scale)
+    if isinstance(kind, UUIDType) and stored == "string":
+        return lambda value: UUID(value).bytes
+    scale = _MOMENTS.get(type(kind), {}).get((stored, logical), 0)
+    if (scale == 0 and not _is_plain(node, kind)) or not _is_in_zone(node, kind):
+        raise _unfit(node, kind)
+    return (lambda value: value * scale) if scale > 1 else _same
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _is_plain(node: Any, kind: IcebergType) -> bool:
+    """Whether values of the file are those of the column."""
+    stored = node["type"]
+    if isinstance(kind, FixedType | UUIDType):
+        return bool(stored == "fixed" and node["size"] == (len(kind) if isinstance(kind, FixedType) else _UUID_BYTES))
+    return stored in _PLAIN.get(type(kind), ()) and node.get("logicalType") not in _LOGICAL
+
+
+def _is_in_zone(node: Any, kind: IcebergType) -> bool:
+    """Whether a file that says whether its timestamps are instants says what the column is."""
+    told = node.get("adjust-to-utc")
+    return (
+        told is None
+        or not isinstance(kind, TimestampType | TimestamptzType)
+        or told is isinstance(kind, TimestamptzType)
+    )
+
+
+#: By how much numbers of a logical type are to be multiplied, by the type of the column.
+_MOMENTS: Mapping[type[IcebergType], Mapping[tuple[str, str | None], int]] = {
+    DateType: {("int", "date"): 1},
+    TimeType: {("long", "time-micros"): 1, ("int", "time-millis"): _MILLIS},
+    TimestampType: {
+        ("long", "timestamp-micros"): 1,
+        ("long", "timestamp-millis"): _MILLIS,
+        ("long", "local-timestamp-micros"): 1,
+        ("long", "local-timestamp-millis"): _MILLIS,
+    },
+    TimestamptzType: {("long", "timestamp-micros"): 1, ("long", "timestamp-millis"): _MILLIS},
+}
+_LOGICAL = frozenset({"decimal", *(logical for one in _MOMENTS.values() for _, logical in one)})
+_PLAIN: Mapping[type[IcebergType], tuple[str, ...]] = {
+    BinaryType: ("bytes",),
+    BooleanType: ("boolean",),
+    DoubleType: ("float", "double"),
+    FloatType: ("float",),
+    IntegerType: ("int",),
+    LongType: ("int", "long"),
+    StringType: ("string", "enum"),
+}

@@ -1,0 +1,1 @@
+"""Parquet files of other writers as data files of a table: their columns, types, partitions and statistics."""

@@ -1,0 +1,189 @@
+"""Which column of a Parquet file feeds which column of a table, as readers of the table will find it.
+
+By field ids when the file has any, else by names. Used when files are registered; whatever a reader might take for
+something else is refused with the file, the column, and the type that it has and that it needs. Must not read rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, StructType
+from skipstone_core.errors import BadData, BadSpec, UserError
+from skipstone_core.reasons import Reason
+
+from skipstone.files.registering.storedtypes import StoredType, is_read_as, stored_type
+from skipstone.tables.arrow import field_id
+
+_FIELD = "source"
+COPY_INSTEAD = "or load the file with the mode Copy"
+#: Parts of paths for what Parquet keeps one level deeper than Arrow tells.
+_ELEMENT, _KEY = "[element]", "[key]"
+
+
+@dataclass(frozen=True)
+class Leaf:
+    """A primitive column of a file, and the field of the table that it feeds. ``is_required``: of that field."""
+
+    field_id: int
+    kind: IcebergType
+    stored: StoredType
+    is_required: bool
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """What people call a file, and how its columns go with those of a table.
+
+    ``sources``: names in files by column, where they differ. ``given``: columns whose values folders tell.
+    """
+
+    name: str
+    sources: Mapping[str, str]
+    given: Collection[str] = ()
+
+
+@dataclass(frozen=True)
+class FileColumns:
+    """The columns of a file. ``leaves``: by their path in the file; ``names``: of those at the top, by field id."""
+
+    leaves: Mapping[str, Leaf]
+    names: Mapping[int, str]
+    has_ids: bool
+
+
+def match_columns(file: FileNames, footer: pq.FileMetaData, schema: Schema) -> FileColumns:
+    """The columns of a file, each fitting a column of the table.
+
+    Raises BadSpec: COLUMN_NOT_FOUND, SCHEMA_MISMATCH, COLUMN_TYPE_UNSUPPORTED; BadData: SOURCE_COLUMN_MISSING,
+    SOURCE_UNREADABLE.
+    """
+    try:
+        arrow = footer.schema.to_arrow_schema()
+    except pa.ArrowException as error:
+        message = f"'{file.name}' has a column that cannot be read: {error}; write the file again, {COPY_INSTEAD}"
+        raise BadData(Reason.SOURCE_UNREADABLE, message, field=_FIELD) from error
+    top = {file.sources.get(one.name, one.name): one for one in schema.fields}
+    matching = _Matching(file.name, footer.schema, has_ids=any(map(_has_id, arrow)))
+    for name, one in top.items():
+        if name not in arrow.names and (one.name in file.sources or (one.required and one.name not in file.given)):
+            raise matching.missing((name,), arrow.names)
+    matching.fields(list(arrow), top, ())
+    return FileColumns(matching.leaves, {top[name].field_id: name for name in arrow.names}, matching.has_ids)
+
+
+def _has_id(one: pa.Field) -> bool:
+    return field_id(one) is not None or any(map(_has_id, _below(one.type)))
+
+
+def _below(kind: pa.DataType) -> list[pa.Field]:
+    return [kind.field(at) for at in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+
+
+@dataclass
+class _Matching:
+    """One file on its way; ``leaves`` are filled in the order in which Parquet has them."""
+
+    file: str
+    parquet: pq.ParquetSchema
+    has_ids: bool
+    leaves: dict[str, Leaf] = field(default_factory=dict)
+
+    def fields(self, found: Sequence[pa.Field], wanted: Mapping[str, NestedField], path: tuple[str, ...]) -> None:
+        """Match the columns ``found`` below ``path`` with those ``wanted``, by their names in the file."""
+        names = [one.name for one in found]
+        if len(set(names)) < len(names):
+            below = f" below '{_shown(path)}'" if path else ""
+            message = f"'{self.file}': two columns{below} have one name: give each its own name"
+            raise BadData(Reason.SOURCE_UNREADABLE, message, field=_FIELD)
+        for one in found:
+            if one.name not in wanted:
+                raise self._unknown((*path, one.name), [*wanted])
+            self._field(one, wanted[one.name], (*path, one.name))
+
+    def _field(self, found: pa.Field, wanted: NestedField, path: tuple[str, ...]) -> None:
+        number = field_id(found)
+        if self.has_ids and number != wanted.field_id:
+            has = "has no field id beside columns that have one" if number is None else f"has the field id {number}"
+            raise BadSpec(
+                Reason.SCHEMA_MISMATCH,
+                f"'{self.file}': column '{_shown(path)}' {has}, and in the table it is field {wanted.field_id}: the "
+                f"file was written for another table. Write it without field ids, {COPY_INSTEAD}",
+                field=_FIELD,
+            )
+        self._type(found.type, wanted, path)
+
+    def _type(self, found: pa.DataType, wanted: NestedField, path: tuple[str, ...]) -> None:
+        match wanted.field_type:
+            case StructType() as kind if pa.types.is_struct(found):
+                self._struct(_below(found), kind, path)
+            case ListType() as kind if pa.types.is_list(found) or pa.types.is_large_list(found):
+                self._field(found.value_field, kind.element_field, (*path, _ELEMENT))
+            case MapType() as kind if pa.types.is_map(found):
+                self._field(found.key_field, kind.key_field, (*path, _KEY))
+                self._field(found.item_field, kind.value_field, (*path, "value"))
+            case StructType() | ListType() | MapType():
+                raise self._unfit(path, str(found), wanted.field_type)
+            case _ if pa.types.is_nested(found):
+                raise self._unfit(path, str(found), wanted.field_type)
+            case _:
+                self._leaf(found, wanted, path)
+
+    def _struct(self, found: Sequence[pa.Field], kind: StructType, path: tuple[str, ...]) -> None:
+        names = [one.name for one in found]
+        for one in kind.fields:
+            if one.required and one.name not in names:
+                raise self.missing((*path, one.name), names)
+        self.fields(found, {one.name: one for one in kind.fields}, path)
+
+    def _leaf(self, found: pa.DataType, wanted: NestedField, path: tuple[str, ...]) -> None:
+        column = self.parquet.column(len(self.leaves))
+        stored = stored_type(column, found)
+        if not is_read_as(stored, wanted.field_type):
+            raise self._unfit(path, str(stored), wanted.field_type)
+        if column.max_repetition_level and column.path.count(".") < _levels(path):
+            raise self._unfit(path, "a list of the old form with two levels", wanted.field_type)
+        self.leaves[column.path] = Leaf(wanted.field_id, wanted.field_type, stored, wanted.required)
+
+    def _unfit(self, path: tuple[str, ...], found: str, wanted: IcebergType) -> BadSpec:
+        return BadSpec(
+            Reason.COLUMN_TYPE_UNSUPPORTED,
+            f"'{self.file}': column '{_shown(path)}' is {found}, and not every reader takes that for the table's type "
+            f"{wanted}: write the file with that type, {COPY_INSTEAD}, which converts what loses nothing",
+            field=_FIELD,
+        )
+
+    def _unknown(self, path: tuple[str, ...], known: Sequence[str]) -> BadSpec:
+        alike = [name for name in known if name.lower() == path[-1].lower()]
+        said = f"differs from the table's column '{alike[0]}' in case" if alike else "is not in the table"
+        fix = "name it in source.mapping" if alike and len(path) == 1 else "add it to the table"
+        return BadSpec(
+            Reason.COLUMN_NOT_FOUND,
+            f"'{self.file}': column '{_shown(path)}' {said}: {fix}, {COPY_INSTEAD}, which leaves out what the table "
+            "does not have",
+            field=_FIELD,
+        )
+
+    def missing(self, path: tuple[str, ...], names: Sequence[str]) -> UserError:
+        """What is wrong with a file that lacks a column; ``names``: those beside which it should be."""
+        if alike := [name for name in names if name.lower() == path[-1].lower()]:
+            return self._unknown((*path[:-1], alike[0]), [path[-1]])
+        return BadData(
+            Reason.SOURCE_COLUMN_MISSING,
+            f"'{self.file}' has no column '{_shown(path)}', which the table requires or source.mapping names: write "
+            "the file with it, or change the mapping",
+            field=_FIELD,
+        )
+
+
+def _levels(path: tuple[str, ...]) -> int:
+    """How many dots a column at ``path`` has in Parquet's own path, at least."""
+    return len(path) - 1 + sum(part.count(".") + (part in (_ELEMENT, _KEY)) for part in path)
+
+
+def _shown(path: tuple[str, ...]) -> str:
+    return ".".join(part.strip("[]") if part in (_ELEMENT, _KEY) else part for part in path)

@@ -1,0 +1,108 @@
+"""Statistics of a registered file by its footer, as careful as those of our own writer.
+
+A bound stays away whenever it may be wrong: of texts and bytes by writers that are not known to order them as Parquet's
+specification says, of timestamps of the old form, which have none. How many NaNs there are no footer tells. Must not
+read rows.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pyarrow.parquet as pq
+from pyiceberg.conversions import to_bytes
+from pyiceberg.io.pyarrow import MetricModeTypes, StatisticsCollector, compute_statistics_plan
+from pyiceberg.schema import Schema
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    LongType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    UUIDType,
+)
+from skipstone_core.stats import upper_bound
+
+from skipstone.files.parquet import ForeignColumns, NanCounter, statistics_of
+from skipstone.files.registering.columns import FileColumns
+
+#: Writers that order texts and bytes by their unsigned bytes, and leave NaNs out of bounds.
+_TRUSTED = re.compile(r"parquet-cpp-arrow version |parquet-mr version 1\.1\d\.|parquet-rs version |DuckDB version ")
+#: Types of which one value is one bound, as manifests hold it.
+_CERTAIN = (BooleanType, DateType, DecimalType, IntegerType, LongType, StringType, TimestampType, TimestamptzType)
+_DOUBTFUL = (BinaryType, DoubleType, FixedType, FloatType, StringType, UUIDType)
+
+
+def footer_statistics(
+    footer: pq.FileMetaData, schema: Schema, columns: FileColumns, modes: Mapping[str, str]
+) -> dict[str, Any]:
+    """Arguments of a DataFile. ``modes``: the table's properties of metrics modes."""
+    doubted = not _TRUSTED.match(footer.created_by or "")
+    unbounded, silent = set[int](), set[int]()
+    for path, statistics in _statistics(footer):
+        leaf = columns.leaves[path]
+        if statistics is None:
+            silent.add(leaf.field_id)
+        elif isinstance(leaf.kind, _DOUBTFUL) and (doubted or _has_nan(leaf.kind, statistics)):
+            unbounded.add(leaf.field_id)
+    foreign = ForeignColumns({path: leaf.field_id for path, leaf in columns.leaves.items()}, unbounded, silent)
+    return statistics_of(footer, schema, NanCounter(), dict(modes), foreign)
+
+
+def add_constants(found: dict[str, Any], values: Mapping[int, Any], schema: Schema, modes: Mapping[str, str]) -> None:
+    """Add to the statistics ``found`` that columns have one value in all rows, whether or not the file holds them.
+
+    ``values``: by field id, as Iceberg keeps partition values.
+    """
+    plan = compute_statistics_plan(schema, dict(modes))
+    for number, value in values.items():
+        if isinstance(plan[number].iceberg_type, _CERTAIN):
+            _add_constant(found, plan[number], value)
+
+
+def _add_constant(found: dict[str, Any], column: StatisticsCollector, value: Any) -> None:
+    mode, number, rows = column.mode, column.field_id, found["record_count"]
+    if mode.type == MetricModeTypes.NONE:
+        return
+    found["value_counts"][number] = rows
+    found["null_value_counts"][number] = 0 if value is not None else rows
+    if value is None or mode.type == MetricModeTypes.COUNTS:
+        return
+    upper = upper_bound(value, mode.length) if isinstance(value, str) else value
+    lower = value[: mode.length] if isinstance(value, str) else value
+    found["lower_bounds"][number] = to_bytes(column.iceberg_type, lower)
+    if upper is not None:
+        found["upper_bounds"][number] = to_bytes(column.iceberg_type, upper)
+
+
+def _statistics(footer: pq.FileMetaData) -> Iterator[tuple[str, pq.Statistics | None]]:
+    """Of each column chunk, by the path of its column."""
+    for group in map(footer.row_group, range(footer.num_row_groups)):
+        for column in map(group.column, range(footer.num_columns)):
+            yield column.path_in_schema, column.statistics if column.is_stats_set else None
+
+
+def _has_nan(kind: IcebergType, statistics: pq.Statistics) -> bool:
+    is_float = isinstance(kind, FloatType | DoubleType) and statistics.has_min_max
+    return is_float and any(math.isnan(end) for end in (statistics.min_raw, statistics.max_raw))
+
+
+def null_counts(footer: pq.FileMetaData, columns: FileColumns) -> Mapping[int, int | None]:
+    """How many nulls there are by field id, as far as the footer tells."""
+    found: dict[int, int | None] = dict.fromkeys((leaf.field_id for leaf in columns.leaves.values()), 0)
+    for path, statistics in _statistics(footer):
+        number = columns.leaves[path].field_id
+        before, known = found[number], statistics if statistics and statistics.has_null_count else None
+        found[number] = None if before is None or known is None else before + known.null_count
+    return found

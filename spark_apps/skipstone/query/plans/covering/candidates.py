@@ -1,0 +1,108 @@
+"""The relations of a query that are joined by the keys of covering indexes.
+
+Used by ``planning``. A relation without such an index costs a look at the names of the tables beside it. Must not
+decide which indexes are used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from skipstone_core.contract.requests import levels_of
+from skipstone_core.ids import index_table_prefix
+
+from skipstone.compat.catalyst import LogicalPlan, Relation
+from skipstone.indexes.definition import BUCKETS_PROPERTY
+from skipstone.indexes.found import FoundIndex, find_indexes
+from skipstone.indexes.tables import load_index_table
+from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
+from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRefused, is_iceberg
+from skipstone.query.plans.analysis.uses import Key, key_of
+from skipstone.query.plans.covering.equalities import JoinKeys, Path, join_keys
+from skipstone.query.plans.covering.offers import CoveringOffer, offers
+from skipstone.query.plans.planning import RelationPlans
+from skipstone.tables.filesets import read_file_set
+
+
+@dataclass(frozen=True, eq=False)
+class Normal:
+    """A plan that ``normalize`` made, with its tree."""
+
+    plan: LogicalPlan
+    tree: Node
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """A relation with its covering indexes, and what these offer for its joins."""
+
+    node: Node
+    java: Relation
+    relation: IcebergRelation
+    indexes: Sequence[FoundIndex]
+    offers: Sequence[CoveringOffer]
+
+    @property
+    def key(self) -> Key:
+        """The key of the relation."""
+        return key_of(self.node)
+
+    @property
+    def ids(self) -> frozenset[int]:
+        """Ids of its columns."""
+        return frozenset(output_ids(self.node))
+
+    def best(self, others: Sequence[Candidate]) -> CoveringOffer:
+        """The first offer for a join whose other side has one with as many buckets, else the first one."""
+        return next((one for one in self.offers if any(_fit(one, two) for two in _offers_of(others))), self.offers[0])
+
+
+def find_candidates(relations: RelationPlans, query: Normal) -> Iterator[Candidate]:
+    """The relations that are joined and have covering indexes, but for those that are read in another way already."""
+    joins: dict[Path, list[JoinKeys]] = {}
+    for one in join_keys(query.tree):
+        joins.setdefault(one.relation.path, []).append(one)
+    for path, found in joins.items():
+        java = cast(Relation, descend(query.plan, path))
+        if is_iceberg(java) and key_of(found[0].relation) not in relations.planned:
+            yield from _candidate(relations, query, java, found)
+
+
+def _candidate(
+    relations: RelationPlans, query: Normal, java: Relation, joins: Sequence[JoinKeys]
+) -> Iterator[Candidate]:
+    node = joins[0].relation
+    try:
+        relation = relations.opened(key_of(node))
+    except RelationRefused:
+        return
+    if indexes := covering_indexes(relation, relations.options(relation).index_namespace):
+        found = [*offers(query.tree, relation, joins, indexes)]
+        yield Candidate(node, java, relation, indexes, found)
+
+
+def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[FoundIndex]:
+    """The covering indexes of a relation; ``namespace``: of index tables, None: that of the table."""
+    table, catalog = relation.table, relation.table.catalog
+    *own, name = table.name()
+    levels = levels_of(namespace) if namespace else tuple(own)
+    listed = (one for one in catalog.list_tables(levels) if one[-1].startswith(index_table_prefix(name)))
+    tables = (load_index_table(catalog, one) for one in listed)
+    if not any(found is not None and BUCKETS_PROPERTY in found.properties for found in tables):
+        return []
+    files = read_file_set(table, relation.snapshot_id)
+    indexes, _ = find_indexes(catalog, table.name(), files, namespace)
+    return [index for index in indexes if index.index.definition.buckets]
+
+
+def _offers_of(candidates: Sequence[Candidate]) -> Iterator[CoveringOffer]:
+    return (offer for candidate in candidates for offer in candidate.offers)
+
+
+def _fit(one: CoveringOffer, other: CoveringOffer) -> bool:
+    """Whether two offers are for the two sides of one join, with the same buckets."""
+    is_other_side = one.joined.join == other.joined.join and one.joined.side != other.joined.side
+    places = [[(equality.slot, equality.path) for _, equality in offer.keys] for offer in (one, other)]
+    return is_other_side and one.buckets == other.buckets and places[0] == places[1]

@@ -1,0 +1,180 @@
+"""What takes the place of the planned relations of a query: rows that the driver reads, and scans of the other files.
+
+Used by ``rewriting`` and ``joining``. Must not judge relations.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import reduce
+
+import numpy as np
+from skipstone_core.errors import BadData
+
+from skipstone.compat.catalyst import DATASETS, UNION, Dataset, LocalRelation, LogicalPlan, Relation
+from skipstone.compat.java import java_class, scala_object
+from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.analysis.relations import IcebergRelation
+from skipstone.query.plans.analysis.uses import Key
+from skipstone.query.plans.planning import Planned, PlanRefused, RelationPlans, Session, first_line
+from skipstone.query.plans.refusals import Refusal
+from skipstone.query.plans.replacing.choice import RelationRead, after_driver
+from skipstone.query.plans.replacing.driver import read_rows, to_spark, with_rows
+from skipstone.query.plans.replacing.indexscan import IndexScan, PlanMaker, StagedEntries, stage_entries
+from skipstone.query.plans.replacing.residuals import Json, residual_of
+from skipstone.query.plans.replacing.staging import StagedScan, pinned, stage_plan, with_table
+from skipstone.query.plans.replacing.trial import try_plan
+
+logger = logging.getLogger("skipstone.query")
+
+
+@dataclass(frozen=True, eq=False)
+class Replacement:
+    """What a relation becomes: rows that the driver read, what is staged of the rest, and what of an index."""
+
+    rows: LocalRelation | None
+    staged: StagedScan | None
+    entries: StagedEntries | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the driver has read all of it."""
+        return self.staged is None and self.entries is None
+
+    @property
+    def lacks_columns(self) -> bool:
+        """Whether columns that the query does not use may hold anything."""
+        return self.rows is not None or self.entries is not None
+
+
+Replacements = Mapping[Key, Replacement]
+
+
+@dataclass(frozen=True, eq=False)
+class Replacing:
+    """Makes what takes the place of the planned relations; what fails, or is refused, becomes its explanation."""
+
+    session: Session
+    relations: RelationPlans
+
+    def read(self, keys: frozenset[Key] | None = None) -> dict[Key, Replacement]:
+        """Rows that the driver reads, what tasks read of indexes, and the other files; of the relations with ``keys``,
+        None: of all.
+        """
+        return self._all(self._read, keys)
+
+    def node(self, found: Replacements, key: Key, java: Relation) -> LogicalPlan:
+        """What stands in the place of a relation. One that was not ``found`` is pinned, so that all of a query is of
+        one moment whenever it runs.
+        """
+        jvm = self.session.jvm
+        if key not in found:
+            return pinned(jvm, java)
+        return reduce(scala_object(jvm, UNION).apply, self._parts(java, found[key]))
+
+    def _parts(self, java: Relation, found: Replacement) -> Iterator[LogicalPlan]:
+        """What takes the place of a relation, in pieces, of which there is one at least."""
+        session = self.session
+        if found.staged is not None:
+            yield with_table(session.jvm, java, found.staged)
+        if found.rows is not None:
+            yield with_rows(session.jvm, java, found.rows)
+        if found.entries is not None:
+            yield PlanMaker(session.jvm, session.spark, session.java).with_entries(java, found.entries)
+
+    def runnable(self, found: Replacements, plan_of: Callable[[Replacements], LogicalPlan]) -> Dataset | None:
+        """The Dataset of the plan that ``plan_of`` makes of what was ``found``, or of as much of it as Spark can plan;
+        None when there is nothing of it.
+        """
+        if not found:
+            return None
+        try:
+            return self._planned(plan_of(found))
+        except Exception as error:  # noqa: BLE001 - there is a plainer way
+            logger.debug("planned again without rows of the driver and residuals: %s", first_line(error))
+        return self._plainly(found, plan_of)
+
+    def _plainly(self, found: Replacements, plan_of: Callable[[Replacements], LogicalPlan]) -> Dataset | None:
+        """The Dataset without what some queries cannot be planned with: unions that the user did not write, and
+        residuals, as the optimizer may copy a relation without the columns that its residual names.
+        """
+        plain = self._all(
+            lambda key, one: found[key] if found[key].is_local else self._staged(key, one), frozenset(found)
+        )
+        try:
+            return self._planned(plan_of(plain)) if plain else None
+        except Exception as error:  # noqa: BLE001 - the query runs as Spark runs it
+            for key in plain:
+                self.relations.refuse(key, Refusal.CANNOT_PLAN, first_line(error))
+            logger.warning("%s: the query runs without indexes: %s", Refusal.CANNOT_PLAN.value, first_line(error))
+            return None
+
+    def _planned(self, plan: LogicalPlan) -> Dataset:
+        """The Dataset of a plan. Raises when Spark cannot run it."""
+        dataset = self.dataset(plan)
+        try_plan(dataset)
+        return dataset
+
+    def dataset(self, plan: LogicalPlan) -> Dataset:
+        """The Dataset that runs an analyzed plan."""
+        return java_class(self.session.jvm, DATASETS).ofRows(self.session.java, plan)
+
+    def _all(
+        self, replaced: Callable[[Key, Planned], Replacement], keys: frozenset[Key] | None = None
+    ) -> dict[Key, Replacement]:
+        found: dict[Key, Replacement] = {}
+        for key, one in self.relations.planned.items():
+            if keys is None or key in keys:
+                with self.relations.explaining(key, one):
+                    found[key] = replaced(key, one)
+        return found
+
+    def _read(self, key: Key, planned: Planned) -> Replacement:
+        reading, rows, left = planned.reading, None, planned.plan.ordinals
+        if reading.driver is not None:
+            try:
+                found = read_rows(planned.relation.table, planned.plan, reading.driver, self.session.limits.driver)
+            except BadData:  # of a format, or with deletes, that only Spark reads
+                return self._staged(key, planned)
+            rows = to_spark(self.session.spark, reading.driver.columns, found.rows) if found.read else None
+            reading = after_driver(planned.demand, reading, found.read)
+            left = tuple(np.intersect1d(found.rest, reading.plan.ordinals).tolist())
+        return self._with_tasks(key, dataclasses.replace(planned, reading=reading), rows, left)
+
+    def _with_tasks(self, key: Key, planned: Planned, rows: LocalRelation | None, left: tuple[int, ...]) -> Replacement:
+        """The ``rows`` of the driver, and what tasks read: of an index, and of the files that are ``left``."""
+        # a use reads the columns of its own condition only, and a residual must not name others
+        predicate = None if planned.is_shared else planned.plan.predicate
+        residual = None if predicate is None else residual_of(predicate)
+        entries = self._entries(planned.reading.scan, residual)
+        scan = entries.scan if entries else None
+        reading = dataclasses.replace(planned.reading, scan=scan)
+        self.relations.judged[key] = dataclasses.replace(planned, reading=reading)
+        left = left if scan is None else tuple(np.setdiff1d(left, scan.ordinals).tolist())
+        is_helped = rows is not None or entries is not None
+        if not left and is_helped:
+            return Replacement(rows, None, entries)
+        if not is_helped and len(left) >= planned.files_of_spark:
+            raise PlanRefused(Refusal.NOT_NARROWING, planned.plan)
+        plan = dataclasses.replace(planned.plan, ordinals=left)
+        return Replacement(rows, self._tasks(planned.relation, plan, residual), entries)
+
+    def _entries(self, scan: IndexScan | None, residual: Json | None) -> StagedEntries | None:
+        return stage_entries(self.session.jvm, scan, residual, self._cores) if scan else None
+
+    def _staged(self, key: Key, planned: Planned) -> Replacement:
+        """All files as tasks, and nothing else. Raises PlanRefused when these are all files that Spark would read."""
+        if len(planned.plan.ordinals) >= planned.files_of_spark:
+            raise PlanRefused(Refusal.NOT_NARROWING, planned.plan)
+        self.relations.judged[key] = dataclasses.replace(planned, reading=RelationRead(planned.plan))
+        return Replacement(None, self._tasks(planned.relation, planned.plan, None))
+
+    def _tasks(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> StagedScan:
+        return stage_plan(self.session.jvm, relation, plan, residual, self._cores)
+
+    @property
+    def _cores(self) -> int:
+        return self.session.limits.driver.parallelism

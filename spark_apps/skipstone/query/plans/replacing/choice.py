@@ -1,0 +1,115 @@
+"""Who reads what of a relation: the driver some rows, tasks the entries of an index, or files.
+
+Used by ``rewriting``. Must not judge relations, and must not make plans of Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from skipstone_core.indexing.use import is_scan_cheaper
+from skipstone_core.language.predicates import Predicate
+
+from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
+from skipstone.query.plans.analysis.relations import IcebergRelation
+from skipstone.query.plans.replacing.driver import DriverColumns, DriverRead, DriverReadLimits, driver_read
+from skipstone.query.plans.replacing.indexscan import IndexScan, plan_index_scan
+
+
+@dataclass(frozen=True)
+class ReadLimits:
+    """What a session allows: rows that the driver reads, and whether tasks read indexes."""
+
+    driver: DriverReadLimits
+    index_namespace: str | None = None
+    scans_indexes: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class RelationRead:
+    """How the files of ``plan`` are read: by the driver, by tasks from an index, and the others by tasks."""
+
+    plan: ReadPlan
+    driver: DriverRead | None = None
+    scan: IndexScan | None = None
+
+    @property
+    def left(self) -> tuple[int, ...]:
+        """The files that are left for tasks to read."""
+        here: set[int] = set(self.scan.ordinals) if self.scan else set()
+        if self.driver is not None:
+            here |= {*self.driver.ordinals, *self.driver.scanned}
+            if self.driver.takes_answer and self.plan.answer is not None:
+                here |= set(self.plan.answer.ordinals.tolist())
+        return tuple(ordinal for ordinal in self.plan.ordinals if ordinal not in here)
+
+    @property
+    def task_files(self) -> int:
+        """How many files tasks read, those of an index among them."""
+        return len(self.left) + (len(self.scan.files) if self.scan else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """What is to be read of a relation: rows on which ``predicate`` may be true.
+
+    ``columns``: those that the driver or an index may give; None: only files have all that is needed.
+    """
+
+    relation: IcebergRelation
+    predicate: Predicate
+    columns: DriverColumns | None
+    limits: ReadLimits
+
+    def plan(self, *, by_answer: bool) -> ReadPlan:
+        """The files to read; ``by_answer``: an index may answer for some of them."""
+        limits, names = self.limits, self.columns.names if self.columns else None
+        options = ReadOptions(
+            snapshot_id=self.relation.snapshot_id,
+            index_namespace=limits.index_namespace,
+            by_position=self.columns is not None and limits.driver.rows > 0,
+        )
+        return plan_read(self.relation.table, self.predicate, options, names if by_answer else None)
+
+    def driver(self, plan: ReadPlan) -> DriverRead | None:
+        """What the driver reads of ``plan``."""
+        limits = self.limits.driver
+        return driver_read(plan, self.columns, limits) if self.columns and limits.rows else None
+
+    def scan(self, plan: ReadPlan, instead_of: Sequence[int]) -> IndexScan | None:
+        """How tasks take the answer of ``plan``; None when reading files, ``instead_of`` which they do, is cheaper."""
+        answer = plan.answer
+        if self.columns is None or answer is None or not self.limits.scans_indexes:
+            return None
+        if not is_scan_cheaper(answer.probe.cost, answer.cost_of(instead_of)):
+            return None
+        return plan_index_scan(self.relation.table, plan, self.columns)
+
+
+def choose_reading(demand: Demand) -> RelationRead:
+    """Who reads what. An answer too large for the driver is weighed against reading the files that are hit."""
+    plan = demand.plan(by_answer=True)
+    found = RelationRead(plan, demand.driver(plan))
+    if plan.answer is None or (found.driver and found.driver.takes_answer):
+        return found
+    hit = demand.plan(by_answer=False)
+    other = RelationRead(hit, demand.driver(hit))
+    scan = demand.scan(plan, other.left)
+    return other if scan is None else replace(found, scan=scan)
+
+
+def after_driver(demand: Demand, reading: RelationRead, read: DriverRead | None) -> RelationRead:
+    """How the rest is read when the driver has ``read`` that: an answer that turned out too large is left to tasks."""
+    answer = reading.plan.answer
+    if answer is None or not (reading.driver and reading.driver.takes_answer) or (read and read.takes_answer):
+        return replace(reading, driver=read)
+    hit = demand.plan(by_answer=False).ordinals
+    scan = demand.scan(reading.plan, hit)
+    if scan is not None:
+        return RelationRead(reading.plan, read, scan)
+    missed = np.setdiff1d(answer.ordinals, hit)
+    kept = tuple(np.setdiff1d(reading.plan.ordinals, missed).tolist())
+    funnel = replace(reading.plan.funnel, read=len(kept))
+    return RelationRead(replace(reading.plan, ordinals=kept, answer=None, funnel=funnel), read)

@@ -1,0 +1,224 @@
+"""Tasks that read an index in the place of data files, when it holds all columns that a query uses of them.
+
+Used by ``rewriting`` for answers that are too large for the driver. The entry files of an index are a staged scan like
+any other, of which the entries of other files and of deleted rows are left out and whose columns get the names and
+types of the relation. Must not judge whether an answer is worth it: the planner does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.types import UUIDType
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructField
+from skipstone_core.errors import BadData
+
+from skipstone.compat.catalyst import ALIAS, DATASETS, PROJECT, RELATIONS, Attribute, JavaSession, LogicalPlan, Relation
+from skipstone.compat.java import EMPTY_SEQ, NONE, Jvm, items, java_class, scala_object, scala_seq
+from skipstone.compat.pyspark import java_frame, plain_frame
+from skipstone.files.reader import deleted_positions, describe_files
+from skipstone.indexes.asking.answers import HeldColumn, IndexAnswer
+from skipstone.indexes.tables import IndexFile
+from skipstone.query.planner import ReadPlan
+from skipstone.query.plans.analysis.relations import java_table
+from skipstone.query.plans.replacing.driver import DriverColumns
+from skipstone.query.plans.replacing.residuals import Json, renamed
+from skipstone.query.plans.replacing.staging import StagedFiles, StagedScan, split_size, stage_files, with_table
+
+logger = logging.getLogger("skipstone.query")
+
+#: Deleted rows that are looked up and left out; files of which more may be deleted are read themselves.
+MAX_DELETED = 100_000
+#: Files that a condition on entries names.
+MAX_NAMED_FILES = 20_000
+#: Files of an index that are looked for at the same time.
+_THREADS = 16
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class IndexScan:
+    """What tasks read of the index of ``answer`` in the place of the files ``ordinals``.
+
+    ``condition``: of the entries of these files, as SQL. ``deleted``: rows of them that are not there any more
+    (``file_id``, ``pos``). ``columns``: of the relation.
+    """
+
+    answer: IndexAnswer
+    columns: DriverColumns
+    ordinals: tuple[int, ...]
+    condition: str
+    deleted: pa.Table
+
+    @property
+    def files(self) -> tuple[IndexFile, ...]:
+        """The entry files."""
+        return tuple(part.file for part in self.answer.probe.parts)
+
+    def text(self) -> str:
+        """For explain."""
+        return f"read by tasks from the index alone: {len(self.ordinals)} files, by {self.answer.name}"
+
+
+def plan_index_scan(table: Table, plan: ReadPlan, columns: DriverColumns) -> IndexScan | None:
+    """How tasks take the plan's answer; None when they cannot."""
+    answer = plan.answer
+    if answer is None or not answer.probe.parts or not _are_there(answer):
+        return None
+    ordinals, deleted = _deleted(table, plan, answer)
+    condition = _of_files(plan, answer, ordinals) if len(ordinals) else None
+    return IndexScan(answer, columns, tuple(ordinals.tolist()), condition, deleted) if condition else None
+
+
+def _are_there(answer: IndexAnswer) -> bool:
+    """Whether the entry files are as they were committed: tasks that do not find one would fail the query."""
+    io = answer.probe.index.index.table.io
+    try:
+        with ThreadPoolExecutor(_THREADS) as threads:
+            sizes = threads.map(lambda part: len(io.new_input(part.file.path)), answer.probe.parts)
+            wrong = [p.file for p, size in zip(answer.probe.parts, sizes, strict=True) if size != p.file.size]
+    except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
+        logger.warning("index %s cannot be read, its files are read instead: %s", answer.name, error)
+        return False
+    if wrong:
+        message = "index %s is damaged, its files are read instead: %s has another size"
+        logger.warning(message, answer.name, wrong[0].path)
+    return not wrong
+
+
+def _deleted(table: Table, plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s, pa.Table]:
+    """The files of an answer that entries can stand for, and the rows of them that are deleted."""
+    touched = [n for n in answer.ordinals.tolist() if plan.files.has_deletes(n)]
+    deletes = {one.file.file_path: one.file for n in touched for one in plan.files.applying_deletes(n)}
+    if sum(file.record_count for file in deletes.values()) <= MAX_DELETED:
+        try:
+            described = describe_files(table, plan.files, touched)
+            return answer.ordinals, _rows(answer, {file.file_id: deleted_positions(file) for file in described})
+        except BadData:  # deletes that only Spark reads
+            pass
+    return np.setdiff1d(answer.ordinals, touched), _rows(answer, {})
+
+
+def _rows(answer: IndexAnswer, deleted: Mapping[int, Int64s]) -> pa.Table:
+    """Rows by the index's number of their file; ``deleted``: positions by ordinal."""
+    ids = np.repeat(_file_ids(answer, [*deleted]), [len(rows) for rows in deleted.values()])
+    positions = np.concatenate([np.empty(0, np.int64), *deleted.values()])
+    return pa.table({"file_id": pa.array(ids, pa.int32()), "pos": pa.array(positions, pa.int64())})
+
+
+def _file_ids(answer: IndexAnswer, ordinals: Sequence[int] | Int64s) -> npt.NDArray[np.int32]:
+    return answer.probe.index.files.coverage.file_ids[np.asarray(ordinals, np.int64)]
+
+
+def _of_files(plan: ReadPlan, answer: IndexAnswer, ordinals: Int64s) -> str | None:
+    """Whether an entry is of these files, as SQL; None when that takes too many numbers.
+
+    Other files that the index covers hold no row that matches, or the plan would name them: they do no harm.
+    """
+    covered = np.flatnonzero(answer.probe.index.covered)
+    wanted = np.sort(_file_ids(answer, ordinals))
+    harmless = np.union1d(wanted, _file_ids(answer, np.setdiff1d(covered, plan.ordinals)))
+    least, greatest = int(wanted[0]), int(wanted[-1])
+    others = np.setdiff1d(np.arange(least, greatest + 1), harmless)
+    if min(len(wanted), len(others)) > MAX_NAMED_FILES:
+        return None
+    if len(wanted) < len(others):
+        return f"file_id in ({', '.join(map(str, wanted.tolist()))})"
+    between = f"file_id between {least} and {greatest}"
+    return f"{between} and file_id not in ({', '.join(map(str, others.tolist()))})" if len(others) else between
+
+
+# --- plans ---
+
+
+@dataclass(frozen=True, eq=False)
+class StagedEntries:
+    """An IndexScan and how it is staged."""
+
+    scan: IndexScan
+    staged: StagedScan
+
+
+def stage_entries(jvm: Jvm, scan: IndexScan, residual: Json | None, parallelism: int) -> StagedEntries | None:
+    """Stage the entry files; None when the index is not the one that was planned with any more.
+
+    ``residual``: of the relation: what its readers may skip row groups by.
+    """
+    index = scan.answer.probe.index.index
+    frozen = java_table(jvm, index.table)
+    if frozen is None:
+        return None
+    own = renamed(residual, {name: held.column.name for name, held in scan.answer.columns.items() if _compares(held)})
+    files = StagedFiles(index.table, index.files, tuple(file.ordinal for file in scan.files))
+    table = stage_files(jvm, frozen, files, own)
+    weights = [
+        part.footer.cost_of(np.array(part.groups), scan.answer.probe.columns) for part in scan.answer.probe.parts
+    ]
+    return StagedEntries(scan, StagedScan(table, own, split_size(weights, parallelism)))
+
+
+def _compares(held: HeldColumn) -> bool:
+    """Whether literals of conditions compare with stored values as they are."""
+    return held.column.storage not in ("double", "binary")
+
+
+@dataclass(frozen=True)
+class PlanMaker:
+    """Where plans are made: the session in Python and in the JVM."""
+
+    jvm: Jvm
+    spark: SparkSession
+    java: JavaSession
+
+    def with_entries(self, java: Relation, entries: StagedEntries) -> LogicalPlan:
+        """A plan with the columns of the relation ``java``, ids included, that reads staged entries.
+
+        Another one each time, as no two places of a query may have a column in common.
+        """
+        scan = entries.scan
+        frame = plain_frame(java_class(self.jvm, DATASETS).ofRows(self.java, self._relation(entries)), self.spark)
+        frame = frame.where(F.expr(scan.condition))
+        if scan.deleted.num_rows:
+            deleted = self.spark.createDataFrame(scan.deleted)
+            frame = frame.join(F.broadcast(deleted), ["file_id", "pos"], "left_anti")
+        columns = [_column(field, scan.answer) for field in scan.columns.schema]
+        return self._named(java, java_frame(frame.select(*columns)).queryExecution().analyzed())
+
+    def _relation(self, entries: StagedEntries) -> LogicalPlan:
+        none = scala_object(self.jvm, NONE)
+        found = scala_object(self.jvm, RELATIONS).create(entries.staged.table, none, none)
+        return with_table(self.jvm, found, entries.staged)
+
+    def _named(self, java: Relation, plan: LogicalPlan) -> LogicalPlan:
+        """``plan`` with the names and ids of a relation's columns, in their order."""
+        columns = zip(items(java.output()), items(plan.output()), strict=True)
+        return scala_object(self.jvm, PROJECT).apply(scala_seq(self.jvm, [self._alias(*one) for one in columns]), plan)
+
+    def _alias(self, known: Attribute, column: Attribute) -> Attribute:
+        nothing = scala_object(self.jvm, EMPTY_SEQ)
+        alias = java_class(self.jvm, ALIAS)
+        return alias(column, known.name(), known.exprId(), known.qualifier(), scala_object(self.jvm, NONE), nothing)
+
+
+def _column(field: StructField, answer: IndexAnswer) -> Column:
+    """A column of the relation from entries; one that no query uses is null.
+
+    Entries of other files may hold values that the type does not: these become null until they are left out.
+    """
+    held = answer.columns.get(field.name)
+    if held is None:
+        return F.lit(None).cast(field.dataType).alias(field.name)
+    stored = F.col(held.column.name)
+    if isinstance(held.kind, UUIDType):
+        parts = "^(.{8})(.{4})(.{4})(.{4})(.{12})$"
+        return F.regexp_replace(F.lower(F.hex(stored)), parts, "$1-$2-$3-$4-$5").alias(field.name)
+    return stored.try_cast(field.dataType).alias(field.name)

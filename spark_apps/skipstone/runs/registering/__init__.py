@@ -1,0 +1,1 @@
+"""Loads of the mode Register: files of a lake become files of a table where they are."""

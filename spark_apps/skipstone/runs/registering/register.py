@@ -1,0 +1,136 @@
+"""Adds the files of a source to a table as they are and where they are: one commit, at most once.
+
+Called by the load run for the mode Register, in the driver alone. The files are never written, moved or deleted,
+whatever becomes of the commit: they are not ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from pyiceberg.table.name_mapping import NameMapping
+from skipstone_core.contract.requests import JobRequest, SourceSpec
+from skipstone_core.history.commits import Conflicted
+from skipstone_core.reasons import Reason
+
+from skipstone.files.registering.examine import Examination, Examined, ForeignFile, plan_examination
+from skipstone.files.registering.namemapping import NAME_MAPPING, plan_mapping
+from skipstone.files.writer import data_files
+from skipstone.runs.intake import Intake, is_unique, source_record
+from skipstone.runs.registering.intake import require_unknown
+from skipstone.runs.registering.places import require_no_table, source_place
+from skipstone.runs.reporting.report import Reporter
+from skipstone.sources.columns import column_mapping
+from skipstone.sources.listing import require_unchanged
+from skipstone.tables.committing.changes import Ledger, TableCommit
+from skipstone.tables.filesets import pin_table, read_file_set
+from skipstone.tables.storage import plain_location
+
+#: Footers that are read at the same time.
+READERS = 8
+#: After so many files it is told how far the run is.
+_TOLD = 500
+
+
+@dataclass(frozen=True)
+class Registration:
+    """How the table remembers the files of a job: as consumed, and by what names in files mean.
+
+    ``mapping`` None: all files have field ids. ``sources``: names in files by column, where they differ.
+    """
+
+    consumption: Ledger
+    mapping: NameMapping | None
+    sources: Mapping[str, str]
+
+    def find_conflict(self, table: Table) -> Conflicted | None:
+        """Whether another job took a file meanwhile, or another writer changed what names in files mean."""
+        if found := self.consumption.find_conflict(table):
+            return found
+        if self.mapping is not None and plan_mapping(table, self.sources) != self.mapping:
+            message = f"Since the run planned its change, another writer changed the table property {NAME_MAPPING}."
+            return Conflicted(Reason.CONFLICTED, message)
+        return None
+
+    def properties(self, table: Table, snapshot_id: int) -> Mapping[str, str]:
+        """What the commit sets besides."""
+        found = dict(self.consumption.properties(table, snapshot_id))
+        if self.mapping is not None and self.mapping != table.metadata.name_mapping():
+            found[NAME_MAPPING] = self.mapping.model_dump_json()
+        return found
+
+
+@dataclass(frozen=True)
+class NoneOfThese:
+    """The guard of a commit: no other writer added a file of these ``locations``, in plain form."""
+
+    locations: frozenset[str]
+
+    def __call__(self, _: Table, added: tuple[DataFile, ...]) -> str | None:
+        """A clause that names the first one."""
+        for file in added:
+            if plain_location(file.file_path) in self.locations:
+                return f"another writer added {file.file_path}"
+        return None
+
+
+def plan_registration(
+    request: JobRequest, reporter: Reporter, table: Table, source: SourceSpec, intake: Intake
+) -> tuple[TableCommit, Mapping[str, int]]:
+    """The commit that adds the files of ``intake``, and its counts.
+
+    Raises BadSpec and BadData that name a file which cannot be the table's as it is, or that the table has already.
+    """
+    listing = intake.listing
+    place = source_place(request.warehouse, source.location, table)
+    require_no_table(listing, place)
+    found = [ForeignFile(file.path, place.location(file.path), file.size) for file in listing.files]
+    sources = column_mapping(source, table.schema())
+    mapping = plan_mapping(table, sources)
+    fresh = _without_live(found, table, source)
+    with reporter.stage("read"):
+        examined = _examine(fresh, plan_examination(table, mapping, sources), reporter)
+        require_unchanged(listing)
+    added = tuple(data_files((one.file for one in examined), table))
+    counts = {
+        "rowsLoaded": sum(file.record_count for file in added),
+        "filesRegistered": len(added),
+        "filesSkipped": listing.left_out + len(found) - len(added),
+    }
+    consumed = intake.consumed
+    needs_names = not all(one.has_ids for one in examined)
+    change = TableCommit(
+        pinned=pin_table(table),
+        added=added,
+        txn=request.txn,
+        record=source_record(intake, counts),
+        summary={f"skipstone.load.{name}": str(value) for name, value in counts.items()},
+        unique_source=is_unique(source),
+        guard=NoneOfThese(frozenset(plain_location(file.file_path) for file in added)),
+        ledger=Registration(consumed, mapping if needs_names else None, sources),
+    )
+    return change, counts
+
+
+def _without_live(found: Sequence[ForeignFile], table: Table, source: SourceSpec) -> list[ForeignFile]:
+    """Those that are no files of the table yet, whoever added them. Raises as ``require_unknown`` does."""
+    live = {plain_location(path) for path in read_file_set(table).files["path"].to_pylist()}
+    known = [file for file in found if plain_location(file.location) in live]
+    require_unknown(source, [file.name for file in known])
+    return [file for file in found if plain_location(file.location) not in live]
+
+
+def _examine(files: Sequence[ForeignFile], examination: Examination, reporter: Reporter) -> list[Examined]:
+    """The files with rows, in order; the first that cannot be registered ends the run."""
+    examined = []
+    with ThreadPoolExecutor(READERS) as pool:
+        for number, one in enumerate(pool.map(examination.examine, files)):
+            if number % _TOLD == 0:
+                reporter.progress(f"registering: {number} of {len(files)} files looked at")
+            if one is not None:
+                examined.append(one)
+    return examined

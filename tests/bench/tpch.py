@@ -1,0 +1,195 @@
+"""The 22 queries of TPC-H in a session that uses indexes, beside plain Iceberg on the same tables: `make bench-tpch`.
+
+Indexes on the keys and on dates miss three of 40 segments. Each query runs in turn in an enabled session and in one
+that is not, both warm; answers are compared. Prints a table and writes build/bench/tpch.jsonl: ratio = Iceberg / ours,
+medians of the repetitions. No query may be slower than 0.95, and the geometric mean of those that use an index is to
+be 2 at least.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import skipstone
+from propcache.api import cached_property
+from pyiceberg.catalog.sql import SqlCatalog
+from pyspark.sql import DataFrame, SparkSession
+from skipstone.query.plans.explanation import Explanation
+from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
+
+from tests.bench.lineitem import (
+    NAMESPACE,
+    PROPERTIES,
+    ROOT,
+    append,
+    generated,
+    iceberg_session,
+    index_on,
+    reindex,
+    say,
+)
+from tests.bench.tpch_queries import QUERIES
+
+RESULTS = ROOT / "build" / "bench" / "tpch.jsonl"
+#: Files of each table for one of lineitem's: tables with segments have one file in each at least, the others one.
+IN_SEGMENTS = {"lineitem": 1.0, "orders": 0.2, "partsupp": 0.1}
+WHOLE = {"customer": 0.01, "part": 0.01, "supplier": 0.0, "nation": 0.0, "region": 0.0}
+INDEXES = (
+    *(("lineitem", column) for column in ("l_orderkey", "l_partkey", "l_suppkey", "l_shipdate")),
+    *(("orders", column) for column in ("o_orderkey", "o_custkey", "o_orderdate")),
+    *(("partsupp", column) for column in ("ps_partkey", "ps_suppkey")),
+    ("customer", "c_custkey"),
+    ("part", "p_partkey"),
+)
+MISSING = 3
+WORST, MEAN = 0.95, 2.0
+
+
+@dataclass(frozen=True)
+class Tpch:
+    """All tables of one scale. Those of many rows are in ``segments`` commits, lineitem in so many ``files``."""
+
+    scale: float
+    segments: int
+    files: int
+
+    @property
+    def root(self) -> Path:
+        """Where it lies."""
+        return ROOT / ".cache" / "bench" / f"tpch-{self.scale:g}-{self.segments}-{self.files}"
+
+    @property
+    def warehouse(self) -> WarehouseRef:
+        """As requests carry it."""
+        return WarehouseRef(name="bench", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
+
+    @cached_property
+    def catalog(self) -> SqlCatalog:
+        """The catalog, in SQLite."""
+        uri = f"sqlite:///{self.root}/catalog.db"
+        return SqlCatalog(self.warehouse.catalog.name, uri=uri, warehouse=f"file://{self.root}")
+
+    def make(self) -> None:
+        """Generate what is not there yet: tables, then indexes."""
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.catalog.create_namespace_if_not_exists(NAMESPACE)
+        for name, part in {**IN_SEGMENTS, **WHOLE}.items():
+            self._once(name, lambda name=name, part=part: self._make(name, part))
+        for name, column in INDEXES:
+            kept = self.segments - MISSING if name in IN_SEGMENTS else None
+            self._once(f"index-{column}", lambda name=name, c=column, k=kept: self._index(name, c, k))
+
+    def _once(self, name: str, make: Any) -> None:
+        done = self.root / f"{name}.complete"
+        if not done.exists():
+            say(name)
+            make()
+            done.touch()
+
+    def _make(self, name: str, part: float) -> None:
+        if self.catalog.table_exists((NAMESPACE, name)):
+            self.catalog.purge_table((NAMESPACE, name))
+        segments = self.segments if name in IN_SEGMENTS else 1
+        for segment in range(segments):
+            rows = generated(self.root, self.scale, name, segment, segments)
+            if segment == 0:
+                self.catalog.create_table((NAMESPACE, name), schema=rows.schema, properties=PROPERTIES)
+            append(
+                self.catalog.load_table((NAMESPACE, name)), rows, segment, max(1, int(self.files * part) // segments)
+            )
+
+    def _index(self, name: str, column: str, segments: int | None) -> None:
+        reindex(self.warehouse, name, index_on((column,)), segments)
+
+
+def main() -> None:
+    """Run all queries."""
+    options = _options()
+    tables = Tpch(options.scale, options.segments, options.files)
+    say(f"TPC-H, scale {options.scale:g}, lineitem in {options.segments} segments and {options.files} files")
+    tables.make()
+    spark = iceberg_session(tables)
+    spark.sparkContext.setLogLevel("ERROR")
+    spark.sql(f"use {tables.warehouse.catalog.name}.{NAMESPACE}")
+    RESULTS.parent.mkdir(parents=True, exist_ok=True)
+    lines = []
+    with RESULTS.open("w") as results:
+        for line in _lines(spark, options.only or sorted(QUERIES), options.repeats):
+            lines.append(line)
+            results.write(json.dumps(line) + "\n")
+            results.flush()
+        results.write(json.dumps(_mean(lines)) + "\n")
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--scale", type=float, default=10)
+    parser.add_argument("--segments", type=int, default=40)
+    parser.add_argument("--files", type=int, default=400)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of queries")
+    return parser.parse_args()
+
+
+def _lines(spark: SparkSession, numbers: Iterable[int], repeats: int) -> Iterator[dict[str, Any]]:
+    for number in numbers:
+        runs = [_timed(spark, QUERIES[number]) for _ in range(repeats + 1)][1:]
+        ours, plain = (statistics.median(one) for one in zip(*runs, strict=True))
+        line = {"case": f"Q{number}", "ours_s": ours, "iceberg_s": plain, "ratio": plain / ours, "goal": WORST}
+        explanation = skipstone.explain(spark.sql(QUERIES[number]))
+        line |= {"ok": line["ratio"] >= WORST, "uses_index": explanation.is_rewritten, "files": _files(explanation)}
+        files = ", ".join(f"{name} {hit}/{total}" for name, hit, total in line["files"])
+        verdict = "ok" if line["ok"] else "NOT ok"
+        print(
+            f"{line['case']:<4} ours {ours:.3f} s, iceberg {plain:.3f} s: {line['ratio']:.2f} {verdict} {files}",
+            flush=True,
+        )
+        yield line
+
+
+def _timed(spark: SparkSession, query: str) -> tuple[float, float]:
+    """Seconds of one run with indexes, and of one without. Raises RuntimeError for different answers."""
+    skipstone.enable(spark)
+    ours, found = _collected(spark.sql(query))
+    skipstone.disable(spark)
+    plain, expected = _collected(spark.sql(query))
+    if found != expected:
+        raise RuntimeError(f"the answers differ: {query}")
+    return ours, plain
+
+
+def _collected(df: DataFrame) -> tuple[float, list[str]]:
+    start = time.perf_counter()
+    rows = df.collect()
+    return time.perf_counter() - start, sorted(map(repr, rows))
+
+
+def _files(explanation: Explanation) -> list[tuple[str, int, int]]:
+    """Of each relation that is read through indexes: its name, files read, and all of its files."""
+    return [
+        (one.table.rsplit(".", 1)[-1], one.plan.funnel.read, one.plan.funnel.total)
+        for one in explanation.relations
+        if one.is_rewritten and one.plan is not None
+    ]
+
+
+def _mean(lines: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The geometric mean of the ratios of queries that use an index."""
+    ratios = [line["ratio"] for line in lines if line["uses_index"]]
+    mean = statistics.geometric_mean(ratios) if ratios else 0.0
+    worst = min(lines, key=lambda line: line["ratio"])
+    print(f"geometric mean of {len(ratios)} queries that use an index: {mean:.2f}")
+    print(f"worst: {worst['case']}, {worst['ratio']:.2f}")
+    case = "geometric mean of queries that use an index"
+    return {"case": case, "queries": len(ratios), "ratio": mean, "goal": MEAN, "ok": mean >= MEAN}
+
+
+if __name__ == "__main__":
+    main()
