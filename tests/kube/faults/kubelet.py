@@ -112,6 +112,8 @@ class SimulatedKubelet:
         found = await self._call("GET", path)
         if not found:  # deleted, and the pod with it
             return
+        if self._stopping:  # nobody waits for it, and whoever lends the pool may take it back
+            return
         request = found["data"]["request.json"]
         left = await asyncio.get_running_loop().run_in_executor(self.pool, self.drive, request, self.root)
         self.driven.append(name)
