@@ -1,8 +1,8 @@
 """Reads chosen rows of a Parquet file by decoding only the pages that hold them.
 
-Used by ``reader``. Pages are found by the file's offset index and copied, as they are, into small Parquet files of one
-column each, which Arrow decodes: no encoding is known here. Columns at the top of the schema only, each a page's worth
-of work however large its row group is. Source of the formats: parquet.thrift of apache/parquet-format.
+Used by ``reader`` and by whoever reads index files. Pages are found by the file's offset index and copied, as they are,
+into a small Parquet file, which Arrow decodes: no encoding is known here. Columns at the top of the schema only, each a
+page's worth of work however large its row group is. Source of the formats: parquet.thrift of apache/parquet-format.
 Must not know tables, deletes or field ids.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -35,6 +35,11 @@ _REPEATED = 2
 _DATA = {0: 5, 3: 8}
 #: More than a page header takes.
 _HEADER_BYTES = 16 * 1024
+#: An offset index begins with the list of its pages, each a struct of three numbers, with these bytes between them.
+_FIRST_LIST, _STRUCTS, _LONG_LIST, _LONGEST_HEAD = 0x19, 12, 15, 4
+_TOKENS, _BETWEEN, _LONGEST_VARINT = 7, (0x16, 0x15, 0x16, 0x00), 8
+#: Where the pages of a chunk are is remembered for so many.
+_KEPT_PAGES = 128
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 50_000
 
@@ -60,11 +65,21 @@ class _PageIndex:
 
     rows: tuple[int, ...]
     chunks: tuple[dict[str, _Chunk], ...]
+    _known: dict[tuple[int, str], _Places] = field(default_factory=dict)
 
     @property
     def cost(self) -> int:
         """About how many bytes of memory it takes."""
         return _CHUNK_BYTES * (1 + sum(map(len, self.chunks)))
+
+    def places(self, source: Source, group: int, name: str) -> _Places:
+        """Where the pages of a column chunk lie. Raises one of UNREADABLE."""
+        found = self._known.get((group, name))
+        if found is None:
+            found = _places_of(source, self.chunks[group][name], self.rows[group])
+            if len(found.offsets) <= _KEPT_PAGES:
+                self._known[group, name] = found
+        return found
 
 
 _indexes: LRUCache[tuple[str, int], _PageIndex] = LRUCache(CACHE_BYTES, getsizeof=lambda index: index.cost)
@@ -90,19 +105,25 @@ class PageReader:
         None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
         the row group that it is read as fast. Raises DamagedFileError.
         """
-        arrays = [pages.read(self._source, rows) for pages in self._find(group, columns, rows)]
-        if not arrays or any(one is None for one in arrays):
-            return None
-        return pa.RecordBatch.from_arrays(arrays, names=list(columns))
+        found = self._find(group, columns, rows)
+        arrays: dict[str, pa.Array] = {}
+        for together in _by_rows(found):
+            part = _read_together(self._source, together, rows)
+            if part is None:
+                return None
+            arrays |= part
+        return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns)) if arrays else None
 
     def _find(self, group: int, columns: Sequence[str], rows: Rows) -> list[_Pages]:
         """The pages that hold ``rows``, per column; none when that is not known or spares too little."""
         index = self._index
         if index is None or not all(name in index.chunks[group] for name in columns):
             return []
-        chunks, count = [index.chunks[group][name] for name in columns], index.rows[group]
         try:
-            found = [_Pages.of(self._source, chunk, count, rows) for chunk in chunks]
+            found = [
+                _Pages.of(name, index.chunks[group][name], index.places(self._source, group, name), rows)
+                for name in columns
+            ]
         except UNREADABLE:
             return []
         return found if sum(pages.spared for pages in found) >= _WORTH_ROWS * len(found) else []
@@ -150,61 +171,139 @@ def _flat_elements(elements: Sequence[Struct]) -> Iterator[Struct]:
 
 
 @dataclass(frozen=True)
-class _Pages:
-    """The pages of a column chunk that hold some rows: their numbers among all, of which each has a first row."""
+class _Places:
+    """The pages of a column chunk, one after the other: offset and length in bytes, and the first row of each, and the
+    end.
+    """
 
-    chunk: _Chunk
-    locations: list[Struct]
+    offsets: Rows
+    lengths: Rows
     first: Rows
+
+
+def _places_of(source: Source, chunk: _Chunk, count: int) -> _Places:
+    """Where the pages of a chunk of ``count`` rows are. Raises one of UNREADABLE."""
+    told = _locations(read_at(source, chunk.index_at, chunk.index_length))
+    found = _Places(told[:, 0], told[:, 1], np.append(told[:, 2], count))
+    ends = found.offsets + found.lengths
+    begins = np.append(found.offsets[1:], chunk.begin + chunk.metadata[7])
+    if found.first[0] != 0 or bool((np.diff(found.first) < 0).any()) or not np.array_equal(begins, ends):
+        raise ValueError("the pages of an offset index are not one after the other")
+    return found
+
+
+def _locations(index: bytes) -> Rows:
+    """Offset, length and first row of each page in an offset index. Raises one of UNREADABLE."""
+    head, kind = index[0], index[1] & 15
+    count, at = index[1] >> 4, 2
+    if count == _LONG_LIST:
+        count, at = index[2] & 127, 3
+        if index[2] > 127:
+            count, at = count | index[3] << 7, 4
+    if head == _FIRST_LIST and kind == _STRUCTS and count and not (at == _LONGEST_HEAD and index[3] > 127):
+        # no byte of what is between the numbers is one that goes on, so all are numbers of that encoding
+        tokens = _varints(np.frombuffer(index, np.uint8, offset=at), _TOKENS * count)
+        if tokens is not None and bool((tokens.reshape(count, _TOKENS)[:, ::2] == _BETWEEN).all()):
+            numbers = tokens.reshape(count, _TOKENS)[:, 1::2]
+            return (numbers >> 1) ^ -(numbers & 1)
+    told = CompactReader(index).struct()[1]
+    return np.array([[one[1], one[2], one.get(3, 0)] for one in told], np.int64)
+
+
+def _varints(data: npt.NDArray[np.uint8], count: int) -> Rows | None:
+    """The first ``count`` numbers of variable length; None when there are not so many, or one is too long."""
+    ends = np.flatnonzero(data < 128)[:count]
+    if len(ends) < count:
+        return None
+    starts = np.append(0, ends[:-1] + 1)
+    within = np.arange(ends[-1] + 1) - np.repeat(starts, ends - starts + 1)
+    if within.max() > _LONGEST_VARINT:
+        return None
+    parts = (data[: ends[-1] + 1] & 127).astype(np.int64) << (7 * within)
+    found: Rows = np.add.reduceat(parts, starts)
+    return found
+
+
+@dataclass(frozen=True)
+class _Pages:
+    """The pages of the column ``name`` that hold some rows: their numbers among all of its chunk."""
+
+    name: str
+    chunk: _Chunk
+    places: _Places
     numbers: Rows
 
     @classmethod
-    def of(cls, source: Source, chunk: _Chunk, count: int, rows: Rows) -> _Pages:
-        """The pages of ``rows`` in a chunk of ``count`` rows. Raises one of UNREADABLE."""
-        locations = CompactReader(read_at(source, chunk.index_at, chunk.index_length)).struct()[1]
-        first = np.array([*(location.get(3, 0) for location in locations), count], dtype=np.int64)
-        ends = [location[1] + location[2] for location in locations]
-        begins = [*(location[1] for location in locations[1:]), chunk.begin + chunk.metadata[7]]
-        if first[0] != 0 or bool((np.diff(first) < 0).any()) or begins != ends:
-            raise ValueError("the pages of an offset index are not one after the other")
-        return cls(chunk, locations, first, np.unique(np.searchsorted(first, rows, side="right") - 1))
+    def of(cls, name: str, chunk: _Chunk, places: _Places, rows: Rows) -> _Pages:
+        """The pages of ``rows`` in a chunk."""
+        return cls(name, chunk, places, np.unique(np.searchsorted(places.first, rows, side="right") - 1))
 
     @property
     def lengths(self) -> Rows:
         """Rows in each page."""
-        return np.diff(self.first)[self.numbers]
+        return np.diff(self.places.first)[self.numbers]
+
+    @property
+    def first(self) -> Rows:
+        """The first row of each page."""
+        return self.places.first[self.numbers]
 
     @property
     def spared(self) -> int:
         """Rows of the chunk that are in none of the pages."""
-        return int(self.first[-1] - self.lengths.sum())
+        return int(self.places.first[-1] - self.lengths.sum())
 
-    def read(self, source: Source, rows: Rows) -> pa.Array | None:
-        """The values of ``rows``; None when the pages hold other rows than their index says."""
-        places = [(self.locations[n][1], self.locations[n][2]) for n in self.numbers]
+    def read(self, source: Source) -> tuple[bytes, bytes] | None:
+        """The dictionary and the pages; None when these hold other rows than their index says."""
+        places = [
+            *zip(self.places.offsets[self.numbers].tolist(), self.places.lengths[self.numbers].tolist(), strict=True)
+        ]
         pages = b"".join(_page_bytes(source, places))
         if _rows_in_pages(pages, [length for _, length in places]) != self.lengths.tolist():
             return None  # the index is wrong, or a header is: Arrow tells which
-        begin, first_page = self.chunk.begin, int(self.locations[0][1])
-        dictionary = read_at(source, begin, first_page - begin) if first_page > begin else b""
-        file = _one_column(self.chunk, dictionary, pages, int(self.lengths.sum()))
-        parquet = WholeFile(
-            pa.BufferReader(file), page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT
-        )
-        column = parquet.read(parquet.schema_arrow.names).column(0)
-        begins, first = np.cumsum(self.lengths) - self.lengths, self.first[self.numbers]
-        at = np.searchsorted(first, rows, side="right") - 1
-        return column.combine_chunks().take(pa.array(rows - first[at] + begins[at]))
+        begin, first_page = self.chunk.begin, int(self.places.offsets[0])
+        return (read_at(source, begin, first_page - begin) if first_page > begin else b""), pages
+
+
+def _by_rows(found: Sequence[_Pages]) -> list[list[_Pages]]:
+    """Columns whose pages hold the same rows, as those of our files mostly do, together."""
+    together: dict[tuple[bytes, bytes], list[_Pages]] = {}
+    for pages in found:
+        together.setdefault((pages.first.tobytes(), pages.lengths.tobytes()), []).append(pages)
+    return list(together.values())
+
+
+def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dict[str, pa.Array] | None:
+    """The values of ``rows`` of columns whose pages hold the same rows; None when pages hold others than is said."""
+    parts = []
+    for pages in columns:
+        part = pages.read(source)
+        if part is None:
+            return None
+        parts.append((pages.chunk, *part))
+    lengths, first = columns[0].lengths, columns[0].first
+    file = pa.BufferReader(_small_file(parts, int(lengths.sum())))
+    parquet = WholeFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT)
+    at = np.searchsorted(first, rows, side="right") - 1
+    places = pa.array(rows - first[at] + (np.cumsum(lengths) - lengths)[at])
+    found = parquet.read(parquet.schema_arrow.names)
+    return {pages.name: found.column(n).combine_chunks().take(places) for n, pages in enumerate(columns)}
 
 
 def _rows_in_pages(pages: bytes, lengths: Sequence[int]) -> list[int]:
     """Values of each page by its own header, which are rows, since no column holds lists; none where one is no data."""
     begins = [0, *accumulate(lengths[:-1])]
     try:
-        headers = [CompactReader(pages[begin : begin + _HEADER_BYTES]).struct() for begin in begins]
-        return [header[_DATA[header[1]]][1] for header in headers]
+        return [_rows_of_page(pages, begin) for begin in begins]
     except UNREADABLE:
         return []
+
+
+def _rows_of_page(pages: bytes, begin: int) -> int:
+    """Values of the page that begins there. Raises one of UNREADABLE."""
+    header = CompactReader(pages[begin : begin + _HEADER_BYTES]).struct()
+    values: int = header[_DATA[header[1]]][1]
+    return values
 
 
 def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[bytes]:
@@ -218,23 +317,34 @@ def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[by
     yield read_at(source, begin, end - begin)
 
 
-def _one_column(chunk: _Chunk, dictionary: bytes, pages: bytes, rows: int) -> bytes:
-    """A Parquet file of one column in one row group of the given pages."""
-    size = len(dictionary) + len(pages)
+def _small_file(columns: Sequence[tuple[_Chunk, bytes, bytes]], rows: int) -> bytes:
+    """A Parquet file of one row group: for each column its chunk, its dictionary and the given pages."""
+    body, at = [MAGIC], len(MAGIC)
+    described = []
+    for chunk, dictionary, pages in columns:
+        described.append(_described(chunk, (at, at + len(dictionary), at + len(dictionary) + len(pages)), rows))
+        body += [dictionary, pages]
+        at += len(dictionary) + len(pages)
+    root = encode_struct({4: b"schema", 5: Int32(len(columns))})
+    group = encode_struct({1: described, 2: at, 3: rows})
+    elements = [root, *(chunk.element for chunk, _, _ in columns)]
+    footer = encode_struct({1: Int32(2), 2: elements, 3: rows, 4: [group]})
+    return b"".join([*body, footer, TAIL.pack(len(footer), MAGIC)])
+
+
+def _described(chunk: _Chunk, places: tuple[int, int, int], rows: int) -> Raw:
+    """A chunk whose dictionary, pages and end are at ``places``."""
     given: Any = chunk.metadata
+    begin, first_page, end = places
     metadata = {
         1: Int32(given[1]),
         2: [Int32(encoding) for encoding in given[2]],
         3: given[3],
         4: Int32(given[4]),
         5: rows,
-        6: size,
-        7: size,
-        9: len(MAGIC) + len(dictionary),
-        **({11: len(MAGIC)} if dictionary else {}),
+        6: end - begin,
+        7: end - begin,
+        9: first_page,
+        **({11: begin} if first_page > begin else {}),
     }
-    column = encode_struct({2: 0, 3: encode_struct(metadata)})
-    root = encode_struct({4: b"schema", 5: Int32(1)})
-    group = encode_struct({1: [column], 2: size, 3: rows})
-    footer = encode_struct({1: Int32(2), 2: [root, chunk.element], 3: rows, 4: [group]})
-    return b"".join([MAGIC, dictionary, pages, footer, TAIL.pack(len(footer), MAGIC)])
+    return encode_struct({2: 0, 3: encode_struct(metadata)})

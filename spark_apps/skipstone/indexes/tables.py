@@ -35,6 +35,8 @@ from skipstone.tables.namespaces import make_namespace
 
 #: Rows per row group of index files: small enough for a point lookup, large enough to compress.
 ROW_GROUP_ROWS = 64 * 1024
+#: Rows per page: what is decoded of a column for a few keys.
+PAGE_ROWS = 2048
 #: The next free file_id; never reused, so entries that a purge left behind can never mean another file.
 NEXT_FILE_ID_PROPERTY = "skipstone.index.next-file-id"
 
@@ -200,6 +202,7 @@ def _storage_properties(definition: IndexDefinition) -> dict[str, str]:
         "write.metadata.metrics.default": "none",
         "write.metadata.metrics.column.file_id": "full",
         "write.parquet.row-group-limit": str(ROW_GROUP_ROWS),
+        "write.parquet.page-row-limit": str(PAGE_ROWS),
         "write.parquet.compression-codec": "zstd",
         **keys,
     }

@@ -5,47 +5,46 @@ Called by lookup and by index-only answers. Must not weigh whether asking pays: 
 
 from __future__ import annotations
 
+import os
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.io import FileIO
 from skipstone_core.indexing.use import ReadCost
 
-from skipstone.indexes.asking.entries import EntryFilter, entry_filter
+from skipstone.indexes.asking.entries import entry_filter
+from skipstone.indexes.asking.entryreads import EntryPart, EntryQuestion, read_part
 from skipstone.indexes.asking.hits import HitCollector, IndexHits
-from skipstone.indexes.asking.rowgroups import Footer, RowGroups, naming_file, read_footer
+from skipstone.indexes.asking.rowgroups import RowGroups, read_footer
 from skipstone.indexes.definition import EntryColumn, entry_schema
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keytests import Test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
-from skipstone.tables.parquetfiles import WholeFile
 
 #: Columns of an entry that say where its row is.
 PLACE = ("file_id", "row_group", "pos")
 #: After so many hits, and whenever they have doubled, they are looked at: more of them may be pointless.
 FIRST_CHECK = 16 * 1024
-
-
-@dataclass(frozen=True)
-class EntryPart:
-    """Row groups of an entry file."""
-
-    file: IndexFile
-    footer: Footer
-    groups: tuple[int, ...]
+#: Row groups that a thread reads at least; each file that it opens costs as much as a few.
+_GROUPS = 8
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
 class Probe:
-    """What has to be read of ``index`` for ``test``. ``filter``: of its entries; ``columns``: of them that are read."""
+    """What has to be read of ``index`` for ``test``.
+
+    ``tested``: what is looked at of its entries, by field id of the table; ``columns``: of them that are read.
+    """
 
     index: FoundIndex
     test: Test
-    filter: EntryFilter
+    tested: Mapping[int, EntryColumn]
     columns: tuple[str, ...]
     parts: tuple[EntryPart, ...]
     cost: ReadCost
@@ -86,7 +85,7 @@ def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile], column
         if len(hit):
             parts.append(EntryPart(file, footer, tuple(hit.tolist())))
             cost += ReadCost(1, footer.cost_of(hit, names))
-    return Probe(index, test, found, names, tuple(parts), cost)
+    return Probe(index, test, columns.tested, names, tuple(parts), cost)
 
 
 def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[IndexHits, bool]:
@@ -111,13 +110,27 @@ def read_entries(probe: Probe) -> Iterator[pa.Table]:
     """The entries that pass the probe's test, its columns of them, not empty. Raises UnreadableIndexFile."""
     schema = entry_schema(probe.index.index.definition)
     wanted = pa.schema([schema.field(name) for name in probe.columns])
-    for part in probe.parts:
-        yield from _read_part(probe.index.index.table.io, part, wanted, probe.filter)
+    io, question = probe.index.index.table.io, EntryQuestion(probe.test, probe.tested, wanted)
+    pieces = [piece for part in probe.parts for piece in _pieces(part)]
+    if len(pieces) < 2:
+        for piece in pieces:
+            yield from read_part(io, piece, question)
+        return
+    with ThreadPoolExecutor(_CORES) as threads:
+        waiting: deque[Future[list[pa.Table]]] = deque()
+        try:
+            for piece in pieces:
+                waiting.append(threads.submit(lambda one: list(read_part(io, one, question)), piece))
+                if len(waiting) > 2 * _CORES:
+                    yield from waiting.popleft().result()
+            while waiting:
+                yield from waiting.popleft().result()
+        finally:  # whoever has enough does not wait for the others
+            threads.shutdown(cancel_futures=True)
 
 
-def _read_part(io: FileIO, part: EntryPart, schema: pa.Schema, condition: EntryFilter) -> Iterator[pa.Table]:
-    with naming_file(part.file.path), io.new_input(part.file.path).open() as stream:
-        for batch in WholeFile(stream, part.footer.metadata).batches(schema.names, part.groups):
-            found = condition.passing(pa.Table.from_batches([batch]).cast(schema))
-            if found.num_rows:
-                yield found
+def _pieces(part: EntryPart) -> Iterator[EntryPart]:
+    """A part in pieces for several threads, of which each opens the file."""
+    size = max(_GROUPS, -(-len(part.groups) // (2 * _CORES)))
+    for begin in range(0, len(part.groups), size):
+        yield replace(part, groups=part.groups[begin : begin + size])

@@ -1,0 +1,140 @@
+"""Reads the entries of an entry file that pass a test: keys first, then of the other columns the pages that matter.
+
+Used by ``probes``. Keys are sorted, so they take little to decode; of the other columns only the pages are decoded that
+hold an entry whose keys pass. Must not choose row groups.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from propcache.api import cached_property
+from pyiceberg.io import FileIO, InputStream
+
+from skipstone.files.pages import PageReader
+from skipstone.indexes.asking.entries import EntryFilter, entry_filter
+from skipstone.indexes.asking.rowgroups import Footer, naming_file
+from skipstone.indexes.definition import EntryColumn
+from skipstone.indexes.keytests import AllOf, AnyOf, Points, Test
+from skipstone.indexes.tables import IndexFile
+from skipstone.tables.parquetfiles import WholeFile
+
+#: Number of an entry in its row group, beside its keys.
+_ROW = "row"
+#: A list of fewer keys is looked up as a whole in every row group.
+_SHORT_LIST = 16
+
+
+@dataclass(frozen=True)
+class EntryPart:
+    """Row groups of an entry file."""
+
+    file: IndexFile
+    footer: Footer
+    groups: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class EntryQuestion:
+    """Which entries are wanted, and what of them.
+
+    ``tested``: the columns that are looked at, by field id of the table; the keys among them come first. ``schema``: of
+    what is given.
+    """
+
+    test: Test
+    tested: Mapping[int, EntryColumn]
+    schema: pa.Schema
+
+    @cached_property
+    def keys(self) -> dict[int, EntryColumn]:
+        """The keys that are looked at."""
+        return {number: column for number, column in self.tested.items() if column.is_key}
+
+    @cached_property
+    def leading(self) -> int:
+        """The field id of the first column of the index."""
+        return next(iter(self.keys))
+
+
+def read_part(io: FileIO, part: EntryPart, question: EntryQuestion) -> Iterator[pa.Table]:
+    """The entries that pass, not empty, row group by row group. Raises UnreadableIndexFile."""
+    with naming_file(part.file.path), io.new_input(part.file.path).open() as stream:
+        opened = _OpenEntries(stream, part, question)
+        for group in part.groups:
+            found = opened.read(group)
+            if found.num_rows:
+                yield found
+
+
+class _OpenEntries:
+    """An open entry file."""
+
+    def __init__(self, stream: InputStream, part: EntryPart, question: EntryQuestion) -> None:
+        self._file = WholeFile(stream, part.footer.metadata)
+        self._footer = part.footer
+        self._question = question
+        self._whole = _Filters.of(question)
+        # a bucket is asked for whole column chunks at once: there a request costs more than the bytes it spares
+        by_pages = getattr(stream, "prefetch", None) is None
+        self._pages = PageReader(stream, part.file.path, part.file.size) if by_pages else None
+
+    def read(self, group: int) -> pa.Table:
+        """The entries of a row group that pass."""
+        filters, names = self._filters(group), self._question.schema.names
+        others = [name for name in names if name not in filters.keys.names]
+        if self._pages is None or filters.keys.expression is None or not others:
+            return filters.all.passing(self._cast(self._file.read_group(group, names)))
+        keys = self._file.read_group(group, filters.keys.names)
+        passing = filters.keys.passing(keys.append_column(_ROW, pa.array(np.arange(keys.num_rows))))
+        if not passing.num_rows:
+            return self._question.schema.empty_table()
+        rows = passing[_ROW].to_numpy()
+        found = self._pages.read(group, others, rows)
+        besides = found or self._file.read_group(group, others).take(pa.array(rows))
+        columns = {name: (besides if name in others else passing)[name] for name in names}
+        return filters.all.passing(self._cast(pa.table(columns)))
+
+    def _cast(self, entries: pa.Table) -> pa.Table:
+        return entries.select(self._question.schema.names).cast(self._question.schema)
+
+    def _filters(self, group: int) -> _Filters:
+        """The filters, with no more of long lists of keys than the row group can hold."""
+        question, name = self._question, self._question.tested[self._question.leading].name
+        bounds = self._footer.bounds(name)
+        least, most = bounds.lower[group], bounds.upper[group]
+        if not least.is_valid or not most.is_valid:
+            return self._whole
+        narrowed = _narrowed(question.test, question.leading, least, most)
+        return self._whole if narrowed is question.test else _Filters.of(replace(question, test=narrowed))
+
+
+@dataclass(frozen=True)
+class _Filters:
+    """By keys, and by all that is looked at."""
+
+    keys: EntryFilter
+    all: EntryFilter
+
+    @classmethod
+    def of(cls, question: EntryQuestion) -> _Filters:
+        """Those of a question."""
+        return cls(entry_filter(question.test, question.keys), entry_filter(question.test, question.tested))
+
+
+def _narrowed(test: Test, field: int, least: pa.Scalar, most: pa.Scalar) -> Test:
+    """``test`` with those of its keys that lie between two; the same object where there is nothing to leave out."""
+    match test:
+        case Points() if test.field_id == field and len(test.values) > _SHORT_LIST:
+            kept = test.values.filter(pc.and_(pc.greater_equal(test.values, least), pc.less_equal(test.values, most)))
+            return Points(field, kept)
+        case AllOf() | AnyOf():
+            parts = tuple(_narrowed(part, field, least, most) for part in test.parts)
+            is_same = all(new is old for new, old in zip(parts, test.parts, strict=True))
+            return test if is_same else replace(test, parts=parts)
+        case _:
+            return test
