@@ -253,8 +253,8 @@ class _Pages:
         """Rows of the chunk that are in none of the pages."""
         return int(self.places.first[-1] - self.lengths.sum())
 
-    def read(self, source: Source) -> tuple[bytes, bytes] | None:
-        """The dictionary and the pages; None when these hold other rows than their index says."""
+    def read(self, source: Source) -> _Piece | None:
+        """What they hold; None when that is other rows than their index says."""
         places = [
             *zip(self.places.offsets[self.numbers].tolist(), self.places.lengths[self.numbers].tolist(), strict=True)
         ]
@@ -262,7 +262,35 @@ class _Pages:
         if _rows_in_pages(pages, [length for _, length in places]) != self.lengths.tolist():
             return None  # the index is wrong, or a header is: Arrow tells which
         begin, first_page = self.chunk.begin, int(self.places.offsets[0])
-        return (read_at(source, begin, first_page - begin) if first_page > begin else b""), pages
+        dictionary = read_at(source, begin, first_page - begin) if first_page > begin else b""
+        return _Piece(self.chunk, dictionary, pages)
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """The bytes of some pages of a column chunk, and of the dictionary (empty without one) that they need."""
+
+    chunk: _Chunk
+    dictionary: bytes
+    pages: bytes
+
+    def described(self, at: int, rows: int) -> Raw:
+        """The column chunk of ``rows`` that it is where it lies ``at`` that byte of a file, the dictionary first."""
+        given: Any = self.chunk.metadata
+        first_page = at + len(self.dictionary)
+        length = len(self.dictionary) + len(self.pages)
+        metadata = {
+            1: Int32(given[1]),
+            2: [Int32(encoding) for encoding in given[2]],
+            3: given[3],
+            4: Int32(given[4]),
+            5: rows,
+            6: length,
+            7: length,
+            9: first_page,
+            **({11: at} if self.dictionary else {}),
+        }
+        return encode_struct({2: 0, 3: encode_struct(metadata)})
 
 
 def _by_rows(found: Sequence[_Pages]) -> list[list[_Pages]]:
@@ -275,14 +303,14 @@ def _by_rows(found: Sequence[_Pages]) -> list[list[_Pages]]:
 
 def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dict[str, pa.Array] | None:
     """The values of ``rows`` of columns whose pages hold the same rows; None when pages hold others than is said."""
-    parts = []
+    pieces = []
     for pages in columns:
-        part = pages.read(source)
-        if part is None:
+        piece = pages.read(source)
+        if piece is None:
             return None
-        parts.append((pages.chunk, *part))
+        pieces.append(piece)
     lengths, first = columns[0].lengths, columns[0].first
-    file = pa.BufferReader(_small_file(parts, int(lengths.sum())))
+    file = pa.BufferReader(_small_file(pieces, int(lengths.sum())))
     parquet = WholeFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT)
     at = np.searchsorted(first, rows, side="right") - 1
     places = pa.array(rows - first[at] + (np.cumsum(lengths) - lengths)[at])
@@ -317,34 +345,15 @@ def _page_bytes(source: Source, pages: Sequence[tuple[int, int]]) -> Iterator[by
     yield read_at(source, begin, end - begin)
 
 
-def _small_file(columns: Sequence[tuple[_Chunk, bytes, bytes]], rows: int) -> bytes:
-    """A Parquet file of one row group: for each column its chunk, its dictionary and the given pages."""
-    body, at = [MAGIC], len(MAGIC)
-    described = []
-    for chunk, dictionary, pages in columns:
-        described.append(_described(chunk, (at, at + len(dictionary), at + len(dictionary) + len(pages)), rows))
-        body += [dictionary, pages]
-        at += len(dictionary) + len(pages)
+def _small_file(columns: Sequence[_Piece], rows: int) -> bytes:
+    """A Parquet file of one row group of ``rows`` with the given columns."""
+    body, described, at = [MAGIC], [], len(MAGIC)
+    for piece in columns:
+        described.append(piece.described(at, rows))
+        body += [piece.dictionary, piece.pages]
+        at += len(piece.dictionary) + len(piece.pages)
     root = encode_struct({4: b"schema", 5: Int32(len(columns))})
     group = encode_struct({1: described, 2: at, 3: rows})
-    elements = [root, *(chunk.element for chunk, _, _ in columns)]
+    elements = [root, *(piece.chunk.element for piece in columns)]
     footer = encode_struct({1: Int32(2), 2: elements, 3: rows, 4: [group]})
     return b"".join([*body, footer, TAIL.pack(len(footer), MAGIC)])
-
-
-def _described(chunk: _Chunk, places: tuple[int, int, int], rows: int) -> Raw:
-    """A chunk whose dictionary, pages and end are at ``places``."""
-    given: Any = chunk.metadata
-    begin, first_page, end = places
-    metadata = {
-        1: Int32(given[1]),
-        2: [Int32(encoding) for encoding in given[2]],
-        3: given[3],
-        4: Int32(given[4]),
-        5: rows,
-        6: end - begin,
-        7: end - begin,
-        9: first_page,
-        **({11: begin} if first_page > begin else {}),
-    }
-    return encode_struct({2: 0, 3: encode_struct(metadata)})
