@@ -39,6 +39,7 @@ def kept(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Kept:
 @pytest.fixture(autouse=True)
 def _at_any_cost(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(index_use, "WORTHWHILE_PART", 1e9)
+    monkeypatch.setattr(index_use, "SCAN_ROWS_PART", 1e9)
 
 
 #: Rows that the driver reads at most: none, fewer than the queries give, as usual.
@@ -84,6 +85,20 @@ def test_rows_of_files_that_the_index_misses_stand_beside_those_that_it_holds(be
     bed.lake.table().append(pa.Table.from_pylist(late, schema=arrow_schema(SCHEMA)))
     found = bed.query(EARLY)
     assert (len(found.answer), found.only.plan and found.only.plan.funnel.read) == (70, 1)
+
+
+#: Rows of a table by its index, some of which a semi join keeps; the query names two tables.
+SEMI = "select {} from {} a where k < 40 and exists (select 1 from {} b where b.small = a.small and b.id <> a.id)"
+
+
+@pytest.mark.parametrize("synced", [True, False], ids=["all", "two of three"])
+def test_the_other_side_of_a_semi_join_is_read_once(bed: Bed, *, synced: bool) -> None:
+    if not synced:
+        bed.lake.table().append(pa.Table.from_pylist([row(7)], schema=arrow_schema(SCHEMA)))
+    found = bed.query(SEMI.format(PLAIN, TABLE, TABLE))
+    assert found.plan.count("BatchScan") <= 2, found.plan
+    first = found.explanation.relations[0]
+    assert first.refusal is (None if synced or first.driver else Refusal.READ_TWICE), found.explanation
 
 
 def test_entries_of_files_that_are_gone_are_left_out(bed: Bed) -> None:
@@ -193,3 +208,5 @@ def test_tasks_read_what_costs_less(
     monkeypatch.setattr(index_use, "OPEN_BYTES", 0)
     found = tasks.query(f"select {column} from {TABLE} where k >= 0")
     assert (found.only.scan is not None) == is_cheaper, found.explanation
+    monkeypatch.setattr(index_use, "SCAN_ROWS_PART", 0.9)
+    assert tasks.query(f"select {column} from {TABLE} where k >= 0").only.scan is None

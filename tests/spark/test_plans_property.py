@@ -346,6 +346,7 @@ def test_any_condition_gives_what_an_unfiltered_scan_gives(
 ) -> None:
     monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)  # files of few rows have rows to be read by position, too
     monkeypatch.setattr(index_use, "WORTHWHILE_PART", 2.0)  # and tasks read small indexes
+    monkeypatch.setattr(index_use, "SCAN_ROWS_PART", 2.0)
     bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
     check_queries(bed, Random(request.node.callspec.id), QUERIES)
     check_queries(bed, Random(request.node.callspec.id), QUERIES, held)
@@ -368,7 +369,9 @@ def test_random_conditions_for_as_long_as_wished(
         seed = f"{SOAK_SEED} {done}"
         print(f"\nseed {seed}")
         bed.spark.conf.set("skipstone.driverRows", str(DRIVER_ROWS[done // SOAK_QUERIES % len(DRIVER_ROWS)]))
-        monkeypatch.setattr(index_use, "WORTHWHILE_PART", 0.5 if done // SOAK_QUERIES % 4 == 3 else 2.0)
+        part = 0.5 if done // SOAK_QUERIES % 4 == 3 else 2.0
+        monkeypatch.setattr(index_use, "WORTHWHILE_PART", part)
+        monkeypatch.setattr(index_use, "SCAN_ROWS_PART", part)
         check_queries(bed, Random(seed), SOAK_QUERIES)
         scanned += check_queries(bed, Random(seed), SOAK_QUERIES, held)
         narrowed += check_joins(bed, Random(seed), SOAK_QUERIES)

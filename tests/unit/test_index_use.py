@@ -44,17 +44,18 @@ def test_few_rows_are_one_in_a_hundred() -> None:
 
 
 @pytest.mark.parametrize(
-    ("here", "there", "faster"),
+    ("here", "there", "cores", "faster"),
     [
-        (ReadCost(14, MIB), ReadCost(14, 20 * MIB), True),
-        (ReadCost(400, 30 * MIB), ReadCost(400, 240 * MIB), False),
-        (ReadCost(3, 3000 * MIB), ReadCost(3, 4000 * MIB), True),
-        (ReadCost(3, 4000 * MIB), ReadCost(3, 3000 * MIB), False),
+        (ReadCost(14, MIB), ReadCost(14, 20 * MIB), 2, True),
+        (ReadCost(400, 30 * MIB), ReadCost(400, 240 * MIB), 2, True),
+        (ReadCost(400, 30 * MIB), ReadCost(400, 240 * MIB), 8, False),
+        (ReadCost(3, 3000 * MIB), ReadCost(3, 4000 * MIB), 2, True),
+        (ReadCost(3, 4000 * MIB), ReadCost(3, 3000 * MIB), 2, False),
     ],
-    ids=["few files", "many small files", "less to decode", "more to decode"],
+    ids=["few files", "many small files", "and many tasks", "less to decode", "more to decode"],
 )
-def test_the_driver_reads_the_rows_of_few_files(here: ReadCost, there: ReadCost, faster: bool) -> None:
-    assert is_driver_faster(here, there, driver_cores=2, task_cores=2) is faster
+def test_the_driver_reads_the_rows_of_few_files(here: ReadCost, there: ReadCost, cores: int, faster: bool) -> None:
+    assert is_driver_faster(here, there, driver_cores=2, task_cores=cores) is faster
 
 
 def test_a_small_side_costs_an_eighth_at_most() -> None:

@@ -10,11 +10,15 @@ from enum import StrEnum
 
 #: What opening a file costs, as bytes that could be read in that time.
 OPEN_BYTES = 1024 * 1024
+#: What opening a file costs a task of Spark, as bytes that it could read in that time.
+TASK_OPEN_BYTES = 3 * 1024 * 1024
 #: An index of which so little has to be read is always asked.
 SMALL_FILES = 16
 SMALL_BYTES = 1024 * 1024
 #: An index may read this part of what it could save, not more.
 WORTHWHILE_PART = 0.5
+#: Tasks read this part of the rows from an index, not more: its rows stand in another order than those of the files.
+SCAN_ROWS_PART = 0.25
 #: Hits in more than this part of the data are no gain over a plain scan.
 NARROW_PART = 0.9
 #: Rows are read by position when they are at most this part of a file.
@@ -98,9 +102,21 @@ def is_worthwhile(index: ReadCost, candidates: ReadCost) -> bool:
     return index.weight <= WORTHWHILE_PART * candidates.weight
 
 
-def is_scan_cheaper(index: ReadCost, files: ReadCost) -> bool:
-    """Whether tasks read their rows from an index, at the cost ``index``, and not from ``files``."""
-    return index.weight <= WORTHWHILE_PART * files.weight
+@dataclass(frozen=True, slots=True)
+class ScanCost:
+    """What tasks read: files and bytes, and the rows among which they look."""
+
+    read: ReadCost
+    rows: int
+
+
+def is_scan_cheaper(index: ScanCost, files: ScanCost) -> bool:
+    """Whether tasks read their rows from an index, at the cost ``index``, and not from ``files``.
+
+    Rows of neighboring keys stand together in files more often than not, which makes joins and groups of them cheap.
+    """
+    is_short = index.rows <= SCAN_ROWS_PART * files.rows
+    return is_short and index.read.weight <= WORTHWHILE_PART * files.read.weight
 
 
 def is_small_side(side: ReadCost, other: ReadCost) -> bool:
@@ -135,4 +151,5 @@ def is_driver_faster(here: ReadCost, there: ReadCost, *, driver_cores: int, task
 
     The driver decodes in all its cores; what it does with each file besides is Python, one file after the other.
     """
-    return here.files * OPEN_BYTES + here.bytes / driver_cores <= there.weight / task_cores + JOB_BYTES
+    by_tasks = there.files * TASK_OPEN_BYTES + there.bytes
+    return here.files * OPEN_BYTES + here.bytes / driver_cores <= by_tasks / task_cores + JOB_BYTES

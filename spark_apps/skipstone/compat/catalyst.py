@@ -91,6 +91,8 @@ NODES: Mapping[str, tuple[str, ...]] = {
     f"{CATALYST}.plans.physical": ("KeyGroupedPartitioning",),
     EXECUTION: ("RDDScanExec", "SubqueryAdaptiveBroadcastExec", "SubqueryBroadcastExec"),
     f"{EXECUTION}.adaptive": ("AdaptiveSparkPlanExec",),
+    f"{CATALYST}.catalog": ("HiveTableRelation",),
+    f"{EXECUTION}.datasources": ("LogicalRelation",),
     f"{EXECUTION}.datasources.v2": ("BatchScanExec", "DataSourceV2Relation", "DataSourceV2ScanRelation"),
     f"{EXECUTION}.exchange": ("ShuffleExchangeExec",),
     f"{EXECUTION}.joins": ("BroadcastHashJoinExec", "ShuffledHashJoinExec", "SortMergeJoinExec"),

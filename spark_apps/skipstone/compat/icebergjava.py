@@ -18,6 +18,8 @@ PATH_IDENTIFIER = f"{_ICEBERG}.spark.PathIdentifier"
 #: Tables of rows; others are metadata tables.
 DATA_TABLES = frozenset({f"{_ICEBERG}.BaseTable", f"{_ICEBERG}.rest.RESTTable"})
 NO_SUCH_TABLE = "NoSuchTableException"
+#: Operations by which a table finds its newest metadata, and needs nothing else of its catalog.
+REFRESHING = frozenset({f"{_ICEBERG}.hive.HiveTableOperations", f"{_ICEBERG}.jdbc.JdbcTableOperations"})
 
 
 @described(f"{_ICEBERG}.Table")
@@ -64,6 +66,7 @@ class TableOperations(JavaObject, Protocol):
     """Reads and writes the metadata of a table."""
 
     def current(self) -> TableMetadata: ...
+    def refresh(self) -> TableMetadata: ...
 
 
 @described(f"{_ICEBERG}.TableMetadata")

@@ -41,7 +41,7 @@ _TOKENS, _BETWEEN, _LONGEST_VARINT = 7, (0x16, 0x15, 0x16, 0x00), 8
 #: Where the pages of a chunk are is remembered for so many.
 _KEPT_PAGES = 128
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
-_WORTH_ROWS = 50_000
+_WORTH_ROWS = 20_000
 
 
 @dataclass(frozen=True)

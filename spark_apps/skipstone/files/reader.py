@@ -98,9 +98,8 @@ def describe_files(
         schema_json=files.schema.model_dump_json(),
         name_mapping_json=mapping.model_dump_json() if mapping is not None else None,
         access=file_access(table),
+        formats=formats,
     )
-    for ordinal in ordinals:
-        _require_format(files.data_file(ordinal), formats)
     described = [_describe(table, files, ordinal, common) for ordinal in ordinals]
     if not with_deletes:
         return described
@@ -315,10 +314,12 @@ class _Common:
     schema_json: str
     name_mapping_json: str | None
     access: FileAccess
+    formats: Collection[FileFormat]
 
 
 def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> DataFileDescription:
     file = files.data_file(ordinal)
+    _require_format(file, common.formats)
     return DataFileDescription(
         file_id=ordinal,
         path=file.file_path,

@@ -14,7 +14,6 @@ from functools import partial
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import FileFormat
 from pyiceberg.table import Table
 from skipstone_core.funnel import LeftOut, PruneStage
 from skipstone_core.indexing.filters import FilterCost, may_pay, pass_rate
@@ -166,7 +165,7 @@ class BloomStage:
     def _asked_files(self, candidates: Candidates) -> Iterator[AskedFile]:
         fields = [self.files.schema.find_field(key.target).field_id for key in self.keys]
         sizes, parts = self.files.column_bytes(fields), candidates.parts(self.slices)
-        mine = [number for number in parts if self.files.data_file(number).file_format == FileFormat.PARQUET]
+        mine = [number for number in parts if self.files.are_parquet[number]]
         for file in describe_files(self.table, self.files, mine, with_deletes=False):
             by_slice = {self.slices[part.slice].path: part for part in parts[file.file_id]}
             yield AskedFile(file, ReadCost(1, int(sizes[file.file_id])), by_slice)

@@ -16,7 +16,7 @@ from skipstone_core.indexing.use import PAGE_ROWS, ReadCost
 
 from skipstone.query.advice import leading_columns
 from skipstone.query.readplan import ReadOptions, ReadPlan
-from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.filesets import FileSet, known_file_set
 
 Int64s = npt.NDArray[np.int64]
 
@@ -40,7 +40,7 @@ class KeyedFiles:
 
 def plan_keys(table: Table, options: ReadOptions) -> KeyedFiles:
     """The columns of ``table`` by whose keys an index can leave files out."""
-    files = read_file_set(table, options.snapshot_id)
+    files = known_file_set(table, options.snapshot_id)
     return KeyedFiles(files, *leading_columns(table, files, options))
 
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
-from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from skipstone_core.indexing.filters import may_pay, pass_rate
@@ -90,7 +89,7 @@ def narrow_by_filters(table: Table, test: Test, plan: ReadPlan) -> ReadPlan:
     if judge is None:
         return plan
     known = plan.row_groups.keys() | plan.positions.keys() | plan.answered
-    mine = [number for number in plan.ordinals if number not in known and _is_parquet(plan, number)]
+    mine = [number for number in plan.ordinals if number not in known and plan.files.are_parquet[number]]
     if not mine:
         return plan
     question = _Question(judge)
@@ -104,10 +103,6 @@ def narrow_by_filters(table: Table, test: Test, plan: ReadPlan) -> ReadPlan:
 def _filtered_fields(table: Table) -> frozenset[int]:
     """Columns of which the table's files have filters, or will have."""
     return frozenset(table.schema().find_field(name).field_id for name in bloom_filters_of(table))
-
-
-def _is_parquet(plan: ReadPlan, number: int) -> bool:
-    return bool(plan.files.data_file(number).file_format == FileFormat.PARQUET)
 
 
 def _judge(test: Test, schema: Schema, fields: frozenset[int]) -> _Judge | None:

@@ -29,7 +29,7 @@ from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.filtering import narrow_by_filters
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
 from skipstone.tables.caches import cache_counts
-from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.filesets import FileSet, known_file_set
 
 __all__ = [
     "Funnel",
@@ -56,11 +56,11 @@ def plan_read(
     Raises BadSpec when the condition cannot be read, or it or ``columns`` do not fit the table's columns.
     """
     chosen = options or ReadOptions()
-    files = read_file_set(table, chosen.snapshot_id)
+    files = known_file_set(table, chosen.snapshot_id)
     predicate = checked_predicate(condition, files.schema)
     selected = None if columns is None else checked_columns(files.schema, columns)
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
-    candidates = _candidates(test, files, by_position=chosen.by_position)
+    candidates = _candidates(test, files, chosen)
     advice = ask_indexes(table, Question(test, files, candidates, _wanted(selected, predicate)), chosen)
     plan = _plan(Question(test, files, candidates), predicate, advice)
     return narrow_by_filters(table, test, plan) if chosen.use_indexes else plan
@@ -89,15 +89,23 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
     return Wanted(selected, tuple(sorted(column.name for column in predicate.columns)))
 
 
-def _candidates(test: Test, files: FileSet, *, by_position: bool) -> WeighedFiles:
-    sizes, records = (files.files[name].to_numpy() for name in ("size", "records"))
+def _candidates(test: Test, files: FileSet, options: ReadOptions) -> WeighedFiles:
     return WeighedFiles(
         files_that_may_match(test, files, bounds_columns(files.schema)),
-        sizes,
-        records,
+        _sizes(files, options.reads),
+        files.files["records"].to_numpy(),
         files.row_group_counts,
-        by_position,
+        options.by_position,
+        options.most_rows,
     )
+
+
+def _sizes(files: FileSet, columns: Sequence[str] | None) -> npt.NDArray[np.int64]:
+    """Bytes of the columns in each file."""
+    read = frozenset(columns or ())
+    numbers = [field.field_id for field in files.schema.fields if field.name in read]
+    is_part = 0 < len(numbers) < len(files.schema.fields)
+    return files.column_bytes(numbers) if is_part else files.files["size"].to_numpy()
 
 
 def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> ReadPlan:

@@ -23,13 +23,17 @@ from skipstone.tables.filesets import FileSet
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """How to read. ``snapshot_id`` None: the current snapshot. ``index_namespace``: where index tables are, when not
-    beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain.
+    beside the table. ``by_position`` False: the reader takes whole row groups, so few hits in all of them are no gain;
+    ``most_rows``: how many single rows it takes at most, None: any number. ``reads``: the columns that are read when
+    they are known already, whoever reads them; None: all.
     """
 
     snapshot_id: int | None = None
     index_namespace: str | None = None
     use_indexes: bool = True
     by_position: bool = True
+    most_rows: int | None = None
+    reads: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)

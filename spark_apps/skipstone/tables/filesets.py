@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
-from pyiceberg.manifest import DataFile, ManifestContent
+from pyiceberg.manifest import DataFile, FileFormat, ManifestContent
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -25,6 +25,7 @@ from skipstone_core.indexing.snapshots import Pinned
 
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
+from skipstone.tables.caches import ByteCache
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
 from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope
@@ -89,6 +90,8 @@ class FileSet:
         self.decode_counts = content.decode_counts
         self._manifests, self._deletes = content.manifests, content.deletes
         self._starts = np.cumsum([0, *(manifest.entries.num_rows for manifest in self._manifests)])
+        self._bounds: dict[int, ColumnBounds] = {}
+        self._column_sizes: dict[int, pa.Array] = {}
 
     def __len__(self) -> int:
         """Number of live data files."""
@@ -98,6 +101,7 @@ class FileSet:
         """The same files for a run that reads them in ``schema``, an evolution of the pinned one."""
         found = copy.copy(self)
         found.schema = schema
+        found._bounds = {}  # they are of the types of a schema
         return found
 
     @cached_property
@@ -117,11 +121,24 @@ class FileSet:
         filled = pc.fill_null(pa.concat_arrays([pa.nulls(0, pa.int32()), *counts]), 0)
         return np.asarray(filled.to_numpy(zero_copy_only=False), dtype=np.int64)
 
+    @cached_property
+    def are_parquet(self) -> npt.NDArray[np.bool_]:
+        """One boolean per file: whether it is a Parquet file."""
+        found = [pc.equal(manifest.entries.column("format"), FileFormat.PARQUET.value) for manifest in self._manifests]
+        masks = [mask.to_numpy(zero_copy_only=False) for mask in found]
+        return np.concatenate([np.empty(0, np.bool_), *masks])
+
     def bounds(self, field_id: int) -> ColumnBounds:
         """Bounds of the column ``field_id`` of the pinned schema; untrusted ones are null.
 
         Raises KeyError when the pinned schema has no such primitive column.
         """
+        found = self._bounds.get(field_id)
+        if found is None:
+            found = self._bounds[field_id] = self._read_bounds(field_id)
+        return found
+
+    def _read_bounds(self, field_id: int) -> ColumnBounds:
         kind = self._type_of(field_id)
         counts = [self._statistic(name, field_id) for name in ("null_counts", "nan_counts", "value_counts")]
         raw = [decode_bounds(self._statistic(name, field_id), kind, arrow_type_of(kind)) for name in ("lower", "upper")]
@@ -171,12 +188,18 @@ class FileSet:
 
     def column_bytes(self, field_ids: Sequence[int]) -> npt.NDArray[np.int64]:
         """Compressed bytes of some columns in each file; the whole file where its manifest does not say."""
-        found = [self._statistic("column_sizes", field_id) for field_id in field_ids]
+        found = [self._sizes_of(field_id) for field_id in field_ids]
         sizes = np.zeros(len(self), dtype=np.int64)
         for column in found:
             sizes += np.asarray(pc.fill_null(column, 0).to_numpy(zero_copy_only=False), dtype=np.int64)
         known = np.logical_and.reduce([pc.is_valid(column).to_numpy(zero_copy_only=False) for column in found])
         return np.where(known, sizes, self.files["size"].to_numpy())
+
+    def _sizes_of(self, field_id: int) -> pa.Array:
+        found = self._column_sizes.get(field_id)
+        if found is None:
+            found = self._column_sizes[field_id] = self._statistic("column_sizes", field_id)
+        return found
 
     def _type_of(self, field_id: int) -> IcebergType:
         try:
@@ -194,6 +217,20 @@ class FileSet:
             raise IndexError(ordinal)
         at = int(np.searchsorted(self._starts, ordinal, side="right")) - 1
         return self._manifests[at], ordinal - int(self._starts[at])
+
+
+#: Memory for files of snapshots, in bytes, and about what a file takes with bounds of some columns.
+FILE_SET_CACHE_BYTES = 64 * 1024 * 1024
+_FILE_BYTES = 512
+_known: ByteCache[tuple[str, str, int | None], FileSet] = ByteCache(
+    "file sets", FILE_SET_CACHE_BYTES, lambda files: _FILE_BYTES * (1 + len(files))
+)
+
+
+def known_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
+    """As ``read_file_set``, for readers: remembered by the metadata file, which never changes, and the snapshot."""
+    key = (table.metadata_location, str(table.metadata.table_uuid), snapshot_id)
+    return _known.get(key, lambda: read_file_set(table, snapshot_id))
 
 
 def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:

@@ -18,9 +18,10 @@ Int64s = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class WeighedFiles:
-    """One element per file of the FileSet: whether it may match, bytes, rows, row groups (0: not known).
+    """One element per file of the FileSet: whether it may match, bytes that are read of it, rows, row groups (0: not
+    known).
 
-    ``by_position``: whether the reader can take single rows.
+    ``by_position``: whether the reader can take single rows; ``most_rows``: how many at most, None: any number.
     """
 
     mask: npt.NDArray[np.bool_]
@@ -28,6 +29,7 @@ class WeighedFiles:
     records: Int64s
     row_groups: Int64s
     by_position: bool = True
+    most_rows: int | None = None
 
     def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
         """What reading the candidates among some files costs."""
@@ -54,6 +56,11 @@ class WeighedFiles:
         covered = int(self.sizes[self.mask & hits.covered].sum())
         judged = covered if weighed is None else weighed
         return hits.is_empty or is_narrow(judged - (covered - self._read_whole(hits)), judged)
+
+    def are_narrowed_so_far(self, hits: IndexHits) -> bool:
+        """Whether ``hits``, which may not be all yet, narrow what is covered: of too many no single rows are read."""
+        too_many = self.most_rows is not None and len(hits.rows.keys) > self.most_rows
+        return (replace(self, by_position=False) if too_many else self).are_narrowed_by(hits)
 
     def _read_whole(self, hits: IndexHits) -> int:
         """Bytes of row groups with hits, in files in which these are not few."""

@@ -255,7 +255,7 @@ class _Asking:
     def _ask_index(self, probe: Probe) -> IndexHits | None:
         index = probe.index
         try:
-            hits, is_whole = read_hits(probe, self.candidates.are_narrowed_by)
+            hits, is_whole = read_hits(probe, self.candidates.are_narrowed_so_far)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
             self.weighing.asked.pop(index.name, None)
             self.weighing.refuse(index, _unreadable(error))

@@ -50,6 +50,11 @@ class Probe:
     cost: ReadCost
 
     @property
+    def rows(self) -> int:
+        """Entries in the row groups that have to be read."""
+        return sum(int(part.footer.rows[list(part.groups)].sum()) for part in self.parts)
+
+    @property
     def covered(self) -> npt.NDArray[np.bool_]:
         """One boolean per file: whether the index covers it."""
         return self.index.covered

@@ -71,6 +71,11 @@ class Footer:
         return {}
 
     @cached_property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Entries in each row group."""
+        return np.array([self.metadata.row_group(group).num_rows for group in range(len(self))], np.int64)
+
+    @cached_property
     def column_bytes(self) -> dict[str, npt.NDArray[np.int64]]:
         """Compressed bytes of each column, one element per row group."""
         return {name: self._sizes(position) for name, position in self._positions.items()}

@@ -46,6 +46,7 @@ class Refusal(StrEnum):
     EMPTY = "Empty", "The snapshot has no rows."
     RUNTIME_FILTER = "RuntimeFilter", "A join filters the partitions that are read when the query runs."
     PARTITIONED_JOIN = "PartitionedJoin", "The table is joined by its partitions, which saves a shuffle."
+    READ_TWICE = "ReadTwice", "Beside rows of an index, Spark would read another relation of the query twice."
     # its condition
     LIMITED = "Limited", "A limit lies between the relation and its condition."
     OUTER_JOIN = "OuterJoin", "The condition is above an outer join that supplies nulls for the relation."

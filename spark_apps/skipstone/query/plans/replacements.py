@@ -26,7 +26,7 @@ from skipstone.query.plans.replacing.driver import read_rows, to_spark, with_row
 from skipstone.query.plans.replacing.indexscan import IndexScan, PlanMaker, StagedEntries, stage_entries
 from skipstone.query.plans.replacing.residuals import Json, residual_of
 from skipstone.query.plans.replacing.staging import StagedScan, pinned, stage_plan, with_table
-from skipstone.query.plans.replacing.trial import try_plan
+from skipstone.query.plans.replacing.trial import ReadTwice, try_plan
 
 logger = logging.getLogger("skipstone.query")
 
@@ -43,6 +43,11 @@ class Replacement:
     def is_local(self) -> bool:
         """Whether the driver has read all of it."""
         return self.staged is None and self.entries is None
+
+    @property
+    def is_united(self) -> bool:
+        """Whether it is of several parts."""
+        return sum(part is not None for part in (self.rows, self.staged, self.entries)) > 1
 
     @property
     def lacks_columns(self) -> bool:
@@ -92,18 +97,28 @@ class Replacing:
         if not found:
             return None
         try:
-            return self._planned(plan_of(found))
+            return self._planned(plan_of(found), is_united=any(one.is_united for one in found.values()))
+        except ReadTwice as error:
+            reason = Refusal.READ_TWICE
+            logger.debug("planned again without unions: %s", first_line(error))
         except Exception as error:  # noqa: BLE001 - there is a plainer way
+            reason = Refusal.NOT_NARROWING
             logger.debug("planned again without rows of the driver and residuals: %s", first_line(error))
-        return self._plainly(found, plan_of)
+        return self._plainly(found, plan_of, reason)
 
-    def _plainly(self, found: Replacements, plan_of: Callable[[Replacements], LogicalPlan]) -> Dataset | None:
+    def _plainly(
+        self, found: Replacements, plan_of: Callable[[Replacements], LogicalPlan], reason: Refusal
+    ) -> Dataset | None:
         """The Dataset without what some queries cannot be planned with: unions that the user did not write, and
         residuals, as the optimizer may copy a relation without the columns that its residual names.
+
+        ``reason``: why it is made, for relations that nothing narrows then.
         """
-        plain = self._all(
-            lambda key, one: found[key] if found[key].is_local else self._staged(key, one), frozenset(found)
-        )
+
+        def plainer(key: Key, planned: Planned) -> Replacement:
+            return found[key] if self._is_plain(found[key], reason) else self._staged(key, planned, reason)
+
+        plain = self._all(plainer, frozenset(found))
         try:
             return self._planned(plan_of(plain)) if plain else None
         except Exception as error:  # noqa: BLE001 - the query runs as Spark runs it
@@ -112,10 +127,15 @@ class Replacing:
             logger.warning("%s: the query runs without indexes: %s", Refusal.CANNOT_PLAN.value, first_line(error))
             return None
 
-    def _planned(self, plan: LogicalPlan) -> Dataset:
+    @staticmethod
+    def _is_plain(found: Replacement, reason: Refusal) -> bool:
+        """Whether a replacement has nothing of what is to be avoided."""
+        return found.is_local or (reason is Refusal.READ_TWICE and not found.is_united)
+
+    def _planned(self, plan: LogicalPlan, *, is_united: bool = False) -> Dataset:
         """The Dataset of a plan. Raises when Spark cannot run it."""
         dataset = self.dataset(plan)
-        try_plan(dataset)
+        try_plan(dataset, is_united=is_united)
         return dataset
 
     def dataset(self, plan: LogicalPlan) -> Dataset:
@@ -165,10 +185,10 @@ class Replacing:
     def _entries(self, scan: IndexScan | None, residual: Json | None) -> StagedEntries | None:
         return stage_entries(self.session.jvm, scan, residual, self._cores) if scan else None
 
-    def _staged(self, key: Key, planned: Planned) -> Replacement:
+    def _staged(self, key: Key, planned: Planned, reason: Refusal = Refusal.NOT_NARROWING) -> Replacement:
         """All files as tasks, and nothing else. Raises PlanRefused when these are all files that Spark would read."""
         if len(planned.plan.ordinals) >= planned.files_of_spark:
-            raise PlanRefused(Refusal.NOT_NARROWING, planned.plan)
+            raise PlanRefused(reason, planned.plan)
         self.relations.judged[key] = dataclasses.replace(planned, reading=RelationRead(planned.plan))
         return Replacement(None, self._tasks(planned.relation, planned.plan, None))
 

@@ -7,6 +7,7 @@ the catalog that Spark loaded it from: the user's session is all the configurati
 from __future__ import annotations
 
 import json
+import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -30,6 +31,7 @@ from skipstone.compat.icebergjava import (
     METADATA,
     NO_SUCH_TABLE,
     PATH_IDENTIFIER,
+    REFRESHING,
     SPARK_TABLE,
     SPARK_TABLES,
     STATIC_OPERATIONS,
@@ -42,6 +44,8 @@ from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
 from skipstone.compat.java import JavaObject, Jvm, java_class
 from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
 from skipstone.query.plans.refusals import Refusal
+
+logger = logging.getLogger("skipstone.query")
 
 _ROW_LINEAGE = frozenset({"_row_id", "_last_updated_sequence_number"})
 _METADATA_COLUMNS = _ROW_LINEAGE | {"_file", "_pos", "_spec_id", "_partition", "_deleted"}
@@ -98,7 +102,7 @@ def open_relation(jvm: Jvm, node: Node, java: Relation, wap_branch: str | None) 
         raise RelationRefused(Refusal.METADATA_TABLE)
     _require_plain_read(java, table, wap_branch)
     current = table.operations().current()
-    opened = _open(jvm, java, table, str(current.metadataFileLocation()))
+    opened = _open(jvm, java, table, current)
     pinned = _pin(jvm, java, opened.metadata)
     frozen = _frozen(jvm, table, current, pinned.schema)
     columns = _columns(node, pinned.schema)
@@ -120,16 +124,17 @@ def _require_plain_read(java: Relation, table: BaseTable, wap_branch: str | None
         raise RelationRefused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
-def _open(jvm: Jvm, java: Relation, table: BaseTable, location: str) -> Table:
+def _open(jvm: Jvm, java: Relation, table: BaseTable, metadata: JavaMetadata) -> Table:
     catalog = java.catalog().get()
     # not the identifier of the relation: it may end in a selector such as branch_audit
     name = str(table.name()).removeprefix(f"{catalog.name()}.")
-    return _table(tuple(name.split(".")), table, location, SparkCatalogView(jvm, catalog.icebergCatalog()))
+    return _table(tuple(name.split(".")), table, metadata, SparkCatalogView(jvm, catalog.icebergCatalog()))
 
 
-def _table(identifier: tuple[str, ...], java: BaseTable, location: str, catalog: SparkCatalogView) -> Table:
+def _table(identifier: tuple[str, ...], java: BaseTable, current: JavaMetadata, catalog: SparkCatalogView) -> Table:
+    location = str(current.metadataFileLocation())
     io = _file_io(catalog.jvm, java, location)
-    return Table(identifier, _read_metadata(location, io), location, io, catalog)
+    return Table(identifier, _read_metadata(location, str(current.uuid()), io), location, io, catalog)
 
 
 def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
@@ -142,10 +147,11 @@ def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
     return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
 
 
-def _read_metadata(location: str, io: FileIO) -> TableMetadata:
+def _read_metadata(location: str, table_uuid: str, io: FileIO) -> TableMetadata:
+    """The metadata in a file, which never changes while it is of the table ``table_uuid``."""
     with _lock:
         found = _metadata.get(location)
-    if found is None:
+    if found is None or str(found.table_uuid) != table_uuid:
         found = StaticTable.from_metadata(location, io.properties).metadata
         with _lock:
             _metadata[location] = found
@@ -240,16 +246,26 @@ class SparkCatalogView(NoopCatalog):
 
         Raises NoSuchTableError.
         """
-        java = self._identifier(identifier)
         try:
-            self._java.invalidateTable(java)
-            table = self._java.loadTable(java)
+            table, metadata = self._newest(self._identifier(identifier))
         except Py4JJavaError as error:
             if NO_SUCH_TABLE in str(error.java_exception.getClass().getName()):
                 raise NoSuchTableError(f"there is no table {'.'.join(_levels(identifier))}") from error
             raise
-        location = str(table.operations().current().metadataFileLocation())
-        return _table(_levels(identifier), table, location, self)
+        return _table(_levels(identifier), table, metadata, self)
+
+    def _newest(self, java: TableIdentifier) -> tuple[BaseTable, JavaMetadata]:
+        """A table and its metadata: only the catalog is asked where a table that is known can ask it."""
+        table = self._java.loadTable(java)
+        operations = table.operations()
+        if operations.getClass().getName() in REFRESHING:
+            try:
+                return table, operations.refresh()
+            except Py4JJavaError as error:  # another table has this name now, or none
+                logger.debug("%s is loaded again: %s", java.toString(), error.java_exception.toString())
+        self._java.invalidateTable(java)
+        table = self._java.loadTable(java)
+        return table, table.operations().current()
 
     def java_table(self, identifier: str | tuple[str, ...]) -> BaseTable:
         """A table in the JVM, as Spark's cache has it if it does."""

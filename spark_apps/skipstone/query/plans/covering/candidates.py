@@ -23,7 +23,7 @@ from skipstone.query.plans.analysis.uses import Key, key_of
 from skipstone.query.plans.covering.equalities import JoinKeys, Path, join_keys
 from skipstone.query.plans.covering.offers import CoveringOffer, offers
 from skipstone.query.plans.planning import RelationPlans
-from skipstone.tables.filesets import read_file_set
+from skipstone.tables.filesets import known_file_set
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +92,7 @@ def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[F
     tables = (load_index_table(catalog, one) for one in listed)
     if not any(found is not None and BUCKETS_PROPERTY in found.properties for found in tables):
         return []
-    files = read_file_set(table, relation.snapshot_id)
+    files = known_file_set(table, relation.snapshot_id)
     indexes, _ = find_indexes(catalog, table.name(), files, namespace)
     return [index for index in indexes if index.index.definition.buckets]
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from skipstone_core.indexing.use import is_scan_cheaper
+from skipstone_core.indexing.use import ScanCost, is_scan_cheaper
 from skipstone_core.language.predicates import Predicate
 
 from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
@@ -70,6 +70,8 @@ class Demand:
             snapshot_id=self.relation.snapshot_id,
             index_namespace=limits.index_namespace,
             by_position=self.columns is not None and limits.driver.rows > 0,
+            most_rows=limits.driver.rows,
+            reads=names,
         )
         return plan_read(self.relation.table, self.predicate, options, names if by_answer else None)
 
@@ -83,7 +85,9 @@ class Demand:
         answer = plan.answer
         if self.columns is None or answer is None or not self.limits.scans_indexes:
             return None
-        if not is_scan_cheaper(answer.probe.cost, answer.cost_of(instead_of)):
+        rows = int(plan.files.files["records"].to_numpy()[np.intersect1d(answer.ordinals, instead_of)].sum())
+        files = ScanCost(answer.cost_of(instead_of), rows)
+        if not is_scan_cheaper(ScanCost(answer.probe.cost, answer.probe.rows), files):
             return None
         return plan_index_scan(self.relation.table, plan, self.columns)
 

@@ -16,7 +16,6 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyiceberg.manifest import FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
@@ -163,15 +162,13 @@ def _is_cheap(choices: Sequence[_Choice], limits: DriverReadLimits) -> bool:
 
 
 def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
-    """Files that the driver can read of which no index says which rows match."""
+    """Files that the driver can read of which no index says which rows match. Files of other formats are left to tasks,
+    which read all that Iceberg does.
+    """
     answered = set(plan.answer.ordinals.tolist()) if plan.answer is not None and takes_answer else set()
     known = (plan.row_groups.keys() - plan.filtered) | plan.positions.keys() | answered
-    return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known and _is_parquet(plan, ordinal))
-
-
-def _is_parquet(plan: ReadPlan, ordinal: int) -> bool:
-    """Files of other formats are left to tasks, which read all that Iceberg does."""
-    return plan.files.data_file(ordinal).file_format == FileFormat.PARQUET
+    are_parquet = plan.files.are_parquet
+    return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known and are_parquet[ordinal])
 
 
 def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int]) -> _Choice:

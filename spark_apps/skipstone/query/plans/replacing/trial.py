@@ -17,17 +17,44 @@ from skipstone.query.plans.replacing.staging import RESIDUAL
 _SCAN = "DataSourceV2ScanRelation"
 
 
+#: Leaves that read tables.
+_TABLES = frozenset({"DataSourceV2Relation", "HiveTableRelation", "LogicalRelation", _SCAN})
+
+
 class Unplannable(Exception):
     """The query would fail when it runs."""
 
 
-def try_plan(dataset: Dataset) -> None:
-    """Plan ``dataset``, which keeps the plan and runs it later. Raises Unplannable, or what Spark raises."""
+class ReadTwice(Unplannable):
+    """The query would read a relation more often than it names it."""
+
+
+def try_plan(dataset: Dataset, *, is_united: bool = False) -> None:
+    """Plan ``dataset``, which keeps the plan and runs it later. Raises Unplannable, or what Spark raises.
+
+    ``is_united``: whether it holds unions that the user did not write. Below one, Spark's optimizer repeats the other
+    side of a semi join for each part.
+    """
     execution = dataset.queryExecution()
     optimized = execution.optimizedPlan()
+    if is_united:
+        _require_once(execution.analyzed(), optimized)
     for scan in _scans(optimized):
         _require_residual(scan)
     execution.executedPlan()
+
+
+def _require_once(analyzed: LogicalPlan, optimized: LogicalPlan) -> None:
+    """Refuse a plan that reads more tables than its query names. Scans that only filter others at run time are in
+    expressions and do not count.
+    """
+    named = sum(_tables(plan) for plan in (analyzed, *items(analyzed.subqueriesAll())))
+    if (read := _tables(optimized)) > named:
+        raise ReadTwice(f"{read} tables are read in the place of {named}")
+
+
+def _tables(plan: LogicalPlan) -> int:
+    return sum(leaf.getClass().getSimpleName() in _TABLES for leaf in items(plan.collectLeaves()))
 
 
 def _scans(plan: LogicalPlan) -> Iterator[ScanRelation]:
