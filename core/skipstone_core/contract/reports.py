@@ -19,6 +19,8 @@ from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import FunnelStage
+from skipstone_core.maintenance.health import TableHealth
+from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
 MAX_TERMINATION_BYTES = 2048
@@ -119,6 +121,7 @@ class TableState:
 
     ``columns``: name to Iceberg type; ``field_ids``: name to field id. ``problem`` is TableMissing, TableReplaced,
     SchemaDrift or FormatVersionUnsupported when one of them holds. ``evolved_columns``: added by merges, by right.
+    ``health``: by the policy of the request; None when it had none.
     """
 
     namespace: str
@@ -143,6 +146,24 @@ class TableState:
     namespace_id: str = ""
     metadata: MetadataMark = MetadataMark()
     properties: PropertyFindings = PropertyFindings()
+    health: TableHealth | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class StepReport:
+    """What became of one step of a maintain run.
+
+    ``is_done``: nothing of the step is left to do; false when the run gave way, met a conflict, or failed in it.
+    ``message``: a sentence. ``counts``: Compaction: filesRewritten, filesWritten, bytesRewritten, bytesWritten,
+    rowsDropped, commits, conflicts. Manifests: manifestsRewritten, manifestsWritten. Snapshots: snapshotsExpired,
+    filesDeleted, bytesDeleted. OrphanFiles: filesFound, bytesFound, filesDeleted, bytesDeleted.
+    """
+
+    step: MaintenanceStep
+    is_done: bool
+    reason: Reason
+    message: str = ""
+    counts: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -155,7 +176,8 @@ class JobReport:
     bytesDeletes. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
-    ``funnel``: of merges. ``annotation_sha256``: digest of the text in the annotation; only in the termination message.
+    ``funnel``: of merges. ``steps``: of maintain runs. ``annotation_sha256``: digest of the text in the annotation;
+    only in the termination message.
     """
 
     run_id: str
@@ -171,6 +193,7 @@ class JobReport:
     progress: str | None = None
     table_states: tuple[TableState, ...] = ()
     funnel: tuple[FunnelStage, ...] = ()
+    steps: tuple[StepReport, ...] = ()
     annotation_sha256: str = ""
     version: int = CONTRACT_VERSION
 

@@ -14,6 +14,7 @@ from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 
 
 class RunKind(StrEnum):
@@ -27,10 +28,11 @@ class RunKind(StrEnum):
     OBSERVE = "Observe"
     CONFIRM = "Confirm"
     DROP = "Drop"
+    MAINTAIN = "Maintain"
 
 
 #: Kinds that need Spark; the others are PyIceberg only and start no JVM.
-SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE})
+SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE, RunKind.MAINTAIN})
 
 
 class SmallWork(StrEnum):
@@ -192,7 +194,7 @@ class TableRef:
     """A table in the catalog and the Table resource that declares it. Levels of ``namespace`` are joined by dots.
 
     ``table_uuid``, ``location`` and ``namespace_id`` (the mark on its namespace) are what status remembers; None before
-    the table was first seen.
+    the table was first seen. ``maintenance``: by which its health is told; None: it is not.
     """
 
     namespace: str
@@ -202,6 +204,7 @@ class TableRef:
     table_uuid: str | None = None
     location: str | None = None
     namespace_id: str | None = None
+    maintenance: MaintenancePolicy | None = None
 
     @property
     def identifier(self) -> tuple[str, ...]:
@@ -212,7 +215,8 @@ class TableRef:
 @dataclass(frozen=True, kw_only=True)
 class IndexRef:
     """A SecondaryIndex resource: ``columns`` in index order, ``include``: columns whose values are stored beside them,
-    ``buckets``: of a covering index (0: of type Lookup), ``uid`` of the resource.
+    ``buckets``: of a covering index (0: of type Lookup), ``uid`` of the resource. ``is_inline``: runs that commit to
+    the table enter their files into the index before they end.
     """
 
     name: str
@@ -220,6 +224,7 @@ class IndexRef:
     columns: tuple[str, ...]
     include: tuple[str, ...] = ()
     buckets: int = 0
+    is_inline: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -390,6 +395,24 @@ class DropTask:
     index: IndexRef | None = None
 
 
+#: Bytes of data files that one commit of a compaction rewrites at most, unless one group of files has more.
+MAX_COMMIT_BYTES = 4 * 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaintainTask:
+    """Do ``steps`` as ``policy`` asks, each part in a commit of its own.
+
+    ``max_commit_bytes``: of files that one commit of a compaction rewrites. ``spared_owners``: uids of resources whose
+    runs may still commit to the table; what their runs wrote is no orphan.
+    """
+
+    policy: MaintenancePolicy
+    steps: tuple[MaintenanceStep, ...]
+    max_commit_bytes: int = MAX_COMMIT_BYTES
+    spared_owners: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, kw_only=True)
 class SparkRef:
     """How much a Spark run may use; ``instances`` 0 is local mode in the driver pod."""
@@ -426,6 +449,7 @@ class JobRequest:
     observe: ObserveTask | None = None
     confirm: ConfirmTask | None = None
     drop: DropTask | None = None
+    maintain: MaintainTask | None = None
     version: int = CONTRACT_VERSION
 
     def to_json(self) -> str:
