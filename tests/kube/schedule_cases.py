@@ -10,6 +10,12 @@ from dataclasses import replace
 from tests.kube import cases
 from tests.kube.cases import ABSENT, MERGE, MUTABLE, Case, Edit, Manifest
 from tests.kube.catalog_cases import CATALOGS_ACCEPTED, CATALOGS_REJECTED
+from tests.kube.maintenance_cases import (
+    MAINTENANCE_ACCEPTED,
+    MAINTENANCE_EDITS,
+    MAINTENANCE_REJECTED,
+    MAINTENANCE_UNTYPED,
+)
 
 SCHEDULE: Manifest = {"schedule": "*/15 * * * *", "mergeTemplate": {"spec": MERGE}}
 
@@ -36,6 +42,7 @@ FIVE = "schedule must have five cron fields"
 ACCEPTED = (
     *cases.ACCEPTED,
     *CATALOGS_ACCEPTED,
+    *MAINTENANCE_ACCEPTED,
     _ms("schedule-smallest", {}),
     *(_ms(f"schedule-{text}", {"schedule": text}) for text in SCHEDULES),
     _ms(
@@ -68,9 +75,11 @@ REJECTED = (
         "spec.mergeTemplate.spec.ttlSecondsAfterFinished", "ttlSecondsAfterFinished is not for schedules"),
     *_of_merges(cases.REJECTED),
     *CATALOGS_REJECTED,
+    *MAINTENANCE_REJECTED,
 )  # fmt: skip
 UNTYPED = (
     *cases.UNTYPED,
+    *MAINTENANCE_UNTYPED,
     _ms("schedule-without-template", {"mergeTemplate": ABSENT}, "spec.mergeTemplate", "Required"),
     _ms("schedule-policy-unknown", {"concurrencyPolicy": "Queue"}, "spec.concurrencyPolicy", "Forbid"),
     _ms("schedule-source-consumed-twice", {"mergeTemplate.spec.source.consume": "Twice"},
@@ -78,6 +87,7 @@ UNTYPED = (
 )  # fmt: skip
 EDITS = (
     *cases.EDITS,
+    *MAINTENANCE_EDITS,
     Edit(
         "schedule-times", "MergeSchedule", SCHEDULE, {"schedule": "@daily", "timeZone": "Asia/Tokyo", "suspend": True}
     ),

@@ -24,7 +24,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES AGE"),
     "tbl": (
         "NAME READY ROWS FILES SEGMENTS INDEXES AGE",
-        "NAME READY ROWS FILES SEGMENTS INDEXES SNAPSHOT STATUS AGE",
+        "NAME READY ROWS FILES SEGMENTS INDEXES SNAPSHOT HEALTHY SMALL DELETES SNAPSHOTS STATUS AGE",
     ),
     "si": (
         "NAME TABLE COLUMNS SYNCED MISSING READY LASTSYNC AGE",
@@ -53,9 +53,10 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         TABLE,
         {
             "rows": 336776, "files": 12, "segments": {"total": 12}, "indexesInSync": "1/2", "snapshotId": "77",
-            "conditions": [condition("Ready", message="fine")],
+            "conditions": [condition("Ready", message="fine"), condition("Healthy")],
+            "health": {"smallFiles": 3, "deleteFiles": 4, "snapshots": 5},
         },
-        "one True 336776 12 12 1/2 77 fine",
+        "one True 336776 12 12 1/2 77 True 3 4 5 fine",
     ),
     "SecondaryIndex": (
         INDEX,

@@ -14,6 +14,7 @@ from skipstone_core.contract.requests import (
     IndexRef,
     JobRequest,
     LoadTask,
+    MaintainTask,
     MergeKey,
     MergeTask,
     ObservedTable,
@@ -29,6 +30,7 @@ from skipstone_core.contract.requests import (
     TableTask,
     WarehouseRef,
 )
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 from skipstone_operator.manifests import Owner, RunManifest
 from skipstone_operator.ports import RunDefaults
 from skipstone_operator.resources.common import LocalRef
@@ -66,6 +68,10 @@ TASKS: Mapping[RunKind, Mapping[str, Any]] = {
     RunKind.OBSERVE: {"observe": ObserveTask(tables=(ObservedTable(table=TABLE, indexes=(INDEX,)),))},
     RunKind.CONFIRM: {"table": TABLE, "confirm": ConfirmTask(txn=TXN)},
     RunKind.DROP: {"table": TABLE, "drop": DropTask(index=INDEX)},
+    RunKind.MAINTAIN: {
+        "table": TABLE,
+        "maintain": MaintainTask(policy=MaintenancePolicy(), steps=(MaintenanceStep.COMPACTION,)),
+    },
 }
 OWNERS = {
     RunKind.CHECK: "Warehouse",
@@ -74,6 +80,7 @@ OWNERS = {
     RunKind.REINDEX: "SecondaryIndex",
     RunKind.MERGE: "MergeJob",
     RunKind.DROP: "SecondaryIndex",
+    RunKind.MAINTAIN: "Table",
 }
 OWNER_UID = "2f6b1c1e-0000-4000-8000-000000000001"
 POD_TEMPLATE = {

@@ -13,6 +13,7 @@ from typing import Annotated, ClassVar
 from skipstone_operator.resources.common import Condition
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.cron import SCHEDULE, SCHEDULE_HELP, TIME_ZONE, TIME_ZONE_HELP
 from skipstone_operator.resources.rules.markers import Doc, Rule, time_text
 
 MAX_ACTIVE_JOBS = 20
@@ -25,17 +26,6 @@ class ConcurrencyPolicy(StrEnum):
     ALLOW = "Allow"
     FORBID = "Forbid"
     REPLACE = "Replace"
-
-
-def _list_of(value: str) -> str:
-    item = rf"(\*|{value}(-{value})?)(/[1-9][0-9]?)?"
-    return f"{item}(,{item})*"
-
-
-_MONTHS = "(0?[1-9]|1[0-2]|(?i:JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NOV|DEC))"
-_DAYS = "([0-7]|(?i:SUN|MON|TUE|WED|THU|FRI|SAT))"
-_VALUES = ("[0-5]?[0-9]", "([01]?[0-9]|2[0-3])", "(0?[1-9]|[12][0-9]|3[01])", _MONTHS, _DAYS)
-SCHEDULE = f"^({' +'.join(map(_list_of, _VALUES))}|@(yearly|annually|monthly|weekly|daily|midnight|hourly))$"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,8 +81,7 @@ class MergeScheduleSpec:
             min_length=1,
             max_length=128,
             pattern=SCHEDULE,
-            help="schedule must have five cron fields such as '*/15 * * * *' or '30 2 * * MON-FRI', or be one of "
-            "@hourly, @daily, @weekly, @monthly, @yearly",
+            help=f"schedule {SCHEDULE_HELP}",
         ),
     ]
     time_zone: Annotated[
@@ -101,8 +90,8 @@ class MergeScheduleSpec:
             "Time zone of the schedule, such as Europe/Berlin.",
             min_length=1,
             max_length=64,
-            pattern="^[A-Za-z0-9_+/-]+$",
-            help="timeZone must be the name of a time zone, such as UTC or Europe/Berlin",
+            pattern=TIME_ZONE,
+            help=f"timeZone {TIME_ZONE_HELP}",
         ),
     ] = "UTC"
     concurrency_policy: Annotated[

@@ -36,6 +36,7 @@ class Maintenance(StrEnum):
 
     AUTO = "Auto"
     MANUAL = "Manual"
+    INLINE = "Inline"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,7 +109,8 @@ class SecondaryIndexSpec:
         Maintenance,
         Doc(
             "Auto: reindex as soon as segments are missing. Manual: only when the annotation skipstone.dev/reindex "
-            "gets a new value."
+            "gets a new value. Inline: loads, merges and compactions enter their files into the index before they end; "
+            "what they could not enter is reindexed as with Auto."
         ),
     ] = Maintenance.AUTO
     suspend: Annotated[bool, Doc("Start no reindex while true; queries go on and stay right.")] = False

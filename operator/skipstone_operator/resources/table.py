@@ -22,6 +22,8 @@ from skipstone_operator.resources.common import (
     ReclaimPolicy,
     SeenMetadata,
 )
+from skipstone_operator.resources.maintenance.spec import MaintenanceSpec
+from skipstone_operator.resources.maintenance.status import Health, StepResult
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import (
     Doc,
@@ -168,6 +170,12 @@ def _known_columns(name: str, attribute: str, each: str) -> Rule:
     )
 
 
+def _is_sorted_by_known(spec: Any) -> bool:
+    compaction = spec.maintenance.compaction if spec.maintenance is not None else None
+    names = {column.name for column in spec.columns}
+    return compaction is None or not names or names.issuperset(compaction.sort_by)
+
+
 def _only_managed(name: str, attribute: str) -> Rule:
     return Rule(
         holds=lambda spec: spec.management != Management.OBSERVED or not getattr(spec, attribute),
@@ -206,6 +214,15 @@ class TableSpec:
         _known_columns("primaryKey", "primary_key", "f"),
         _known_columns("partitioning", "partitioning", "f.column"),
         _known_columns("sortOrder", "sort_order", "f.column"),
+        Rule(
+            holds=_is_sorted_by_known,
+            rule="!has(self.maintenance) || !has(self.maintenance.compaction) || "
+            "!has(self.maintenance.compaction.sortBy) || !has(self.columns) || self.columns.size() == 0 || "
+            "self.maintenance.compaction.sortBy.all(f, self.columns.exists(c, c.name == f))",
+            message="maintenance.compaction.sortBy names a column that spec.columns does not list: add the column or "
+            "correct the name",
+            field_path=".maintenance.compaction.sortBy",
+        ),
         Rule(
             holds=lambda spec: all(column.required for column in spec.columns if column.name in spec.primary_key),
             rule="!has(self.primaryKey) || !has(self.columns) || self.columns.size() == 0 || "
@@ -287,6 +304,10 @@ class TableSpec:
             maximum=31_536_000,
         ),
     ] = None
+    maintenance: Annotated[
+        MaintenanceSpec | None,
+        Doc("What is compacted, what expires and what is removed, and when; nothing when absent."),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,7 +365,7 @@ class TableStatus:
     observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
     conditions: Annotated[
         tuple[Condition, ...],
-        Doc("Ready and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
+        Doc("Ready, Progressing and Healthy.", max_items=16, list_key="type", item=Doc("One condition.")),
     ] = ()
     table_uuid: Annotated[str, Doc("UUID of the Iceberg table; set once.", max_length=64)] = ""
     location: Annotated[str, Doc("Where the data is.", max_length=2048)] = ""
@@ -394,3 +415,17 @@ class TableStatus:
     ] = ""
     retry_time: Annotated[str | None, time_text("Not before this the next attempt starts.")] = None
     confirm: Annotated[ConfirmState | None, Doc("Confirm runs for an attempt of unknown outcome.")] = None
+    health: Annotated[
+        Health | None, Doc("How the table is by spec.maintenance; absent without it, and until a run has told.")
+    ] = None
+    last_maintenance: Annotated[
+        tuple[StepResult, ...],
+        Doc("The steps of maintenance by when they were last tried.", max_items=16, list_key="step", item=Doc("One.")),
+    ] = ()
+    maintain_run: Annotated[CurrentRun | None, Doc("The maintain run in progress.")] = None
+    last_maintain_run: Annotated[LastRun | None, Doc("The maintain run that ended last.")] = None
+    failed_maintains: Annotated[int, Doc("Failed maintain runs in a row.", minimum=0)] = 0
+    maintain_retry_time: Annotated[str | None, time_text("Not before this the next maintain run starts.")] = None
+    observed_maintain: Annotated[
+        str, Doc("Value of the annotation skipstone.dev/maintain last acted upon, shortened.", max_length=256)
+    ] = ""

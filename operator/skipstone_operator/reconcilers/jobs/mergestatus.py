@@ -49,7 +49,7 @@ def indexes_behind(world: JobWorld) -> tuple[IndexBehind, ...]:
 
 
 def _behind(index: IndexState, subject: IndexSubject | None) -> IndexBehind:
-    alone = subject is not None and subject.spec.maintenance is Maintenance.AUTO and not subject.spec.suspend
+    alone = subject is not None and subject.spec.maintenance is not Maintenance.MANUAL and not subject.spec.suspend
     return IndexBehind(name=index.name, missing_segments=index.segments_missing, catches_up=alone)
 
 

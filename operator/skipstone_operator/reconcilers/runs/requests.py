@@ -37,6 +37,7 @@ from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_
 from skipstone_operator.manifests import Owner, RunManifest, check_pod_template, check_spark
 from skipstone_operator.ports import JsonObject, RunDefaults
 from skipstone_operator.reconcilers.runs.places import build_warehouse_ref
+from skipstone_operator.reconcilers.runs.policies import build_policy
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.kinds import API_VERSION, MERGE_SCHEDULE
 from skipstone_operator.resources.loadjob import LoadJobSpec
@@ -46,6 +47,7 @@ from skipstone_operator.resources.mergejob import (
     NotMatchedBySourceClause,
     NotMatchedClause,
 )
+from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.worlds.subjects import (
     AnySubject,
     ClaimFacts,
@@ -203,6 +205,7 @@ def build_table_ref(table: TableSubject) -> TableRef:
         table_uuid=table.status.table_uuid or None,
         location=table.status.location or None,
         namespace_id=table.status.namespace_id or None,
+        maintenance=build_policy(table.spec.maintenance),
     )
 
 
@@ -216,7 +219,8 @@ def build_index_ref(index: IndexSubject) -> IndexRef:
     """One index as the data plane sees it."""
     spec = index.spec
     name, uid, buckets = index.meta.name, index.meta.uid, spec.buckets or 0
-    return IndexRef(name=name, uid=uid, columns=spec.columns, include=spec.include, buckets=buckets)
+    inline = spec.maintenance is Maintenance.INLINE and not spec.suspend
+    return IndexRef(name=name, uid=uid, columns=spec.columns, include=spec.include, buckets=buckets, is_inline=inline)
 
 
 def _about_table(place: Place, table: TableSubject) -> Task:
@@ -331,7 +335,7 @@ def plan_table_run(table: TableSubject, place: Place, warehouse: WarehouseSubjec
 def table_change_inputs(table: TableSubject) -> dict[str, object]:
     """What of the Table a change depends on: its spec without what only the operator reads, and the generation."""
     spec = encode(table.spec)
-    for name in ("reclaimPolicy", "refreshIntervalSeconds"):
+    for name in ("reclaimPolicy", "refreshIntervalSeconds", "maintenance"):
         spec.pop(name, None)
     return {"spec": spec, "generation": table.meta.generation}
 

@@ -32,8 +32,8 @@ JOB_TABLE = PrinterColumn(name="Table", path=".spec.tableRef.name", text="The Ta
 DURATION = PrinterColumn(name="Duration", path=".status.duration", text="Time from first attempt to end.")
 
 
-def _count(name: str, path: str, text: str) -> PrinterColumn:
-    return PrinterColumn(name=name, path=path, type="integer", text=text)
+def _count(name: str, path: str, text: str, *, wide: bool = False) -> PrinterColumn:
+    return PrinterColumn(name=name, path=path, type="integer", text=text, wide=wide)
 
 
 def _date(name: str, path: str, text: str, *, wide: bool = False) -> PrinterColumn:
@@ -59,6 +59,10 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Segments", ".status.segments.total", "Live segments."),
         _string("Indexes", ".status.indexesInSync", "Indexes in sync of all."),
         _string("Snapshot", ".status.snapshotId", "Current snapshot.", wide=True),
+        _condition("Healthy", "Healthy", "status", "Whether the table is as spec.maintenance asks.", wide=True),
+        _count("Small", ".status.health.smallFiles", "Small data files.", wide=True),
+        _count("Deletes", ".status.health.deleteFiles", "Delete files and deletion vectors.", wide=True),
+        _count("Snapshots", ".status.health.snapshots", "Snapshots that the table retains.", wide=True),
         _condition("Status", "Ready", "message", "What Ready says.", wide=True),
         AGE,
     ),
