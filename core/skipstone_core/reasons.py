@@ -72,6 +72,21 @@ class Reason(StrEnum):
     HEALTHY = "Healthy", "Nothing is wrong with the resource."
     NOT_BUILT = "NotBuilt", "The index has not been built yet."
 
+    # Maintenance of a Table
+    SMALL_FILES = "SmallFiles", "Small data files are due for compaction; the next maintain run rewrites them."
+    MANY_DELETES = "ManyDeletes", "Files with many deleted rows are due for compaction; the next maintain run does it."
+    MANY_MANIFESTS = "ManyManifests", "Manifests are due for a rewrite; the next maintain run does it."
+    SNAPSHOTS_PENDING = "SnapshotsPending", "Snapshots are due to expire; the next maintain run removes them."
+    ORPHAN_FILES_KEPT = (
+        "OrphanFilesKept",
+        "Orphan files are not looked for while a job may still commit files that look like them.",
+    )
+    WINDOW_CLOSED = "WindowClosed", "Maintenance is due and waits until spec.maintenance.window opens."
+    MAINTENANCE_FAILED = "MaintenanceFailed", "The last maintain run failed, or a step of it; the message says how."
+    MAINTENANCE_OFF = "MaintenanceOff", "The maintain run is stopped, since spec.maintenance is gone."
+    MAINTAINING = "Maintaining", "A maintain run is in progress; the message shows its steps and how far it is."
+    GIVING_WAY = "GivingWay", "The maintain run is stopped, since a job or a change of the table waits for it."
+
     # MergeSchedule
     SCHEDULED = "Scheduled", "A MergeJob is created at each time of spec.schedule."
     JOB_ACTIVE = "JobActive", "A MergeJob of the schedule has not ended."

@@ -22,6 +22,7 @@ COMPLETE = "Complete"
 FAILED = "Failed"
 SYNCED = "Synced"
 DEGRADED = "Degraded"
+HEALTHY = "Healthy"
 
 #: Statuses that are bad news, by type of condition.
 _BAD = {
@@ -31,6 +32,7 @@ _BAD = {
     FAILED: ConditionStatus.TRUE,
     DEGRADED: ConditionStatus.TRUE,
     PROGRESSING: None,
+    HEALTHY: ConditionStatus.FALSE,
 }
 #: Reasons of Progressing that a user should look at.
 _WORRYING = frozenset(
@@ -46,8 +48,20 @@ _WORRYING = frozenset(
         Reason.INVALID_SPEC,
     }
 )
-#: Reasons of Ready=False that every resource passes through on its way up.
-_ORDINARY = frozenset({Reason.CHECK_PENDING, Reason.RUN_INTENDED, Reason.NOT_BUILT, Reason.DELETING})
+#: Reasons of Ready=False that every resource passes through on its way up, and of Healthy=False that a run ends soon.
+_ORDINARY = frozenset(
+    {
+        Reason.CHECK_PENDING,
+        Reason.RUN_INTENDED,
+        Reason.NOT_BUILT,
+        Reason.DELETING,
+        Reason.SMALL_FILES,
+        Reason.MANY_DELETES,
+        Reason.MANY_MANIFESTS,
+        Reason.SNAPSHOTS_PENDING,
+        Reason.WINDOW_CLOSED,
+    }
+)
 
 
 def read_reason(text: str) -> Reason:
@@ -124,6 +138,11 @@ def _merge_one(old: Condition | None, new: Judgement, generation: int, now: str)
     )
 
 
+def without(conditions: Iterable[Condition], type_: str) -> tuple[Condition, ...]:
+    """The conditions of all other types."""
+    return tuple(condition for condition in conditions if condition.type != type_)
+
+
 def find(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """The condition of this type."""
     return next((condition for condition in conditions if condition.type == type_), None)
@@ -163,7 +182,7 @@ def _is_news(condition: Condition, *, is_first: bool) -> bool:
     # A job's Complete and Failed repeat the reason of Progressing until one of them becomes True.
     if condition.type in (COMPLETE, FAILED):
         return condition.status is ConditionStatus.TRUE
-    if is_first and condition.type in (PROGRESSING, DEGRADED):
+    if is_first and condition.type in (PROGRESSING, DEGRADED, HEALTHY):
         return condition.reason not in (Reason.IDLE, Reason.HEALTHY)
     return True
 

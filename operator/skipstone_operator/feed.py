@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, slim
 from skipstone_operator.adapters.kube import KubeClient
-from skipstone_operator.ports import AccessDenied, JsonObject, Key
+from skipstone_operator.ports import AccessDenied, HealthMeter, JsonObject, Key
+from skipstone_operator.reconcilers.passes.measures import publish_health
 from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, SECONDARY_INDEX, TABLE
 from skipstone_operator.routing import Router, identity_of
 from skipstone_operator.runtime.cache import ObjectCache, Shard, Unordered, as_version, version_of
@@ -27,8 +28,8 @@ MAX_SINGLE_READS = 16
 logger = logging.getLogger(__name__)
 
 
-class IndexMeter(Protocol):
-    """What is measured of indexes as they are seen."""
+class SeenMeter(HealthMeter, Protocol):
+    """What is measured of tables and indexes as they are seen."""
 
     def index_lag(self, namespace: str, name: str, segments: int) -> None:
         """How many segments the index misses now."""
@@ -36,6 +37,10 @@ class IndexMeter(Protocol):
 
     def index_gone(self, namespace: str, name: str) -> None:
         """The index was deleted."""
+        ...
+
+    def table_gone(self, namespace: str, name: str) -> None:
+        """The table was deleted."""
         ...
 
 
@@ -48,7 +53,7 @@ class Feed:
     cache: ObjectCache
     router: Router
     deliveries: Deliveries[Key]
-    meter: IndexMeter
+    meter: SeenMeter
     put: Callable[[Key], None]
     _listing: asyncio.Lock = field(default_factory=asyncio.Lock)
 
@@ -64,6 +69,8 @@ class Feed:
         if identity.kind == SECONDARY_INDEX.name:
             missing = ((newest.get("status") or {}).get("segments") or {}).get("missing", 0)
             self.meter.index_lag(identity.namespace, identity.name, missing)
+        if identity.kind == TABLE.name:
+            publish_health(newest["metadata"], newest.get("status") or {}, self.meter)
         if identity.kind not in SILENT:
             self._wake(self.router.changed(newest) | self._rivals(newest))
 
@@ -81,6 +88,8 @@ class Feed:
         for identity in identities:
             if identity.kind == SECONDARY_INDEX.name:
                 self.meter.index_gone(identity.namespace, identity.name)
+            if identity.kind == TABLE.name:
+                self.meter.table_gone(identity.namespace, identity.name)
             self._wake(self.router.removed(identity))
 
     def enqueue(self, identities: Collection[Key]) -> None:

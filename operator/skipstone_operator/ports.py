@@ -197,7 +197,19 @@ class Events(Protocol):
         ...
 
 
-class Meter(Protocol):
+class HealthMeter(Protocol):
+    """What is measured of tables as they are seen."""
+
+    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
+        """How the table is: counts by the fields of ``status.health``."""
+        ...
+
+    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
+        """The step of maintenance was done at ``moment``, in seconds since 1970."""
+        ...
+
+
+class Meter(HealthMeter, Protocol):
     """What reconcilers count. Implemented by the metrics room; must not fail and must not block."""
 
     def run_finished(self, kind: RunKind, reason: Reason, *, seconds: float) -> None:
@@ -210,6 +222,10 @@ class Meter(Protocol):
 
     def index_lag(self, namespace: str, name: str, segments: int) -> None:
         """How many segments the index misses now."""
+        ...
+
+    def maintenance_work(self, step: str, counts: Mapping[str, int]) -> None:
+        """What a step of a maintain run that ended counted, such as ``filesRewritten``."""
         ...
 
 

@@ -74,6 +74,35 @@ def test_a_load_an_index_and_a_merge_reach_their_ends_and_then_nothing_is_writte
     play(scenario)
 
 
+def test_a_table_is_compacted_between_jobs_and_its_inline_index_never_lags(play: Play) -> None:
+    async def scenario(site: Site) -> None:
+        asked = {"compaction": {"minInputFiles": 2}, "window": {"schedule": "* * * * *", "duration": "1h"}}
+        await site.apply(data_claim(), warehouse(), table(maintenance=asked), index(maintenance="Inline"))
+        for name in ("jan", "feb"):
+            await site.apply(load(name))
+            await site.holds("LoadJob", name, "Complete")
+
+        async def compacted() -> bool:
+            return site.lake.tables["air", "flights"].segments == [3]
+
+        await site.until(compacted, "the table is compacted")
+        await site.holds("Table", "flights", "Healthy")
+        await synced(site, "1/1")
+        status = await site.status("Table", "flights")
+        assert [(one["step"], one["done"]) for one in status["lastMaintenance"]] == [("Compaction", True)]
+        assert (status["health"]["smallFiles"], status["lastMaintainRun"]["result"]) == (0, "Succeeded")
+        assert "writer" not in status
+        assert {kind for kind, _ in site.meter.finished} == {"Check", "Table", "Load", "Maintain"}
+        for _ in range(3):
+            await site.round()
+        before = len(site.kube.writes)
+        for _ in range(5):
+            await site.round()
+        assert site.kube.writes[before:] == []
+
+    play(scenario)
+
+
 def test_a_cache_that_hears_nothing_starts_no_second_driver_and_ends_no_first(play: Play) -> None:
     async def scenario(site: Site) -> None:
         await prepare(site, load("jan"))

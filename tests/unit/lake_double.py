@@ -16,10 +16,13 @@ from skipstone_core.contract.reports import (
     MetadataMark,
     RunOutcome,
     SegmentCounts,
+    StepReport,
     TableState,
     report_digest,
 )
 from skipstone_core.contract.requests import IndexRef, JobRequest, RunKind, TableRef
+from skipstone_core.maintenance.health import TableHealth
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 from skipstone_core.reasons import Reason
 
 from tests.unit.kube_double import MemoryKube
@@ -31,6 +34,7 @@ Pod = dict[str, Any]
 class LakeTable:
     """One table: its commits by transaction, its segments, and which of them each index covers.
 
+    ``small``: files that wait for compaction, one of each append.
     ``versions``: how often the table (by its own name, empty) and each index were changed, as metadata files count.
     Runs of doubles take no time: what they tell of one second can be put in order by this only.
     """
@@ -42,6 +46,7 @@ class LakeTable:
     segments: list[int] = field(default_factory=list)
     covered: dict[str, set[int]] = field(default_factory=dict)
     sequence: int = 0
+    small: int = 0
     versions: dict[str, int] = field(default_factory=dict)
 
     def change(self, index: str = "") -> None:
@@ -70,10 +75,15 @@ Script = Callable[[JobRequest], Ends | None]
 
 @dataclass
 class Lake:
-    """All tables, and the drivers' behavior."""
+    """All tables, and the drivers' behavior.
+
+    ``dies_before_entering``: no run gets as far as its Inline indexes. ``failing_step``: how all steps end.
+    """
 
     tables: dict[tuple[str, str], LakeTable] = field(default_factory=dict)
     script: Script = lambda _request: None
+    dies_before_entering: bool = False
+    failing_step: Reason | None = None
 
     def run(self, request: JobRequest) -> tuple[int, JobReport | None, str]:
         """Do a driver's work: exit code, report, and the container's end reason."""
@@ -98,6 +108,7 @@ class Lake:
             RunKind.OBSERVE: self._observe,
             RunKind.CONFIRM: self._confirm,
             RunKind.DROP: self._drop,
+            RunKind.MAINTAIN: self._maintain,
         }
         return work[request.kind](request)
 
@@ -123,7 +134,9 @@ class Lake:
         if not already:
             table.sequence += 1
             table.segments.append(table.sequence)
+            table.small += 1
             table.change()
+            self._enter(request, table)
         outcome = RunOutcome.ALREADY_COMMITTED if already else RunOutcome.COMMITTED
         reason = Reason.ALREADY_COMMITTED if already else Reason.COMMITTED
         counts = {"segment": table.sequence, "rowsLoaded": 10, "filesTotal": 4, "filesCandidate": 1}
@@ -137,6 +150,34 @@ class Lake:
         covered |= built
         table.change(request.reindex.index.uid)
         return replace(self._committed(request, 3), counts={"segments": len(built)})
+
+    def _enter(self, request: JobRequest, table: LakeTable) -> None:
+        """What a run committed goes into the indexes that are kept inline, before it ends."""
+        if self.dies_before_entering:
+            return
+        for index in request.indexes:
+            if index.is_inline:
+                table.covered.setdefault(index.uid, set()).add(table.sequence)
+                table.change(index.uid)
+
+    def _maintain(self, request: JobRequest) -> JobReport:
+        assert request.table is not None and request.maintain is not None
+        table = self.tables[request.table.identifier]
+        steps = tuple(self._step(request, table, step) for step in request.maintain.steps)
+        return replace(self._committed(request, 4), steps=steps)
+
+    def _step(self, request: JobRequest, table: LakeTable, step: MaintenanceStep) -> StepReport:
+        if self.failing_step is not None:
+            return StepReport(step=step, is_done=False, reason=self.failing_step, message="as scripted")
+        rewritten = table.small if step is MaintenanceStep.COMPACTION else 0
+        if rewritten:
+            table.sequence += 1
+            table.segments = [table.sequence]
+            table.small = 0
+            table.change()
+            self._enter(request, table)
+        reason = Reason.COMMITTED if rewritten else Reason.IDLE
+        return StepReport(step=step, is_done=True, reason=reason, counts={"filesRewritten": rewritten})
 
     def _observe(self, request: JobRequest) -> JobReport:
         assert request.observe is not None
@@ -199,7 +240,14 @@ class Lake:
             indexes=tuple(index_state(table, index) for index in indexes),
             location="/skipstone/main/air/flights",
             metadata=table.mark(),
+            health=None if ref.maintenance is None else health_of(table, ref.maintenance),
         )
+
+
+def health_of(table: LakeTable, policy: MaintenancePolicy) -> TableHealth:
+    """How the table is: compaction is due once there are as many small files as it takes."""
+    enough = policy.compaction is not None and table.small >= policy.compaction.min_input_files
+    return TableHealth(small_files=table.small, due_files=table.small if enough else 0, snapshots=table.sequence)
 
 
 def index_state(table: LakeTable, index: IndexRef) -> IndexState:

@@ -5,7 +5,8 @@ Crashes are answered by starting again: nothing is remembered between passes but
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -52,6 +53,9 @@ class RecordingRuns:
     finished: list[tuple[str, str]] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
     lag: dict[str, int] = field(default_factory=dict)
+    small: dict[str, int] = field(default_factory=dict)
+    done: set[str] = field(default_factory=set)
+    work: Counter[str] = field(default_factory=Counter)
 
     def run_finished(self, kind: RunKind, reason: Reason, *, seconds: float) -> None:
         assert seconds >= 0
@@ -63,6 +67,15 @@ class RecordingRuns:
 
     def index_lag(self, namespace: str, name: str, segments: int) -> None:
         self.lag[f"{namespace}/{name}"] = segments
+
+    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
+        self.small[f"{namespace}/{name}"] = health["smallFiles"]
+
+    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
+        self.done.add(step)
+
+    def maintenance_work(self, step: str, counts: Mapping[str, int]) -> None:
+        self.work.update(counts)
 
 
 @dataclass

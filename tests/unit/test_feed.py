@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -26,12 +26,24 @@ class Meter:
 
     def __init__(self) -> None:
         self.lags: dict[str, int] = {}
+        self.small: dict[str, int] = {}
+        self.done: dict[str, tuple[str, float]] = {}
 
     def index_lag(self, namespace: str, name: str, segments: int) -> None:
         self.lags[name] = segments
 
     def index_gone(self, namespace: str, name: str) -> None:
         del self.lags[name]
+
+    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
+        self.small[name] = health["smallFiles"]
+
+    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
+        self.done[name] = (step, moment)
+
+    def table_gone(self, namespace: str, name: str) -> None:
+        self.small.pop(name, None)
+        self.done.pop(name, None)
 
 
 @dataclass
@@ -262,3 +274,22 @@ def test_a_pod_that_loses_our_labels_after_the_list_of_names_is_gone() -> None:
     assert not found
     assert server.asked == ["names", "GET p"]
     assert bench.held("Pod") == {}
+
+
+def test_the_health_of_a_table_is_measured_while_it_is_there() -> None:
+    bench = Bench(CountingServer("LoadJob", "20", {}))
+    meter = cast(Meter, bench.feed.meter)
+    result = {"step": "Compaction", "run": "r", "done": True, "time": "2026-01-01T00:00:00Z"}
+    status = {"health": {"smallFiles": 3}, "lastMaintenance": [result, {**result, "step": "Snapshots", "done": False}]}
+    metadata = {"name": "t", "namespace": "lake", "uid": "u", "resourceVersion": "30"}
+    found = {
+        "apiVersion": "skipstone.dev/v1alpha1",
+        "kind": "Table",
+        "metadata": metadata,
+        "spec": {},
+        "status": status,
+    }
+    bench.feed.changed(found)
+    assert (meter.small, meter.done) == ({"t": 3}, {"t": ("Compaction", 1_767_225_600.0)})
+    bench.feed.removed(found)
+    assert (meter.small, meter.done) == ({}, {})

@@ -18,10 +18,11 @@ from skipstone_operator.reconcilers.index import drop_world as drop_index_world
 from skipstone_operator.reconcilers.index import reindex_policy
 from skipstone_operator.reconcilers.jobs.confirms import confirm_policy
 from skipstone_operator.reconcilers.jobs.deciding import attempt_policy
+from skipstone_operator.reconcilers.maintain import MaintainPolicy
 from skipstone_operator.reconcilers.observes import observe_policy
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
 from skipstone_operator.reconcilers.runs.requests import RunPlan
-from skipstone_operator.reconcilers.table import change_policy
+from skipstone_operator.reconcilers.table import change_policy, find_policy
 from skipstone_operator.reconcilers.table import drop_world as drop_table_world
 from skipstone_operator.reconcilers.warehouse import check_policy
 from skipstone_operator.resources.common import CurrentRun
@@ -37,6 +38,7 @@ from tests.unit.world_cases import (
     SETTING,
     condition,
     ended,
+    good_table,
     good_warehouse,
     index_world,
     job_world,
@@ -108,6 +110,18 @@ def _as(home: Subject[Any, Any], status: Facts) -> Subject[Any, Any]:
     return subject({name: value for name, value in home.raw.items() if name != "status"}, status)
 
 
+def maintain(status: Facts, home: Subject[Any, Any], facts: Facts) -> Policy[Any]:
+    facts["maintain"] = facts.pop("run")
+    named = {"maintainRun": status["currentRun"]} if "currentRun" in status else {}
+    due = {"health": {"smallFiles": 9, "dueFiles": 9}}
+    told = {name: value for name, value in status.items() if name != "currentRun"}
+    known = {**good_table().raw["status"], **due, **told, **named}
+    table = subject(objects.table(maintenance={"compaction": {}}), known)
+    found = find_policy(table_world(table, place=_place(home, table=table), **facts), table)
+    assert isinstance(found, MaintainPolicy)
+    return found
+
+
 def drop_table(status: Facts, home: Subject[Any, Any], facts: Facts) -> Policy[Any]:
     table = subject(objects.table(reclaimPolicy="Delete"), {**DATA, **status}, **GOING)
     return drop_policy(drop_table_world(table_world(table, place=_place(home, table=table), **facts), table))
@@ -165,6 +179,7 @@ LIVES = {
     "confirm": Life(confirm, phase=Reason.CONFIRMING),
     "table change": Life(change),
     "reindex": Life(reindex),
+    "maintain": Life(maintain, phase=Reason.MAINTAINING),
     "check": Life(check),
     "observe": Life(observe, shown=False),
     "drop of a table": Life(drop_table, phase=Reason.DELETING),
@@ -176,7 +191,7 @@ each_life = pytest.mark.parametrize("life", LIVES.values(), ids=LIVES.keys())
 def run_of(step: Step) -> dict[str, Any] | None:
     """The current run that a step writes."""
     assert isinstance(step, PutStatus), step
-    return step.status.get("currentRun") or step.status.get("observeRun")
+    return step.status.get("currentRun") or step.status.get("observeRun") or step.status.get("maintainRun")
 
 
 def conf_of(current: CurrentRun, owner: str) -> ConfFacts:
@@ -305,7 +320,7 @@ def test_a_pod_is_deleted_once_after_its_stop_was_written(life: Life, deleting: 
 def _again(life: Life, written: PutStatus, found: PodFacts, setting: Any) -> Policy[Any]:
     """The world after that write."""
     status = dict(written.status)
-    name = "observeRun" if "observeRun" in status else "currentRun"
+    name = next(name for name in ("currentRun", "observeRun", "maintainRun") if name in status)
     current = replace(life.launched(), stop_reason=status[name]["stopReason"], stop_message=status[name]["stopMessage"])
     run = RunWorld(current=current, owner_uid=life.owner, pod=found)
     return life.make({**status, "currentRun": status[name]}, good_warehouse(), {"setting": setting, "run": run})

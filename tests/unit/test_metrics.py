@@ -71,6 +71,25 @@ def test_the_lag_of_an_index_is_shown_until_it_is_deleted(metrics: Metrics) -> N
     metrics.index_gone("air", "by-tail")
 
 
+def test_the_health_of_a_table_is_shown_until_it_is_deleted(metrics: Metrics) -> None:
+    labels = {"namespace": "air", "table": "flights"}
+    metrics.table_health("air", "flights", {"smallFiles": 3, "metadataBytes": 4096})
+    metrics.maintained("air", "flights", "Compaction", 1_767_000_000.0)
+    assert value(metrics, "skipstone_table_small_files", **labels) == 3
+    assert value(metrics, "skipstone_table_metadata_bytes", **labels) == 4096
+    done = {**labels, "step": "Compaction"}
+    assert value(metrics, "skipstone_table_maintained_timestamp_seconds", **done) == 1_767_000_000
+    metrics.table_gone("air", "flights")
+    assert value(metrics, "skipstone_table_small_files", **labels) is None
+    assert value(metrics, "skipstone_table_maintained_timestamp_seconds", **done) is None
+
+
+def test_the_work_of_maintenance_is_counted_from_zero(metrics: Metrics) -> None:
+    assert value(metrics, "skipstone_maintenance_files_deleted_total", step="OrphanFiles") == 0
+    metrics.maintenance_work("OrphanFiles", {"filesDeleted": 2, "filesFound": 9})
+    assert value(metrics, "skipstone_maintenance_files_deleted_total", step="OrphanFiles") == 2
+
+
 def test_a_deaf_watch_is_shown(metrics: Metrics) -> None:
     metrics.watch_stale(3)
     assert value(metrics, "skipstone_watch_stale_objects") == 3

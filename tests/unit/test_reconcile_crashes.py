@@ -27,12 +27,16 @@ EVERY = cases(2, 1)
 
 @dataclass(frozen=True)
 class Work:
-    """One resource, the condition that ends it, how its drivers end, and how often it commits."""
+    """One resource, the condition that ends it, how its drivers end, and how many segments it leaves more.
+
+    ``maintained``: the work ends once the table is compacted into one segment.
+    """
 
     obj: dict[str, Any]
     condition: str
     script: Script = lambda _request: None
     commits: int = 1
+    maintained: bool = False
 
 
 def _silent_after_commit(request: JobRequest) -> Ends | None:
@@ -43,12 +47,14 @@ def _silent(request: JobRequest) -> Ends | None:
     return Ends(137) if request.kind is RunKind.LOAD else None
 
 
+COMPACTED = {"compaction": {"minInputFiles": 2}}
 WORKS = {
     "load": Work(load("work"), "Complete"),
     "merge": Work(merge("work"), "Complete"),
     "reindex": Work(index("work"), "Synced", commits=0),
     "confirmed load": Work(load("work", backoffLimit=0), "Complete", _silent_after_commit),
     "aborted load": Work(load("work", backoffLimit=1), "Failed", _silent, commits=0),
+    "maintain": Work(load("work"), "Complete", commits=0, maintained=True),
 }
 
 
@@ -61,17 +67,17 @@ class Watched:
 
 
 @cache
-def prepared_world() -> World:
+def prepared_world(*, maintained: bool) -> World:
     world = World()
-    for obj in (claim(), warehouse(), table(), load("before")):
+    for obj in (claim(), warehouse(), table(**({"maintenance": COMPACTED} if maintained else {})), load("before")):
         world.kube.add(obj)
     world.run_until(lambda: world.holds("LoadJob", "before", "Complete"))
     world.run_until(lambda: not world.kube.status("Table", "flights").get("writer"))
     return world
 
 
-def ready_world() -> Watched:
-    world, most_alive = copy.deepcopy(prepared_world()), Counter[str]()
+def ready_world(work: str) -> Watched:
+    world, most_alive = copy.deepcopy(prepared_world(maintained=WORKS[work].maintained)), Counter[str]()
 
     def count(_created: Any) -> None:
         alive = Counter(
@@ -91,11 +97,14 @@ def finish(watched: Watched, work: str) -> None:
     watched.world.kube.add(case.obj)
     watched.world.lake.script = case.script
     watched.world.run_until(lambda: watched.world.holds(case.obj["kind"], "work", case.condition), ticks=80)
+    if case.maintained:
+        watched.world.run_until(lambda: not watched.world.lake.tables["air", "flights"].small, ticks=40)
+        watched.world.run_until(lambda: watched.world.holds("Table", "flights", "Healthy"), ticks=20)
     watched.world.run_until(lambda: not watched.world.kube.status("Table", "flights").get("writer"), ticks=20)
 
 
 def number_of_writes(work: str) -> int:
-    watched = ready_world()
+    watched = ready_world(work)
     before = len(watched.world.kube.writes)
     finish(watched, work)
     return len(watched.world.kube.writes) - before
@@ -107,7 +116,7 @@ def test_dying_at_any_write_neither_doubles_a_driver_nor_a_commit(work: str, mom
     writes = number_of_writes(work)
     assert writes >= 6, "a workload that writes so little proves nothing"
     for fatal in range(turn(EVERY), writes, EVERY):
-        watched = ready_world()
+        watched = ready_world(work)
         world, first = watched.world, len(watched.world.kube.writes)
         # Dying after the answer came is dying before the next write: nothing is remembered between passes.
         number, when = (first + fatal + 1, "before") if moment == "after" else (first + fatal, moment)
@@ -123,7 +132,7 @@ def test_dying_at_any_write_neither_doubles_a_driver_nor_a_commit(work: str, mom
 
 @pytest.mark.parametrize("work", WORKS)
 def test_dying_at_every_write_still_converges(work: str) -> None:
-    watched = ready_world()
+    watched = ready_world(work)
     world, seen = watched.world, set[int]()
 
     def once(number: int, moment: str) -> bool:

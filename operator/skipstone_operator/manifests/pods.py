@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.ids import CATALOG_VARIABLES
 
 from skipstone_operator.labels import DRIVER_CONTAINER, WAREHOUSE_UID_LABEL
@@ -39,6 +40,9 @@ AUTHORITIES = "authorities"
 LIGHT_REQUESTS = {"cpu": "100m", "memory": "256Mi"}
 LIGHT_LIMITS = {"memory": "2Gi"}
 
+#: What a maintain run that gives way has left for the commit in hand.
+LAST_COMMIT_SECONDS = 60
+
 POD_SECURITY = {
     "runAsNonRoot": True,
     "runAsUser": USER_ID,
@@ -65,6 +69,8 @@ def build_driver_pod(shape: PodShape, plan: SparkPlan | None, deadline_seconds: 
     }
     if deadline_seconds is not None:
         spec["activeDeadlineSeconds"] = deadline_seconds
+    if shape.request.kind is RunKind.MAINTAIN:
+        spec["terminationGracePeriodSeconds"] = LAST_COMMIT_SECONDS
     metadata = {
         "name": driver_pod_name(shape.request.run_id),
         "namespace": shape.namespace,

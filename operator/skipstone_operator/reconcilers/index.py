@@ -6,6 +6,7 @@ Entry point of keys of kind SecondaryIndex. A reindex needs no turn: it may run 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import assert_never
 
 from skipstone_core.contract.requests import RunKind, TableRef
@@ -36,6 +37,7 @@ from skipstone_operator.reconcilers.runs.statuses import (
 )
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
+from skipstone_operator.worlds.observations import find_observation
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Step
@@ -45,6 +47,8 @@ from skipstone_operator.worlds.worlds import IndexWorld
 
 #: What a run found wrong with an index and the next reindex may fix.
 _MENDED_BY_REINDEX = frozenset({Reason.INDEX_DAMAGED, Reason.STORAGE_UNAVAILABLE, Reason.SEGMENTS_FAILED})
+#: Operations of pods that enter what they commit into Inline indexes.
+_ENTERING = frozenset({RunKind.LOAD.value, RunKind.MERGE.value, RunKind.MAINTAIN.value})
 #: Refusals that the Table's own condition tells of, and that end when the table is back.
 _MAY_COME_BACK = frozenset({Reason.TABLE_MISSING, Reason.TABLE_REPLACED})
 
@@ -178,7 +182,8 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
         """Nothing is missing, something is in the way, or a failed reindex waits."""
         world, status = self.world, self.status()
         if (rest := find_rest(world, status, self.plan())) is not None:
-            return or_rest(self.write(status, fails(PROGRESSING, rest.reason, rest.message)), None)
+            waits = self.pause() if rest.reason is Reason.WAITING_FOR_TABLE else None
+            return or_rest(self.write(status, fails(PROGRESSING, rest.reason, rest.message)), waits)
         if (delay := seconds_until(status.retry_time, self.setting.now)) > 0:
             return or_rest(self.write(status, holds(PROGRESSING, Reason.RETRYING, last_end(status.last_run))), delay)
         return None
@@ -217,13 +222,34 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
         return conclude(self.world, run, verdict)
 
 
+def find_entering(world: IndexWorld, status: SecondaryIndexStatus) -> Finding | None:
+    """The live writer of the table that enters all that an Inline index lacks before it ends.
+
+    That is so when the index lacks nothing but what the table did not have when the writer's pod was made.
+    """
+    if world.index.spec.maintenance is not Maintenance.INLINE or is_asked_for(world, status) or not status.exists:
+        return None
+    writer = next((pod for pod in world.pods if pod.live and pod.operation in _ENTERING), None)
+    if writer is None or writer.created is None:
+        return None
+    before = find_observation(status.table_uid, (pod for pod in world.pods if _ended_by(pod, writer.created)))
+    oldest = min(status.missing_segments, default=status.table_sequence_number + 1)
+    if before is None or oldest <= before.state.sequence_number:
+        return None
+    return Finding(Reason.WAITING_FOR_TABLE, f"driver pod {writer.name} enters its files into the index before it ends")
+
+
+def _ended_by(pod: PodFacts, moment: datetime) -> bool:
+    return pod.ended is not None and pod.ended <= moment
+
+
 def find_rest(world: IndexWorld, status: SecondaryIndexStatus, plan: RunPlan | None) -> Finding | None:
     """Why nothing is started although nothing runs."""
     if (block := find_suspension(world) or find_block(world)) is not None:
         return block
     if is_given_up(status, plan):
         return Finding(Reason.IDLE, "the last reindex failed for good; it is tried again when its inputs change")
-    return None if is_needed(world, status) else Finding(Reason.IDLE, "there is nothing to do")
+    return find_entering(world, status) if is_needed(world, status) else Finding(Reason.IDLE, "there is nothing to do")
 
 
 def find_suspension(world: IndexWorld) -> Finding | None:

@@ -131,7 +131,8 @@ def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:
     unknown = [
         _ask_delay(world, index) for index in world.indexes.get(table.meta.name, ()) if is_in_the_dark(table, index)
     ]
-    return earliest(*unknown, _refresh_delay(world, table))
+    unhealthy = _ask_delay(world, table) if is_of_unknown_health(table) else None
+    return earliest(*unknown, unhealthy, _refresh_delay(world, table))
 
 
 def is_observable(table: TableSubject) -> bool:
@@ -140,6 +141,13 @@ def is_observable(table: TableSubject) -> bool:
     if ready is None or ready.reason in (Reason.RESOURCE_CONFLICT, Reason.INVALID_SPEC, Reason.COLUMN_TYPE_UNSUPPORTED):
         return False
     return table.spec.management is Management.OBSERVED or table.status.applied_generation > 0
+
+
+def is_of_unknown_health(table: TableSubject) -> bool:
+    """Whether nothing but an observe run will tell how the table is: no change of it is on its way."""
+    told = table.status.health is not None or table.spec.maintenance is None
+    observed = table.spec.management is Management.OBSERVED
+    return not told and (observed or table.status.applied_generation == table.meta.generation)
 
 
 def is_in_the_dark(table: TableSubject, index: IndexSubject) -> bool:

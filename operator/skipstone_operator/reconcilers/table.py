@@ -20,35 +20,35 @@ from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers import drops
 from skipstone_operator.reconcilers.jobs import deciding
 from skipstone_operator.reconcilers.jobs.status import is_finished
+from skipstone_operator.reconcilers.maintain import Calm, MaintainPolicy, maintain_policy
 from skipstone_operator.reconcilers.passes.failures import find_failure, guarded, tell
 from skipstone_operator.reconcilers.runs import lifecycle
-from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL
+from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, find_live, trim
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide_refused
 from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, build_table_ref, plan_table_run
 from skipstone_operator.reconcilers.runs.statuses import (
     first_write,
-    judged,
     last_end,
     or_rest,
-    put_status,
     record_end,
 )
 from skipstone_operator.reconcilers.tablestatus import (
     choose_writer,
     find_obstacle,
     find_turn,
-    judge_ready,
     live_writers,
+    seen,
     with_observation,
     with_owner,
     with_tally,
+    written,
 )
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import TableSubject, deletes_data, find_warehouse_finding
+from skipstone_operator.worlds.subjects import TableSubject, children_of, deletes_data, find_warehouse_finding
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
@@ -99,7 +99,28 @@ def decide_table(world: TableWorld, table: TableSubject) -> Step:
     managed = table.spec.management is Management.MANAGED
     if (step := drops.keep_finalizer(table, wanted=managed and deletes_data(table))) is not None:
         return step
-    return lifecycle.decide(change_policy(world, table))
+    return _decide_living(world, table)
+
+
+def _decide_living(world: TableWorld, table: TableSubject) -> Step:
+    policy = find_policy(world, table)
+    step = lifecycle.decide(policy)
+    if isinstance(policy, ChangePolicy) or not isinstance(step, Rest):
+        return step
+    return trim(children_of(world.children, RunKind.TABLE), ()) or step
+
+
+def find_policy(world: TableWorld, table: TableSubject) -> ChangePolicy | MaintainPolicy:
+    """The runs that the table's own next step is about: a run that is there, then a change, then maintenance."""
+    change = change_policy(world, table)
+    changing = table.status.current_run is not None or find_live(world.children, (RunKind.TABLE,)) is not None
+    maintaining = table.status.maintain_run is not None or find_live(world.children, (RunKind.MAINTAIN,)) is not None
+    if changing or not (maintaining or table.spec.maintenance is not None):
+        return change
+    change_due = change.change is not None and change.change.due
+    if change_due and not maintaining:
+        return change
+    return maintain_policy(world, table, change.calm(), change_due=change_due)
 
 
 def drop_world(world: TableWorld, table: TableSubject) -> drops.DropWorld:
@@ -145,24 +166,11 @@ def find_change(world: TableWorld, table: TableSubject, status: TableStatus) -> 
     return Change(plan, failure, due=ready and waited and status.failed_inputs_hash != failure)
 
 
-def seen(world: TableWorld, table: TableSubject) -> TableStatus:
-    """The status with everything that others told: observations and indexes."""
-    return with_tally(world, with_observation(world, table, table.status))
-
-
-def written(
-    world: TableWorld, table: TableSubject, status: TableStatus, progress: Judgement, *, due: bool = False
-) -> PutStatus | None:
-    """The status write with conditions and writer, if anything changed."""
-    status = replace(status, writer=choose_writer(world, table, status, change_due=due))
-    ready = judge_ready(world, table, status)
-    judgements = [progress] if ready is None else [ready, progress]
-    return put_status(table, judged(status, table, judgements, world.setting.now))
-
-
 def change_policy(world: TableWorld, table: TableSubject) -> ChangePolicy:
     """The change runs of a table."""
-    return ChangePolicy(world=world, table=table, setting=world.setting, children=world.children, run=world.run)
+    keeps = table.spec.maintenance is not None or table.status.maintain_run is not None
+    mine = children_of(world.children, RunKind.TABLE) if keeps else world.children
+    return ChangePolicy(world=world, table=table, setting=world.setting, children=mine, run=world.run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,8 +199,8 @@ class ChangePolicy(Policy[TableStatus]):
         """Nothing is to be changed now, or somebody else writes the table."""
         status, change = self.status(), self.change
         if change is None or not change.due:
-            progress = idle_progress(self.world, self.table, status, change)
-            return or_rest(self.write(status, progress), seconds_until(status.retry_time, self.setting.now) or None)
+            calm = self.calm()
+            return or_rest(self.write(status, calm.progress), calm.after)
         writer = choose_writer(self.world, self.table, status, change_due=True)
         if writer is not None and writer.uid == self.table.meta.uid:
             return None
@@ -200,6 +208,11 @@ class ChangePolicy(Policy[TableStatus]):
         name = writer.name if writer else next(iter(pods), "a run")
         waits = fails(PROGRESSING, Reason.WAITING_FOR_TABLE, f"{name} is writing the table; the change comes next")
         return or_rest(written(self.world, self.table, status, waits, due=True), self.pause())
+
+    def calm(self) -> Calm:
+        """What is said while no change run is due."""
+        progress = idle_progress(self.world, self.table, self.status(), self.change)
+        return Calm(progress, seconds_until(self.status().retry_time, self.setting.now) or None)
 
     def block(self) -> Judgement | None:
         """Nothing is to be changed any more, or the Warehouse is not ready."""
@@ -276,4 +289,4 @@ def refused(world: TableWorld, owner_uid: str, refusal: Refused) -> Step:
         return Rest(requeue=Requeue(FOREIGN_POLL))
     if table.deleting:
         return drops.refused(drop_world(world, table), refusal)
-    return decide_refused(change_policy(world, table), refusal)
+    return decide_refused(find_policy(world, table), refusal)

@@ -14,6 +14,7 @@ from skipstone_core.contract.requests import Management
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
+    HEALTHY,
     READY,
     SYNCED,
     Judgement,
@@ -25,9 +26,13 @@ from skipstone_operator.conditions import (
     read_reason,
     shorten,
     unknown,
+    without,
 )
 from skipstone_operator.reconcilers.jobs.facts import find_block, find_stranger
 from skipstone_operator.reconcilers.jobs.status import is_finished
+from skipstone_operator.reconcilers.maintenance.health import show
+from skipstone_operator.reconcilers.maintenance.judging import judge_healthy
+from skipstone_operator.reconcilers.runs.statuses import judged, put_status
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus, RunResult
 from skipstone_operator.resources.table import (
@@ -40,13 +45,14 @@ from skipstone_operator.resources.table import (
 )
 from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, last_look, remembered
 from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.steps import PutStatus
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Ignored properties that a condition names.
 NAMED_PROPERTIES = 5
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
-WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop"})
+WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop", "Maintain"})
 
 
 def with_observation(
@@ -130,6 +136,7 @@ def _with_counters(status: TableStatus, observation: Observation, *, drifted: bo
         bytes=state.bytes,
         segments=decode(Segments, encode(state.segments)),
         properties=_properties_seen(state.properties),
+        health=status.health if state.health is None else show(state.health, observation.time),
     )
 
 
@@ -144,6 +151,30 @@ def with_tally(world: TableWorld, status: TableStatus) -> TableStatus:
     in_sync = sum(1 for index in living if is_true(index.status.conditions, SYNCED))
     tally = IndexTally(total=len(living), in_sync=in_sync)
     return replace(status, indexes=tally, indexes_in_sync=f"{in_sync}/{len(living)}")
+
+
+def seen(world: TableWorld, table: TableSubject) -> TableStatus:
+    """The status with everything that others told: observations and indexes."""
+    status = with_tally(world, with_observation(world, table, table.status))
+    return status if table.spec.maintenance is not None else replace(status, health=None)
+
+
+def written(
+    world: TableWorld, table: TableSubject, status: TableStatus, progress: Judgement, *, due: bool = False
+) -> PutStatus | None:
+    """The status write with conditions, if anything changed; ``due``: a change of the table wants to be the writer."""
+    return put_written(
+        world, table, replace(status, writer=choose_writer(world, table, status, change_due=due)), progress
+    )
+
+
+def put_written(world: TableWorld, table: TableSubject, status: TableStatus, progress: Judgement) -> PutStatus | None:
+    """The status write with conditions, whoever is the writer."""
+    ready, healthy = judge_ready(world, table, status), judge_healthy(world, table, status)
+    if healthy is None:
+        status = replace(status, conditions=without(status.conditions, HEALTHY))
+    judgements = [judgement for judgement in (ready, progress, healthy) if judgement is not None]
+    return put_status(table, judged(status, table, judgements, world.setting.now))
 
 
 def find_obstacle(world: TableWorld, table: TableSubject) -> Finding | None:
@@ -266,12 +297,19 @@ def _is_able(job: JobWorld) -> bool:
     return not job.job.spec.suspend and find_block(replace(job, turn=None)) is None
 
 
-def choose_writer(world: TableWorld, table: TableSubject, status: TableStatus, *, change_due: bool) -> Writer | None:
-    """Who may write next. The place is free only when no pod of another holder is still alive."""
+def choose_writer(
+    world: TableWorld, table: TableSubject, status: TableStatus, *, change_due: bool, maintain_due: bool = False
+) -> Writer | None:
+    """Who may write next: a change, then the jobs, then maintenance.
+
+    The place is free only when no pod of another holder is still alive.
+    """
     queue, holder = queue_of(world), status.writer
     candidates = [_as_writer(world, job) for job in queue]
     if change_due or status.current_run is not None:
         candidates.insert(0, _table_writer(world, table, status))
+    elif maintain_due or status.maintain_run is not None:
+        candidates.append(_table_writer(world, table, status))
     by_uid = {writer.uid: writer for writer in candidates}
     if holder is not None and holder.uid in by_uid:
         return replace(by_uid[holder.uid], since=holder.since)
@@ -289,7 +327,7 @@ def _as_writer(world: TableWorld, job: JobWorld) -> Writer:
 
 
 def _table_writer(world: TableWorld, table: TableSubject, status: TableStatus) -> Writer:
-    run, meta = status.current_run, table.meta
+    run, meta = status.current_run or status.maintain_run, table.meta
     now = format_time(world.setting.now)
     return Writer(kind=table.kind, name=meta.name, uid=meta.uid, run=run.id if run else "", since=now)
 

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar
 
 from skipstone_core.contract.reports import MAX_LISTED_PROPERTIES
 from skipstone_core.contract.requests import Management
+from skipstone_core.maintenance.policies import MaintenanceStep
 
 from skipstone_operator.resources.common import (
     Condition,
@@ -423,8 +424,20 @@ class TableStatus:
         Doc("The steps of maintenance by when they were last tried.", max_items=16, list_key="step", item=Doc("One.")),
     ] = ()
     maintain_run: Annotated[CurrentRun | None, Doc("The maintain run in progress.")] = None
+    maintain_steps: Annotated[
+        tuple[MaintenanceStep, ...], Doc("The steps that it was asked for.", max_items=16, item=Doc("One step."))
+    ] = ()
+    maintain_request: Annotated[
+        str,
+        Doc("Value of the annotation skipstone.dev/maintain that it answers; empty when nobody asked.", max_length=256),
+    ] = ""
     last_maintain_run: Annotated[LastRun | None, Doc("The maintain run that ended last.")] = None
-    failed_maintains: Annotated[int, Doc("Failed maintain runs in a row.", minimum=0)] = 0
+    failed_maintains: Annotated[
+        int, Doc("Maintain runs in a row that failed, or left undone all that was due.", minimum=0)
+    ] = 0
+    maintains_given_way: Annotated[
+        int, Doc("Maintain runs in a row that gave way to a job before they did anything.", minimum=0)
+    ] = 0
     maintain_retry_time: Annotated[str | None, time_text("Not before this the next maintain run starts.")] = None
     observed_maintain: Annotated[
         str, Doc("Value of the annotation skipstone.dev/maintain last acted upon, shortened.", max_length=256)

@@ -72,7 +72,7 @@ def read_cron(schedule: str, time_zone: str) -> Cron:
     try:
         zone = ZoneInfo(time_zone)
     except (KeyError, ValueError, OSError) as error:
-        message = f"{time_zone!r} is no time zone of the IANA database, such as Europe/Berlin"
+        message = f"{time_zone!r} is no time zone of the IANA database: write one such as Europe/Berlin"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.timeZone") from error
     cron = Cron(_MACROS.get(schedule, schedule), zone)
     try:
@@ -81,5 +81,6 @@ def read_cron(schedule: str, time_zone: str) -> Cron:
         message = f"{schedule!r} is no cron expression ({error}): write five fields such as '*/15 * * * *'"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schedule") from error
     if found is None:
-        raise BadSpec(Reason.INVALID_SPEC, f"{schedule!r} names no day that ever comes", field="spec.schedule")
+        message = f"{schedule!r} names no day that ever comes: write another"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schedule")
     return cron

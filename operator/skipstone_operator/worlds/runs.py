@@ -176,7 +176,16 @@ def _judge_silent(pod: PodFacts, current: CurrentRun) -> Verdict:
 
 
 #: Stops that are nobody's fault: the attempt does not count.
-_UNCOUNTED = frozenset({Reason.SUSPENDED, Reason.DELETING, Reason.TABLE_NOT_FOUND})
+_UNCOUNTED = frozenset(
+    {
+        Reason.SUSPENDED,
+        Reason.DELETING,
+        Reason.TABLE_NOT_FOUND,
+        Reason.GIVING_WAY,
+        Reason.WINDOW_CLOSED,
+        Reason.MAINTENANCE_OFF,
+    }
+)
 
 
 def _without_report(current: CurrentRun, reason: Reason, message: str, *, lost: bool) -> Verdict:

@@ -45,6 +45,7 @@ class JobWorld:
 class TableWorld:
     """A Table with everything that reconciles under its key. ``table`` None: jobs wait for one of that name.
 
+    ``run``: the table change or drop; ``maintain``: the maintain run.
     ``pods``: all driver pods that may tell of the table; ``older_claimant``: the Table that claims the same object;
     ``unreadable``: jobs whose spec cannot be read.
     """
@@ -55,6 +56,7 @@ class TableWorld:
     place: Place = field(default_factory=Place)
     jobs: tuple[JobWorld, ...] = ()
     run: RunWorld | None = None
+    maintain: RunWorld | None = None
     children: Children = field(default_factory=Children)
     pods: tuple[PodFacts, ...] = ()
     older_claimant: TableSubject | None = None

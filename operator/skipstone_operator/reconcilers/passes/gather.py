@@ -189,6 +189,8 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
     children = await reader.list_children({labels.TABLE_UID_LABEL: table.meta.uid})
     observers = await near.list_observers(place.warehouse)
     run = await reader.read_run(table.status.current_run, table.meta.uid)
+    maintain = await reader.read_run(table.status.maintain_run, table.meta.uid)
+    told = _with_run((*children.pods, *observers, *await _list_formers(table, place, ports)), run)
     return TableWorld(
         key=key,
         setting=setting,
@@ -196,8 +198,9 @@ async def gather_table(key: Key, ports: Ports) -> TableWorld:
         place=place,
         jobs=tuple([await _read_job(reader, job, place, setting, children) for job in jobs]),
         run=run,
+        maintain=maintain,
         children=_owned(children, table.meta.uid),
-        pods=_with_run((*children.pods, *observers, *await _list_formers(table, place, ports)), run),
+        pods=_with_run(told, maintain),
         older_claimant=await _find_older_claimant(table, place.warehouse, ports, near),
         unreadable=unreadable,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from skipstone_operator.conditions import PROGRESSING
+from skipstone_operator.conditions import HEALTHY, PROGRESSING
 from skipstone_operator.ports import Ports
 from skipstone_operator.reconcilers.passes.perform import put_shown
 from skipstone_operator.worlds.steps import PutStatus, Step
@@ -71,5 +71,5 @@ def promises(status: Raw) -> set[tuple[str, object]]:
     """What others rely on: conditions that hold, and the generation for which they do."""
     found: Iterable[object] = status.get("conditions") or ()
     conditions = [each for each in found if isinstance(each, Mapping)]
-    holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - {PROGRESSING}
+    holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - {PROGRESSING, HEALTHY}
     return {(type_, status.get("observedGeneration")) for type_ in holding}

@@ -27,7 +27,7 @@ FOLLOWED = SHOWN | {"currentRun", "launched", "startTime", "files", "pruned", "f
 #: What a run that ended counted in the table. Whose the table is and what its columns are is not among it.
 COUNTED = frozenset(
     {"snapshotId", "sequenceNumber", "observedTime", "metadata", "rows", "files", "bytes", "segments", "properties"}
-) | {"indexes", "indexesInSync"}
+) | {"indexes", "indexesInSync", "health"}
 #: What a pod waits for that has not started.
 UNSTARTED = frozenset(
     {

@@ -18,6 +18,7 @@ from skipstone_core.contract.requests import (
     IndexRef,
     JobRequest,
     LoadTask,
+    MaintainTask,
     MergeAction,
     MergeClause,
     MergeKey,
@@ -77,6 +78,7 @@ class Task(TypedDict, total=False):
     reindex: ReindexTask
     observe: ObserveTask
     drop: DropTask
+    maintain: MaintainTask
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -447,4 +449,30 @@ def plan_drop_run(
         inputs={"uid": target.owner.meta.uid},
         task={"table": target.table, "drop": DropTask(index=target.index)},
         deadline_seconds=int(setting.timing.service_run_deadline),
+    )
+
+
+def plan_maintain_run(
+    table: TableSubject, place: Place, setting: Setting, task: MaintainTask, request: str
+) -> RunPlan | None:
+    """The run that does the steps of ``task``, when the Warehouse is there.
+
+    ``request``: the value of the annotation that asks for it by hand, or empty.
+    """
+    if (warehouse := place.warehouse) is None:
+        return None
+    return RunPlan(
+        kind=RunKind.MAINTAIN,
+        owner=table,
+        warehouse=warehouse,
+        claim=place.claim,
+        defaults=setting.defaults,
+        inputs={
+            "policy": encode(task.policy),
+            "steps": [step.value for step in task.steps],
+            "request": request,
+            "table": _table_inputs(table),
+        },
+        task={**_about_table(place, table), "maintain": task},
+        deadline_seconds=int(setting.timing.run_deadline),
     )

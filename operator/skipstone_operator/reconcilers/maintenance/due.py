@@ -1,0 +1,135 @@
+"""Which steps of maintenance are due, what keeps them from being done, and when the clock makes others due.
+
+Called by the decider of maintain runs and by the condition Healthy. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from skipstone_core.ids import MAINTAIN_ANNOTATION
+from skipstone_core.maintenance.health import TableHealth, plan_due, seconds_to_due
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
+
+from skipstone_operator.reconcilers.jobs.status import is_finished
+from skipstone_operator.reconcilers.maintenance.health import count
+from skipstone_operator.reconcilers.runs.policies import build_policy
+from skipstone_operator.reconcilers.runs.statuses import earliest
+from skipstone_operator.resources.table import TableStatus
+from skipstone_operator.worlds.subjects import Finding, TableSubject
+from skipstone_operator.worlds.times import past_time
+from skipstone_operator.worlds.windows import Opening, find_opening
+from skipstone_operator.worlds.worlds import JobWorld, TableWorld
+
+
+@dataclass(frozen=True, kw_only=True)
+class Due:
+    """What a maintain run would do now. Empty ``steps``: nothing.
+
+    ``pending``: what the health and the clock ask for, whatever is held back or asked by hand. ``request``: the value
+    of the annotation that asks by hand, or empty. ``held``: why orphan files are not looked for, in a sentence.
+    ``wait``: seconds until the clock alone makes a step due.
+    """
+
+    policy: MaintenancePolicy
+    steps: tuple[MaintenanceStep, ...] = ()
+    pending: tuple[MaintenanceStep, ...] = ()
+    request: str = ""
+    held: str = ""
+    wait: float | None = None
+
+
+def find_due(world: TableWorld, table: TableSubject, status: TableStatus) -> Due:
+    """What is due by the policy of the spec, the health that ``status`` tells, and the time."""
+    policy = build_policy(table.spec.maintenance) or MaintenancePolicy()
+    request = asked_by_hand(table, status) if configured(policy) else ""
+    now = world.setting.now.timestamp()
+    health = count(status.health)
+    looks, held = last_looks(world, status), find_hold(world, policy)
+    pending = () if health is None else plan_due(policy, health, looks, now)
+    asked = configured(policy) if request else pending
+    steps = tuple(step for step in asked if not held or step is not MaintenanceStep.ORPHAN_FILES)
+    return Due(
+        policy=policy,
+        steps=steps,
+        pending=pending,
+        request=request,
+        held=held if steps != asked else "",
+        wait=None if health is None else _wait(policy, health, looks, now),
+    )
+
+
+def _wait(
+    policy: MaintenancePolicy, health: TableHealth, looks: Mapping[MaintenanceStep, float], now: float
+) -> float | None:
+    # What is due already and held back is not waited for by the clock.
+    wait = seconds_to_due(policy, health, looks, now)
+    return wait if wait else None
+
+
+def asked_by_hand(table: TableSubject, status: TableStatus) -> str:
+    """The value of the annotation by which a user asks for maintenance since the last run that answered one."""
+    asked = table.meta.annotations.get(MAINTAIN_ANNOTATION, "")[:256]
+    return "" if asked == status.observed_maintain else asked
+
+
+def configured(policy: MaintenancePolicy) -> tuple[MaintenanceStep, ...]:
+    """All steps that the policy asks for."""
+    asked = {
+        MaintenanceStep.COMPACTION: policy.compaction,
+        MaintenanceStep.MANIFESTS: policy.compaction,
+        MaintenanceStep.SNAPSHOTS: policy.snapshots,
+        MaintenanceStep.ORPHAN_FILES: policy.orphan_files,
+    }
+    return tuple(step for step in MaintenanceStep if asked[step] is not None)
+
+
+def last_looks(world: TableWorld, status: TableStatus) -> dict[MaintenanceStep, float]:
+    """When each step was last done, in seconds since 1970."""
+    ends = ((one.step, past_time(one.time, world.setting.now)) for one in status.last_maintenance if one.done)
+    return {step: moment.timestamp() for step, moment in ends if moment is not None}
+
+
+def find_hold(world: TableWorld, policy: MaintenancePolicy) -> str:
+    """Why files that no metadata names may still be committed by a job, in a sentence; empty: they cannot."""
+    if policy.orphan_files is None:
+        return ""
+    return next(_holds(world.jobs, policy.orphan_files.older_than_seconds), "")
+
+
+def _holds(jobs: Iterable[JobWorld], older_than: int) -> Iterator[str]:
+    for one in jobs:
+        job, status = one.job, one.job.status
+        if is_finished(status):
+            continue
+        who = f"{job.kind} {job.meta.name}"
+        if status.attempts > 0 or status.current_run is not None or status.confirm is not None:
+            yield f"orphan files are not looked for while {who} has begun and may still commit what look like them"
+        elif (job.spec.active_deadline_seconds or 0) > older_than:
+            yield (
+                f"orphan files are not looked for while {who} is unfinished, since its spec.activeDeadlineSeconds is "
+                "longer than spec.maintenance.orphanFiles.olderThan: raise olderThan"
+            )
+
+
+def unfinished(world: TableWorld) -> tuple[str, ...]:
+    """Uids of the resources whose runs may still commit to the table or to its indexes."""
+    jobs = (one.job.meta.uid for one in world.jobs if not is_finished(one.job.status))
+    return tuple(sorted((*jobs, *(index.meta.uid for index in world.place.indexes))))
+
+
+def find_window(world: TableWorld, table: TableSubject) -> Opening | Finding | None:
+    """The window at this moment, or what is wrong with it; None: maintenance may run at any time."""
+    maintenance = table.spec.maintenance
+    window = maintenance.window if maintenance is not None else None
+    return None if window is None else find_opening(window, world.setting.now)
+
+
+def seconds_to_turn(world: TableWorld, table: TableSubject) -> float | None:
+    """Seconds until the window opens or closes next."""
+    opening = find_window(world, table)
+    if not isinstance(opening, Opening):
+        return None
+    moments = (moment for moment in (opening.closes, opening.opens) if moment is not None)
+    return earliest(*((moment - world.setting.now).total_seconds() for moment in moments))

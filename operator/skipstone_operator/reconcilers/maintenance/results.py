@@ -1,0 +1,84 @@
+"""What the end of a maintain run means for the status of its Table.
+
+Called by the decider of maintain runs. Pure: a status in, a status out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from datetime import datetime
+
+from skipstone_core.contract.reports import StepReport
+from skipstone_core.maintenance.policies import MaintenanceStep
+from skipstone_core.reasons import Reason
+
+from skipstone_operator.conditions import format_time, shorten
+from skipstone_operator.reconcilers.runs.statuses import record_end
+from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.maintenance.status import StepResult
+from skipstone_operator.resources.table import TableStatus
+from skipstone_operator.worlds.pods import PodFacts
+from skipstone_operator.worlds.runs import Ending, Verdict
+
+#: Counts of a step that say that something was done.
+PROGRESS = ("filesRewritten", "manifestsRewritten", "snapshotsExpired", "filesDeleted")
+
+
+def find_steps(verdict: Verdict, pod: PodFacts | None) -> tuple[StepReport, ...]:
+    """What the run says of its steps: all of it in the annotation, less where the message alone is left."""
+    whole = pod.states if pod is not None else None
+    reports = [report for report in (whole, verdict.report) if report is not None]
+    return next((report.steps for report in reports if report.steps), ())
+
+
+def made_progress(steps: Iterable[StepReport]) -> bool:
+    """Whether the run did something that is not done again."""
+    return any(step.counts.get(name, 0) > 0 for step in steps for name in PROGRESS)
+
+
+def with_end(
+    status: TableStatus, current: CurrentRun, verdict: Verdict, steps: tuple[StepReport, ...], now: datetime
+) -> TableStatus:
+    """``status`` without its maintain run, and with what became of each step that it was asked for."""
+    told = {step.step: _told(step, current, now) for step in steps}
+    silent = {step: _untold(current, verdict, now, step) for step in status.maintain_steps if step not in told}
+    known = {one.step: one for one in status.last_maintenance}
+    results = {**known, **silent, **told}
+    answered = status.maintain_request if verdict.ending is not Ending.LOST else ""
+    return replace(
+        status,
+        maintain_run=None,
+        maintain_steps=(),
+        maintain_request="",
+        maintain_retry_time=None,
+        observed_maintain=answered or status.observed_maintain,
+        last_maintain_run=record_end(current, verdict, now),
+        last_maintenance=tuple(results[step] for step in MaintenanceStep if step in results),
+    )
+
+
+def _told(step: StepReport, current: CurrentRun, now: datetime) -> StepResult:
+    return StepResult(
+        step=step.step,
+        time=format_time(now),
+        run=current.id,
+        done=step.is_done,
+        reason=step.reason.value,
+        message=shorten(step.message),
+        counts=dict(sorted(step.counts.items())[:32]),
+    )
+
+
+def _untold(current: CurrentRun, verdict: Verdict, now: datetime, step: MaintenanceStep) -> StepResult:
+    """A run that ended well and says nothing of a step did it; any other has left it undone."""
+    done = verdict.ending is Ending.SUCCEEDED and not current.stop_reason
+    reason = Reason.COMMITTED if done else verdict.reason
+    return StepResult(
+        step=step,
+        time=format_time(now),
+        run=current.id,
+        done=done,
+        reason=reason.value,
+        message=shorten(verdict.message),
+    )
