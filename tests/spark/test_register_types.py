@@ -38,6 +38,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 from skipstone.query import read
+from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import LoadMode, SourceFormat
@@ -45,6 +46,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
 from tests.spark.index_bed import Lake, index_on
+from tests.spark.lake import append
 from tests.spark.load_bed import Bed, source
 from tests.spark.merge_bed import UPDATE, MergeBed, task_of
 from tests.spark.secondengine import duckdb_rows, spark_rows
@@ -89,7 +91,6 @@ ACCEPTED = [
            use_deprecated_int96_timestamps=True),
     stored("date", DateType(), [MOMENT.date(), None, date(1, 1, 1)], pa.date32()),
     Stored("time", TimeType(), pa.array([MOMENT.time(), None, time()], pa.time64("us")), {}, in_spark=False),
-    Stored("dictionary", StringType(), pa.array(["b", None, "é"]).dictionary_encode()),
     stored("large text", StringType(), ["a" * 40, None, "é"], pa.large_string()),
     stored("binary", BinaryType(), [b"\xff\x00", None, b""], pa.binary()),
     stored("fixed", FixedType(2), [b"ab", None, b"\xff\x00"], pa.binary(2)),
@@ -124,6 +125,13 @@ REFUSED = [
     (stored("text for bytes", BinaryType(), ["a"], pa.string()), "BYTE_ARRAY String", "binary"),
     (stored("other length", FixedType(3), [b"ab"], pa.binary(2)), "FIXED_LEN_BYTE_ARRAY(2)", "fixed[3]"),
     (stored("duration", LongType(), [1], pa.duration("us")), "INT64", "long"),
+    (Stored("dictionary", StringType(), pa.array(["b", None]).dictionary_encode()), "Arrow reads as dict", "string"),
+    (stored("view of text", StringType(), ["b"], pa.string_view()), "Arrow reads as string_view", "string"),
+    (stored("view of bytes", BinaryType(), [b"b"], pa.binary_view()), "Arrow reads as binary_view", "binary"),
+    (stored("decimal of 64 bits", DecimalType(18, 2), CENTS, pa.decimal64(18, 2)),
+            "Arrow reads as decimal64", "decimal"),
+    (stored("zone of a place", TimestamptzType(), ZONED, pa.timestamp("us", tz="Europe/Berlin")),
+            "Arrow reads as timestamp[us, tz=Europe/Berlin]", "timestamptz"),
     (stored("list for text", StringType(), [["a"]], pa.list_(pa.string())), "list<", "string"),
     (stored("text for list", ListType(2, StringType(), element_required=False), ["a"], pa.string()), "string", "list"),
 ]  # fmt: skip
@@ -227,6 +235,31 @@ def test_a_type_that_some_engine_reads_otherwise_is_refused(bed: Bed, case: Stor
     assert "'lake/a.parquet': column 'c' is " in message
     assert found in message
     assert f"the table's type {wanted}" in message
+
+
+#: What different writers store for one type; each is read beside the others and beside a file of our own.
+BESIDE = {
+    "text": (StringType(), ["b", None], (pa.string(), pa.large_string())),
+    "bytes": (BinaryType(), [b"b", None], (pa.binary(), pa.large_binary())),
+    "uuid": (UUIDType(), UUIDS, (pa.uuid(), pa.binary(16))),
+    "decimal": (DecimalType(18, 2), CENTS, (pa.decimal128(18, 2), pa.decimal128(9, 2))),
+    "instant": (TimestamptzType(), ZONED, (pa.timestamp("us", "UTC"), pa.timestamp("us", "Etc/UTC"))),
+    "list": (ListType(2, StringType(), element_required=False), [["b"], None],
+             (pa.list_(pa.string()), pa.large_list(pa.large_string()))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BESIDE)
+def test_files_of_different_writers_are_read_beside_one_another(bed: Bed, name: str) -> None:
+    kind, values, types = BESIDE[name]
+    bed.create(Schema(NestedField(1, "c", kind)))
+    for number, arrow in enumerate(types):
+        put(bed, f"lake/{number}.parquet", pa.table({"c": pa.array(values, arrow)}))
+    register(bed, "lake")
+    append(bed.table(), pa.table({"c": pa.array(values, arrow_schema(bed.table().schema()).field("c").type)}))
+    expected = sorted(repr(_plain(value)) for value in values * (len(types) + 1))
+    for found in (bed.arrow(), read(bed.table())):
+        assert sorted(repr(_plain(value)) for value in found["c"].to_pylist()) == expected
 
 
 def test_a_merge_rewrites_registered_files_of_any_type_and_leaves_them_where_they_are(

@@ -32,6 +32,8 @@ from pyiceberg.types import (
 )
 
 _DECIMALS = ("INT32", "INT64", "FIXED_LEN_BYTE_ARRAY")
+#: Time zones that Arrow notes beside instants and PyIceberg takes for UTC; None: of INT96.
+_ZONES = (None, "UTC", "+00:00", "Etc/UTC", "Z")
 _UUID_BYTES = 16
 
 
@@ -58,7 +60,8 @@ class StoredType:
         said = ", ".join(f"{_SHOWN[name]} {str(value).lower()}" for name, value in shown.items())
         annotation = "" if self.annotation == "None" else f" {self.annotation}" + (f" ({said})" if said else "")
         size = f"({self.length})" if self.physical == "FIXED_LEN_BYTE_ARRAY" else ""
-        return f"{self.physical}{size}{annotation}"
+        noted = "" if _is_plain(self.arrow) else f", which Arrow reads as {self.arrow}"
+        return f"{self.physical}{size}{annotation}{noted}"
 
 
 _SHOWN = {
@@ -83,11 +86,18 @@ def is_read_as(stored: StoredType, kind: IcebergType) -> bool:
 
 
 def _is_plain(arrow: pa.DataType) -> bool:
-    """Whether Arrow's readers take the column for what Parquet says, not for what a writer noted beside."""
-    if pa.types.is_dictionary(arrow):
-        return bool(pa.types.is_string(arrow.value_type) or pa.types.is_large_string(arrow.value_type))
+    """Whether Arrow's readers take the column for what Parquet says, not for what a writer noted beside.
+
+    PyIceberg keeps what Arrow makes of texts and bytes, and cannot put dictionaries and views beside plain ones of
+    other files. It reads instants in UTC only, and decimals of one width.
+    """
+    if pa.types.is_timestamp(arrow):
+        return bool(arrow.tz in _ZONES)
+    if pa.types.is_decimal(arrow):
+        return bool(pa.types.is_decimal128(arrow))
     is_extended = isinstance(arrow, pa.BaseExtensionType) and not isinstance(arrow, pa.UuidType)
-    return not is_extended and not pa.types.is_duration(arrow)
+    is_view = pa.types.is_string_view(arrow) or pa.types.is_binary_view(arrow)
+    return not (is_extended or is_view or pa.types.is_dictionary(arrow) or pa.types.is_duration(arrow))
 
 
 def _fits(stored: StoredType, kind: IcebergType) -> bool:
