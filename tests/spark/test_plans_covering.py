@@ -219,6 +219,17 @@ def test_files_with_equality_deletes_are_read_themselves(changing: Bed) -> None:
     assert len(found.shuffles) == 1
 
 
+@pytest.mark.parametrize("side", ["t", "u"])
+def test_a_condition_that_fails_on_deleted_rows_does_not_fail(changing: Bed, side: str) -> None:
+    changing.spark.sql(f"alter table {T} set tblproperties ('write.delete.mode' = 'merge-on-read')")
+    changing.spark.sql(f"delete from {T} where n = 1000")
+    join = f"select t.n, u.n from {T} t join {U} u on t.k = u.k"
+    found = Found(changing, f"{join} where 100 / ({side}.n - {'1000' if side == 't' else '1'}) <> 5")
+    assert found.used == 2, found.said
+    assert len(found.shuffles) == 1
+    assert len(Found(changing, join).shuffles) == 0
+
+
 def test_entries_of_small_segments_are_shuffled_until_they_are_merged(changing: Bed) -> None:
     changing.lake.table("t").append(rows(5, 10))
     changing.reindex(BY_K)

@@ -124,6 +124,26 @@ def test_rows_deleted_by_position_are_left_out_and_files_with_other_deletes_are_
     assert found.only.plan.answer is None
 
 
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [
+        ("select k from {t} where k < 40 and 100 / (k - 3) < 5 or k between 2000 and 2010", 1),
+        ("select k from (select k, 100 / (k - 3) as x from {t} where k < 40 or k > 2990) where x < 5", 1),
+        ("select k from {t} where 100 / (k - 1500) < 5 and k > 2000", 0),
+        ("select k from {t} where k % 7 = 3 and k < 40 or k > 2990", 0),
+    ],
+)
+def test_a_condition_that_fails_on_rows_which_spark_does_not_read_does_not_fail(
+    tasks: Bed, text: str, files: int
+) -> None:
+    first = next(task.file for task in tasks.lake.table().scan(row_filter="k = 3").plan_files())
+    add_position_delete(tasks.lake.table(), first, [3])
+    found = tasks.query(text.format(t=TABLE))
+    assert found.answer
+    assert found.only.scan is not None
+    assert staged(found.only) == files, found.explanation
+
+
 def test_files_of_which_too_much_is_deleted_are_read(tasks: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(indexscan, "MAX_DELETED", 7)
     first = next(task.file for task in tasks.lake.table().scan(row_filter="k = 7").plan_files())

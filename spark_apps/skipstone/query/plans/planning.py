@@ -128,12 +128,16 @@ class RelationPlans:
     """The Iceberg relations of a query. ``judged``: what becomes of each, in the order of the plan. ``sites``: where
     those are that have not run yet.
 
-    ``cached``: those of which some use is answered from Spark's cache.
+    ``cached``: those of which some use is answered from Spark's cache. ``only_rows``: whether the query may fail on
+    rows that they do not have, such as deleted ones.
     """
 
-    def __init__(self, session: Session, sites: Mapping[Key, list[Site]], cached: frozenset[Key]) -> None:
+    def __init__(
+        self, session: Session, sites: Mapping[Key, list[Site]], cached: frozenset[Key], *, only_rows: bool
+    ) -> None:
         self.sites = sites
         self.cached = cached
+        self.only_rows = only_rows
         self.judged: dict[Key, Judged] = {}
         self.uses: dict[Key, list[Use]] = {}
         self._session = session
@@ -221,7 +225,7 @@ class RelationPlans:
         relation = self.opened(key)
         predicate = find_predicate(relation, uses, [one.condition for one in known])
         columns = driver_columns(site.java, relation.schema, find_used(relation, uses))
-        demand = Demand(relation, predicate, columns, self._session.limits)
+        demand = Demand(relation, predicate, columns, self._session.limits, self.only_rows)
         planned = Planned(demand, choose_reading(demand), len(uses) > 1, known)
         plan, is_narrowing = planned.plan, planned.plan.funnel.read < planned.files_of_spark
         if not plan.indexes and not known and not (plan.filters and plan.filters.dropped):

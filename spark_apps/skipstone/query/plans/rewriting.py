@@ -14,6 +14,7 @@ from dataclasses import replace
 from skipstone.compat.catalyst import PROJECT, Dataset, LogicalPlan
 from skipstone.compat.java import Jvm, scala_object
 from skipstone.query.plans.analysis.catalyst import output_ids
+from skipstone.query.plans.analysis.failing import may_fail
 from skipstone.query.plans.analysis.layouts import Layout, has_joins, layout_of, leaves_few
 from skipstone.query.plans.analysis.longlists import with_sets
 from skipstone.query.plans.analysis.normalize import (
@@ -59,7 +60,7 @@ class Rewriting:
         self._query = self._original = _opened(session.jvm, analyzed)
         sites = sites_of(self._query)
         cached = _cached_keys(session, analyzed, sites.keys(), with_cached) if sites and with_cached else frozenset()
-        self._relations = RelationPlans(session, sites, cached)
+        self._relations = RelationPlans(session, sites, cached, only_rows=bool(sites) and may_fail(self._query))
         self._replacing = Replacing(session, self._relations)
         self._ran: tuple[Key, ...] = ()
         if sites and not self._judged_as_joins():

@@ -74,7 +74,8 @@ class Choice:
         """What replaces a relation. Raises NotChosen and NotBucketed."""
         relation, predicate = candidate.relation, self._predicate(candidate)
         options = replace(self.relations.options(relation), by_position=False)
-        rows = _rows(candidate, offer, plan_read(relation.table, predicate, options))
+        read = plan_read(relation.table, predicate, options)
+        rows = _rows(candidate, offer, read, only_rows=self.relations.only_rows)
         require_spark_hash(self.session.jvm)
         _require_sound(offer.index)
         attributes = _attributes(candidate)
@@ -141,11 +142,11 @@ def _attributes(candidate: Candidate) -> Mapping[int, NamedAttribute]:
     return {number: outputs.apply(position) for position, number in enumerate(output_ids(candidate.node))}
 
 
-def _rows(candidate: Candidate, offer: CoveringOffer, read: ReadPlan) -> CoveredRows:
+def _rows(candidate: Candidate, offer: CoveringOffer, read: ReadPlan, *, only_rows: bool) -> CoveredRows:
     """What is read from where. Raises NotChosen when Spark's way costs less."""
     left = np.zeros(len(read.files), np.bool_)
     left[list(read.ordinals)] = True
-    rows = plan_rows(candidate.relation.table, read.files, offer.index, left)
+    rows = plan_rows(candidate.relation.table, read.files, offer.index, left, only_rows=only_rows)
     all_rows = int(read.files.files["records"].to_numpy()[left].sum())
     if is_bucketed_faster(all_rows, rows.single, rows.missing_rows + rows.mixed):
         return rows

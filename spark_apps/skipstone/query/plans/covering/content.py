@@ -49,9 +49,17 @@ class CoveredRows:
         return int(self.files.files["records"].to_numpy()[list(self.missing)].sum())
 
 
-def plan_rows(table: Table, files: FileSet, index: FoundIndex, candidates: Mask) -> CoveredRows:
-    """What to read of a snapshot; ``candidates``: the files that may hold a row of the query."""
+def plan_rows(
+    table: Table, files: FileSet, index: FoundIndex, candidates: Mask, *, only_rows: bool = False
+) -> CoveredRows:
+    """What to read of a snapshot; ``candidates``: the files that may hold a row of the query.
+
+    ``only_rows``: entries that are no rows, or of files that are no candidates, must not even be looked at.
+    """
     usable = index.covered.copy()
+    if only_rows:
+        usable &= candidates
+        usable[[ordinal for ordinal in np.flatnonzero(usable).tolist() if files.has_deletes(ordinal)]] = False
     deleted = [DELETED_SCHEMA.empty_table(), *_deletes(table, files, index, usable)]
     ids = index.files.coverage.file_ids[usable]
     entries = index.index.entries

@@ -55,13 +55,15 @@ class RelationRead:
 class Demand:
     """What is to be read of a relation: rows on which ``predicate`` may be true.
 
-    ``columns``: those that the driver or an index may give; None: only files have all that is needed.
+    ``columns``: those that the driver or an index may give; None: only files have all that is needed. ``only_rows``:
+    whether the query may fail on rows that it does not have, such as deleted ones.
     """
 
     relation: IcebergRelation
     predicate: Predicate
     columns: DriverColumns | None
     limits: ReadLimits
+    only_rows: bool = False
 
     def plan(self, *, by_answer: bool) -> ReadPlan:
         """The files to read; ``by_answer``: an index may answer for some of them."""
@@ -89,7 +91,7 @@ class Demand:
         files = ScanCost(answer.cost_of(instead_of), rows)
         if not is_scan_cheaper(ScanCost(answer.probe.cost, answer.probe.rows), files):
             return None
-        return plan_index_scan(self.relation.table, plan, self.columns)
+        return plan_index_scan(self.relation.table, plan, self.columns, only_rows=self.only_rows)
 
 
 def choose_reading(demand: Demand) -> RelationRead:

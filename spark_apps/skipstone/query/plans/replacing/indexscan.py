@@ -69,13 +69,19 @@ class IndexScan:
         return f"read by tasks from the index alone: {len(self.ordinals)} files, by {self.answer.name}"
 
 
-def plan_index_scan(table: Table, plan: ReadPlan, columns: DriverColumns) -> IndexScan | None:
-    """How tasks take the plan's answer; None when they cannot."""
+def plan_index_scan(
+    table: Table, plan: ReadPlan, columns: DriverColumns, *, only_rows: bool = False
+) -> IndexScan | None:
+    """How tasks take the plan's answer; None when they cannot.
+
+    ``only_rows``: they must not even look at entries of rows that are deleted, or that Spark would leave out by bounds.
+    """
     answer = plan.answer
     if answer is None or not answer.probe.parts or not _are_there(answer):
         return None
-    ordinals, deleted = _deleted(table, plan, answer)
-    condition = _of_files(plan, answer, ordinals) if len(ordinals) else None
+    ordinals, deleted = _undeleted(plan, answer) if only_rows else _deleted(table, plan, answer)
+    harmless = np.empty(0, np.int64) if only_rows else _harmless(plan, answer)
+    condition = _of_files(answer, ordinals, harmless) if len(ordinals) else None
     return IndexScan(answer, columns, tuple(ordinals.tolist()), condition, deleted) if condition else None
 
 
@@ -95,6 +101,12 @@ def _are_there(answer: IndexAnswer) -> bool:
     return not wrong
 
 
+def _undeleted(plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s, pa.Table]:
+    """The files of an answer without deletes, and no rows."""
+    touched = [n for n in answer.ordinals.tolist() if plan.files.has_deletes(n)]
+    return np.setdiff1d(answer.ordinals, touched), _rows(answer, {})
+
+
 def _deleted(table: Table, plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s, pa.Table]:
     """The files of an answer that entries can stand for, and the rows of them that are deleted."""
     touched = [n for n in answer.ordinals.tolist() if plan.files.has_deletes(n)]
@@ -105,7 +117,7 @@ def _deleted(table: Table, plan: ReadPlan, answer: IndexAnswer) -> tuple[Int64s,
             return answer.ordinals, _rows(answer, {file.file_id: deleted_positions(file) for file in described})
         except BadData:  # deletes that only Spark reads
             pass
-    return np.setdiff1d(answer.ordinals, touched), _rows(answer, {})
+    return _undeleted(plan, answer)
 
 
 def _rows(answer: IndexAnswer, deleted: Mapping[int, Int64s]) -> pa.Table:
@@ -119,16 +131,17 @@ def _file_ids(answer: IndexAnswer, ordinals: Sequence[int] | Int64s) -> npt.NDAr
     return answer.probe.index.files.coverage.file_ids[np.asarray(ordinals, np.int64)]
 
 
-def _of_files(plan: ReadPlan, answer: IndexAnswer, ordinals: Int64s) -> str | None:
-    """Whether an entry is of these files, as SQL; None when that takes too many numbers.
+def _harmless(plan: ReadPlan, answer: IndexAnswer) -> Int64s:
+    """Other files that the index covers: they hold no row that matches, or the plan would name them."""
+    return np.setdiff1d(np.flatnonzero(answer.probe.index.covered), plan.ordinals)
 
-    Other files that the index covers hold no row that matches, or the plan would name them: they do no harm.
-    """
-    covered = np.flatnonzero(answer.probe.index.covered)
+
+def _of_files(answer: IndexAnswer, ordinals: Int64s, harmless: Int64s) -> str | None:
+    """Whether an entry is of these files, or of ``harmless`` ones, as SQL; None when that takes too many numbers."""
     wanted = np.sort(_file_ids(answer, ordinals))
-    harmless = np.union1d(wanted, _file_ids(answer, np.setdiff1d(covered, plan.ordinals)))
+    known = np.union1d(wanted, _file_ids(answer, harmless))
     least, greatest = int(wanted[0]), int(wanted[-1])
-    others = np.setdiff1d(np.arange(least, greatest + 1), harmless)
+    others = np.setdiff1d(np.arange(least, greatest + 1), known)
     if min(len(wanted), len(others)) > MAX_NAMED_FILES:
         return None
     if len(wanted) < len(others):
