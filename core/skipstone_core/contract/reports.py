@@ -79,6 +79,7 @@ class MetadataMark:
 class IndexState:
     """How far one index covers the table's head. ``missing_segments``: the oldest 20 ids.
 
+    ``rows_to_merge``: entries of the sorted runs that a reindex would merge into one now; 0: none are due.
     ``metadata``: of the index table.
     """
 
@@ -95,6 +96,7 @@ class IndexState:
     rows_covered: int = 0
     entries: int = 0
     bytes: int = 0
+    rows_to_merge: int = 0
     synced_sequence_number: int = 0
     exists: bool = False
     degraded: Reason | None = None

@@ -124,7 +124,8 @@ def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
         return False
     table = world.place.table
     behind = table is not None and table.status.sequence_number > status.table_sequence_number
-    return not is_known(status) or buildable(status) > 0 or behind or _may_have_healed(world, status)
+    lacking = not is_known(status) or buildable(status) > 0 or behind
+    return lacking or status.rows_to_merge > 0 or _may_have_healed(world, status)
 
 
 def needs_user(status: SecondaryIndexStatus) -> bool:

@@ -105,6 +105,7 @@ def apply_state(status: SecondaryIndexStatus, observation: Observation, uid: str
         exists=state.exists,
         entries=state.entries,
         bytes=state.bytes,
+        rows_to_merge=state.rows_to_merge,
         degraded=state.degraded.value if state.degraded else "",
         degraded_message=shorten(state.message) if state.degraded else "",
     )
