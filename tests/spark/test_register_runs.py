@@ -190,6 +190,18 @@ def test_a_dropped_table_leaves_registered_files_and_takes_its_own(bed: Bed) -> 
 # --- once ---
 
 
+def test_registered_files_stay_when_their_folder_became_the_tables_own(bed: Bed) -> None:
+    countries(bed)
+    register(bed, "lake")
+    before = digests(bed)
+    with bed.table().transaction() as change:
+        change.set_properties({OWNER_PROPERTY: "table-t", "write.data.path": f"file://{bed.root}/lake"})
+    request = replace(bed.request(plain("lake")), kind=RunKind.DROP, load=None, drop=DropTask())
+    assert run_drop(request, Reporter(request)).reason is Reason.DATA_DELETED
+    assert not bed.catalog.table_exists(("ns", "t"))
+    assert digests(bed) == before
+
+
 def test_a_second_attempt_finds_the_first(bed: Bed) -> None:
     countries(bed)
     first = request(bed, "lake")
