@@ -16,12 +16,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Identifier
 from skipstone_core.contract.reports import MAX_LISTED_SEGMENTS, IndexState, MetadataMark
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, SkipstoneError
-from skipstone_core.indexing.indexes import SegmentSync, synced_up_to
+from skipstone_core.indexing.indexes import SegmentSync, plan_run_merge, synced_up_to
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
@@ -32,6 +33,7 @@ from skipstone.indexes.tables import (
     index_identifier,
     load_index_table,
     open_index,
+    sorted_runs,
 )
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.parquetfiles import WholeFile
@@ -92,7 +94,7 @@ def read_index(catalog: Catalog, identifier: Identifier, table_uuid: str) -> tup
     """
     try:
         table = load_index_table(catalog, identifier)
-    except FileNotFoundError as error:
+    except (FileNotFoundError, ValidationError, ValueError) as error:  # metadata that is gone, or no metadata
         raise UnreadableIndex(identifier, error) from error
     try:
         found = None if table is None else open_index(table)
@@ -200,6 +202,7 @@ def _counts(files: FileSet, coverage: Coverage, index: IndexRef, found: IndexTab
         rows_covered=int(records[coverage.covered].sum()),
         entries=sum(file.records for file in found.entries) if found else 0,
         bytes=sum(file.size for file in (*found.entries, *found.covers)) if found else 0,
+        rows_to_merge=sum(run.rows for run in plan_run_merge(sorted_runs(found.entries))) if found else 0,
         synced_sequence_number=synced_up_to(segments),
         exists=found is not None,
         degraded=Reason.SEGMENTS_FAILED if shown else None,

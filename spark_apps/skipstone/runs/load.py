@@ -22,6 +22,7 @@ from skipstone_core.history.commits import Conflicted, Outcome
 from skipstone_core.reasons import Reason
 
 from skipstone.files.writer import to_data_files, write_spec
+from skipstone.runs.indexing.inlining import InlineSite, enter_commit
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.load_tasks import (
     ANSWER_DDL,
@@ -80,9 +81,16 @@ class _Job:
         """Whether the files of the source become files of the table."""
         return self.task.mode is LoadMode.REGISTER
 
-    def report(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
-        """The report of ``outcome`` with the segment it made and the state of the table."""
+    def end(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
+        """The report of ``outcome`` with the segment it made and the state of the table, once its indexes follow."""
+        enter_commit(self._inline, outcome)
         return told_with(self.reporter.judge(outcome, counts), self._look)
+
+    @property
+    def _inline(self) -> InlineSite:
+        return InlineSite(
+            request=self.request, reporter=self.reporter, catalog=self.catalog, share=self.share, ports=self.ports
+        )
 
     def _look(self, report: JobReport) -> JobReport:
         table = load_table(self.catalog, self.ref)
@@ -137,7 +145,7 @@ def run_load(
     table = load_table(job.catalog, job.ref)
     abort_earlier_uploads(request, table)
     if outcome := settled(table, request.txn):
-        return job.report(outcome, {})
+        return job.end(outcome, {})
     require_writable(table)
     require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
@@ -145,11 +153,11 @@ def run_load(
     intake = take(request, table, job.task.source, reporter.note)
     if intake is NOTHING:
         message = NOTHING_TO_REGISTER if job.registers else NO_NEW_FILES
-        return replace(job.report(NOTHING, {}), message=message)
+        return replace(job.end(NOTHING, {}), message=message)
     if not isinstance(intake, Intake):
-        return job.report(intake, {})
+        return job.end(intake, {})
     outcome, counts = _load_until_settled(job, intake)
-    return job.report(outcome, counts)
+    return job.end(outcome, counts)
 
 
 def _load_until_settled(job: _Job, intake: Intake) -> tuple[Outcome, Mapping[str, int]]:

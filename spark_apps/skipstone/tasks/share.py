@@ -38,7 +38,17 @@ class DriverShare:
         """Whether the driver builds or merges so many index entries."""
         return rows <= self.indexed_rows
 
+    def enters(self, rows: int) -> bool:
+        """Whether the driver enters so many rows into an index that it has just committed: it may have no JVM."""
+        return rows <= self.rows
 
+    def merges(self, rows: int) -> bool:
+        """Whether a run that committed merges so many entries of an index before it ends."""
+        return rows <= max(self.rows, INLINE_MERGE_ROWS)
+
+
+#: Entries that a run which committed merges at most, wherever it does so; a reindex merges more.
+INLINE_MERGE_ROWS = 1_000_000
 #: Files that a driver rewrites at a time where each of them mostly waits for an object store.
 WAITING_WORKERS = 8
 #: What these may hold in memory together: as much as every driver has besides the heap of its JVM.

@@ -27,6 +27,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
+from skipstone.runs.indexing.inlining import InlineSite, enter_commit
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
@@ -79,10 +80,20 @@ class _Job:
         """The table as it is now."""
         return load_table(self.catalog, self.ref)
 
-    def report(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
-        """The report of ``outcome`` with the state of the table; ``funnel``: of the attempt that it judges."""
+    def end(self, outcome: Outcome, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
+        """The report of ``outcome`` with the state of the table, once its indexes follow.
+
+        ``funnel``: of the attempt that it judges.
+        """
+        enter_commit(self._inline, outcome)
         with self.reporter.stage("report"):
             return told_with(replace(self.reporter.judge(outcome, encode(counts)), funnel=funnel), self._look)
+
+    @property
+    def _inline(self) -> InlineSite:
+        return InlineSite(
+            request=self.request, reporter=self.reporter, catalog=self.catalog, share=self.share, ports=self.ports
+        )
 
     def _look(self, report: JobReport) -> JobReport:
         state = report_state(self.catalog, self.request.warehouse, self.ref, self.request.indexes)
@@ -110,12 +121,12 @@ def run_merge(
         )
         intake = _take(job)
     if intake is NOTHING:
-        return replace(job.report(NOTHING, MergeCounts()), message=NO_NEW_FILES)
+        return replace(job.end(NOTHING, MergeCounts()), message=NO_NEW_FILES)
     if not isinstance(intake, Intake):
-        return job.report(intake, MergeCounts())
+        return job.end(intake, MergeCounts())
     with open_scratch(request) as scratch:
         outcome, rewrite = _plan_until_settled(job, intake, scratch)
-    return job.report(outcome, rewrite.counts, rewrite.funnel)
+    return job.end(outcome, rewrite.counts, rewrite.funnel)
 
 
 def _take(job: _Job) -> Intake | Outcome:

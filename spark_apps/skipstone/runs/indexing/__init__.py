@@ -1,0 +1,1 @@
+"""Files of a table enter its indexes: in a reindex, and in the runs that committed them."""
