@@ -21,10 +21,7 @@ _SAFE = frozenset(
         *("Alias", "AttributeReference", "Literal", "OuterReference"),
         *("And", "Not", "Or", "Between", "EqualNullSafe", "EqualTo", "In", "InSet", "IsNaN", "IsNotNull", "IsNull"),
         *("GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual"),
-        *("CaseWhen", "Coalesce", "Greatest", "If", "Least", "NaNvl", "NullIf", "Nvl", "Nvl2"),
-        *("Contains", "EndsWith", "Like", "Length", "Lower", "StartsWith", "StringTrim", "Substring", "Upper"),
-        *("DayOfMonth", "Hour", "Minute", "Month", "Quarter", "Second", "Year"),
-        *("CreateNamedStruct", "GetStructField"),
+        *("CaseWhen", "Coalesce", "CreateNamedStruct", "If", "Lower", "StartsWith", "Upper", "Year"),
         *("Exists", "InSubquery", "ListQuery", "ScalarSubquery"),
     }
 )
