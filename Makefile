@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-life soak-random soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -127,6 +127,9 @@ soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SO
 
 soak-executors: setup cluster ## Every kind of run on two executor pods, in a bucket and on a shared claim
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/e2e/test_executors.py
+
+soak-life: setup cluster ## A schedule of every minute on a table with Inline indexes and maintenance, for half an hour
+	SKIPSTONE_LIFE_MINUTES=30 $(PYTHON_ENV)/pytest -q -x tests/e2e/test_long_life.py
 
 soak-random: setup ## All cases of the random unit tests of which `make test` takes a few
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -n 2 $(RANDOM_MODULES)

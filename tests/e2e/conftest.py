@@ -26,6 +26,7 @@ LAKES = (
     "e2e-backward",
     "e2e-doomed",
     "e2e-feed",
+    "e2e-life",
     "e2e-faults",
     "e2e-rest",
     "e2e-bucket",
