@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 from hypothesis import given
@@ -22,7 +22,7 @@ from skipstone_core.history.lineages import (
 
 #: What happens next, and a number that chooses one of the snapshots it may happen to.
 steps = st.lists(
-    st.tuples(st.sampled_from(["ours", "ours", "other", "main", "expire"]), st.integers(0, 9)), max_size=30
+    st.tuples(st.sampled_from(["ours", "ours", "other", "main", "expire", "tidy"]), st.integers(0, 9)), max_size=30
 )
 
 
@@ -47,7 +47,8 @@ class Table:
 
     def seen(self) -> Lineage:
         """The lineage from the present head."""
-        known = self.chain(self.lineage.at) if self.lineage.at in self.retained else []
+        seen_from = self.lineage.at if self.lineage.seen_from is None else self.lineage.seen_from
+        known = self.chain(seen_from) if seen_from in self.retained else []
         return plan_lineage(self.lineage, self.chain(self.head), known)
 
     def step(self, word: str, number: int) -> None:
@@ -65,6 +66,12 @@ class Table:
         elif word == "expire" and some and (victim := some[number % len(some)]) != self.head:
             self.retained.remove(victim)
             self.expired = True
+        elif word == "tidy" and some:  # an expiry of ours: the newest of main stay
+            if self.lineage.at:
+                self.lineage = replace(self.seen(), seen_from=self.head)
+            tagged = {one for one in self.retained if one % 2} if number > 4 else set()
+            self.retained = tagged | {link.snapshot_id for link in self.chain(self.head)[: number % 5 + 1]}
+            self.expired = self.expired or bool(tagged)  # main may be set to one of them, whose ancestors are gone
 
 
 @given(steps)
@@ -78,6 +85,18 @@ def test_what_a_lineage_tells_is_true_and_without_expiry_it_tells_all(taken: lis
             told = lineage.standing(commit)
             truth = Standing.APPLIED if commit in applied else Standing.ROLLED_BACK
             assert told is truth or (told is Standing.UNTOLD and table.expired)
+
+
+@given(steps)
+def test_an_expiry_of_ours_leaves_nothing_in_doubt(taken: list[tuple[str, int]]) -> None:
+    table = Table()
+    for word, number in taken:
+        if word != "expire":
+            table.step(word, number % 5)
+        applied = {link.sequence_number for link in table.chain(table.head, whole=True)}
+        for commit in table.ours:
+            truth = Standing.APPLIED if commit in applied else Standing.ROLLED_BACK
+            assert table.seen().standing(commit) is truth
 
 
 def test_without_a_rollback_nothing_is_kept() -> None:

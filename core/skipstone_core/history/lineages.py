@@ -47,10 +47,14 @@ class Link:
 
 @dataclass(frozen=True)
 class Lineage:
-    """How every commit of ours up to the sequence number ``at`` stands; those in no span are applied."""
+    """How every commit of ours up to the sequence number ``at`` stands; those in no span are applied.
+
+    ``seen_from``: id of the snapshot in whose history they stand so; None: that of our newest commit.
+    """
 
     at: int = 0
     spans: tuple[Span, ...] = ()
+    seen_from: int | None = None
 
     def standing(self, sequence_number: int) -> Standing:
         """How our commit of this sequence number stands; 0 is a number that nobody wrote down."""
@@ -67,7 +71,7 @@ def plan_lineage(
 ) -> Lineage:
     """The lineage as seen from the head whose retained ancestors are ``chain``, newest first, itself included.
 
-    ``known`` was right for our newest commit, whose retained ancestors are ``known_chain``; both may be cut by expiry.
+    ``known`` was right for a snapshot whose retained ancestors are ``known_chain``; both may be cut by expiry.
     ``alive``: sequence numbers of commits of ours of which the head still holds files.
     """
     anchor = _find_anchor(known, chain, known_chain)
@@ -97,7 +101,8 @@ def encode_lineage(lineage: Lineage) -> str:
     """The value of the table property."""
     marks = {Standing.ROLLED_BACK: "r", Standing.UNTOLD: "u"}
     rows = [[span.first, span.last, marks[span.standing]] for span in lineage.spans]
-    return json.dumps({"at": lineage.at, "spans": rows}, separators=(",", ":"))
+    seen = {"from": str(lineage.seen_from)} if lineage.seen_from is not None else {}
+    return json.dumps({"at": lineage.at, "spans": rows, **seen}, separators=(",", ":"))
 
 
 def decode_lineage(text: str) -> Lineage:
@@ -106,8 +111,9 @@ def decode_lineage(text: str) -> Lineage:
     try:
         raw = json.loads(text)
         spans = tuple(Span(int(first), int(last), marks[mark]) for first, last, mark in raw["spans"])
-        return Lineage(int(raw["at"]), spans)
-    except (ValueError, KeyError, TypeError) as error:
+        seen = raw.get("from")
+        return Lineage(int(raw["at"]), spans, int(seen) if seen is not None else None)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ContractViolation(f"the lineage of a table cannot be read: {error}") from error
 
 

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 
-#: Snapshots expire when so many may, or when one is older by this part of the age than the policy allows: a run for
-#: each snapshot would cost more than what it removes.
+#: Snapshots expire when so many may, and so large a part of all, or when one is older by this part of the age than the
+#: policy allows: an expiry looks at all snapshots, and one for each would cost more than what it removes.
 EXPIRE_AT_ONCE = 10
+EXPIRE_PART = 0.1
 LATE_PART = 0.1
 #: Seconds between two looks for orphan files, which list the whole location.
 ORPHAN_INTERVAL = 86_400
@@ -74,7 +75,8 @@ def seconds_to_due(
 def _is_expiry_due(policy: MaintenancePolicy, health: TableHealth, now: float) -> bool:
     if policy.snapshots is None:
         return False
-    return health.expirable_snapshots >= EXPIRE_AT_ONCE or _seconds_to_expiry(policy, health, now) == 0
+    enough = max(EXPIRE_AT_ONCE, int(health.snapshots * EXPIRE_PART))
+    return health.expirable_snapshots >= enough or _seconds_to_expiry(policy, health, now) == 0
 
 
 def _seconds_to_expiry(policy: MaintenancePolicy, health: TableHealth, now: float) -> float | None:

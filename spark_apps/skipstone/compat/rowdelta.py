@@ -24,11 +24,14 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _OverwriteFiles
-from pyiceberg.typedef import Record
-from pyiceberg.types import NestedField
+from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.properties import property_as_int
 
 from skipstone.compat.pyiceberg import SnapshotSummary, field_ids
+
+#: The id of the elements of ``equality_ids``.
+_ELEMENT_OF_IDS = 136
 
 
 def _ids(schema: Schema) -> Set[int]:
@@ -39,12 +42,24 @@ def _renamed(field: NestedField) -> NestedField:
     return NestedField(field.field_id, f"{field.name} {field.field_id}", field.field_type, required=False)
 
 
-class _DeleteManifestWriter(ManifestWriterV2):
+class DeleteManifestWriter(ManifestWriterV2):
     """Writes a manifest of delete files."""
 
     def content(self) -> ManifestContent:
         """Deletes."""
         return ManifestContent.DELETES
+
+    def _with_partition(self, format_version: TableVersion) -> Schema:
+        """Ids of fields as int, as the format says: PyIceberg writes long, which Java cannot read."""
+        entry = {field.name: field for field in super()._with_partition(format_version).fields}
+        file = entry["data_file"]
+        ids = ListType(_ELEMENT_OF_IDS, IntegerType(), element_required=True)
+        fields = [
+            NestedField(one.field_id, one.name, ids, required=False) if one.name == "equality_ids" else one
+            for one in file.field_type.fields
+        ]
+        narrowed = NestedField(file.field_id, file.name, StructType(*fields), required=True)
+        return Schema(*(narrowed if name == file.name else field for name, field in entry.items()))
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -176,7 +191,7 @@ class RowDelta(_OverwriteFiles):
 
     def _delete_manifest(self, spec_id: int, entries: Sequence[ManifestEntry]) -> ManifestFile:
         spec, output = self.spec(spec_id), self.new_manifest_output()
-        with _DeleteManifestWriter(spec, self.schema(), output, self._snapshot_id, self._compression) as writer:
+        with DeleteManifestWriter(spec, self.schema(), output, self._snapshot_id, self._compression) as writer:
             for entry in entries:
                 writer.add_entry(entry)
         return writer.to_manifest_file()

@@ -5,10 +5,11 @@ Called through ``runs.states`` at the end of every run. Must not change anything
 
 from __future__ import annotations
 
+import logging
 import re
 from collections import Counter, defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
@@ -23,6 +24,7 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.health import table_health
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
@@ -33,6 +35,7 @@ _ADDED_FILES = "added-data-files"
 _COUNTED_DELETES = 1_000_000
 #: 00012-<uuid>.metadata.json, or v12.metadata.json.
 _VERSIONED = re.compile(r"v?([0-9]{1,12})[-.]")
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def table_state(catalog: Catalog, ref: TableRef) -> ObservedHead:
     except BadSpec as error:
         return ObservedHead(_with_problem(base, error), None)
     files = read_file_set(table)
-    state = _describe(base, table, files)
+    state = _with_health(_describe(base, table, files), table, files, ref)
     try:
         require_writable(table)
     except BadSpec as error:
@@ -128,6 +131,19 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         metadata=metadata_mark(table),
         properties=property_findings(table),
     )
+
+
+def _with_health(state: TableState, table: Table, files: FileSet, ref: TableRef) -> TableState:
+    """``state`` with the table's health if a policy asks for it; whatever keeps it from being counted hides no state."""
+    if ref.maintenance is None:
+        return state
+    held = int(pc.sum(files.files["records"]).as_py() or 0)
+    try:
+        health = table_health(table, files, ref.maintenance, held - state.rows)
+    except Exception:  # noqa: BLE001 - the state is known, and no failure to judge it may replace it
+        _log.warning("the health of %s.%s is not counted", ref.namespace, ref.name, exc_info=True)
+        return state
+    return replace(state, health=health)
 
 
 def _rows(table: Table, files: FileSet) -> int:

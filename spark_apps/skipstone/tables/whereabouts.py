@@ -53,11 +53,11 @@ def find_table(catalog: Catalog, ref: TableRef) -> TableRef | Lost:
 def _search(catalog: Catalog, ref: TableRef, named: Table | None, lost: Lost) -> TableRef | Lost:
     if not ref.table_uuid:
         return _unproven(f"{lost.message} Its UUID is not known, so it cannot be looked for under another name.")
-    identifiers = _identifiers(catalog)
+    identifiers = table_identifiers(catalog)
     if len(identifiers) > MAX_TABLES:
         return _unproven(f"{lost.message} The catalog holds too many tables ({len(identifiers)}) to look through all.")
     found = [table for table in _load_all(catalog, identifiers) if str(table.metadata.table_uuid) == ref.table_uuid]
-    if _identifiers(catalog) != identifiers:
+    if table_identifiers(catalog) != identifiers:
         return _unproven(f"{lost.message} Tables were renamed or dropped while it was looked for.")
     if not found:
         return _judge(catalog, ref, lost)
@@ -106,7 +106,7 @@ def _load_all(catalog: Catalog, identifiers: list[Identifier]) -> Iterator[Table
                 raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
 
-def _identifiers(catalog: Catalog) -> list[Identifier]:
+def table_identifiers(catalog: Catalog) -> list[Identifier]:
     """All tables of the catalog, sorted; more than MAX_TABLES need not be all."""
     with catalog_answers(catalog.name):
         found: list[Identifier] = []

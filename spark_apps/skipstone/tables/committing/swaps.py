@@ -180,14 +180,28 @@ def stage(table: Table, parts: Parts, now_ms: int) -> StagedSwap:
     ``now_ms``: what the clock says. Raises ValidationException when a removed file is not in the head, OSError when the
     storage fails.
     """
+
+    def produce(transaction: Transaction) -> SnapshotProducer:  # type: ignore[type-arg]
+        add_columns(transaction, parts.columns)
+        producer = _producer(transaction, parts)
+        for file in parts.added:
+            producer.append_data_file(file)
+        for file in parts.removed:
+            producer.delete_data_file(file)
+        return producer
+
+    return stage_producer(table, produce, now_ms)
+
+
+#: Makes what writes a snapshot for a transaction.
+Produce = Callable[[Transaction], SnapshotProducer]  # type: ignore[type-arg]
+
+
+def stage_producer(table: Table, produce: Produce, now_ms: int) -> StagedSwap:
+    """Write what a snapshot producer writes on the head of ``table``. ``now_ms`` and what it raises: as ``stage``."""
     read_doubles_exactly()
     transaction = CachingTransaction(table)
-    add_columns(transaction, parts.columns)
-    producer = _producer(transaction, parts)
-    for file in parts.added:
-        producer.append_data_file(file)
-    for file in parts.removed:
-        producer.delete_data_file(file)
+    producer = produce(transaction)
     try:
         producer.commit()
     except Exception:

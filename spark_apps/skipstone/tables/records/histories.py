@@ -7,6 +7,7 @@ only when the metadata alone cannot tell. Must not commit.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 from propcache.api import cached_property
 from pyiceberg.table import Table
@@ -39,12 +40,15 @@ def ancestors(table: Table, snapshot: Snapshot | None = None) -> Iterator[Snapsh
         snapshot = table.snapshot_by_id(parent) if parent is not None else None
 
 
-def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> bool:
+def was_rolled_back(
+    table: Table, snapshot_id: int, sequence_number: int, records: Mapping[str, TxnRecord] | None = None
+) -> bool:
     """Whether a snapshot that was committed to main is no longer an ancestor of its head.
 
     Sequence numbers only grow along a chain, so this is known for expired snapshots too, unless everything that is
-    retained is newer. Then the chain was cut, for which not every engine leaves a sign, and what lies behind the cut
-    counts as an ancestor. What a cherry-pick applied again is not rolled back.
+    retained is newer. Then the chain was cut, for which not every engine leaves a sign: what lies behind the cut counts
+    as an ancestor unless the lineage, told by ``records`` (the newest of the table), knows better. What a cherry-pick
+    applied again is not rolled back.
     """
     snapshot: Snapshot | None = None
     for snapshot in ancestors(table):
@@ -52,7 +56,10 @@ def was_rolled_back(table: Table, snapshot_id: int, sequence_number: int) -> boo
             return False
         if (snapshot.sequence_number or 0) < sequence_number:
             return not was_picked(table, snapshot_id)
-    return snapshot is None
+    if snapshot is None or records is None:
+        return snapshot is None
+    is_gone = History(table, records).lineage.standing(sequence_number) is Standing.ROLLED_BACK
+    return is_gone and not was_picked(table, snapshot_id)
 
 
 def was_picked(table: Table, snapshot_id: int) -> bool:
@@ -86,6 +93,17 @@ class History:
             return {LINEAGE_PROPERTY: encode_lineage(lineage)}, ()
         return {}, (LINEAGE_PROPERTY,) if LINEAGE_PROPERTY in self._table.properties else ()
 
+    def remembered(self) -> dict[str, str]:
+        """What a commit sets that removes snapshots of this head, so that all stands as it does while they are there.
+
+        Nothing when no transaction of ours is known.
+        """
+        newest, head = self._newest(), self._table.current_snapshot()
+        if newest is None or head is None:
+            return {}
+        lineage = replace(self._corrected, at=newest[0], seen_from=head.snapshot_id)
+        return {LINEAGE_PROPERTY: encode_lineage(lineage)}
+
     def sequence_number(self, record: TxnRecord) -> int:
         """The sequence number of the commit of ``record``, 0 when nothing tells it."""
         snapshot = self._table.snapshot_by_id(record.snapshot_id)
@@ -98,7 +116,7 @@ class History:
         number = self.sequence_number(record)
         if not self._chain or (number and number >= (self._chain[-1].sequence_number or 0)):
             return Standing.UNTOLD if number < self._lost_pick else Standing.ROLLED_BACK
-        return self._lineage.standing(number)
+        return self.lineage.standing(number)
 
     @cached_property
     def _corrected(self) -> Lineage:
@@ -110,12 +128,12 @@ class History:
         told = {
             self.sequence_number(record): self._told(record)
             for record in judged
-            if self._lineage.standing(self.sequence_number(record)) is Standing.UNTOLD
+            if self.lineage.standing(self.sequence_number(record)) is Standing.UNTOLD
         }
         picked = {self.sequence_number(r): Standing.UNTOLD for r in judged if r.snapshot_id in self._picked}
         picked |= dict.fromkeys(self._picked_numbers(), Standing.UNTOLD)
         picked |= {self.sequence_number(r): Standing.UNTOLD for r in judged if self._told(r) is Standing.UNTOLD}
-        return plan_corrections(self._lineage, told | picked)
+        return plan_corrections(self.lineage, told | picked)
 
     def _picked_numbers(self) -> Iterator[int]:
         for snapshot_id in self._picked:
@@ -134,11 +152,13 @@ class History:
         return 0
 
     @cached_property
-    def _lineage(self) -> Lineage:
+    def lineage(self) -> Lineage:
+        """How commits of ours stand that nothing else tells of."""
         newest = self._newest()
         if newest is None:
             return Lineage()
-        known, snapshot = self._known(newest[0]), self._table.snapshot_by_id(newest[1])
+        known = self._known(newest[0])
+        snapshot = self._table.snapshot_by_id(newest[1] if known.seen_from is None else known.seen_from)
         chain = [_link(one) for one in self._chain]
         known_chain = [_link(one) for one in ancestors(self._table, snapshot)] if snapshot else []
         lineage = plan_lineage(known, chain, known_chain)
@@ -157,7 +177,7 @@ class History:
         """What our newest commit knew of those before it."""
         text = self._table.properties.get(LINEAGE_PROPERTY)
         if text is not None:
-            return Lineage(at, decode_lineage(text).spans)
+            return replace(decode_lineage(text), at=at)
         if all(record.sequence_number for record in self._records.values()):
             return Lineage(at)
         return Lineage(at, (Span(1, at, Standing.UNTOLD),))  # written by a release that kept no account

@@ -33,6 +33,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.storage.opening import open_storage
 from skipstone.tables.records.histories import was_picked, was_rolled_back
+from skipstone.tables.records.txns import txn_records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +54,7 @@ class ConsumedFiles:
             pointer = decode_pointer(text) if text else None
         except ContractViolation as error:
             raise self._unavailable(consumed_property(self.consumer), error) from error
-        while pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number):
+        while pointer and _was_rolled_back(table, pointer):
             pointer = self.read(table, pointer).previous
         if pointer and was_picked(table, int(pointer.snapshot_id)):
             self._require_whole(table, pointer)
@@ -64,7 +65,7 @@ class ConsumedFiles:
         pointer: RecordPointer | None = picked
         while pointer and was_picked(table, int(pointer.snapshot_id)):
             pointer = self.read(table, pointer).previous
-        if pointer and was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number):
+        if pointer and _was_rolled_back(table, pointer):
             raise DependencyUnavailable(
                 Reason.STORAGE_UNAVAILABLE,
                 f"which files {self.consumer} consumed cannot be told: snapshot {picked.snapshot_id} was cherry-picked "
@@ -152,3 +153,7 @@ class Consumption:
             files=(head.files if head else 0) + len(self.taken),
         )
         return {consumed_property(self.memory.consumer): encode_pointer(pointer)}
+
+
+def _was_rolled_back(table: Table, pointer: RecordPointer) -> bool:
+    return was_rolled_back(table, int(pointer.snapshot_id), pointer.sequence_number, txn_records(table))

@@ -1,0 +1,126 @@
+"""How a table is by its policy, counted from what a run has in hand: metadata, the manifest list, the live files.
+
+Called for a table's state (``states``) only. Never lists a location and reads no data file. Must not decide what is due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pyarrow.compute as pc
+from pyiceberg.manifest import ManifestFile
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.table.refs import SnapshotRefType
+from skipstone_core.maintenance.expiry import ExpiryPlan, RefFacts, SnapshotFacts, plan_expiry
+from skipstone_core.maintenance.health import TableHealth
+from skipstone_core.maintenance.manifests import TARGET_BYTES, ManifestFacts, plan_manifest_groups
+from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, SnapshotPolicy
+
+from skipstone.tables.filesets import FileSet
+
+_HOUR_MS = 3_600_000
+#: Ages by name, with the milliseconds up to which they go.
+_AGES = (("hour", _HOUR_MS), ("day", 24 * _HOUR_MS), ("week", 7 * 24 * _HOUR_MS), ("month", 30 * 24 * _HOUR_MS))
+_OLDER = "older"
+
+
+def table_health(
+    table: Table, files: FileSet, policy: MaintenancePolicy, deleted_rows: int, now_ms: int | None = None
+) -> TableHealth:
+    """Counts of the head of ``table``, whose live files are ``files``. Raises OSError when metadata cannot be read.
+
+    ``deleted_rows``: as the state of the table counts them.
+    """
+    now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    head, snapshots = table.current_snapshot(), table.metadata.snapshots
+    manifests = head.manifests(table.io) if head else []
+    lists = [len(table.io.new_input(head.manifest_list))] if head else []
+    expiry = expiry_plan(table, policy.snapshots, now) if policy.snapshots else ExpiryPlan()
+    groups = plan_manifest_groups(manifest_facts(manifests), manifest_target(table))
+    return TableHealth(
+        small_files=_small_files(files, policy.compaction or CompactionPolicy()),
+        delete_files=len(files.delete_files),
+        deleted_rows=deleted_rows,
+        snapshots=len(snapshots),
+        expirable_snapshots=len(expiry.snapshots),
+        oldest_snapshot_ms=min((one.timestamp_ms for one in snapshots), default=None),
+        next_expiry_ms=expiry.next_ms,
+        manifests=len(manifests),
+        due_manifests=sum(len(group) for group in groups),
+        metadata_bytes=sum((len(table.io.new_input(table.metadata_location)), *lists, *_sizes(manifests))),
+        bytes_by_age=_bytes_by_age(table, files, now),
+    )
+
+
+def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_since_ms: int | None = None) -> ExpiryPlan:
+    """What the policy lets go of ``table`` at ``now_ms``; see core ``expiry``."""
+    metadata = table.metadata
+    snapshots = [
+        SnapshotFacts(snapshot_id=one.snapshot_id, parent_id=one.parent_snapshot_id, timestamp_ms=one.timestamp_ms)
+        for one in metadata.snapshots
+    ]
+    refs = [
+        RefFacts(
+            name=name,
+            snapshot_id=ref.snapshot_id,
+            is_branch=ref.snapshot_ref_type == SnapshotRefType.BRANCH,
+            max_ref_age_ms=ref.max_ref_age_ms,
+            max_snapshot_age_ms=ref.max_snapshot_age_ms,
+            min_snapshots=ref.min_snapshots_to_keep,
+        )
+        for name, ref in metadata.refs.items()
+    ]
+    return plan_expiry(snapshots, refs, policy, now_ms, in_use_since_ms=in_use_since_ms)
+
+
+def manifest_facts(manifests: Sequence[ManifestFile]) -> list[ManifestFacts]:
+    """What core's rule of manifests asks of a manifest list."""
+    return [
+        ManifestFacts(
+            number=number,
+            kind=(one.content, one.partition_spec_id),
+            size=one.manifest_length,
+            live=_live(one),
+            gone=one.deleted_files_count or 0,
+        )
+        for number, one in enumerate(manifests)
+    ]
+
+
+def manifest_target(table: Table) -> int:
+    """Bytes of the manifests that are left as they are, by the table's own property."""
+    told = table.properties.get(TableProperties.MANIFEST_TARGET_SIZE_BYTES, "")
+    return int(told) if told.isascii() and told.isdecimal() and int(told) > 0 else TARGET_BYTES
+
+
+def _live(manifest: ManifestFile) -> int:
+    """Its live files; one where a manifest list does not tell."""
+    added, existing = manifest.added_files_count, manifest.existing_files_count
+    return 1 if added is None or existing is None else added + existing
+
+
+def _sizes(manifests: Sequence[ManifestFile]) -> list[int]:
+    return [one.manifest_length for one in manifests]
+
+
+def _small_files(files: FileSet, policy: CompactionPolicy) -> int:
+    return int(pc.sum(pc.less(files.files["size"], policy.small_below)).as_py() or 0)
+
+
+def _bytes_by_age(table: Table, files: FileSet, now_ms: int) -> Mapping[str, int]:
+    times = {one.snapshot_id: one.timestamp_ms for one in table.metadata.snapshots}
+    added, sizes = files.files["added_snapshot_id"].to_numpy(), files.files["size"].to_numpy()
+    found: dict[str, int] = {}
+    ids, numbers = np.unique(added, return_inverse=True)
+    for snapshot_id, size in zip(ids.tolist(), np.bincount(numbers, weights=sizes, minlength=len(ids)), strict=True):
+        age = _age_of(times.get(snapshot_id), now_ms)
+        found[age] = found.get(age, 0) + int(size)
+    return found
+
+
+def _age_of(time_ms: int | None, now_ms: int) -> str:
+    if time_ms is None:
+        return _OLDER
+    return next((name for name, most in _AGES if now_ms - time_ms < most), _OLDER)

@@ -1,0 +1,146 @@
+"""Removes snapshots that a policy lets go in one commit, then the files that nothing reaches any more.
+
+Called by maintain runs, and for index tables by whoever commits to them. What a table remembers of transactions stands
+after it as it did before. Whether the commit landed is judged by a fresh look: nothing is deleted before the snapshots
+are gone from the table.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.table import Table
+from pyiceberg.table.update import (
+    AssertRefSnapshotId,
+    AssertTableUUID,
+    RemovePartitionStatisticsUpdate,
+    RemoveSnapshotRefUpdate,
+    RemoveSnapshotsUpdate,
+    SetPropertiesUpdate,
+    TableRequirement,
+    TableUpdate,
+)
+from skipstone_core.contract.requests import TableRef
+from skipstone_core.errors import BadSpec
+from skipstone_core.maintenance.expiry import ExpiryPlan
+from skipstone_core.maintenance.policies import SnapshotPolicy
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.catalogs import NotSentError, load_table
+from skipstone.tables.committing.swaps import CommitPorts
+from skipstone.tables.health import expiry_plan
+from skipstone.tables.records.histories import History
+from skipstone.tables.records.txns import txn_records
+from skipstone.tables.upkeep.places import find_sharing, refused
+from skipstone.tables.upkeep.removal import Deleted, RemovalNotes, delete_old_metadata, delete_removed, removed_of
+
+#: Commits that may fail.
+ROUNDS = 12
+#: Snapshots that one commit removes at most: what it removes is read.
+MOST_AT_ONCE = 1000
+_FIELD = "spec.maintenance.snapshots"
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expired:
+    """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why."""
+
+    snapshots: int = 0
+    deleted: Deleted = Deleted()
+    is_done: bool = True
+    message: str = ""
+
+
+def expire_snapshots(
+    catalog: Catalog,
+    ref: TableRef,
+    policy: SnapshotPolicy,
+    ports: CommitPorts | None = None,
+    *,
+    in_use_since_ms: int | None = None,
+) -> Expired:
+    """Remove what ``policy`` lets go of the table ``ref``, and the files that only this reached.
+
+    Raises BadSpec when no file of the table may be deleted or it is not the one of ``ref``, DependencyUnavailable and
+    OSError when catalog or storage do not answer: what was begun then is finished by the next call.
+    """
+    used = ports or CommitPorts()
+    if why := find_sharing(load_table(catalog, ref)):
+        raise refused(load_table(catalog, ref), why, _FIELD)
+    removed = tries = 0
+    while tries < ROUNDS:
+        table = load_table(catalog, ref)
+        plan = expiry_plan(table, policy, used.now_ms(), in_use_since_ms=in_use_since_ms)
+        if not plan.snapshots and not plan.refs:
+            return Expired(snapshots=removed, deleted=_cleaned(catalog, ref))
+        gone = _remove(catalog, ref, _bounded(plan), table, used)
+        removed += gone
+        if not gone:
+            used.pause(tries)
+            tries += 1
+    message = f"Other writers of {ref.namespace}.{ref.name} were faster; the next run goes on."
+    return Expired(snapshots=removed, deleted=_cleaned(catalog, ref), is_done=False, message=message)
+
+
+def _bounded(plan: ExpiryPlan) -> ExpiryPlan:
+    """The oldest part of what expires."""
+    return ExpiryPlan(snapshots=plan.snapshots[:MOST_AT_ONCE], refs=plan.refs)
+
+
+def _cleaned(catalog: Catalog, ref: TableRef) -> Deleted:
+    """Delete what nothing reaches, by a fresh look."""
+    table = load_table(catalog, ref)
+    return delete_removed(table) + delete_old_metadata(table)
+
+
+def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, ports: CommitPorts) -> int:
+    """Ask the catalog once; how many snapshots were removed, as a fresh look tells."""
+    RemovalNotes(table).keep(removed_of(table, plan.snapshots))
+    requirements, updates = _requirements(table), _updates(table, plan)
+    try:
+        ports.hooks.before_swap(table)
+        catalog.commit_table(table, requirements, updates)
+        ports.hooks.after_swap(table)
+    except NotSentError:
+        raise
+    except CommitFailedException as error:
+        _log.info("the snapshots of %s.%s are looked at again: %s", ref.namespace, ref.name, error)
+    except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
+        _log.warning("whether snapshots of %s.%s expired is looked up: %s", ref.namespace, ref.name, error)
+    head = load_table(catalog, ref)
+    if head.metadata.table_uuid != table.metadata.table_uuid:
+        raise BadSpec(Reason.TABLE_REPLACED, f"{ref.namespace}.{ref.name} is another table now.")
+    retained = {snapshot.snapshot_id for snapshot in head.metadata.snapshots}
+    return len(set(plan.snapshots) - retained)
+
+
+def _requirements(table: Table) -> tuple[TableRequirement, ...]:
+    """Nobody moved a ref, and so none begins to name what is removed."""
+    refs = table.metadata.refs.items()
+    moved = tuple(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs)  # type: ignore[call-arg]
+    return (AssertTableUUID(uuid=table.metadata.table_uuid), *moved)
+
+
+def _updates(table: Table, plan: ExpiryPlan) -> tuple[TableUpdate, ...]:
+    """Refs go before the snapshots that they name; what the table remembers is brought up to this head."""
+    metadata, ids = table.metadata, frozenset(plan.snapshots)
+    found: list[TableUpdate] = [RemoveSnapshotRefUpdate(ref_name=name) for name in plan.refs]  # type: ignore[call-arg]
+    if ids:
+        found += _statistics(table, ids)
+        found.append(RemoveSnapshotsUpdate(snapshot_ids=list(plan.snapshots)))  # type: ignore[call-arg]
+    if metadata.current_snapshot_id is not None:
+        remembered = History(table, txn_records(table)).remembered()
+        if any(metadata.properties.get(name) != value for name, value in remembered.items()):
+            found.append(SetPropertiesUpdate(updates=remembered))
+    return tuple(found)
+
+
+def _statistics(table: Table, ids: Iterable[int]) -> Sequence[TableUpdate]:
+    """PyIceberg removes statistics with their snapshot, but for those of partitions."""
+    told = {one.snapshot_id for one in table.metadata.partition_statistics}
+    return [RemovePartitionStatisticsUpdate(snapshot_id=one) for one in sorted(told & set(ids))]  # type: ignore[call-arg]

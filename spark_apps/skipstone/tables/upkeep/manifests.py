@@ -1,0 +1,69 @@
+"""Writes the small manifests of a head again as few large ones, sorted by partition, so that planning reads few.
+
+Called by maintain runs. A commit of its own that changes no file; planned again on every head that it is tried on, so
+nobody's commit is in its way. Must not be used for formats that loads and merges do not write.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from skipstone_core.contract.requests import TableRef
+from skipstone_core.history.commits import Committed, Conflicted, Outcome
+from skipstone_core.maintenance.manifests import plan_manifest_groups
+from skipstone_core.reasons import Reason
+
+from skipstone.compat.manifestrewrite import ManifestRewrite
+from skipstone.tables.catalogs import load_table, require_writable
+from skipstone.tables.committing.swaps import CommitPorts, StagedSwap, stage_producer, swap_until_known
+from skipstone.tables.health import manifest_facts, manifest_target
+
+_NOTHING = "No manifest is due."
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rewritten:
+    """``replaced`` manifests became ``written``. ``outcome`` None: none was due."""
+
+    replaced: int = 0
+    written: int = 0
+    outcome: Outcome | None = None
+
+
+def rewrite_manifests(catalog: Catalog, ref: TableRef, run_id: str, ports: CommitPorts | None = None) -> Rewritten:
+    """Write manifests of ``ref`` again that are due.
+
+    Raises BadSpec for a table that is gone or has another format, DependencyUnavailable and OSError while nothing can
+    have landed.
+    """
+    used, counts = ports or CommitPorts(), dict[int, ManifestRewrite]()
+    require_writable(load_table(catalog, ref))
+    outcome = swap_until_known(catalog, ref, partial(_prepare, run_id=run_id, ports=used, made=counts), used)
+    if isinstance(outcome, Committed):
+        told = counts[outcome.snapshot_id].counts
+        return Rewritten(replaced=told["manifests-replaced"], written=told["manifests-created"], outcome=outcome)
+    return Rewritten() if outcome == _nothing() else Rewritten(outcome=outcome)
+
+
+def _prepare(table: Table, run_id: str, ports: CommitPorts, made: dict[int, ManifestRewrite]) -> Outcome | StagedSwap:
+    head = table.current_snapshot()
+    manifests = head.manifests(table.io) if head else []
+    target = manifest_target(table)
+    groups = plan_manifest_groups(manifest_facts(manifests), target)
+    if not groups:
+        return _nothing()
+    chosen = [[manifests[number] for number in group] for group in groups]
+    summary = {"skipstone.run": run_id}
+    staged = stage_producer(
+        table, lambda transaction: ManifestRewrite(transaction, chosen, target, summary), ports.now_ms()
+    )
+    if isinstance(staged.producer, ManifestRewrite):
+        made[staged.snapshot_id] = staged.producer
+    return staged
+
+
+def _nothing() -> Conflicted:
+    return Conflicted(Reason.CONFLICTED, _NOTHING)

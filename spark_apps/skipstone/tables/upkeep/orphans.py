@@ -1,0 +1,236 @@
+"""Files below a table's location that no metadata names: found in one run, deleted in a later one.
+
+Called by maintain runs. Lists by the Warehouse's storage, which follows no links. What is found is written down beside
+the tables; a later run deletes what is still an orphan and has not changed. Refuses where a file below the location may
+belong to somebody else. Must not delete what an earlier run did not write down.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.table import Table
+from skipstone_core.contract.requests import TableRef, WarehouseRef
+from skipstone_core.errors import ContractViolation
+from skipstone_core.ids import OWN_DIRECTORY, is_run_of
+from skipstone_core.maintenance.orphans import (
+    MOST_RECORDED,
+    FileMark,
+    FoundFile,
+    OrphanRecord,
+    Reached,
+    name_of,
+    plan_orphans,
+)
+from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy
+
+from skipstone.storage.opening import open_storage
+from skipstone.storage.port import Entry, Storage
+from skipstone.tables.catalogs import base_location, load_table
+from skipstone.tables.storage import DurableFileIO, plain_location
+from skipstone.tables.upkeep.places import find_overlap, find_sharing, refused
+from skipstone.tables.upkeep.reach import read_reach
+
+#: Where it is written down what is about to be deleted.
+ORPHANS_DIRECTORY = f"{OWN_DIRECTORY}/orphans"
+#: A file there that tells what time it is for the storage.
+_CLOCK = "clock"
+#: Files that are deleted between two looks at what the table reaches.
+_AT_ONCE = 1000
+_FIELD = "spec.maintenance.orphanFiles"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spared:
+    """Whose files are left alone: runs of resources with these uids, and the run that looks."""
+
+    run_id: str
+    owners: tuple[str, ...] = ()
+
+    def has(self, path: str) -> bool:
+        """Whether one of their runs wrote the file."""
+        name = name_of(path)
+        return name.startswith(f"{self.run_id}-") or any(is_run_of(name, uid) for uid in self.owners)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Orphans:
+    """What a search came to. ``first``: the first paths of those that were found and stay."""
+
+    found: int = 0
+    found_bytes: int = 0
+    deleted: int = 0
+    deleted_bytes: int = 0
+    first: tuple[str, ...] = ()
+
+
+#: How many paths a report names.
+_FIRST = 5
+
+
+def clean_orphans(
+    catalog: Catalog,
+    warehouse: WarehouseRef,
+    ref: TableRef,
+    policy: OrphanFilesPolicy,
+    spared: Spared,
+    now_ms: Callable[[], int],
+) -> Orphans:
+    """Delete the orphans that an earlier run wrote down, if the policy says so, and write down those that are left.
+
+    Raises BadSpec when a file below the location may belong to somebody else, DependencyUnavailable and OSError when
+    something cannot be read: nothing is taken for an orphan then.
+    """
+    search = _Search(catalog, warehouse, ref, policy, spared, now_ms)
+    records = _Records(search.storage, search.table)
+    orphans = search.find()
+    deleted: list[FileMark] = []
+    if policy.action is OrphanFilesAction.DELETE:
+        known = records.marks(but_of=spared.run_id)
+        deleted = search.delete([mark for mark in orphans if mark in known])
+        search.abort_uploads()
+    gone = set(deleted)
+    left = [mark for mark in orphans if mark not in gone]
+    records.replace(OrphanRecord(run_id=spared.run_id, marks=tuple(left[:MOST_RECORDED])))
+    return Orphans(
+        found=len(left),
+        found_bytes=sum(mark.size for mark in left),
+        deleted=len(deleted),
+        deleted_bytes=sum(mark.size for mark in deleted),
+        first=tuple(mark.path for mark in left[:_FIRST]),
+    )
+
+
+class _Search:
+    """One look below the location of a table."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        warehouse: WarehouseRef,
+        ref: TableRef,
+        policy: OrphanFilesPolicy,
+        spared: Spared,
+        now_ms: Callable[[], int],
+    ) -> None:
+        """Raises as ``clean_orphans``."""
+        self.storage: Storage = open_storage(warehouse)
+        self.table = load_table(catalog, ref)
+        self._catalog, self._ref, self._spared = catalog, ref, spared
+        self._base = f"{plain_location(base_location(warehouse)).rstrip('/')}/"
+        self._folder = self._require_own()
+        behind_ms = _clock_behind_ms(self.storage, f"{ORPHANS_DIRECTORY}/{self.table.metadata.table_uuid}")
+        self._oldest_ms = now_ms() - behind_ms - policy.older_than_seconds * 1000
+
+    def find(self) -> list[FileMark]:
+        """Listed first, then looked up: what is committed meanwhile is known."""
+        listed = [_found(entry) for entry in self.storage.list(self._folder)]
+        return self._orphans([file for file in listed if self._may_go(file)])
+
+    def delete(self, marks: Sequence[FileMark]) -> list[FileMark]:
+        """Those that were deleted: each is looked at again, and what the table reaches too."""
+        deleted: list[FileMark] = []
+        for start in range(0, len(marks), _AT_ONCE):
+            part = marks[start : start + _AT_ONCE]
+            there = self.storage.entries([mark.path for mark in part])
+            wanted = set(part)
+            same = [file for entry in there if entry is not None and (file := _found(entry)).mark in wanted]
+            for mark in self._orphans(same):
+                self.storage.delete(mark.path)
+                deleted.append(mark)
+        return deleted
+
+    def abort_uploads(self) -> None:
+        """Abort uploads that runs left which write no more."""
+        if isinstance(self.table.io, DurableFileIO):
+            self.table.io.abort_uploads(self.table.location().rstrip("/"), lambda key: self._is_left(key))
+
+    def _is_left(self, key: str) -> bool:
+        """Whether one of our runs began the file, and none that is spared."""
+        parts = name_of(key).split("-")
+        is_ours = len(parts) > 3 and all(len(part) == 8 for part in parts[:2]) and parts[2].isdecimal()
+        return is_ours and not self._spared.has(key)
+
+    def _orphans(self, files: list[FoundFile]) -> list[FileMark]:
+        """Those that the table, freshly loaded, does not reach."""
+        if not files:
+            return []
+        table = load_table(self._catalog, self._ref)
+        reached = self._reached(read_reach(table).paths())
+        return plan_orphans(files, reached, self._oldest_ms, self._spared.owners, (self._spared.run_id,))
+
+    def _reached(self, paths: set[str]) -> Reached:
+        plain = {form for path in paths for form in (plain_location(path), unquote(plain_location(path)))}
+        relative = (path.removeprefix(self._base) for path in plain if path.startswith(self._base))
+        return Reached(frozenset(relative), frozenset(name_of(path) for path in plain))
+
+    def _may_go(self, file: FoundFile) -> bool:
+        """What is old enough: the rest need not be held while metadata is read."""
+        return file.touched_ms < self._oldest_ms and OWN_DIRECTORY not in file.mark.path.split("/")
+
+    def _require_own(self) -> str:
+        """The table's folder, relative to the root. Raises BadSpec when not everything in it is the table's."""
+        location = f"{plain_location(self.table.location()).rstrip('/')}/"
+        if ".." in location.split("/") or not location.startswith(self._base):
+            why = f"its location {self.table.location()} is not below the Warehouse's root {self._base}"
+        elif location == self._base:
+            why = f"its location {self.table.location()} is the Warehouse's root, which other files share"
+        else:
+            why = find_sharing(self.table) or find_overlap(self.table) or ""
+        if why:
+            raise refused(self.table, why, _FIELD)
+        return location.removeprefix(self._base).rstrip("/")
+
+
+class _Records:
+    """What runs wrote down of one table."""
+
+    def __init__(self, storage: Storage, table: Table) -> None:
+        self._storage = storage
+        self._folder = f"{ORPHANS_DIRECTORY}/{table.metadata.table_uuid}"
+
+    def marks(self, *, but_of: str) -> frozenset[FileMark]:
+        """All that earlier runs wrote down."""
+        return frozenset(mark for _, one in self._all() if one.run_id != but_of for mark in one.marks)
+
+    def replace(self, record: OrphanRecord) -> None:
+        """Write down ``record`` in the place of all others."""
+        content = record.encode()
+        path = f"{self._folder}/{hashlib.sha256(content).hexdigest()}"
+        before = [known for known, _ in self._all()]
+        if record.marks:
+            self._storage.keep_content(path, content)
+        for known in before:
+            if known != path or not record.marks:
+                self._storage.delete(known)
+
+    def _all(self) -> Iterator[tuple[str, OrphanRecord]]:
+        for entry in list(self._storage.list(self._folder)):
+            try:
+                yield entry.path, OrphanRecord.decode(self._storage.read(entry.path))
+            except FileNotFoundError:
+                continue
+            except ContractViolation:
+                self._storage.delete(entry.path)  # torn: a run that is killed while it writes leaves one
+
+
+def _clock_behind_ms(storage: Storage, folder: str) -> int:
+    """By how much the clock that dates files is behind ours; 0 when it is ahead: files look younger then."""
+    path = f"{folder}/{_CLOCK}"
+    storage.delete(path)
+    storage.keep_content(path, b"now")
+    written = next(storage.entries([path]), None)
+    storage.delete(path)
+    return max(0, time.time_ns() // 1_000_000 - _found(written).touched_ms) if written else 0
+
+
+def _found(entry: Entry) -> FoundFile:
+    """``entry`` as it is judged: of the times that a volume knows the later one counts."""
+    written_ns = entry.version if isinstance(entry.version, int) else 0
+    mark = FileMark(path=entry.path, size=entry.size, version=str(entry.version))
+    return FoundFile(mark=mark, touched_ms=max(entry.touched_ns, written_ns) // 1_000_000)

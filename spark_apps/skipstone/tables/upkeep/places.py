@@ -1,0 +1,112 @@
+"""Which files of a table are its own to delete, and whether another table of the catalog may use them too.
+
+Used by whatever deletes files of tables. Reads the catalog only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table, TableProperties
+from pyiceberg.typedef import Identifier
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from skipstone.tables.catalogs import catalog_answers
+from skipstone.tables.storage import plain_location
+from skipstone.tables.whereabouts import table_identifiers
+
+#: Says, with the value false, that files of the table are not to be deleted because others use them.
+GC_ENABLED = "gc.enabled"
+_LOOKERS = 16
+
+
+def data_folders(table: Table) -> tuple[str, ...]:
+    """Where data files of ``table`` are its own, as plain locations that end with a slash."""
+    place = table.location().rstrip("/")
+    written = table.properties.get(TableProperties.WRITE_DATA_PATH, f"{place}/data")
+    return _plain(written, f"{place}/data")
+
+
+def metadata_folders(table: Table) -> tuple[str, ...]:
+    """Where its metadata is."""
+    place = table.location().rstrip("/")
+    written = table.properties.get(TableProperties.WRITE_METADATA_PATH, f"{place}/metadata")
+    return _plain(written, f"{place}/metadata")
+
+
+def is_below(path: str, folders: tuple[str, ...]) -> bool:
+    """Whether a file is below one of some plain locations."""
+    plain = plain_location(path)
+    return ".." not in plain.split("/") and plain.startswith(folders)
+
+
+def find_sharing(table: Table) -> str | None:
+    """Why files of ``table`` must not be deleted: it says so, or another table has its metadata in the same place.
+
+    That is a table that was registered again under another name. Raises DependencyUnavailable.
+    """
+    if table.properties.get(GC_ENABLED, "true").strip().lower() == "false":
+        return f"its property {GC_ENABLED} is false, which says that other tables use its files"
+    folder = f"{plain_location(table.location()).rstrip('/')}/"
+    for identifier, place in _metadata_places(table.catalog):
+        if identifier != table.name() and plain_location(place).startswith(folder):
+            return f"{'.'.join(identifier)} has its metadata below {table.location()}: drop one of the two tables"
+    return None
+
+
+def find_overlap(table: Table) -> str | None:
+    """Why a file below the location of ``table`` may be that of another one. Raises DependencyUnavailable."""
+    mine = f"{plain_location(table.location()).rstrip('/')}/"
+    for other in _others(table):
+        for place in (other.location(), *data_folders(other), *metadata_folders(other)):
+            theirs = f"{plain_location(place).rstrip('/')}/"
+            if theirs.startswith(mine) or mine.startswith(f"{plain_location(other.location()).rstrip('/')}/"):
+                return f"its location {table.location()} overlaps with {place} of {'.'.join(other.name())}"
+    return None
+
+
+def refused(table: Table, why: str, field: str) -> BadSpec:
+    """The error that says why files of ``table`` stay."""
+    message = f"no file of {'.'.join(table.name())} is deleted: {why}"
+    return BadSpec(Reason.RESOURCE_CONFLICT, message, field=field)
+
+
+def _others(table: Table) -> Iterator[Table]:
+    catalog = table.catalog
+
+    def load(identifier: Identifier) -> Table | None:
+        with suppress(NoSuchTableError, NoSuchNamespaceError):  # dropped a moment ago
+            return catalog.load_table(identifier)
+        return None
+
+    with catalog_answers(catalog.name), ThreadPoolExecutor(_LOOKERS) as pool:
+        found = [one for one in table_identifiers(catalog) if one != table.name()]
+        yield from (other for other in pool.map(load, found) if other is not None)
+
+
+def _metadata_places(catalog: Catalog) -> Iterator[tuple[Identifier, str]]:
+    """Where the metadata of all tables is: an SQL catalog tells by one question."""
+    if not isinstance(catalog, SqlCatalog):
+        with catalog_answers(catalog.name):
+            for identifier in table_identifiers(catalog):
+                with suppress(NoSuchTableError, NoSuchNamespaceError):
+                    yield identifier, catalog.load_table(identifier).metadata_location
+        return
+    asked = select(IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location).where(
+        IcebergTables.catalog_name == catalog.name
+    )
+    with catalog_answers(catalog.name), Session(catalog.engine) as session:
+        for namespace, name, place in session.execute(asked).all():
+            yield (*namespace.split("."), name), place or ""
+
+
+def _plain(*places: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(f"{plain_location(place).rstrip('/')}/" for place in places))

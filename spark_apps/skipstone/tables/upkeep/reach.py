@@ -1,0 +1,109 @@
+"""What the metadata of a table reaches: manifest lists, manifests, data files, delete files, statistics, old metadata.
+
+Used by expiry and by the search for orphan files, which take everything else for garbage: whatever cannot be read
+raises, so that nothing is taken for unreached. Reads only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+
+from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
+
+#: Manifest lists, and manifests, that are read at the same time.
+READERS = 16
+#: Manifests whose paths are in memory as decoded at the same time.
+_BATCH = 256
+
+
+@dataclass
+class Reach:
+    """Paths as metadata has them. ``manifests`` by path; ``files``: data and delete files that are live somewhere."""
+
+    lists: set[str] = field(default_factory=set)
+    manifests: dict[str, ManifestFile] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)
+    others: set[str] = field(default_factory=set)
+
+    def paths(self) -> set[str]:
+        """All of them."""
+        return self.lists | self.manifests.keys() | self.files | self.others
+
+
+def read_reach(table: Table) -> Reach:
+    """What all retained snapshots and the metadata itself reach. Raises OSError when something cannot be read."""
+    metadata = table.metadata
+    lists = {snapshot.manifest_list for snapshot in metadata.snapshots}
+    manifests = read_lists(table.io, lists)
+    return Reach(
+        lists=lists,
+        manifests=manifests,
+        files=set(live_paths(table.io, manifests.values())),
+        others={*statistics_of(metadata), *metadata_files(table)},
+    )
+
+
+def statistics_of(metadata: TableMetadata, snapshots: Collection[int] | None = None) -> set[str]:
+    """Paths of statistics of some snapshots; of all when None."""
+    told = (*metadata.statistics, *metadata.partition_statistics)
+    return {one.statistics_path for one in told if snapshots is None or one.snapshot_id in snapshots}
+
+
+def metadata_files(table: Table) -> set[str]:
+    """The metadata file and those before it that it lists."""
+    return {table.metadata_location, *(entry.metadata_file for entry in table.metadata.metadata_log)}
+
+
+def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -> dict[str, ManifestFile]:
+    """The manifests of manifest lists, by path. ``may_be_gone``: a list that is not there has none."""
+
+    def read(path: str) -> list[ManifestFile]:
+        try:
+            return list(read_manifest_list(io.new_input(path)))
+        except FileNotFoundError:
+            if may_be_gone:
+                return []
+            raise
+
+    with ThreadPoolExecutor(READERS) as pool:
+        return {one.manifest_path: one for found in pool.map(read, sorted(paths)) for one in found}
+
+
+def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *, may_be_gone: bool = False) -> Iterator[str]:
+    """Paths of the live entries of manifests. ``may_be_gone``: a manifest that is not there names nothing."""
+    found = list(manifests)
+    for start in range(0, len(found), _BATCH):
+        batch = found[start : start + _BATCH]
+        data = [one for one in batch if one.content == ManifestContent.DATA]
+        yield from _data_paths(io, data, may_be_gone=may_be_gone)
+        for manifest in (one for one in batch if one.content == ManifestContent.DELETES):
+            yield from _delete_paths(io, manifest, may_be_gone=may_be_gone)
+
+
+def _data_paths(io: FileIO, manifests: Sequence[ManifestFile], *, may_be_gone: bool) -> Iterator[str]:
+    try:
+        decoded, _ = read_data_manifests(manifests, io)
+    except FileNotFoundError:
+        if not may_be_gone:
+            raise
+        if len(manifests) > 1:
+            for manifest in manifests:
+                yield from _data_paths(io, [manifest], may_be_gone=True)
+        return
+    for one in decoded:
+        yield from one.entries.column("path").to_pylist()
+
+
+def _delete_paths(io: FileIO, manifest: ManifestFile, *, may_be_gone: bool) -> Iterator[str]:
+    try:
+        yield from (entry.data_file.file_path for entry in live_entries(manifest, io))
+    except FileNotFoundError:
+        if not may_be_gone:
+            raise

@@ -1,0 +1,207 @@
+"""Deletes the files of snapshots that were removed, and exactly those that nothing reaches any more.
+
+Used by expiry after its commit. What is removed is written down before the commit, beside the tables, so that the next
+run finishes what a killed one began. Order matters: what leads to other files is deleted after them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+from pyiceberg.io import FileIO
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.snapshots import Snapshot
+from skipstone_core.errors import ContractViolation
+
+from skipstone.storage.opening import storage_of
+from skipstone.storage.port import Storage
+from skipstone.tables.upkeep.places import data_folders, is_below, metadata_folders
+from skipstone.tables.upkeep.reach import Reach, live_paths, metadata_files, read_lists, read_reach, statistics_of
+
+#: Where it is written down what a commit removes, until its files are deleted.
+EXPIRED_DIRECTORY = ".skipstone/expired"
+_DELETERS = 16
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Removed:
+    """Snapshots that a commit removes: their ids, manifest lists and files with statistics."""
+
+    snapshots: tuple[int, ...]
+    lists: tuple[str, ...]
+    statistics: tuple[str, ...] = ()
+
+    def encode(self) -> bytes:
+        """As it is written down."""
+        told = {"snapshots": [str(one) for one in self.snapshots], "lists": self.lists, "statistics": self.statistics}
+        return json.dumps(told, sort_keys=True).encode()
+
+    @staticmethod
+    def decode(content: bytes) -> Removed:
+        """Raises ContractViolation for anything else."""
+        try:
+            raw = json.loads(content)
+            return Removed(
+                snapshots=tuple(int(one) for one in raw["snapshots"]),
+                lists=tuple(str(one) for one in raw["lists"]),
+                statistics=tuple(str(one) for one in raw["statistics"]),
+            )
+        except (ValueError, KeyError, TypeError) as error:
+            raise ContractViolation(f"a list of removed snapshots cannot be read: {error}") from error
+
+
+@dataclass(frozen=True)
+class Deleted:
+    """How many files are gone. ``left``: that could not be deleted."""
+
+    files: int = 0
+    left: int = 0
+
+    def __add__(self, other: Deleted) -> Deleted:
+        """Both."""
+        return Deleted(self.files + other.files, self.left + other.left)
+
+
+class RemovalNotes:
+    """What commits to ``table`` removed, or were about to, and whose files may still be there."""
+
+    def __init__(self, table: Table) -> None:
+        """Nothing is read yet."""
+        self._storage: Storage = storage_of(table.catalog.properties)
+        self._folder = f"{EXPIRED_DIRECTORY}/{table.metadata.table_uuid}"
+
+    def keep(self, removed: Removed) -> None:
+        """Write down durably what is about to be removed. Raises DependencyUnavailable."""
+        content = removed.encode()
+        self._storage.keep_content(f"{self._folder}/{hashlib.sha256(content).hexdigest()}", content)
+
+    def all(self) -> Iterator[tuple[str, Removed]]:
+        """Path and content of each note; one that is torn was never followed by a commit, and is deleted."""
+        for entry in list(self._storage.list(self._folder)):
+            try:
+                yield entry.path, Removed.decode(self._storage.read(entry.path))
+            except FileNotFoundError:
+                continue
+            except ContractViolation:
+                self._storage.delete(entry.path)
+
+    def forget(self, path: str) -> None:
+        """All of it is done."""
+        self._storage.delete(path)
+
+
+def removed_of(table: Table, snapshot_ids: Iterable[int]) -> Removed:
+    """What removing some snapshots of ``table`` leaves without a name."""
+    ids = frozenset(snapshot_ids)
+    gone: Sequence[Snapshot] = [one for one in table.metadata.snapshots if one.snapshot_id in ids]
+    return Removed(
+        snapshots=tuple(sorted(one.snapshot_id for one in gone)),
+        lists=tuple(sorted(one.manifest_list for one in gone)),
+        statistics=tuple(sorted(statistics_of(table.metadata, ids))),
+    )
+
+
+def delete_removed(table: Table) -> Deleted:
+    """Delete what notes name and ``table``, freshly loaded, does not reach; all that was done is forgotten.
+
+    A snapshot that is still in the table was not removed: its commit did not land, or not yet. Its note stays until it
+    did. Raises OSError, DependencyUnavailable when something cannot be read: nothing is taken for unreached then.
+    """
+    notes = RemovalNotes(table)
+    retained = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
+    done = Deleted()
+    kept: Reach | None = None
+    for path, removed in notes.all():
+        if set(removed.snapshots) <= retained:
+            continue
+        kept = kept or read_reach(table)
+        deleted = _delete_files(table, removed, kept)
+        done += deleted
+        if not deleted.left and not retained & set(removed.snapshots):
+            notes.forget(path)
+    return done
+
+
+def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
+    """Files, then the manifests that name them, then the lists that name these."""
+    io = table.io
+    lists = set(removed.lists) - kept.lists
+    manifests = read_lists(io, lists, may_be_gone=True)
+    unreached = [manifest for path, manifest in manifests.items() if path not in kept.manifests]
+    files = set(live_paths(io, unreached, may_be_gone=True)) - kept.files
+    data, metadata = data_folders(table), metadata_folders(table)
+    found = Deleted()
+    for paths, folders in (
+        (files, data),
+        ({manifest.manifest_path for manifest in unreached}, metadata),
+        ({*lists, *removed.statistics} - kept.others, metadata),
+    ):
+        done = delete_files(io, sorted(path for path in paths if is_below(path, folders)))
+        found += done
+        if done.left:  # what leads to it stays, for the next run
+            break
+    return found
+
+
+def delete_files(io: FileIO, paths: Sequence[str]) -> Deleted:
+    """Delete some files, many at a time; one that is not there counts for nothing, one that stays gives a warning."""
+
+    def delete(path: str) -> Deleted:
+        try:
+            io.delete(path)
+        except FileNotFoundError:
+            return Deleted()
+        except OSError as error:
+            _log.warning("%s stays behind: %s", path, error)
+            return Deleted(left=1)
+        return Deleted(files=1)
+
+    with ThreadPoolExecutor(_DELETERS) as pool:
+        return sum(pool.map(delete, paths), Deleted())
+
+
+def delete_old_metadata(table: Table) -> Deleted:
+    """Delete metadata files that ``table``, freshly loaded, lists no more; without a listing of folders.
+
+    The oldest that is listed lists those before it. They are deleted from the oldest on, so that whoever is killed
+    leaves a row of files without gaps. Raises OSError when one cannot be read.
+    """
+    listed, log = metadata_files(table), table.metadata.metadata_log
+    older: list[str] = []
+    begin = log[0].metadata_file if log else None
+    while begin is not None:
+        before = [path for path in _log_of(table.io, begin) if path not in listed and path not in older]
+        there = _newest_there(table.io, before)
+        older += there
+        begin = there[-1] if there and len(there) == len(before) else None
+    own = [path for path in reversed(older) if is_below(path, metadata_folders(table))]
+    found = Deleted()
+    for path in own:
+        found += delete_files(table.io, [path])
+    return found
+
+
+def _log_of(io: FileIO, path: str) -> list[str]:
+    """The metadata files before the one at ``path``, newest first; none when it is gone."""
+    try:
+        metadata = FromInputFile.table_metadata(io.new_input(path))
+    except FileNotFoundError:
+        return []
+    return [entry.metadata_file for entry in reversed(metadata.metadata_log)]
+
+
+def _newest_there(io: FileIO, paths: Sequence[str]) -> list[str]:
+    """The first of ``paths`` up to one that is gone."""
+    found = []
+    for path in paths:
+        if not io.new_input(path).exists():
+            break
+        found.append(path)
+    return found
