@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-life soak-random soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -120,6 +120,9 @@ soak-sparksql: setup ## Spark's own SQL tests and TPC-H over indexed tables, res
 
 soak-merge: setup ## Random merges against a merge of dictionaries, and faults of every commit (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/unit/test_merge_memory.py tests/spark/test_merge_*.py tests/spark/test_inline_*.py tests/spark/test_faults_after_swap.py
+
+soak-maintain: setup ## Maintenance of random tables, and killed at every write (SKIPSTONE_SOAK_SEED)
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py
 
 soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_s3_faults.py

@@ -1,7 +1,7 @@
-"""A table with a history: commits of ours and of others, deletes, branches, tags, rollbacks; and what each snapshot holds.
+"""A table with a history: commits of ours and of others, deletes, branches, tags, rollbacks; and what snapshots hold.
 
-Used by tests of maintenance. Every snapshot's rows are read when it is made, and must read the same for as long as it is
-retained; the files below the table's location are those that its metadata reaches and those that the test planted.
+Used by tests of maintenance. Every snapshot's rows are read when it is made, and must read the same for as long as it
+is retained; the files below the table's location are those that its metadata reaches and those that the test planted.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.storage import plain_location
 from skipstone.tables.upkeep.expiry import Expired, expire_snapshots
 from skipstone.tables.upkeep.manifests import Rewritten, rewrite_manifests
-from skipstone.tables.upkeep.orphans import Orphans, Spared, clean_orphans
+from skipstone.tables.upkeep.orphans import Orphans, OrphanSite, Spared, clean_orphans
 from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.history.commits import Committed, Present, RolledBack, TxnRecord
@@ -67,7 +67,9 @@ class Life:
     numbers: itertools.count[int] = field(default_factory=itertools.count)
 
     def __post_init__(self) -> None:
-        """An empty table."""
+        """An empty table, unless there is one."""
+        if self.catalog.table_exists(NAME):
+            return
         table = self.catalog.create_table(NAME, SCHEMA)
         if self.partitioned:
             with table.update_spec() as update:
@@ -174,8 +176,14 @@ class Life:
         """Look for orphans: those go that an earlier look found, and the others are found."""
         policy = OrphanFilesPolicy(action=OrphanFilesAction.DELETE, older_than_seconds=60)
         spared = Spared(run_id=f"0000{next(self.numbers):04}-12345678-1")
-        ref = ref_of(self.table)
-        cleaned = clean_orphans(self.catalog, self.warehouse, ref, policy, spared, later().now_ms)
+        site = OrphanSite(
+            catalog=self.catalog,
+            warehouse=self.warehouse,
+            ref=ref_of(self.table),
+            spared=spared,
+            now_ms=later().now_ms,
+        )
+        cleaned = clean_orphans(site, policy)
         assert cleaned.deleted == len(self.recorded)
         self.planted -= self.recorded
         assert cleaned.found == len(self.planted)

@@ -68,7 +68,9 @@ def plan_expiry(
     for ref in (ref for ref in refs if ref.name not in over):
         chain = list(_chain(known, ref.snapshot_id)) if ref.is_branch else [ref.snapshot_id]
         reached.update(chain)
-        kept.update(chain[: _kept(chain, known, ref, policy, now_ms, in_use_since_ms)])
+        times = [known[one].timestamp_ms for one in chain if one in known]
+        in_use = _in_use(times, in_use_since_ms) if ref.name == MAIN else 0
+        kept.update(chain[: max(in_use, _young(times, now_ms - _age(ref, policy)), _least(ref, policy))])
         if ref.is_branch:
             for snapshot_id in chain[_least(ref, policy) :]:
                 until = known[snapshot_id].timestamp_ms + _age(ref, policy)
@@ -113,22 +115,14 @@ def _age(ref: RefFacts, policy: SnapshotPolicy) -> int:
     return max(own, asked) if ref.name == MAIN else own
 
 
-def _kept(
-    chain: Sequence[int],
-    known: Mapping[int, SnapshotFacts],
-    ref: RefFacts,
-    policy: SnapshotPolicy,
-    now_ms: int,
-    in_use_since_ms: int | None,
-) -> int:
-    """How many of a branch's snapshots stay, newest first."""
-    oldest = now_ms - _age(ref, policy)
-    count = min(len(chain), _least(ref, policy))
-    for number, snapshot_id in enumerate(chain):
-        if known[snapshot_id].timestamp_ms >= oldest:
-            count = max(count, number + 1)
-        # The head of main until the next one was committed
-        ended = known[chain[number - 1]].timestamp_ms if number else None
-        if in_use_since_ms is not None and ref.name == MAIN and (ended is None or ended >= in_use_since_ms):
-            count = max(count, number + 1)
-    return count
+def _young(times: Sequence[int], oldest_ms: int) -> int:
+    """How many of a branch's snapshots, newest first, there are up to the last that is young."""
+    return max((number + 1 for number, time_ms in enumerate(times) if time_ms >= oldest_ms), default=0)
+
+
+def _in_use(times: Sequence[int], since_ms: int | None) -> int:
+    """How many of them were the head at that moment or later: each until the next one was committed."""
+    if since_ms is None:
+        return 0
+    ended = (time_ms for time_ms in times[:-1])
+    return max((number + 1 for number, time_ms in enumerate(ended, start=1) if time_ms >= since_ms), default=1)

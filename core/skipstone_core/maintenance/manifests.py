@@ -1,8 +1,8 @@
 """Which manifests of a snapshot are written again as few larger ones.
 
 Used by a table's health and by the data plane's rewriting. Tiers of sizes that grow by a factor, as in an LSM tree: a
-manifest is written again once for each tier, and only when a tier is full. So a table with a commit a minute is rewritten
-every few commits, little of it each time, and a scan reads no more than a few manifests of each tier.
+manifest is written again once for each tier, and only when a tier is full. So a table with a commit a minute is
+rewritten every few commits, little of it each time, and a scan reads no more than a few manifests of each tier.
 Must not read manifests: only what a manifest list says of them.
 """
 

@@ -1,6 +1,7 @@
 """Which files below a table's location are orphans: old, of no run that may still commit, and named by no metadata.
 
-Used by the data plane's search. An orphan is deleted only when an earlier run wrote it down and it has not changed since.
+Used by the data plane's search. An orphan is deleted only when an earlier run wrote it down and it has not changed
+since.
 Must not list or read files: only what is known of them.
 """
 

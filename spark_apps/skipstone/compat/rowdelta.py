@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from math import isnan
+from typing import cast
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, Or
@@ -56,7 +57,7 @@ class DeleteManifestWriter(ManifestWriterV2):
         ids = ListType(_ELEMENT_OF_IDS, IntegerType(), element_required=True)
         fields = [
             NestedField(one.field_id, one.name, ids, required=False) if one.name == "equality_ids" else one
-            for one in file.field_type.fields
+            for one in cast(StructType, file.field_type).fields
         ]
         narrowed = NestedField(file.field_id, file.name, StructType(*fields), required=True)
         return Schema(*(narrowed if name == file.name else field for name, field in entry.items()))

@@ -28,6 +28,7 @@ from skipstone.indexes.damage import DamagedFile, find_damage
 from skipstone.indexes.definition import FAILED_PROPERTY
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable, index_identifier, reopen_index
+from skipstone.indexes.upkeep.expiry import expire_index
 from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
 from skipstone.indexes.upkeep.staleness import stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
@@ -86,6 +87,7 @@ def run_reindex(
         if not damage:
             break
     _remember_failures(index, progress.failed)
+    expire_index(work.catalog, index, ports)
     return _report(work, progress)
 
 

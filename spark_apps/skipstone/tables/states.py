@@ -24,7 +24,7 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone.tables.health import table_health
+from skipstone.tables.upkeep.health import table_health
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
@@ -134,7 +134,7 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
 
 
 def _with_health(state: TableState, table: Table, files: FileSet, ref: TableRef) -> TableState:
-    """``state`` with the table's health if a policy asks for it; whatever keeps it from being counted hides no state."""
+    """``state`` with the table's health if a policy asks for it. A failure to count it hides no state."""
     if ref.maintenance is None:
         return state
     held = int(pc.sum(files.files["records"]).as_py() or 0)

@@ -17,6 +17,7 @@ from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause, first_lines
+from skipstone.runs.maintaining import upkeep
 from skipstone.runs.maintaining.site import GivingWay, MaintainSite, Step
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -28,7 +29,11 @@ from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 _log = logging.getLogger(__name__)
 
 #: What each step does.
-STEPS: Mapping[MaintenanceStep, Step] = {}
+STEPS: Mapping[MaintenanceStep, Step] = {
+    MaintenanceStep.MANIFESTS: upkeep.rewrite,
+    MaintenanceStep.SNAPSHOTS: upkeep.expire,
+    MaintenanceStep.ORPHAN_FILES: upkeep.clean,
+}
 
 
 def run_maintain(

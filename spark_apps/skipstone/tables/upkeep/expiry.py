@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal, cast
 
+from pydantic import Field
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.table.update import (
     AssertRefSnapshotId,
     AssertTableUUID,
@@ -23,6 +27,7 @@ from pyiceberg.table.update import (
     SetPropertiesUpdate,
     TableRequirement,
     TableUpdate,
+    ValidatableTableRequirement,
 )
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
@@ -32,7 +37,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import NotSentError, load_table
 from skipstone.tables.committing.swaps import CommitPorts
-from skipstone.tables.health import expiry_plan
+from skipstone.tables.upkeep.health import expiry_plan
 from skipstone.tables.records.histories import History
 from skipstone.tables.records.txns import txn_records
 from skipstone.tables.upkeep.places import find_sharing, refused
@@ -46,12 +51,24 @@ _FIELD = "spec.maintenance.snapshots"
 _log = logging.getLogger(__name__)
 
 
+class _AssertRefs(ValidatableTableRequirement):
+    """The table has the branches and tags ``names`` and no others: one that is new may name what is removed."""
+
+    type: Literal["skipstone-assert-refs"] = Field(default="skipstone-assert-refs")
+    names: list[str]
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:
+        """Raises CommitFailedException."""
+        if base_metadata is None or sorted(base_metadata.refs) != self.names:
+            raise CommitFailedException("branches or tags were made or dropped meanwhile")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Expired:
     """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why."""
 
     snapshots: int = 0
-    deleted: Deleted = Deleted()
+    deleted: Deleted = field(default_factory=Deleted)
     is_done: bool = True
     message: str = ""
 
@@ -120,10 +137,13 @@ def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, por
 
 
 def _requirements(table: Table) -> tuple[TableRequirement, ...]:
-    """Nobody moved a ref, and so none begins to name what is removed."""
+    """Nobody moved a ref; and none is new, as far as the catalog can be asked that: a server takes known questions."""
     refs = table.metadata.refs.items()
     moved = tuple(AssertRefSnapshotId(ref=name, snapshot_id=ref.snapshot_id) for name, ref in refs)  # type: ignore[call-arg]
-    return (AssertTableUUID(uuid=table.metadata.table_uuid), *moved)
+    asked: tuple[TableRequirement, ...] = (AssertTableUUID(uuid=table.metadata.table_uuid), *moved)
+    if not isinstance(table.catalog, SqlCatalog):
+        return asked
+    return (*asked, cast(TableRequirement, _AssertRefs(names=sorted(table.metadata.refs))))
 
 
 def _updates(table: Table, plan: ExpiryPlan) -> tuple[TableUpdate, ...]:

@@ -19,7 +19,7 @@ from skipstone_core.reasons import Reason
 from skipstone.compat.manifestrewrite import ManifestRewrite
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.committing.swaps import CommitPorts, StagedSwap, stage_producer, swap_until_known
-from skipstone.tables.health import manifest_facts, manifest_target
+from skipstone.tables.upkeep.health import manifest_facts, manifest_target
 
 _NOTHING = "No manifest is due."
 

@@ -59,6 +59,17 @@ class Spared:
 
 
 @dataclass(frozen=True, kw_only=True)
+class OrphanSite:
+    """Where a search looks. ``now_ms``: what the clock says."""
+
+    catalog: Catalog
+    warehouse: WarehouseRef
+    ref: TableRef
+    spared: Spared
+    now_ms: Callable[[], int]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Orphans:
     """What a search came to. ``first``: the first paths of those that were found and stay."""
 
@@ -73,30 +84,23 @@ class Orphans:
 _FIRST = 5
 
 
-def clean_orphans(
-    catalog: Catalog,
-    warehouse: WarehouseRef,
-    ref: TableRef,
-    policy: OrphanFilesPolicy,
-    spared: Spared,
-    now_ms: Callable[[], int],
-) -> Orphans:
+def clean_orphans(site: OrphanSite, policy: OrphanFilesPolicy) -> Orphans:
     """Delete the orphans that an earlier run wrote down, if the policy says so, and write down those that are left.
 
     Raises BadSpec when a file below the location may belong to somebody else, DependencyUnavailable and OSError when
     something cannot be read: nothing is taken for an orphan then.
     """
-    search = _Search(catalog, warehouse, ref, policy, spared, now_ms)
+    search = _Search(site, policy)
     records = _Records(search.storage, search.table)
     orphans = search.find()
     deleted: list[FileMark] = []
     if policy.action is OrphanFilesAction.DELETE:
-        known = records.marks(but_of=spared.run_id)
+        known = records.marks(but_of=site.spared.run_id)
         deleted = search.delete([mark for mark in orphans if mark in known])
         search.abort_uploads()
     gone = set(deleted)
     left = [mark for mark in orphans if mark not in gone]
-    records.replace(OrphanRecord(run_id=spared.run_id, marks=tuple(left[:MOST_RECORDED])))
+    records.replace(OrphanRecord(run_id=site.spared.run_id, marks=tuple(left[:MOST_RECORDED])))
     return Orphans(
         found=len(left),
         found_bytes=sum(mark.size for mark in left),
@@ -109,23 +113,15 @@ def clean_orphans(
 class _Search:
     """One look below the location of a table."""
 
-    def __init__(
-        self,
-        catalog: Catalog,
-        warehouse: WarehouseRef,
-        ref: TableRef,
-        policy: OrphanFilesPolicy,
-        spared: Spared,
-        now_ms: Callable[[], int],
-    ) -> None:
+    def __init__(self, site: OrphanSite, policy: OrphanFilesPolicy) -> None:
         """Raises as ``clean_orphans``."""
-        self.storage: Storage = open_storage(warehouse)
-        self.table = load_table(catalog, ref)
-        self._catalog, self._ref, self._spared = catalog, ref, spared
-        self._base = f"{plain_location(base_location(warehouse)).rstrip('/')}/"
+        self._site, self._spared = site, site.spared
+        self.storage: Storage = open_storage(site.warehouse)
+        self.table = load_table(site.catalog, site.ref)
+        self._base = f"{plain_location(base_location(site.warehouse)).rstrip('/')}/"
         self._folder = self._require_own()
         behind_ms = _clock_behind_ms(self.storage, f"{ORPHANS_DIRECTORY}/{self.table.metadata.table_uuid}")
-        self._oldest_ms = now_ms() - behind_ms - policy.older_than_seconds * 1000
+        self._oldest_ms = site.now_ms() - behind_ms - policy.older_than_seconds * 1000
 
     def find(self) -> list[FileMark]:
         """Listed first, then looked up: what is committed meanwhile is known."""
@@ -160,7 +156,7 @@ class _Search:
         """Those that the table, freshly loaded, does not reach."""
         if not files:
             return []
-        table = load_table(self._catalog, self._ref)
+        table = load_table(self._site.catalog, self._site.ref)
         reached = self._reached(read_reach(table).paths())
         return plan_orphans(files, reached, self._oldest_ms, self._spared.owners, (self._spared.run_id,))
 

@@ -45,7 +45,7 @@ def read_reach(table: Table) -> Reach:
     return Reach(
         lists=lists,
         manifests=manifests,
-        files=set(live_paths(table.io, manifests.values())),
+        files={path for path, _ in live_files(table.io, manifests.values())},
         others={*statistics_of(metadata), *metadata_files(table)},
     )
 
@@ -76,18 +76,20 @@ def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -
         return {one.manifest_path: one for found in pool.map(read, sorted(paths)) for one in found}
 
 
-def live_paths(io: FileIO, manifests: Iterable[ManifestFile], *, may_be_gone: bool = False) -> Iterator[str]:
-    """Paths of the live entries of manifests. ``may_be_gone``: a manifest that is not there names nothing."""
+def live_files(
+    io: FileIO, manifests: Iterable[ManifestFile], *, may_be_gone: bool = False
+) -> Iterator[tuple[str, int]]:
+    """Path and bytes of each live entry of manifests. ``may_be_gone``: a manifest that is not there names nothing."""
     found = list(manifests)
     for start in range(0, len(found), _BATCH):
         batch = found[start : start + _BATCH]
         data = [one for one in batch if one.content == ManifestContent.DATA]
-        yield from _data_paths(io, data, may_be_gone=may_be_gone)
+        yield from _data_files(io, data, may_be_gone=may_be_gone)
         for manifest in (one for one in batch if one.content == ManifestContent.DELETES):
-            yield from _delete_paths(io, manifest, may_be_gone=may_be_gone)
+            yield from _delete_files(io, manifest, may_be_gone=may_be_gone)
 
 
-def _data_paths(io: FileIO, manifests: Sequence[ManifestFile], *, may_be_gone: bool) -> Iterator[str]:
+def _data_files(io: FileIO, manifests: Sequence[ManifestFile], *, may_be_gone: bool) -> Iterator[tuple[str, int]]:
     try:
         decoded, _ = read_data_manifests(manifests, io)
     except FileNotFoundError:
@@ -95,15 +97,17 @@ def _data_paths(io: FileIO, manifests: Sequence[ManifestFile], *, may_be_gone: b
             raise
         if len(manifests) > 1:
             for manifest in manifests:
-                yield from _data_paths(io, [manifest], may_be_gone=True)
+                yield from _data_files(io, [manifest], may_be_gone=True)
         return
     for one in decoded:
-        yield from one.entries.column("path").to_pylist()
+        paths, sizes = (one.entries.column(name).to_pylist() for name in ("path", "size"))
+        yield from zip(paths, sizes, strict=True)
 
 
-def _delete_paths(io: FileIO, manifest: ManifestFile, *, may_be_gone: bool) -> Iterator[str]:
+def _delete_files(io: FileIO, manifest: ManifestFile, *, may_be_gone: bool) -> Iterator[tuple[str, int]]:
     try:
-        yield from (entry.data_file.file_path for entry in live_entries(manifest, io))
+        files = (entry.data_file for entry in live_entries(manifest, io))
+        yield from ((file.file_path, file.file_size_in_bytes) for file in files)
     except FileNotFoundError:
         if not may_be_gone:
             raise

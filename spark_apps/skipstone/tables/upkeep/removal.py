@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -22,7 +22,7 @@ from skipstone_core.errors import ContractViolation
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
 from skipstone.tables.upkeep.places import data_folders, is_below, metadata_folders
-from skipstone.tables.upkeep.reach import Reach, live_paths, metadata_files, read_lists, read_reach, statistics_of
+from skipstone.tables.upkeep.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
 
 #: Where it is written down what a commit removes, until its files are deleted.
 EXPIRED_DIRECTORY = ".skipstone/expired"
@@ -59,14 +59,15 @@ class Removed:
 
 @dataclass(frozen=True)
 class Deleted:
-    """How many files are gone. ``left``: that could not be deleted."""
+    """How many files are gone, and their bytes as far as manifests tell. ``left``: files that could not be deleted."""
 
     files: int = 0
+    nbytes: int = 0
     left: int = 0
 
     def __add__(self, other: Deleted) -> Deleted:
         """Both."""
-        return Deleted(self.files + other.files, self.left + other.left)
+        return Deleted(self.files + other.files, self.nbytes + other.nbytes, self.left + other.left)
 
 
 class RemovalNotes:
@@ -135,23 +136,23 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
     lists = set(removed.lists) - kept.lists
     manifests = read_lists(io, lists, may_be_gone=True)
     unreached = [manifest for path, manifest in manifests.items() if path not in kept.manifests]
-    files = set(live_paths(io, unreached, may_be_gone=True)) - kept.files
+    named = dict(live_files(io, unreached, may_be_gone=True))
     data, metadata = data_folders(table), metadata_folders(table)
     found = Deleted()
-    for paths, folders in (
-        (files, data),
-        ({manifest.manifest_path for manifest in unreached}, metadata),
-        ({*lists, *removed.statistics} - kept.others, metadata),
+    for sizes, folders in (
+        ({path: size for path, size in named.items() if path not in kept.files}, data),
+        ({manifest.manifest_path: manifest.manifest_length for manifest in unreached}, metadata),
+        (dict.fromkeys({*lists, *removed.statistics} - kept.others, 0), metadata),
     ):
-        done = delete_files(io, sorted(path for path in paths if is_below(path, folders)))
+        done = delete_files(io, {path: size for path, size in sizes.items() if is_below(path, folders)})
         found += done
         if done.left:  # what leads to it stays, for the next run
             break
     return found
 
 
-def delete_files(io: FileIO, paths: Sequence[str]) -> Deleted:
-    """Delete some files, many at a time; one that is not there counts for nothing, one that stays gives a warning."""
+def delete_files(io: FileIO, sizes: Mapping[str, int]) -> Deleted:
+    """Delete files of these bytes, many at a time; one that is gone counts for nothing, one that stays is told."""
 
     def delete(path: str) -> Deleted:
         try:
@@ -161,10 +162,10 @@ def delete_files(io: FileIO, paths: Sequence[str]) -> Deleted:
         except OSError as error:
             _log.warning("%s stays behind: %s", path, error)
             return Deleted(left=1)
-        return Deleted(files=1)
+        return Deleted(files=1, nbytes=sizes[path])
 
     with ThreadPoolExecutor(_DELETERS) as pool:
-        return sum(pool.map(delete, paths), Deleted())
+        return sum(pool.map(delete, sorted(sizes)), Deleted())
 
 
 def delete_old_metadata(table: Table) -> Deleted:
@@ -184,7 +185,7 @@ def delete_old_metadata(table: Table) -> Deleted:
     own = [path for path in reversed(older) if is_below(path, metadata_folders(table))]
     found = Deleted()
     for path in own:
-        found += delete_files(table.io, [path])
+        found += delete_files(table.io, {path: 0})
     return found
 
 

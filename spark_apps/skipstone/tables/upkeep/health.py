@@ -1,6 +1,7 @@
 """How a table is by its policy, counted from what a run has in hand: metadata, the manifest list, the live files.
 
-Called for a table's state (``states``) only. Never lists a location and reads no data file. Must not decide what is due.
+Called for a table's state (``states``), and by what needs the same facts. Never lists a location and reads no data
+file. Must not decide what is due.
 """
 
 from __future__ import annotations
@@ -13,12 +14,14 @@ import pyarrow.compute as pc
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
+from skipstone_core.contract.requests import MAX_COMMIT_BYTES
 from skipstone_core.maintenance.expiry import ExpiryPlan, RefFacts, SnapshotFacts, plan_expiry
 from skipstone_core.maintenance.health import TableHealth
 from skipstone_core.maintenance.manifests import TARGET_BYTES, ManifestFacts, plan_manifest_groups
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, SnapshotPolicy
 
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.upkeep.layout import due_groups
 
 _HOUR_MS = 3_600_000
 #: Ages by name, with the milliseconds up to which they go.
@@ -39,8 +42,11 @@ def table_health(
     lists = [len(table.io.new_input(head.manifest_list))] if head else []
     expiry = expiry_plan(table, policy.snapshots, now) if policy.snapshots else ExpiryPlan()
     groups = plan_manifest_groups(manifest_facts(manifests), manifest_target(table))
+    rewrites = due_groups(table, files, policy.compaction, MAX_COMMIT_BYTES) if policy.compaction else ()
     return TableHealth(
         small_files=_small_files(files, policy.compaction or CompactionPolicy()),
+        due_files=sum(len(group.file_ids) for group in rewrites),
+        due_bytes=sum(group.size for group in rewrites),
         delete_files=len(files.delete_files),
         deleted_rows=deleted_rows,
         snapshots=len(snapshots),
