@@ -24,11 +24,11 @@ from skipstone_core.reasons import Reason
 from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, read_file_set
-from skipstone.tables.upkeep.health import table_health
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
 from skipstone.tables.shaping.writeproperties import property_findings
+from skipstone.tables.upkeep.health import table_health
 
 _ADDED_FILES = "added-data-files"
 #: Positions of one data file that are read to count them.

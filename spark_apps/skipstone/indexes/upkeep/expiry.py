@@ -14,8 +14,8 @@ from skipstone_core.maintenance.policies import SnapshotPolicy
 
 from skipstone.indexes.tables import IndexTable
 from skipstone.tables.committing.commits import CommitPorts
-from skipstone.tables.upkeep.health import expiry_plan
 from skipstone.tables.upkeep.expiry import expire_snapshots
+from skipstone.tables.upkeep.health import expiry_plan
 
 #: How long files of an index that it no longer needs can still be read.
 READERS_SECONDS = 3600

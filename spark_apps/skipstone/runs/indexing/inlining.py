@@ -24,7 +24,7 @@ from skipstone.indexes.building.build import BuildSite
 from skipstone.indexes.building.waves import MissingUnit, plan_units
 from skipstone.indexes.coverage import Coverage, cover_files, read_covers, read_index
 from skipstone.indexes.scans import UnreadableIndexFile
-from skipstone.indexes.tables import IndexTable, find_index, index_identifier
+from skipstone.indexes.tables import IndexTable, index_identifier
 from skipstone.indexes.upkeep.compaction import rows_to_merge
 from skipstone.indexes.upkeep.expiry import expire_index
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
@@ -117,11 +117,10 @@ def _enter(site: InlineSite, ref: TableRef, added: _Added, index: IndexRef) -> P
     progress = Progress()
     found = enter_files(entering, _open(site, ref, added, index), added.missing, progress)
     try:
-        merge_runs(entering, found, partial(_small_merge, site), progress)
+        found = merge_runs(entering, found, partial(_small_merge, site), progress)
     except (UnreadableIndexFile, OSError) as error:
         _log.warning("index files of %s are not merged: %s", found.name, error)  # the next reindex looks for damage
-    if (newest := find_index(site.catalog, found.identifier, table_uuid=found.stored.table_uuid)) is not None:
-        expire_index(site.catalog, newest, site.ports)
+    expire_index(site.catalog, found, site.ports)
     return progress
 
 

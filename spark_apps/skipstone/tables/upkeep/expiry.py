@@ -37,9 +37,9 @@ from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import NotSentError, load_table
 from skipstone.tables.committing.swaps import CommitPorts
-from skipstone.tables.upkeep.health import expiry_plan
 from skipstone.tables.records.histories import History
 from skipstone.tables.records.txns import txn_records
+from skipstone.tables.upkeep.health import expiry_plan
 from skipstone.tables.upkeep.places import find_sharing, refused
 from skipstone.tables.upkeep.removal import Deleted, RemovalNotes, delete_old_metadata, delete_removed, removed_of
 
