@@ -57,7 +57,7 @@ class _AssertRefs(ValidatableTableRequirement):
     type: Literal["skipstone-assert-refs"] = Field(default="skipstone-assert-refs")
     names: list[str]
 
-    def validate(self, base_metadata: TableMetadata | None) -> None:
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
         """Raises CommitFailedException."""
         if base_metadata is None or sorted(base_metadata.refs) != self.names:
             raise CommitFailedException("branches or tags were made or dropped meanwhile")
