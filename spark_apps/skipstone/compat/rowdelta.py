@@ -18,8 +18,10 @@ from pyiceberg.manifest import (
     ManifestEntry,
     ManifestEntryStatus,
     ManifestFile,
+    ManifestWriter,
     ManifestWriterV2,
 )
+from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
@@ -67,6 +69,17 @@ class DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
+class _AgedWriter(ManifestWriterV2):
+    """Writes a manifest whose new files have rows of a given age."""
+
+    sequence = 0
+
+    def add(self, entry: ManifestEntry) -> ManifestWriter:
+        """A new file."""
+        entry.sequence_number = self.sequence
+        return super().add(entry)
+
+
 class RowDelta(_OverwriteFiles):
     """Adds and takes away data files and delete files."""
 
@@ -90,6 +103,21 @@ class RowDelta(_OverwriteFiles):
         )
         self._deletes, self._replaced = deletes, replaced
         self._names_deleted = names_deleted
+        self._data_sequence: int | None = None
+
+    def as_rewrite(self, data_sequence: int | None) -> None:
+        """The table has the same rows afterwards. ``data_sequence``: of the added files; None: that of the snapshot."""
+        self._operation = Operation.REPLACE
+        self._data_sequence = data_sequence
+
+    def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
+        """What PyIceberg adds files by."""
+        if self._data_sequence is None:
+            return super().new_manifest_writer(spec)
+        output = self.new_manifest_output()
+        writer = _AgedWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
+        writer.sequence = self._data_sequence
+        return writer
 
     def schema(self) -> Schema:
         """The table's schema with the dropped columns that specs still name: partitions of old files need their types.
@@ -211,7 +239,8 @@ class RowDelta(_OverwriteFiles):
         for file in (*self._deleted_data_files, *self._replaced):
             found.remove_file(file, schema, specs[file.spec_id])
         before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
-        return update_snapshot_summaries(
-            summary=Summary(self._operation, **found.build(), **(snapshot_properties or {})),
+        said = update_snapshot_summaries(  # it knows no operation that replaces files
+            summary=Summary(Operation.OVERWRITE, **found.build(), **(snapshot_properties or {})),
             previous_summary=before.summary if before is not None else None,
         )
+        return Summary(self._operation, **said.additional_properties)

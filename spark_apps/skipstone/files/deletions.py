@@ -66,6 +66,11 @@ class Deletions:
         """Rows deleted by position, ascending."""
         return self._positions
 
+    @property
+    def is_by_value(self) -> bool:
+        """Whether rows are deleted by what they say, so that only reading them tells which."""
+        return bool(self._equality)
+
     def live_rows(self, positions: npt.NDArray[np.int64], columns: dict[int, pa.Array]) -> pa.Array | None:
         """Which of the rows at ``positions`` (ascending) live; None when all do. ``columns``: equality columns."""
         live = ~_among(positions, self._positions)

@@ -145,6 +145,8 @@ class ParquetFile:
         self._sink = SealedSink(io.new_output(path).create(overwrite=False))
         self._writer: pq.ParquetWriter | None = None
         self._nans = NanCounter()
+        #: So many were written.
+        self.rows = 0
 
     @property
     def size(self) -> int:
@@ -157,6 +159,7 @@ class ParquetFile:
             columns = pa.schema([field for field in self._columns if field.name in rows.column_names])
             self._writer = open_writer(self._sink, columns, self._options, min(rows.num_rows, group_rows))
         self._writer.write_table(rows, row_group_size=group_rows)
+        self.rows += rows.num_rows
         self._nans.count(rows)
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:

@@ -1,20 +1,24 @@
-"""Partition values of whole batches by Iceberg's transforms, the rows of each partition, and its folders.
+"""Transforms of whole batches: partition values, the rows and folders of partitions, and what rows are sorted by.
 
-Used by the writer only. The transforms are PyIceberg's vectorised ones. Must not write.
+Used by the writer, and to sort more rows than memory holds. The transforms are vectorised ones of PyIceberg. Must not
+write.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
+from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
 from pyiceberg.transforms import BucketTransform, Transform, VoidTransform
 from pyiceberg.typedef import Record
 from skipstone_core.errors import BadData
@@ -146,3 +150,47 @@ def _internal(column: pa.Array, row: int) -> Any:
     elif pa.types.is_timestamp(value.type) or pa.types.is_time64(value.type):
         value = value.cast(pa.int64())
     return value[0].as_py()
+
+
+@dataclass(frozen=True)
+class SortKeys:
+    """What rows are sorted by: a column for each key, and the direction of each."""
+
+    table: pa.Table
+    directions: tuple[str, ...]
+
+    @classmethod
+    def of(cls, rows: pa.Table, order: SortOrder, schema: Schema) -> SortKeys:
+        """Keys of ``rows`` in ``order``, which has fields."""
+        keys = list(_sort_keys(rows, order, schema))
+        names = [str(position) for position in range(len(keys))]
+        return cls(pa.table([key for key, _ in keys], names=names), tuple(direction for _, direction in keys))
+
+    @classmethod
+    def joined(cls, parts: Sequence[SortKeys]) -> SortKeys:
+        """The keys of all parts, one after the other."""
+        return cls(pa.concat_tables([part.table for part in parts]), parts[0].directions)
+
+    def __len__(self) -> int:
+        """How many rows."""
+        return int(self.table.num_rows)
+
+    def order(self) -> pa.Array:
+        """The places of the rows in order; equal ones stay as they are."""
+        keys = list(zip(self.table.column_names, self.directions, strict=True))
+        return pc.sort_indices(self.table, sort_keys=keys)
+
+    def at(self, places: npt.NDArray[np.int64] | pa.Array) -> SortKeys:
+        """The keys at ``places``."""
+        return SortKeys(self.table.take(pa.array(places)), self.directions)
+
+
+def _sort_keys(rows: pa.Table, order: SortOrder, schema: Schema) -> Iterator[tuple[pa.Array, str]]:
+    """Per sort field: whether it is null (nulls first or last on their own), then its transformed value."""
+    for sort_field in order.fields:
+        try:
+            column = transformed(rows, sort_field.source_id, sort_field.transform, schema)
+        except NotUtf8:  # texts are ordered as their beginnings are
+            column = source_column(rows, schema, sort_field.source_id)
+        yield pc.is_null(column), "descending" if sort_field.null_order == NullOrder.NULLS_FIRST else "ascending"
+        yield column, "descending" if sort_field.direction == SortDirection.DESC else "ascending"

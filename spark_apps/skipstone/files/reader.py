@@ -202,6 +202,14 @@ class OpenDataFile:
         with naming_damage(self.file.path):
             yield from _read_group(opened, group, positions)
 
+    def has_deleted(self, group: int) -> bool:
+        """Whether deletes may take rows of a row group."""
+        found = self.deletions
+        if found is None or found.is_by_value:
+            return found is not None
+        first, end = np.searchsorted(found.positions, self._starts[group : group + 2])
+        return bool(first < end)
+
     @cached_property
     def _starts(self) -> Positions:
         """The first row of each row group, and the end."""

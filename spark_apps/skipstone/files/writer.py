@@ -16,13 +16,12 @@ from typing import Any
 from uuid import UUID
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from propcache.api import cached_property
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, TableProperties
-from pyiceberg.table.sorting import NullOrder, SortDirection, SortOrder
+from pyiceberg.table.sorting import SortOrder
 from pyiceberg.typedef import Record
 from pyiceberg.types import IcebergType, UUIDType
 from skipstone_core.errors import BadData
@@ -30,14 +29,7 @@ from skipstone_core.filter_sizes import FilterSize
 from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
-from skipstone.files.partitions import (
-    NotUtf8,
-    PartitionTuple,
-    partition_folders,
-    source_column,
-    split_by_partition,
-    transformed,
-)
+from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
 from skipstone.tables.arrow import arrow_schema
 from skipstone.tables.shaping.writeproperties import (
@@ -373,24 +365,29 @@ class DataFileWriter:
         return max(1, min(self._spec.row_group_rows, int(by_bytes)))
 
     def _sorted(self, rows: pa.Table) -> pa.Table:
-        if not self._sort.fields:
-            return rows
-        keys = list(_sort_keys(rows, self._sort, self._schema))
-        names = [str(position) for position in range(len(keys))]
-        table = pa.table([key for key, _ in keys], names=names)
-        order = [(name, direction) for name, (_, direction) in zip(names, keys, strict=True)]
-        return rows.take(pc.sort_indices(table, sort_keys=order))
+        return rows.take(self.sort_keys(rows).order()) if self.sorts else rows
 
+    def sort_keys(self, rows: pa.Table) -> SortKeys:
+        """What rows are sorted by where the writer sorts."""
+        return SortKeys.of(rows, self._sort, self._schema)
 
-def _sort_keys(rows: pa.Table, order: SortOrder, schema: Schema) -> Iterator[tuple[pa.Array, str]]:
-    """Per sort field: whether it is null (nulls first or last on their own), then its transformed value."""
-    for sort_field in order.fields:
-        try:
-            column = transformed(rows, sort_field.source_id, sort_field.transform, schema)
-        except NotUtf8:  # texts are ordered as their beginnings are
-            column = source_column(rows, schema, sort_field.source_id)
-        yield pc.is_null(column), "descending" if sort_field.null_order == NullOrder.NULLS_FIRST else "ascending"
-        yield column, "descending" if sort_field.direction == SortDirection.DESC else "ascending"
+    def in_order(self, rows: pa.Table) -> pa.Table:
+        """``rows`` as this writer sorts them."""
+        return self._sorted(rows)
+
+    def write_ordered(self, rows: pa.Table, most: int) -> None:
+        """Write rows in the order that they have, ``most`` of a partition to a file; calls go on where others ended."""
+        for partition, mine in split_by_partition(self._conform(rows), self._partitioning, self._schema):
+            start = 0
+            while start < mine.num_rows:
+                opened = self._open.setdefault(partition, _Open(partition))
+                opened.file = opened.file or self._create(partition)
+                part = mine.slice(start, most - opened.file.rows)
+                opened.file.append(part, self._group_rows(part))
+                start += part.num_rows
+                if opened.file.rows >= most:
+                    self._finish(opened)
+        self._limit_open_files()
 
 
 def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:

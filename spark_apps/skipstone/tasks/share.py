@@ -63,6 +63,16 @@ def driver_share(spark: SparkRef, usual: DriverShare = USUAL_SHARE) -> DriverSha
     return NO_SHARE if spark.small_work is SmallWork.SPARK else usual
 
 
+def compacts_here(request: JobRequest, share: DriverShare, size: int) -> bool:
+    """Whether the driver rewrites data files of ``size`` bytes by itself, with a thread for each of its cores.
+
+    A run without executors does all of it: its tasks would run in the same pod, and Spark adds nothing to them.
+    """
+    if request.spark.small_work is SmallWork.SPARK or not share.candidate_bytes:
+        return False
+    return request.spark.instances == 0 or size <= share.candidate_bytes
+
+
 def rewriting_workers(request: JobRequest, *, on_read: bool, held: int) -> int:
     """How many threads of a driver rewrite files of its table, one file each at a time.
 

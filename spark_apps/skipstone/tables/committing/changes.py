@@ -41,6 +41,9 @@ class TableCommit:
     ``columns``: fields that the same swap adds to the schema, as ``evolution.plan_columns`` made them.
     ``is_partial``: with ``txn``, the new segment is remembered as partial (rows of its source were left out).
     ``ledger``: what is remembered beside the transaction, and the rule by which it may void the change.
+    ``is_rewrite``: the table has the same rows afterwards. ``data_sequence``: those of the added files are as old as
+    that snapshot, in the very partitions of the removed files, so that equality deletes that others add meanwhile
+    apply to them; None: they are new, and such deletes void the change.
     """
 
     pinned: Pinned
@@ -59,6 +62,8 @@ class TableCommit:
     unique_source: bool = False
     is_partial: bool = False
     ledger: Ledger | None = None
+    is_rewrite: bool = False
+    data_sequence: int | None = None
 
     @property
     def is_empty(self) -> bool:

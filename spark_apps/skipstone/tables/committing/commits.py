@@ -131,7 +131,8 @@ def _refused(table: Table, change: TableCommit) -> Conflicted | None:
         return void
     if not fits(table, change.columns):
         return Conflicted(Reason.CONFLICTED, "Since the run planned its change, another writer used its field ids.")
-    return find_conflict(table, change.pinned, change.relied_on, change.guard)
+    keeps_age = change.data_sequence is not None
+    return find_conflict(table, change.pinned, change.relied_on, change.guard, keeps_age=keeps_age)
 
 
 def _staged(table: Table, change: TableCommit, ports: CommitPorts) -> StagedSwap | Conflicted:
@@ -156,6 +157,8 @@ def _parts(change: TableCommit) -> Parts:
         replaced=change.replaced,
         columns=change.columns,
         summary=summary,
+        is_rewrite=change.is_rewrite,
+        data_sequence=change.data_sequence,
     )
 
 

@@ -113,6 +113,8 @@ class Parts:
     replaced: tuple[DataFile, ...] = ()
     columns: tuple[NestedField, ...] = ()
     summary: Mapping[str, str] = field(default_factory=dict)
+    is_rewrite: bool = False
+    data_sequence: int | None = None
 
 
 @dataclass(frozen=True)
@@ -222,9 +224,12 @@ def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
 def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # type: ignore[type-arg]
     if parts.removed or parts.deletes or parts.replaced:
         named = _naming(transaction_table(transaction), frozenset(file.file_path for file in parts.removed))
-        return RowDelta(
+        producer = RowDelta(
             transaction, parts.deletes, parts.replaced, parts.summary, lambda manifest: manifest.manifest_path in named
         )
+        if parts.is_rewrite:
+            producer.as_rewrite(parts.data_sequence)
+        return producer
     return transaction.update_snapshot(snapshot_properties=dict(parts.summary)).fast_append()
 
 

@@ -6,7 +6,7 @@ else. Errs towards conflict: planning again costs time, a wrong commit costs row
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -49,24 +49,48 @@ def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
 
 
 def find_conflict(
-    table: Table, pinned: Pinned, relied_on: tuple[DataFile, ...], guard: Guard | None
+    table: Table, pinned: Pinned, relied_on: tuple[DataFile, ...], guard: Guard | None, *, keeps_age: bool = False
 ) -> Conflicted | None:
     """The first reason why a change planned on ``pinned`` must not be committed on the head of ``table``, or None.
 
     ``relied_on``: data files of which the change takes rows, or leaves rows alone because of what they say. Without
     the latter, two changes could each keep a row that the other one changes, as neither order of the two would.
+    ``keeps_age``: new equality deletes apply to what the change adds, as they would have to what it removes.
     """
     if conflict := find_shape_conflict(table, pinned):
         return conflict
     head = table.current_snapshot()
     if (head.snapshot_id if head else None) == pinned.snapshot_id or not (relied_on or guard):
         return None
+    window = _window(table, pinned)
+    if window is None:
+        return _rolled_back()
+    return _relied_on_conflict(window, relied_on, keeps_age=keeps_age) or _added_conflict(window, guard)
+
+
+def find_conflicts(
+    table: Table, pinned: Pinned, parts: Sequence[tuple[DataFile, ...]], *, keeps_age: bool
+) -> list[Conflicted | None]:
+    """As ``find_conflict``, for each of several parts of a change, by what it relies on."""
+    head = table.current_snapshot()
+    shape = find_shape_conflict(table, pinned)
+    if shape or (head.snapshot_id if head else None) == pinned.snapshot_id:
+        return [shape for _ in parts]
+    window = _window(table, pinned)
+    if window is None:
+        return [_rolled_back() for _ in parts]
+    return [_relied_on_conflict(window, part, keeps_age=keeps_age) for part in parts]
+
+
+def _window(table: Table, pinned: Pinned) -> Window | None:
+    """What happened since the plan; None when the head does not descend from what it was made on."""
     files = read_file_set(table)
     between = _snapshots_since(table, pinned.snapshot_id, files)
-    if between is None:
-        return _again("the table was rolled back or the planned snapshot expired")
-    window = Window(table, files, between)
-    return _relied_on_conflict(window, relied_on) or _added_conflict(window, guard)
+    return None if between is None else Window(table, files, between)
+
+
+def _rolled_back() -> Conflicted:
+    return _again("the table was rolled back or the planned snapshot expired")
 
 
 def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozenset[int] | None:
@@ -84,7 +108,7 @@ def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozen
     return None
 
 
-def _relied_on_conflict(window: Window, relied_on: tuple[DataFile, ...]) -> Conflicted | None:
+def _relied_on_conflict(window: Window, relied_on: tuple[DataFile, ...], *, keeps_age: bool) -> Conflicted | None:
     if not relied_on:
         return None
     paths = pa.array([file.file_path for file in relied_on], pa.string())
@@ -92,7 +116,7 @@ def _relied_on_conflict(window: Window, relied_on: tuple[DataFile, ...]) -> Conf
     if rows.null_count:
         gone = paths.filter(pc.is_null(rows))[0].as_py()
         return _again(f"{gone} was removed by another writer")
-    for delete in window.files.delete_files:
+    for delete in window.files.delete_files if not keeps_age else ():
         if delete.kind is DeleteKind.EQUALITY and delete.added_snapshot_id in window.snapshot_ids:
             return _again(f"another writer added the equality delete {delete.file.file_path}")
     return _new_delete_conflict(window, rows.to_pylist())
@@ -103,7 +127,8 @@ def _new_delete_conflict(window: Window, rows: list[int]) -> Conflicted | None:
         return None
     for row in rows:
         for delete in window.files.applying_deletes(row):
-            if delete.added_snapshot_id in window.snapshot_ids:
+            is_judged = delete.kind is DeleteKind.EQUALITY  # those that void a change were looked for before
+            if delete.added_snapshot_id in window.snapshot_ids and not is_judged:
                 return _again(f"another writer deleted rows of {window.files.files['path'][row].as_py()}")
     return None
 

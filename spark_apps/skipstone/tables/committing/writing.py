@@ -33,6 +33,11 @@ class WrittenFiles:
         self._files += noted
         return noted
 
+    @property
+    def files(self) -> tuple[DataFile, ...]:
+        """All of them."""
+        return tuple(self._files)
+
     def discard(self) -> None:
         """Delete them all."""
         discard_files(self.table, tuple(self._files))

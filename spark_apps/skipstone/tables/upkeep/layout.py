@@ -5,12 +5,13 @@ Used by the compaction and by the health of a table, so that both count the same
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyiceberg.manifest import DataFile
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField, SortOrder
@@ -93,7 +94,7 @@ def _sorted_places(files: FileSet, order: SortOrder) -> Numbers:
         return np.asarray(files.files["segment"].to_numpy(), np.int64)
     try:
         lower = files.bounds(order.fields[0].source_id).lower
-        ranks = pc.rank(lower, sort_keys="ascending", null_placement="at_start", tiebreaker="min")
+        ranks = pc.rank(lower, sort_keys="ascending", tiebreaker="min")
     except (KeyError, pa.ArrowNotImplementedError):  # a nested column, or a type without an order
         return np.zeros(len(files), np.int64)
     return np.asarray(ranks.to_numpy(zero_copy_only=False), np.int64)
@@ -120,6 +121,26 @@ def _deleted_rows(table: Table, files: FileSet, partitions: Sequence[SpecPartiti
             rows = max(int(records[concerned].sum()), 1)
             deleted[concerned] += delete.file.record_count * records[concerned] / rows
     return np.asarray(np.minimum(np.ceil(deleted), records), np.int64)
+
+
+def superfluous_deletes(table: Table, files: FileSet, removed: Set[str]) -> tuple[DataFile, ...]:
+    """The delete files that concern no live data file once those at the paths ``removed`` are gone."""
+    if not files.delete_files:
+        return ()
+    partitions, numbers = files.partitions()
+    scopes = {partition: number for number, partition in enumerate(partitions)}
+    paths = files.files["path"]
+    gone = pc.is_in(paths, pa.array(sorted(removed), pa.string())).to_numpy()
+    live = set(paths.filter(pa.array(~gone)).to_pylist())
+    return tuple(
+        delete.file
+        for delete in files.delete_files
+        if (
+            delete.only_path not in live
+            if delete.only_path
+            else not (concerned_files(table, files, delete, scopes, numbers) & ~gone).any()
+        )
+    )
 
 
 def concerned_files(

@@ -1,0 +1,105 @@
+"""Commits a rewrite that consists of independent parts: those that others got in the way of are left out.
+
+Called by compactions. Files are deleted when it is proven that no commit names them, as in ``writing``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from pyiceberg.manifest import DataFile
+from pyiceberg.table import Table
+from skipstone_core.history.commits import Committed, Conflicted, Outcome, Unknown
+from skipstone_core.indexing.snapshots import Pinned
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.catalogs import load_table
+from skipstone.tables.committing.changes import TableCommit
+from skipstone.tables.committing.commits import commit_table, discard_files
+from skipstone.tables.committing.validation import find_conflicts
+from skipstone.tables.committing.writing import CommitSite, WrittenFiles
+
+#: How often the rest is tried when others get in between again.
+MAX_TRIES = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewrittenPart:
+    """Files that were written in the place of others; the rows are the same."""
+
+    removed: tuple[DataFile, ...]
+    added: tuple[DataFile, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RewriteOutcome:
+    """``committed`` parts, when ``outcome`` is Committed; what became of the others is in ``conflict``."""
+
+    outcome: Outcome
+    committed: tuple[RewrittenPart, ...] = ()
+    dropped: tuple[RewrittenPart, ...] = ()
+    conflict: str = ""
+
+
+def commit_parts(
+    site: CommitSite,
+    table: Table,
+    write: Callable[[WrittenFiles], Sequence[RewrittenPart]],
+    change: Callable[[Sequence[RewrittenPart]], TableCommit],
+) -> RewriteOutcome:
+    """Write on ``table`` and commit as many parts as no other writer voided. Raises as ``commit_table`` does.
+
+    ``change``: the commit of some parts, whose files are those of the parts. What is not committed is deleted, but when
+    that is not known.
+    """
+    written = WrittenFiles(table)
+    found: RewriteOutcome | None = None
+    try:
+        parts = write(written)
+        with site.stage():
+            found = _commit_rest(site, parts, change)
+    except Exception:
+        if found is None:
+            written.discard()  # a commit raises errors only when nothing of it is in the table or may land
+        raise
+    in_doubt = found.committed if isinstance(found.outcome, Committed | Unknown) else ()
+    kept = {file.file_path for part in in_doubt for file in part.added}
+    discard_files(table, tuple(file for file in written.files if file.file_path not in kept))
+    return found
+
+
+def _commit_rest(
+    site: CommitSite, parts: Sequence[RewrittenPart], change: Callable[[Sequence[RewrittenPart]], TableCommit]
+) -> RewriteOutcome:
+    rest, dropped, message = tuple(parts), [], ""
+    outcome: Outcome = Conflicted(Reason.CONFLICTED, "There is nothing to commit.")
+    for _ in range(MAX_TRIES):
+        planned = change(rest)
+        void = _voided(site, rest, planned.pinned, keeps_age=planned.data_sequence is not None)
+        dropped += [part for part, said in zip(rest, void, strict=True) if said]
+        message = next((said.message for said in void if said), message)
+        rest = tuple(part for part, said in zip(rest, void, strict=True) if not said)
+        if not rest:
+            outcome = Conflicted(Reason.CONFLICTED, message)
+            break
+        outcome = commit_table(site.catalog, site.ref, change(rest) if any(void) else planned, site.ports)
+        if not isinstance(outcome, Conflicted) or outcome.reason is not Reason.CONFLICTED:
+            break
+        message = outcome.message
+    if isinstance(outcome, Committed | Unknown):
+        return RewriteOutcome(outcome=outcome, committed=rest, dropped=tuple(dropped), conflict=message)
+    return RewriteOutcome(outcome=outcome, dropped=(*dropped, *rest), conflict=message)
+
+
+def _voided(
+    site: CommitSite, parts: Sequence[RewrittenPart], pinned: Pinned, *, keeps_age: bool
+) -> Sequence[Conflicted | None]:
+    head = load_table(site.catalog, site.ref)
+    return find_conflicts(head, pinned, [part.removed for part in parts], keeps_age=keeps_age)
+
+
+def files_of(parts: Iterable[RewrittenPart]) -> tuple[tuple[DataFile, ...], tuple[DataFile, ...]]:
+    """All that the parts remove, and all that they add."""
+    known = tuple(parts)
+    return tuple(one for part in known for one in part.removed), tuple(one for part in known for one in part.added)
