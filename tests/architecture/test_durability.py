@@ -19,6 +19,7 @@ MAY_WRITE = {
     "runs/reporting/sinks.py": "the report of this pod",
     "runs/load_tasks.py": "rows that were rejected, durable",
     "indexes/building/spilling.py": "sorted buffers of one task, gone with it",
+    "kernels/ordering.py": "sorted runs of one task, gone with it",
     "kernels/changes.py": "the source of one run, gone with it",
     "runs/merging/source.py": "the source of one run, gone with it",
 }
