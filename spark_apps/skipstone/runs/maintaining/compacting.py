@@ -108,7 +108,7 @@ def compact(site: MaintainSite) -> StepReport:
         if found is None:
             return _ended(tally)
         if site.gives_way():
-            return tally.report(is_done=False, reason=Reason.IDLE, message="The run gave way to another.")
+            return tally.report(is_done=False, reason=Reason.GIVING_WAY, message="The run gave way to another.")
         _do(site, found, tally)
     message = f"Other writers kept changing the files to be rewritten; the next run tries again. {tally.conflict}"
     return tally.report(is_done=False, reason=Reason.CONFLICTED, message=message)

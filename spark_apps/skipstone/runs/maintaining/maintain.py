@@ -69,7 +69,7 @@ def _done(site: MaintainSite) -> Iterator[StepReport]:
     for number, step in enumerate(site.task.steps):
         if site.gives_way():
             message = "The run gave way to another before this step."
-            yield StepReport(step=step, is_done=False, reason=Reason.IDLE, message=message)
+            yield StepReport(step=step, is_done=False, reason=Reason.GIVING_WAY, message=message)
             continue
         site.reporter.progress(f"{step} ({number + 1} of {len(site.task.steps)} steps)")
         with site.reporter.stage(step.value):
