@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from skipstone.runs.maintaining.site import GivingWay
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tasks.share import NO_SHARE
+from skipstone_core.contract.requests import IndexRef
 from skipstone_core.maintenance.policies import CompactionPolicy
 from skipstone_core.reasons import Reason
 
@@ -232,3 +233,15 @@ def test_a_file_that_is_gone_keeps_only_its_group(bed: MaintainBed) -> None:
     path.write_bytes(content)
     assert bed.compact().counts["filesRewritten"] == 2
     assert bed.strays() == set()
+
+
+def test_an_inline_index_holds_the_new_files_when_the_run_ends(bed: MaintainBed) -> None:
+    bed.create(SCHEMA)
+    for start in range(0, 30, 10):
+        bed.append(numbers(start, 10))
+    index = IndexRef(name="by-id", uid="33333333-0000-0000-0000-000000000000", columns=("id",), is_inline=True)
+    report = bed.run(bed.compaction(index))
+    ((state,),) = (one.indexes for one in report.table_states)
+    assert report.table_states[0].files == 1
+    assert (state.segments_synced, state.segments_missing, state.files_covered) == (1, 0, 1)
+    assert not report.message

@@ -42,6 +42,14 @@ class CompactWork:
     groups: tuple[GroupWork, ...]
 
 
+@dataclass(frozen=True)
+class GroupProblem:
+    """Why a group cannot be rewritten."""
+
+    reason: Reason
+    message: str
+
+
 @dataclass(frozen=True, kw_only=True)
 class GroupResult:
     """What became of a group: ``written`` are rows for ``to_data_files``. ``problem``: why nothing was written."""
@@ -49,7 +57,7 @@ class GroupResult:
     number: int
     written: tuple[bytes, ...] = ()
     rows: int = 0
-    problem: tuple[Reason, str] | None = None
+    problem: GroupProblem | None = None
 
 
 def compact_groups(work: CompactWork, task_id: str) -> tuple[GroupResult, ...]:
@@ -67,10 +75,10 @@ def _attempted(write: WriteSpec, group: GroupWork, task_id: str) -> GroupResult:
     except FileNotFoundError as error:
         writer.abort()
         said = f"a file that the table names cannot be read: {error}"
-        return GroupResult(number=group.number, problem=(Reason.SOURCE_UNREADABLE, said))
+        return GroupResult(number=group.number, problem=GroupProblem(Reason.SOURCE_UNREADABLE, said))
     except UserError as error:
         writer.abort()
-        return GroupResult(number=group.number, problem=(error.reason, str(error)))
+        return GroupResult(number=group.number, problem=GroupProblem(error.reason, str(error)))
     except BaseException:
         writer.abort()
         raise

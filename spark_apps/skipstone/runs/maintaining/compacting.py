@@ -23,7 +23,8 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.reader import ANY_FORMAT, describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
-from skipstone.kernels.compacting import CompactWork, GroupResult, GroupWork, compact_groups
+from skipstone.kernels.compacting import CompactWork, GroupProblem, GroupResult, GroupWork, compact_groups
+from skipstone.runs.indexing.inlining import InlineSite, enter_commit
 from skipstone.runs.maintaining.site import MaintainSite
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.settled import abort_earlier_uploads
@@ -54,7 +55,7 @@ class _Tally:
 
     counts: Counter[str] = field(default_factory=Counter)
     left: set[str] = field(default_factory=set)
-    problems: list[tuple[Reason, str]] = field(default_factory=list)
+    problems: list[GroupProblem] = field(default_factory=list)
     conflicts: int = 0
     conflict: str = ""
 
@@ -116,9 +117,9 @@ def compact(site: MaintainSite) -> StepReport:
 
 def _ended(tally: _Tally) -> StepReport:
     if tally.problems:
-        reason, message = tally.problems[0]
+        first = tally.problems[0]
         others = f" (and {len(tally.problems) - 1} other groups)" if len(tally.problems) > 1 else ""
-        return tally.report(is_done=False, reason=reason, message=f"{message}{others}")
+        return tally.report(is_done=False, reason=first.reason, message=f"{first.message}{others}")
     return tally.report(is_done=True, reason=Reason.COMMITTED if tally.counts["commits"] else Reason.IDLE)
 
 
@@ -233,12 +234,12 @@ def _described(work: _Round, tally: _Tally) -> Iterator[GroupWork]:
         try:
             described = describe_files(table, files, group.file_ids, formats=ANY_FORMAT)
         except UserError as error:
-            _give_up(work, group, (error.reason, str(error)), tally)
+            _give_up(work, group, GroupProblem(error.reason, str(error)), tally)
             continue
         yield GroupWork(number=number, files=tuple(described), outputs=group.outputs, is_kept=work.are_kept)
 
 
-def _give_up(work: _Round, group: RewriteGroup, problem: tuple[Reason, str], tally: _Tally) -> None:
+def _give_up(work: _Round, group: RewriteGroup, problem: GroupProblem, tally: _Tally) -> None:
     """Leave the files of a group alone in this run."""
     paths = work.pinned.files.files["path"]
     tally.left |= {paths[file_id].as_py() for file_id in group.file_ids}
@@ -296,3 +297,7 @@ def _tasks(site: MaintainSite, work: _Round) -> Iterator[Tasks]:
 
 def enter_inline(site: MaintainSite, outcome: Committed) -> None:
     """Enter the files of a commit into the indexes that are kept inline."""
+    inline = InlineSite(
+        request=site.request, reporter=site.reporter, catalog=site.catalog, share=site.share, ports=site.ports
+    )
+    enter_commit(inline, outcome)
