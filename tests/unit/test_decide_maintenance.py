@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from skipstone_core.contract.requests import MaintainTask
+from skipstone_core.contract.requests import MaintainTask, RunKind
 from skipstone_core.maintenance.health import TableHealth
 from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_operator.conditions import HEALTHY
 from skipstone_operator.ports import EventType
-from skipstone_operator.reconcilers.maintenance.due import find_due, unfinished
+from skipstone_operator.reconcilers.maintenance.due import find_due, in_use_since_ms, unfinished
 from skipstone_operator.reconcilers.maintenance.health import count, show
 from skipstone_operator.reconcilers.tablestatus import choose_writer
 from skipstone_operator.resources.maintenance.spec import Window
@@ -22,7 +23,16 @@ from skipstone_operator.worlds.worlds import TableWorld
 from tests.unit import objects
 from tests.unit.kube_double import START
 from tests.unit.table_cases import BEGUN, OLD, queued, written
-from tests.unit.world_cases import good_table, index_world, place, subject, table_world, written_condition
+from tests.unit.world_cases import (
+    current_run,
+    good_table,
+    index_world,
+    place,
+    pod,
+    subject,
+    table_world,
+    written_condition,
+)
 
 MAINTENANCE = {
     "compaction": {},
@@ -94,6 +104,16 @@ def test_files_of_unfinished_jobs_and_of_indexes_are_spared() -> None:
     found = world({}, (queued("a", OLD), queued("b", OLD, done)))
     assert unfinished(found) == ("uid-a", "uid-by-tail")
     assert MaintainTask(policy=find_due(found, table({}), table({}).status).policy, steps=()).spared_owners == ()
+
+
+def test_what_the_oldest_run_may_still_read_stays() -> None:
+    reindex = pod(current_run(RunKind.REINDEX), "uid-by-tail", created=START - timedelta(minutes=5))
+    later = pod(current_run(RunKind.OBSERVE), "uid-flights")
+    maintain = pod(current_run(RunKind.MAINTAIN), "uid-flights", created=START - timedelta(hours=1))
+    over = pod(current_run(RunKind.REINDEX), "uid-by-tail", created=START - timedelta(hours=2), terminal=True)
+    since = int((START - timedelta(minutes=5)).timestamp() * 1000)
+    assert in_use_since_ms(replace(world({}), pods=(over, maintain, later, reindex))) == since
+    assert in_use_since_ms(replace(world({}), pods=(over, maintain))) is None
 
 
 def test_maintenance_is_the_last_to_get_the_place() -> None:

@@ -21,6 +21,7 @@ from skipstone_operator.reconcilers.maintenance.due import (
     configured,
     find_due,
     find_window,
+    in_use_since_ms,
     seconds_to_turn,
     unfinished,
 )
@@ -92,7 +93,10 @@ class MaintainPolicy(Policy[TableStatus]):
         """A run of all steps that are due; of all that are configured for a pod whose intent was lost."""
         due = self.due
         task = MaintainTask(
-            policy=due.policy, steps=due.steps or configured(due.policy), spared_owners=unfinished(self.world)
+            policy=due.policy,
+            steps=due.steps or configured(due.policy),
+            spared_owners=unfinished(self.world),
+            in_use_since_ms=in_use_since_ms(self.world),
         )
         return plan_maintain_run(self.table, self.world.place, self.setting, task, due.request)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.ids import MAINTAIN_ANNOTATION
 from skipstone_core.maintenance.health import TableHealth, plan_due, seconds_to_due
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
@@ -117,6 +118,14 @@ def unfinished(world: TableWorld) -> tuple[str, ...]:
     """Uids of the resources whose runs may still commit to the table or to its indexes."""
     jobs = (one.job.meta.uid for one in world.jobs if not is_finished(one.job.status))
     return tuple(sorted((*jobs, *(index.meta.uid for index in world.place.indexes))))
+
+
+def in_use_since_ms(world: TableWorld) -> int | None:
+    """When the oldest run began that may read the table beside a maintain run; None when there is none."""
+    others = (pod for pod in world.pods if pod.live and pod.operation != RunKind.MAINTAIN)
+    begun = (pod.created for pod in others if pod.created is not None)
+    first = min(begun, default=None)
+    return None if first is None else int(first.timestamp() * 1000)
 
 
 def find_window(world: TableWorld, table: TableSubject) -> Opening | Finding | None:
