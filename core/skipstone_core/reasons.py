@@ -59,7 +59,10 @@ class Reason(StrEnum):
     SCHEMA_DRIFT = "SchemaDrift", "Somebody else changed the schema of a managed table."
     TABLE_MISSING = "TableMissing", "The table is gone from the catalog; it is never created again by itself."
     TABLE_REPLACED = "TableReplaced", "The catalog holds another table under this identifier."
-    FORMAT_VERSION_UNSUPPORTED = "FormatVersionUnsupported", "Loads and merges write Iceberg format version 2 only."
+    FORMAT_VERSION_UNSUPPORTED = (
+        "FormatVersionUnsupported",
+        "The table's format version, or what it uses of it, is not written.",
+    )
     DELETES_UNSUPPORTED = "DeletesUnsupported", "The table holds deletes that this run cannot apply."
 
     # SecondaryIndex

@@ -271,10 +271,10 @@ def test_a_file_damaged_behind_its_header_is_told_by_name(bed: Bed) -> None:
     assert bed.rows() == []
 
 
-def test_a_format_v3_table_is_refused_before_anything_is_read(bed: Bed, spark: SparkSession) -> None:
-    sql = "create table skipstone.ns.modern (id int) using iceberg tblproperties ('format-version' = '3')"
+def test_a_format_v1_table_is_refused_before_anything_is_read(bed: Bed, spark: SparkSession) -> None:
+    sql = "create table skipstone.ns.modern (id int) using iceberg tblproperties ('format-version' = '1')"
     second_spark(spark, bed.warehouse).sql(sql)
-    with pytest.raises(BadSpec, match="format version 3") as caught:
+    with pytest.raises(BadSpec, match="format version 1") as caught:
         bed.load(csv("in/gone.csv"), "modern")
     assert caught.value.reason is Reason.FORMAT_VERSION_UNSUPPORTED
 

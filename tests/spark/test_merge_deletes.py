@@ -137,10 +137,10 @@ def test_nested_columns_are_kept(bed: MergeBed, spark: SparkSession, other: Spar
     assert_merges_like_duckdb(bed, spark)
 
 
-def test_format_version_3_is_refused(bed: MergeBed, other: SparkSession) -> None:
+def test_format_version_1_is_refused(bed: MergeBed, other: SparkSession) -> None:
     sql(
         other,
-        "create table skipstone.ns.t (id bigint, v string) using iceberg tblproperties ('format-version'='3')",
+        "create table skipstone.ns.t (id bigint, v string) using iceberg tblproperties ('format-version'='1')",
         "insert into skipstone.ns.t select id, concat('v', id) from range(10)",
     )
     with pytest.raises(BadSpec) as caught:

@@ -343,13 +343,13 @@ def test_columns_that_merges_added_need_no_declaration(run: Run, catalog: Catalo
     assert state.problem is None
 
 
-def test_a_table_of_format_3_is_reported_and_left_alone(
+def test_a_table_of_format_1_is_reported_and_left_alone(
     run: Run, catalog: Catalog, spark: SparkSession, warehouse: WarehouseRef
 ) -> None:
-    sql = "create table skipstone.ns.t (id bigint) using iceberg tblproperties ('format-version' = '3')"
+    sql = "create table skipstone.ns.t (id bigint) using iceberg tblproperties ('format-version' = '1')"
     second_spark(spark, warehouse).sql(sql)
     before = table(catalog).metadata_location
     (state,) = run(replace(ID, required=False), NAME).table_states
     assert state.problem is Reason.FORMAT_VERSION_UNSUPPORTED
-    assert state.format_version == 3
+    assert state.format_version == 1
     assert table(catalog).metadata_location == before

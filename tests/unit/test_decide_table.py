@@ -80,7 +80,12 @@ from tests.unit.world_cases import (
             ("False", Reason.IDLE),
         ),
         (
-            table_world(subject(objects.observed_table(), {"tableUuid": "u", "formatVersion": 3})),
+            table_world(
+                subject(
+                    objects.observed_table(),
+                    {"tableUuid": "u", "formatVersion": 3, "problem": "FormatVersionUnsupported"},
+                )
+            ),
             ("True", Reason.OBSERVED),
             ("False", Reason.IDLE),
         ),

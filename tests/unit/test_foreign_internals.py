@@ -61,9 +61,13 @@ METHODS = {
     (snapshot._SnapshotProducer, "_build_delete_files_partition_predicate"): ["self"],
     (snapshot._SnapshotProducer, "_summary"): ["self", "snapshot_properties"],
     (snapshot._SnapshotProducer, "_clean_all_uncommitted"): ["self"],
+    (snapshot._SnapshotProducer, "_commit"): ["self"],
+    (snapshot._OverwriteFiles, "_validate_required_deletes"): ["self", "deleted_entries"],
+    (manifests.ManifestWriterV2, "_with_partition"): ["self", "format_version"],
     (Transaction, "_build_partition_predicate"): ["self", "partition_records", "partition_fields"],
 }
 FUNCTIONS = {
+    snapshot._new_manifest_list_file_name: ["snapshot_id", "attempt", "commit_uuid"],
     manifests._inherit_from_manifest: ["entry", "manifest"],
     arrow_io._to_requested_schema: ["requested_schema", "file_schema", "batch", "downcast_ns_timestamp_to_us"],
 }

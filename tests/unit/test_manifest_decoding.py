@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,13 +14,17 @@ from hypothesis import strategies as st
 from pyiceberg.manifest import (
     DataFile,
     FileFormat,
+    ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
+    ManifestFile,
     ManifestWriterV2,
 )
 from pyiceberg.schema import Schema
 from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import ListType, LongType, MapType, NestedField, StringType, StructType
+from skipstone.compat.lineage.reading import file_row_id, read_entries
+from skipstone.compat.lineage.writing import LineageManifestWriter
 from skipstone.tables.decoding.manifests import read_data_manifests
 
 from tests.manifest_rows import assert_decoded_exactly, expected_rows, rows_of
@@ -134,6 +139,31 @@ def test_a_manifest_of_deleted_files_only_is_empty(tmp_path: Path) -> None:
         for number in range(3)
     ]
     assert_decoded_exactly([written_manifest(tmp_path, gone), written_manifest(tmp_path, some_files(2))], IO)
+
+
+OWN_ID, NO_ID = 500, None
+
+
+@pytest.mark.parametrize(("first", "expected"), [(1000, [500, 1000, 1050]), (None, [None] * 3)])
+def test_files_without_row_ids_get_those_of_their_manifest(
+    tmp_path: Path, first: int | None, expected: list[int | None]
+) -> None:
+    """By both readers. Files that are gone take none; without a first id of the manifest nobody has one."""
+    kept, gone, *new = (
+        DataFile(*data_file(f"file:/t/{name}.parquet", record_count=50)._data, OWN_ID if name == "kept" else NO_ID)
+        for name in ("kept", "gone", "new", "newer")
+    )
+    numbers = {"snapshot_id": 5, "sequence_number": 1, "file_sequence_number": 1}
+    found = [
+        ManifestEntry.from_args(status=ManifestEntryStatus.EXISTING, data_file=kept, **numbers),
+        ManifestEntry.from_args(status=ManifestEntryStatus.DELETED, data_file=gone, **numbers),
+        *map(added, new),
+    ]
+    written = written_manifest(tmp_path, found, writer=partial(LineageManifestWriter, ManifestContent.DATA))  # type: ignore[arg-type]
+    manifest = ManifestFile(*written._data[:15], first)
+    (decoded,), _ = read_data_manifests([manifest], IO)
+    assert decoded.entries.column("first_row_id").to_pylist() == expected
+    assert [file_row_id(entry.data_file) for entry in read_entries(manifest, IO)] == expected
 
 
 class WriterFromTheFuture(ManifestWriterV2):

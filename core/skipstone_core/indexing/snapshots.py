@@ -33,6 +33,7 @@ class Pinned:
     snapshot_id: int | None
     schema_id: int
     spec_id: int
+    format_version: int = 2
 
 
 def is_delete_newer(kind: DeleteKind, *, data_sequence: int, delete_sequence: int) -> bool:

@@ -225,9 +225,9 @@ def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus)
     if not status.table_uuid:
         return _judge_unseen(world) or _judge_unknown(world, table, "the table has not been looked at yet")
     message = "the table is read as it is"
-    if status.format_version > 2:
-        message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
-        return holds(READY, Reason.OBSERVED, message)
+    if status.problem == Reason.FORMAT_VERSION_UNSUPPORTED:
+        said = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
+        return holds(READY, Reason.OBSERVED, said)
     return holds(READY, Reason.OBSERVED, "; ".join((message, *_say_properties(status.properties))))
 
 

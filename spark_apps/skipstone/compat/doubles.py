@@ -14,12 +14,24 @@ from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
 from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
+from pyiceberg.io import FileIO
+from pyiceberg.manifest import (
+    MANIFEST_ENTRY_SCHEMAS,
+    DataFile,
+    DataFileContent,
+    FileFormat,
+    ManifestEntry,
+    ManifestEntryStatus,
+    ManifestFile,
+)
 from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.typedef import StructProtocol
 from pyiceberg.types import DoubleType, IcebergType
 
 Row = TypeVar("Row", bound=StructProtocol)
 _INEXACT = 0.1
+#: Iceberg's read version that knows deletion vectors and row ids.
+_READ_VERSION = 3
 
 
 def _exactly(_: DoubleReader, decoder: BinaryDecoder) -> float:
@@ -54,6 +66,17 @@ class ExactAvroFile(AvroFile[Row]):
         super().__enter__()
         self.reader = _reader(self.schema, self.read_schema, _ExactResolver(self.read_types, self.read_enums))
         return self
+
+
+def exact_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
+    """All entries of ``manifest`` with all fields of format version 3, as they are written."""
+    with ExactAvroFile[ManifestEntry](
+        io.new_input(manifest.manifest_path),
+        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
+        read_types={-1: ManifestEntry, 2: DataFile},
+        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
+    ) as reader:
+        return list(reader)
 
 
 def read_doubles_exactly() -> None:

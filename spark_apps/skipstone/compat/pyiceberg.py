@@ -137,8 +137,17 @@ class HookedSqlCatalog(SqlCatalog):
         """The FileIO of a table with ``properties`` at ``location``."""
         return super()._load_file_io(properties, location)
 
+    def before_change(self, table: Table) -> None:
+        """Called before ``table`` is changed; raises when it must not be."""
+        raise NotImplementedError
+
     def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
         """What is written in place of ``after``, the metadata that a commit makes of ``before``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def writable(metadata: TableMetadata) -> TableMetadata:
+        """``metadata`` as PyIceberg can write it."""
         raise NotImplementedError
 
     @staticmethod
@@ -156,6 +165,8 @@ class HookedSqlCatalog(SqlCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
+        if current_table is not None:
+            self.before_change(current_table)
         staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
         if current_table is not None:
             staged.metadata = self.adjusted(current_table.metadata, staged.metadata)
@@ -163,7 +174,7 @@ class HookedSqlCatalog(SqlCatalog):
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
         with self.writing(io, metadata_path):
-            SqlCatalog._write_metadata(metadata, io, metadata_path)
+            SqlCatalog._write_metadata(self.writable(metadata), io, metadata_path)
 
 
 class SigningKeys(Protocol):

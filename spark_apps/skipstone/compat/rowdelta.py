@@ -1,6 +1,6 @@
 """The snapshot of a change that takes files away: PyIceberg writes no delete files, and carries empty manifests along.
 
-Used by ``swaps`` only. Must not decide what is deleted.
+Used by ``swaps``, and by ``lineage`` for tables of format version 3. Must not decide what is deleted.
 """
 
 from __future__ import annotations
@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from math import isnan
-from typing import cast
+from typing import NamedTuple, cast
 
 from pyiceberg.exceptions import ValidationException
 from pyiceberg.expressions import AlwaysTrue, Or
 from pyiceberg.manifest import (
     DataFile,
+    FileFormat,
     ManifestContent,
     ManifestEntry,
     ManifestEntryStatus,
@@ -31,8 +32,12 @@ from pyiceberg.typedef import Record, TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.properties import property_as_int
 
-from skipstone.compat.pyiceberg import SnapshotSummary, field_ids
+from skipstone.compat.pyiceberg import SnapshotSummary, field_ids, optional_value
 
+#: Where a deletion vector lies in its file, and how long it is: fields that PyIceberg has no names for.
+CONTENT_OFFSET, CONTENT_SIZE = 18, 19
+#: The size of a file among its fields.
+_SIZE = 5
 #: The id of the elements of ``equality_ids``.
 _ELEMENT_OF_IDS = 136
 
@@ -45,6 +50,46 @@ def _renamed(field: NestedField) -> NestedField:
     return NestedField(field.field_id, f"{field.name} {field.field_id}", field.field_type, required=False)
 
 
+def is_vector(file: DataFile) -> bool:
+    """Whether a delete file is a deletion vector."""
+    return file.file_format == FileFormat.PUFFIN
+
+
+class _DeleteKey(NamedTuple):
+    """What tells a delete file from others: several deletion vectors may be in one file."""
+
+    path: str
+    offset: int | None
+
+
+def _delete_key(file: DataFile) -> _DeleteKey:
+    return _DeleteKey(file.file_path, optional_value(file, CONTENT_OFFSET))
+
+
+def _counted(file: DataFile) -> DataFile:
+    """The file as summaries count its bytes: of a file of deletion vectors, those of one."""
+    size = optional_value(file, CONTENT_SIZE)
+    if size is None:
+        return file
+    counted = DataFile(*file._data)
+    counted._data[_SIZE] = size
+    counted.spec_id = file.spec_id
+    return counted
+
+
+def with_int_ids(schema: Schema) -> Schema:
+    """``schema`` of entries with ids of fields as int: PyIceberg writes long, which Java cannot read."""
+    entry = {field.name: field for field in schema.fields}
+    file = entry["data_file"]
+    ids = ListType(_ELEMENT_OF_IDS, IntegerType(), element_required=True)
+    fields = [
+        NestedField(one.field_id, one.name, ids, required=False) if one.name == "equality_ids" else one
+        for one in cast(StructType, file.field_type).fields
+    ]
+    narrowed = NestedField(file.field_id, file.name, StructType(*fields), required=True)
+    return Schema(*(narrowed if name == file.name else field for name, field in entry.items()))
+
+
 class DeleteManifestWriter(ManifestWriterV2):
     """Writes a manifest of delete files."""
 
@@ -53,16 +98,7 @@ class DeleteManifestWriter(ManifestWriterV2):
         return ManifestContent.DELETES
 
     def _with_partition(self, format_version: TableVersion) -> Schema:
-        """Ids of fields as int, as the format says: PyIceberg writes long, which Java cannot read."""
-        entry = {field.name: field for field in super()._with_partition(format_version).fields}
-        file = entry["data_file"]
-        ids = ListType(_ELEMENT_OF_IDS, IntegerType(), element_required=True)
-        fields = [
-            NestedField(one.field_id, one.name, ids, required=False) if one.name == "equality_ids" else one
-            for one in cast(StructType, file.field_type).fields
-        ]
-        narrowed = NestedField(file.field_id, file.name, StructType(*fields), required=True)
-        return Schema(*(narrowed if name == file.name else field for name, field in entry.items()))
+        return with_int_ids(super()._with_partition(format_version))
 
     @property
     def _meta(self) -> dict[str, str]:
@@ -185,23 +221,25 @@ class RowDelta(_OverwriteFiles):
 
     def _without_replaced(self, manifests: Sequence[ManifestFile]) -> list[ManifestFile]:
         """The manifests, those that name a replaced delete file written again. Raises ValidationException."""
-        wanted, kept = {file.file_path for file in self._replaced}, []
+        wanted, kept = {_delete_key(file) for file in self._replaced}, []
         for manifest in manifests:
             if not wanted or manifest.content != ManifestContent.DELETES:
                 kept.append(manifest)
                 continue
             entries = self.fetch_manifest_entry(manifest)
-            gone = {entry.data_file.file_path for entry in entries} & wanted
+            gone = {_delete_key(entry.data_file) for entry in entries} & wanted
             wanted -= gone
             kept.append(self._rewritten(manifest, entries, gone) if gone else manifest)
         if wanted:
-            raise ValidationException(f"the delete file {min(wanted)} is not in the table")
+            raise ValidationException(f"the delete file {min(key.path for key in wanted)} is not in the table")
         return kept
 
-    def _rewritten(self, manifest: ManifestFile, entries: Sequence[ManifestEntry], gone: set[str]) -> ManifestFile:
+    def _rewritten(
+        self, manifest: ManifestFile, entries: Sequence[ManifestEntry], gone: Set[_DeleteKey]
+    ) -> ManifestFile:
         changed = [
             self._entry(ManifestEntryStatus.DELETED, entry.data_file, entry)
-            if entry.data_file.file_path in gone
+            if _delete_key(entry.data_file) in gone
             else self._entry(ManifestEntryStatus.EXISTING, entry.data_file, entry)
             for entry in entries
         ]
@@ -225,6 +263,12 @@ class RowDelta(_OverwriteFiles):
                 writer.add_entry(entry)
         return writer.to_manifest_file()
 
+    def _vectors(self) -> dict[str, str]:
+        """How many deletion vectors come and go."""
+        counts = {"added-dvs": self._deletes, "removed-dvs": self._replaced}
+        found = {name: sum(is_vector(file) for file in files) for name, files in counts.items()}
+        return {name: str(count) for name, count in found.items() if count}
+
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         metadata = self._transaction.table_metadata
         specs, schema = metadata.specs(), metadata.schema()
@@ -235,12 +279,12 @@ class RowDelta(_OverwriteFiles):
         )
         found = SnapshotSummary(partition_summary_limit=limit or 0)
         for file in (*self._added_data_files, *self._deletes):
-            found.add_file(file, schema, specs[file.spec_id])
+            found.add_file(_counted(file), schema, specs[file.spec_id])
         for file in (*self._deleted_data_files, *self._replaced):
-            found.remove_file(file, schema, specs[file.spec_id])
+            found.remove_file(_counted(file), schema, specs[file.spec_id])
         before = metadata.snapshot_by_id(self._parent_snapshot_id) if self._parent_snapshot_id is not None else None
         said = update_snapshot_summaries(  # it knows no operation that replaces files
-            summary=Summary(Operation.OVERWRITE, **found.build(), **(snapshot_properties or {})),
+            summary=Summary(Operation.OVERWRITE, **found.build(), **self._vectors(), **(snapshot_properties or {})),
             previous_summary=before.summary if before is not None else None,
         )
         return Summary(self._operation, **said.additional_properties)

@@ -10,15 +10,14 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io import InputStream
-from pyiceberg.table.deletion_vector import deletion_vectors_from_puffin_file
 from pyiceberg.table.puffin import PuffinFile
+from pyroaring import BitMap64
 
 from skipstone.tables.arrow import field_id
 from skipstone.tables.caches import ByteCache
@@ -27,6 +26,10 @@ from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, naming_da
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 POSITION_FIELD_ID = 2147483545
+#: What a deletion vector begins with, after its length; its checksum follows it.
+VECTOR_MAGIC = bytes.fromhex("d1d33964")
+REFERENCED_FILE = "referenced-data-file"
+_LENGTH_BYTES = _CHECKSUM_BYTES = 4
 POSITION_CONTENT = 1
 EQUALITY_CONTENT = 2
 
@@ -37,7 +40,7 @@ class DeleteDescription:
 
     ``content``: 1 position (a deletion vector when ``file_format`` is PUFFIN), 2 equality. ``equality_ids``: field
     ids whose equality deletes a row. ``path``: of the delete file. ``is_own``: it has positions of one data file only.
-    ``access``: how it is reached.
+    ``access``: how it is reached. ``place``: offset and length of a deletion vector in its file, when they are known.
     """
 
     path: str
@@ -46,6 +49,7 @@ class DeleteDescription:
     equality_ids: tuple[int, ...] = ()
     is_own: bool = False
     access: FileAccess = ON_VOLUMES
+    place: tuple[int, int] | None = None
 
 
 class Deletions:
@@ -120,22 +124,38 @@ def _own_positions(delete: DeleteDescription) -> npt.NDArray[np.int64]:
 
 
 def _vector(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
+    """Rows that a deletion vector names; of a file that holds several, only that of ``path`` is read."""
     with _opened(delete.path, delete.access) as source:
+        if delete.place is not None:
+            offset, length = delete.place
+            source.seek(offset)
+            return _vector_rows(source.read(length))
         puffin = PuffinFile(source.read())
+        found = [np.empty(0, np.int64)]
         for blob in puffin.footer.blobs:
-            _require_checksum(puffin.get_blob_payload(blob))
-    found: list[Any] = [np.empty(0, np.int64)]
-    for vector in deletion_vectors_from_puffin_file(puffin):
-        if vector.referenced_data_file == path:
-            found.append(vector.to_vector().to_numpy().astype(np.int64))
-    return np.concatenate(found)
+            rows = _vector_rows(puffin.get_blob_payload(blob))
+            if blob.properties[REFERENCED_FILE] == path:
+                found.append(rows)
+        return np.concatenate(found)
 
 
-def _require_checksum(blob: bytes) -> None:
-    """A deletion vector: its length, what is checked, and the CRC-32 of that. PyIceberg does not look at it."""
-    end = 4 + int.from_bytes(blob[:4], "big")
-    if len(blob) != end + 4 or zlib.crc32(blob[4:end]) != int.from_bytes(blob[end:], "big"):
+def _vector_rows(blob: bytes) -> npt.NDArray[np.int64]:
+    """The rows of a deletion vector: its length, magic and bitmap, and the CRC-32 of these two."""
+    end = len(blob) - _CHECKSUM_BYTES
+    said, checked, checksum = blob[:_LENGTH_BYTES], blob[_LENGTH_BYTES:end], blob[end:]
+    is_whole = int.from_bytes(said, "big") == len(checked) and zlib.crc32(checked) == int.from_bytes(checksum, "big")
+    if not is_whole or not checked.startswith(VECTOR_MAGIC):
         raise DamagedFileError("a deletion vector is not the one that was written")
+    return np.array(BitMap64.deserialize(checked[len(VECTOR_MAGIC) :]).to_array(), dtype=np.int64)
+
+
+def encode_vector(positions: npt.NDArray[np.int64]) -> bytes:
+    """``positions`` (ascending) as a deletion vector, see ``_vector_rows``."""
+    bitmap = BitMap64(positions.astype(np.uint64))
+    bitmap.run_optimize()
+    checked = VECTOR_MAGIC + bitmap.serialize()
+    length, checksum = len(checked), zlib.crc32(checked)
+    return length.to_bytes(_LENGTH_BYTES, "big") + checked + checksum.to_bytes(_CHECKSUM_BYTES, "big")
 
 
 def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:

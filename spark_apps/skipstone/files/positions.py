@@ -1,11 +1,13 @@
 """Position delete files: which rows of a data file are no longer there, written beside it instead of writing it again.
 
 Used by the merge of tables that are merged on read; the driver makes Iceberg delete files of what tasks return. One
-file for each data file, so that readers of other files need not open it. Must not commit.
+file for each data file, so that readers of other files need not open it: of Parquet, and from format version 3 on a
+deletion vector in a Puffin file. Must not commit.
 """
 
 from __future__ import annotations
 
+import json
 import pickle
 import struct
 from collections.abc import Iterable
@@ -18,9 +20,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.table.puffin import MAGIC_BYTES
 from pyiceberg.typedef import Record
 
-from skipstone.files.deletions import POSITION_FIELD_ID
+from skipstone.files.deletions import POSITION_FIELD_ID, REFERENCED_FILE, encode_vector
 from skipstone.files.parquet import SealedSink
 from skipstone.files.partitions import PartitionTuple
 from skipstone.files.reader import DataFileDescription
@@ -28,13 +31,16 @@ from skipstone.files.writer import WriteSpec
 from skipstone.tables.deletes import PATH_FIELD_ID
 
 _GROUP_ROWS = 128 * 1024
+#: Iceberg's reserved field id of the position of a row in its file, as vectors name it.
+_POSITION_COLUMN_ID = 2147483645
 
 
 @dataclass(frozen=True)
 class WrittenDeletes:
     """One finished delete file. ``spec_id`` and ``partition`` (internal values) are those of the data file.
 
-    ``first`` and ``last``: the least and the greatest of its ``rows`` positions.
+    ``first`` and ``last``: the least and the greatest of its ``rows`` positions. ``place``: offset and length of a
+    deletion vector in the file; None of a Parquet file.
     """
 
     path: str
@@ -45,6 +51,7 @@ class WrittenDeletes:
     rows: int
     first: int
     last: int
+    place: tuple[int, int] | None = None
 
     def to_row(self) -> bytes:
         """Bytes that a task can return."""
@@ -56,9 +63,28 @@ class WrittenDeletes:
         return WrittenDeletes(*pickle.loads(row))
 
     def to_delete_file(self) -> DataFile:
-        """As a commit takes it. Its bounds are whole, so that readers see that it is for one data file only."""
+        """As a commit takes it. It names its one data file, in its bounds or by itself, so that readers see which."""
+        file = self._parquet() if self.place is None else self._vector(*self.place)
+        file.spec_id = self.spec_id
+        return file
+
+    def _vector(self, offset: int, length: int) -> DataFile:
+        return DataFile.from_args(
+            _table_format_version=3,
+            content=DataFileContent.POSITION_DELETES,
+            file_path=self.path,
+            file_format=FileFormat.PUFFIN,
+            partition=Record(*self.partition),
+            record_count=self.rows,
+            file_size_in_bytes=self.size,
+            referenced_data_file=self.data_path,
+            content_offset=offset,
+            content_size_in_bytes=length,
+        )
+
+    def _parquet(self) -> DataFile:
         path = self.data_path.encode()
-        file = DataFile.from_args(
+        return DataFile.from_args(
             content=DataFileContent.POSITION_DELETES,
             file_path=self.path,
             file_format=FileFormat.PARQUET,
@@ -76,8 +102,6 @@ class WrittenDeletes:
             equality_ids=None,
             key_metadata=None,
         )
-        file.spec_id = self.spec_id
-        return file
 
 
 def write_deletes(
@@ -101,6 +125,41 @@ def write_deletes(
         rows=len(positions),
         first=int(positions[0]),
         last=int(positions[-1]),
+    )
+
+
+def write_vector(
+    spec: WriteSpec, path: str, file: DataFileDescription, positions: npt.NDArray[np.int64]
+) -> WrittenDeletes:
+    """As ``write_deletes``, as a deletion vector: ``positions`` are all rows of ``file`` that are deleted by position.
+
+    Source: the Puffin specification of Apache Iceberg, blob type ``deletion-vector-v1``.
+    """
+    blob = encode_vector(positions)
+    told = {
+        "type": "deletion-vector-v1",
+        "fields": [_POSITION_COLUMN_ID],
+        "snapshot-id": -1,
+        "sequence-number": -1,
+        "offset": len(MAGIC_BYTES),
+        "length": len(blob),
+        "properties": {REFERENCED_FILE: file.path, "cardinality": str(len(positions))},
+    }
+    footer = json.dumps({"blobs": [told], "properties": {"created-by": "Skipstone"}}).encode()
+    end = struct.pack("<ii", len(footer), 0)
+    content = b"".join([MAGIC_BYTES, blob, MAGIC_BYTES, footer, end, MAGIC_BYTES])
+    with closing(spec.access.open(path).new_output(path).create(overwrite=False)) as sink:
+        sink.write(content)
+    return WrittenDeletes(
+        path=path,
+        size=len(content),
+        spec_id=file.spec_id,
+        partition=file.partition,
+        data_path=file.path,
+        rows=len(positions),
+        first=int(positions[0]),
+        last=int(positions[-1]),
+        place=(len(MAGIC_BYTES), len(blob)),
     )
 
 

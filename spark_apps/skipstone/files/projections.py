@@ -14,6 +14,7 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 from propcache.api import cached_property
 from pyiceberg.io.pyarrow import pyarrow_to_schema
 from pyiceberg.schema import Schema
@@ -24,7 +25,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import DeleteDescription, Deletions
-from skipstone.tables.arrow import arrow_schema, field_id
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64). A column of a table may be
@@ -46,6 +47,8 @@ class DataFileDescription:
     ``schema_json``: Iceberg JSON of the schema to read in. ``constants``: values of identity partition fields by
     source field id, for columns that the file does not hold. ``name_mapping_json``: for files without field ids.
     ``partition``: Iceberg's internal values, of the partition spec ``spec_id``. ``access``: how the file is reached.
+    ``first_row_id``: of rows that do not hold an id of their own; None where rows have none. ``data_sequence``: of the
+    commit that last changed rows which do not name one.
     """
 
     file_id: int
@@ -60,6 +63,8 @@ class DataFileDescription:
     spec_id: int = 0
     partition: tuple[Any, ...] = ()
     access: FileAccess = ON_VOLUMES
+    first_row_id: int | None = None
+    data_sequence: int = 0
 
 
 @dataclass(frozen=True)
@@ -179,7 +184,9 @@ def live_rows(
         ROW_GROUP_COLUMN: lambda: pa.array(np.full(count, group, dtype=np.int32)),
     }
     arrays = [
-        projection.column(batch, column.field_id, count) if isinstance(column, NestedField) else extra[column.name]()
+        _inherited(projection.file, column.field_id, projection.column(batch, column.field_id, count), positions)
+        if isinstance(column, NestedField)
+        else extra[column.name]()
         for column in projection.columns
     ]
     found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
@@ -189,3 +196,16 @@ def live_rows(
         found = found if live is None else found.filter(live)
     if found.num_rows:
         yield found
+
+
+def _inherited(file: DataFileDescription, number: int, stored: pa.Array, positions: Positions) -> pa.Array:
+    """Values of a column; of one with the lineage of rows also those that rows have of their file.
+
+    Source: "Row lineage assignment" of the table specification of Apache Iceberg.
+    """
+    if number not in (ROW_ID, LAST_UPDATED):
+        return stored
+    if file.first_row_id is None:
+        return pa.nulls(len(positions), pa.int64())
+    given = file.first_row_id + positions if number == ROW_ID else np.full(len(positions), file.data_sequence)
+    return pc.coalesce(stored, pa.array(given, pa.int64()))

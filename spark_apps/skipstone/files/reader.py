@@ -340,6 +340,8 @@ def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> Da
         spec_id=file.spec_id,
         partition=tuple(file.partition[at] for at in range(len(table.specs()[file.spec_id].fields))),
         access=common.access,
+        first_row_id=files.files["first_row_id"][ordinal].as_py(),
+        data_sequence=files.files["data_sequence"][ordinal].as_py(),
     )
 
 
@@ -367,7 +369,15 @@ def _describe_delete(one: Delete, schema: Schema, access: FileAccess) -> DeleteD
     ids = tuple(delete.equality_ids or ()) if is_equality else ()
     for number in ids:
         _require_comparable(schema, number, delete.file_path)
-    return DeleteDescription(delete.file_path, int(delete.content), delete.file_format.value, ids, one.is_own, access)
+    return DeleteDescription(
+        path=delete.file_path,
+        content=int(delete.content),
+        file_format=delete.file_format.value,
+        equality_ids=ids,
+        is_own=one.is_own,
+        access=access,
+        place=one.place,
+    )
 
 
 def _require_comparable(schema: Schema, number: int, path: str) -> None:

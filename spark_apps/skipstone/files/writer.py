@@ -31,7 +31,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
-from skipstone.tables.arrow import arrow_schema
+from skipstone.tables.arrow import arrow_schema, with_lineage
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
     codec_of,
@@ -133,11 +133,15 @@ def data_location(table: Table) -> str:
     return table.properties.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/")
 
 
-def write_spec(table: Table, run_id: str) -> WriteSpec:
-    """What tasks of ``run_id`` need to write into ``table`` under its current schema, default spec and sort order."""
+def write_spec(table: Table, run_id: str, *, lineage: bool = False) -> WriteSpec:
+    """What tasks of ``run_id`` need to write into ``table`` under its current schema, default spec and sort order.
+
+    ``lineage``: for rows that were in other files of the table before, and keep their ids.
+    """
     codec, level = codec_of(table)
+    schema = with_lineage(table.schema()) if lineage else table.schema()
     return WriteSpec(
-        schema_json=table.schema().model_dump_json(),
+        schema_json=schema.model_dump_json(),
         spec_json=table.spec().model_dump_json(),
         sort_json=table.sort_order().model_dump_json(),
         location=data_location(table),

@@ -20,6 +20,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.tables.arrow import LAST_UPDATED, field_id
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
@@ -140,7 +141,16 @@ def changed_columns(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> dict
         rows = np.flatnonzero(batch.choice == number)
         if clause.action is MergeAction.UPDATE and len(rows):
             _update(changed, clause, batch, rows)
+            _note_update(changed, batch, rows)
     return changed
+
+
+def _note_update(changed: dict[str, pa.Array], batch: MatchedBatch, rows: Int64s) -> None:
+    """Let updated rows inherit which commit changed them, where the batch holds the lineage of rows."""
+    for field in batch.target.schema:
+        if field_id(field) == LAST_UPDATED:
+            before = changed.get(field.name, batch.target.column(field.name))
+            changed[field.name] = _replaced(before, rows, pa.nulls(len(rows), field.type))
 
 
 def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> pa.RecordBatch:

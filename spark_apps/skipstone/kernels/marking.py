@@ -42,12 +42,12 @@ class FileMarker:
         self._source = source
         self._writer = writer
 
-    def mark(self, groups: Sequence[GroupMerge]) -> Int64s:
+    def mark(self, groups: Sequence[GroupMerge], *, own: bool = True) -> Int64s:
         """Write the updated rows; the positions for the file's delete file, ascending. Raises BadData as clauses do.
 
-        They are those of changed rows and of the delete files that this one replaces.
+        They are those of changed rows and of delete files: of those ``own`` to the data file, or of all of them.
         """
-        found = [deleted_positions(self._opened.file, own=True)]
+        found = [deleted_positions(self._opened.file, own=own)]
         for number, group in enumerate(groups):
             if group.is_touched:
                 positions = self._positions(number)

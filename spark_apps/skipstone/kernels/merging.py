@@ -18,7 +18,7 @@ from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import BoundClause, MergePlan
 
-from skipstone.files.positions import write_deletes
+from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.files.writer import DataFileWriter, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
@@ -52,7 +52,8 @@ class FileWork:
 class MergeWork:
     """What one task does. Picklable; all ``slices`` are named, only the parts of its files are read.
 
-    ``on_read``: files in which few rows change stay.
+    ``on_read``: files in which few rows change stay. ``lineage``: rows have ids, which they keep, and files that stay
+    get deletion vectors; ``plan`` and ``write`` name the columns for the ids then.
     """
 
     plan: MergePlan
@@ -60,6 +61,7 @@ class MergeWork:
     slices: tuple[ChangeSlice, ...]
     files: tuple[FileWork, ...]
     on_read: bool = False
+    lineage: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,11 +145,14 @@ class _Merger:
 
     def mark(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
         """Delete the changed rows of a file by position; updated rows of all such files share their new files."""
-        positions = FileMarker(opened, self.work.plan, source, self._shared_writer).mark(groups)
-        write = self.work.write
-        path = f"{write.location}/{write.run_id}-{self._task_id}-{len(self._delete_paths):05}-deletes.parquet"
+        write, lineage = self.work.write, self.work.lineage
+        # a vector stands for all deletes by position of its file
+        positions = FileMarker(opened, self.work.plan, source, self._shared_writer).mark(groups, own=not lineage)
+        name = f"{write.run_id}-{self._task_id}-{len(self._delete_paths):05}-deletes"
+        path = f"{write.location}/{name}.{'puffin' if lineage else 'parquet'}"
         self._delete_paths.append(path)
-        self._deletes.append(write_deletes(write, path, opened.file, positions).to_row())
+        made = (write_vector if lineage else write_deletes)(write, path, opened.file, positions)
+        self._deletes.append(made.to_row())
 
     def finish(self, results: Sequence[FileResult]) -> WorkResult:
         """Close what is open."""

@@ -48,11 +48,12 @@ from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, reject_folder
 from skipstone.storage.opening import open_storage
 from skipstone.tables.arrow import arrow_type_of
-from skipstone.tables.catalogs import load_table, open_catalog, require_writable
+from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tasks.failures import storage_failure
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
@@ -146,7 +147,7 @@ def run_load(
     abort_earlier_uploads(request, table)
     if outcome := settled(table, request.txn):
         return job.end(outcome, {})
-    require_writable(table)
+    require_mergeable(table)
     require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
     take = take_files if job.registers else take_source

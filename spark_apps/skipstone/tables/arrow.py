@@ -8,8 +8,12 @@ from __future__ import annotations
 import pyarrow as pa
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType
+from pyiceberg.types import IcebergType, LongType, NestedField
 
+#: Field ids and names that Iceberg reserves for the lineage of rows: the id of a row, and which commit last changed it.
+ROW_ID, LAST_UPDATED = 2147483540, 2147483539
+ROW_ID_NAME, LAST_UPDATED_NAME = "_row_id", "_last_updated_sequence_number"
+LINEAGE_NAMES = (ROW_ID_NAME, LAST_UPDATED_NAME)
 FIELD_ID_KEY = b"PARQUET:field_id"
 _ORC_FIELD_ID_KEY = b"iceberg.id"
 
@@ -20,6 +24,20 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     Strings, binaries and lists have 32-bit offsets (Spark's own), uuid is ``binary(16)``, timestamptz is UTC.
     """
     return pa.schema([_plain_field(field) for field in schema_to_pyarrow(schema)])
+
+
+def with_lineage(schema: Schema) -> Schema:
+    """``schema`` with the columns that hold the lineage of rows, which a file with rows of other files has."""
+    lineage = [
+        NestedField(number, name, LongType(), required=False)
+        for number, name in zip((ROW_ID, LAST_UPDATED), LINEAGE_NAMES, strict=True)
+    ]
+    return Schema(
+        *schema.fields,
+        *lineage,
+        schema_id=schema.schema_id,
+        identifier_field_ids=schema.identifier_field_ids,
+    )
 
 
 def arrow_type_of(kind: IcebergType) -> pa.DataType:

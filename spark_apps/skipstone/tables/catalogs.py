@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
+from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
     BadRequestError,
@@ -23,8 +24,10 @@ from pyiceberg.exceptions import (
     OAuthError,
     RESTError,
     UnauthorizedError,
+    ValidationError,
 )
 from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO
+from pyiceberg.serializers import Compressor
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
@@ -45,11 +48,13 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from skipstone.compat.lineage.metadata import find_lost, is_kept_in_part, writable
 from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
 from skipstone.storage.buckets.access import region_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
+from skipstone.tables.caches import ByteCache
 from skipstone.tables.clocks import in_order
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 
@@ -71,7 +76,7 @@ POSTGRES_DEFAULTS: Mapping[str, str] = {
 }
 #: How often a database is opened that others fill with the catalog's tables at the same moment.
 OPENINGS = 3
-#: The format version that loads and merges write.
+#: The format version of tables that are made here, and of tables whose rows have no ids.
 WRITABLE_FORMAT = 2
 #: How often a table is looked up whose metadata file is gone: writers may delete the old ones with every commit.
 METADATA_READS = 5
@@ -134,6 +139,17 @@ class OwnSqlCatalog(HookedSqlCatalog):
     def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
         """``after`` with times that do not go back."""
         return in_order(before, after)
+
+    def before_change(self, table: Table) -> None:
+        """Raises NotSentError when metadata would be lost, whoever asks for the change."""
+        if lost := find_loss(table):
+            name = ".".join(table.name())
+            raise NotSentError(f"{name} has {lost} in its metadata, which a commit would lose; nothing was changed")
+
+    @staticmethod
+    def writable(metadata: TableMetadata) -> TableMetadata:
+        """``metadata``, which PyIceberg refuses to write in format version 3."""
+        return writable(metadata)
 
     @staticmethod
     @contextmanager
@@ -205,11 +221,39 @@ def refuses_for_good(catalog: Catalog) -> bool:
     return type(catalog) is OwnSqlCatalog
 
 
+#: What PyIceberg would lose of metadata files, which never change; empty when it loses nothing.
+_lost: ByteCache[str, str] = ByteCache("losses of metadata", 1024 * 1024, lambda lost: 128 + len(lost))
+
+
+def find_loss(table: Table) -> str:
+    """A field of the metadata that a commit would lose, as PyIceberg does not know it; empty when there is none.
+
+    A REST catalog keeps the metadata by itself. Raises DependencyUnavailable (STORAGE_UNAVAILABLE).
+    """
+    if not isinstance(table.catalog, OwnSqlCatalog) or not is_kept_in_part(table.metadata):
+        return ""
+    place = table.metadata_location
+    return _lost.get(place, lambda: find_lost(table.metadata, _stored(table, place)) or "")
+
+
+def _stored(table: Table, place: str) -> bytes:
+    try:
+        with (
+            table.io.new_input(place).open() as source,
+            Compressor.get_compressor(place).stream_decompressor(source) as stream,
+        ):
+            return bytes(stream.read())
+    except OSError as error:
+        message = f"The metadata file {place} cannot be read: {error}."
+        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
+
+
 def load_table(catalog: Catalog, ref: TableRef) -> Table:
     """Load the current metadata of ``ref``.
 
     Raises BadSpec with TABLE_MISSING when the catalog has no such table, TABLE_REPLACED when its UUID is not
-    ``ref.table_uuid``; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer, with
+    ``ref.table_uuid``, FORMAT_VERSION_UNSUPPORTED when PyIceberg does not know what the metadata says, as types of
+    format version 3; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer, with
     STORAGE_UNAVAILABLE when the metadata file that it names is not there.
     """
     name = f"{ref.namespace}.{ref.name}"
@@ -218,6 +262,12 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
             table = _load_current(catalog, ref)
         except (NoSuchTableError, NoSuchNamespaceError):
             raise BadSpec(Reason.TABLE_MISSING, f"The catalog {catalog.name!r} holds no table {name}.") from None
+        except (ValidationError, PydanticValidationError) as error:
+            raise BadSpec(
+                Reason.FORMAT_VERSION_UNSUPPORTED,
+                f"{name} has metadata that Skipstone cannot read ({_first_line(_first_problem(error))}); "
+                "use another engine for this table, or drop the columns of types that it names.",
+            ) from error
     if ref.table_uuid and str(table.metadata.table_uuid) != ref.table_uuid:
         raise BadSpec(
             Reason.TABLE_REPLACED,
@@ -225,6 +275,14 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
             f"restore the old one or delete and re-create the Table resource.",
         )
     return table
+
+
+def _first_problem(error: Exception) -> BaseException:
+    """What is wrong with a value, of all that pydantic says of it."""
+    found = error if isinstance(error, PydanticValidationError) else error.__cause__
+    if not isinstance(found, PydanticValidationError):
+        return error
+    return ValueError(found.errors()[0]["msg"])
 
 
 def _load_current(catalog: Catalog, ref: TableRef) -> Table:
@@ -243,12 +301,15 @@ def _load_current(catalog: Catalog, ref: TableRef) -> Table:
 
 
 def require_writable(table: Table) -> None:
-    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless loads and merges can write this table (format version 2)."""
+    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless who keeps no lineage of rows can write it (format version 2).
+
+    Loads and merges keep it: see ``shaping.formats``.
+    """
     version = table.metadata.format_version
     if version != WRITABLE_FORMAT:
         raise BadSpec(
             Reason.FORMAT_VERSION_UNSUPPORTED,
-            f"{'.'.join(table.name())} has Iceberg format version {version}; loads and merges write version "
+            f"{'.'.join(table.name())} has Iceberg format version {version}; this run writes version "
             f"{WRITABLE_FORMAT} only.",
         )
 

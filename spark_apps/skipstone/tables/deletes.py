@@ -17,6 +17,7 @@ from pyiceberg.transforms import VoidTransform
 from skipstone_core.indexing.snapshots import DeleteKind, is_delete_newer
 
 from skipstone.compat.pyiceberg import optional_value
+from skipstone.compat.rowdelta import CONTENT_OFFSET, CONTENT_SIZE, is_vector
 from skipstone.tables.decoding.entries import Partition
 from skipstone.tables.decoding.manifests import partition_tuple
 
@@ -57,6 +58,22 @@ class Delete:
     def is_own(self) -> bool:
         """Whether it is a Parquet file with positions of one data file: who adds to these may replace it."""
         return self.file.file_format == FileFormat.PARQUET and self.only_path is not None
+
+    @property
+    def is_vector(self) -> bool:
+        """Whether it is a deletion vector: it names all rows of one data file that are deleted by position."""
+        return is_vector(self.file)
+
+    @property
+    def is_replaceable(self) -> bool:
+        """Whether who deletes rows of its one data file puts another in its place."""
+        return self.is_own or self.is_vector
+
+    @property
+    def place(self) -> tuple[int, int] | None:
+        """Where a deletion vector begins in its file, and how many bytes it has."""
+        offset, length = optional_value(self.file, CONTENT_OFFSET), optional_value(self.file, CONTENT_SIZE)
+        return None if offset is None or length is None else (offset, length)
 
     def may_touch(self, path: str) -> bool:
         """Whether a position delete may name rows of ``path``; an equality delete always may."""

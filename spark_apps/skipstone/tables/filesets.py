@@ -23,6 +23,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 from skipstone_core.indexing.snapshots import Pinned
 
+from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
 from skipstone.tables.caches import ByteCache
@@ -31,7 +32,7 @@ from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, 
 from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope
 
 #: Columns of ``FileSet.files``. ``segment``: file sequence number (0 for files written as format v1);
-#: ``file_id``: ordinal within this FileSet.
+#: ``file_id``: ordinal within this FileSet. ``first_row_id``: null where rows have no ids.
 FILES_SCHEMA = pa.schema(
     [
         pa.field("file_id", pa.int32(), nullable=False),
@@ -42,6 +43,7 @@ FILES_SCHEMA = pa.schema(
         pa.field("added_snapshot_id", pa.int64(), nullable=False),
         pa.field("data_sequence", pa.int64(), nullable=False),
         pa.field("spec_id", pa.int32(), nullable=False),
+        pa.field("first_row_id", pa.int64()),
     ]
 )
 
@@ -240,7 +242,7 @@ def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
     """
     snapshot = _snapshot(table, snapshot_id)
     schema = _schema_at(table, snapshot, current=snapshot_id is None)
-    listed = snapshot.manifests(table.io) if snapshot else []
+    listed = read_manifests(snapshot, table.io, table.metadata.format_version) if snapshot else []
     data = [manifest for manifest in listed if manifest.content == ManifestContent.DATA]
     manifests, decode_counts = read_data_manifests(data, table.io)
     deletes = DeleteIndex()
@@ -254,6 +256,7 @@ def read_file_set(table: Table, snapshot_id: int | None = None) -> FileSet:
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         schema_id=schema.schema_id,
         spec_id=table.spec().spec_id,
+        format_version=table.metadata.format_version,
     )
     return FileSet(pinned, snapshot, schema, SnapshotContent(manifests, deletes, decode_counts))
 
@@ -274,6 +277,7 @@ def pin_table(table: Table) -> Pinned:
         snapshot_id=snapshot.snapshot_id if snapshot else None,
         schema_id=table.schema().schema_id,
         spec_id=table.spec().spec_id,
+        format_version=table.metadata.format_version,
     )
 
 

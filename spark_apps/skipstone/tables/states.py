@@ -21,12 +21,13 @@ from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.indexing.segments import SegmentFacts, count_segments, segment_statuses
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.catalogs import load_table, require_writable
+from skipstone.tables.catalogs import load_table
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
+from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import property_findings
 from skipstone.tables.upkeep.health import table_health
 
@@ -60,7 +61,7 @@ def table_state(catalog: Catalog, ref: TableRef) -> ObservedHead:
     files = read_file_set(table)
     state = _with_health(_describe(base, table, files), table, files, ref)
     try:
-        require_writable(table)
+        require_mergeable(table)
     except BadSpec as error:
         state = _with_problem(state, error)
     return ObservedHead(state, files)
@@ -164,6 +165,8 @@ def _deleted(table: Table, deletes: Sequence[Delete]) -> int:
 
     When there are too many to read, or one is damaged, at least as many as the greatest of them names.
     """
+    if vectors := [delete.file.record_count for delete in deletes if delete.is_vector]:
+        return max(vectors)
     counts = [delete.file.record_count for delete in deletes]
     if len(deletes) == 1 or not all(delete.is_own for delete in deletes) or sum(counts) > _COUNTED_DELETES:
         return max(counts)

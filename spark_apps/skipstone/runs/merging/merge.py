@@ -42,12 +42,13 @@ from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing
-from skipstone.tables.catalogs import load_table, open_catalog, require_writable
+from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.shaping.evolution import fits, with_columns
+from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import merges_on_read, require_known_values
 from skipstone.tasks.failures import storage_failure
 from skipstone.tasks.runner import InProcess, InSpark, Tasks
@@ -135,7 +136,7 @@ def _take(job: _Job) -> Intake | Outcome:
     abort_earlier_uploads(job.request, table)
     if outcome := settled(table, job.request.txn):
         return outcome
-    require_writable(table)
+    require_mergeable(table)
     require_known_values(table)
     merges_on_read(table)  # refuses a mode that it does not know before the source is read
     mark_namespace(job.catalog, job.ref.namespace)

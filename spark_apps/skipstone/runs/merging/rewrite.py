@@ -35,8 +35,10 @@ from skipstone.pruning.funnel import Candidates
 from skipstone.runs.merging.places import require_all_places
 from skipstone.runs.merging.prune import Pruned
 from skipstone.runs.merging.source import Changes
+from skipstone.tables.arrow import LINEAGE_NAMES, with_lineage
 from skipstone.tables.committing.writing import WrittenFiles
 from skipstone.tables.filesets import FileSet, PinnedTable
+from skipstone.tables.shaping.formats import has_lineage
 from skipstone.tables.shaping.writeproperties import merges_on_read
 from skipstone.tasks.failures import caught, opened
 from skipstone.tasks.runner import Tasks
@@ -82,7 +84,7 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
     started = time.monotonic()
     write = write_spec(table, site.token)
     found = _Found(site.written)
-    site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target, write), found.take)
+    site.tasks.run(_merge_task, _works(site, changes, pruned.candidates, target), found.take)
     merged = [one for one in found.results() if isinstance(one, WorkResult)]
     results = [result for part in merged for result in part.files]
     require_all_places(files, results)
@@ -110,7 +112,7 @@ def _replaced(files: FileSet, results: Sequence[FileResult]) -> Iterator[DataFil
     """Delete files of files that are gone, or whose positions are in a new one."""
     for result in results:
         if result.marked or result.rewritten:
-            yield from (delete.file for delete in files.applying_deletes(result.file_id) if delete.is_own)
+            yield from (delete.file for delete in files.applying_deletes(result.file_id) if delete.is_replaceable)
 
 
 def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], started: float) -> tuple[FunnelStage, ...]:
@@ -125,16 +127,22 @@ def _with_join(funnel: Sequence[FunnelStage], results: Sequence[FileResult], sta
     return (*judge_stages(by_keys, matched), *judge_stages((*funnel[len(by_keys) :], join), touched))
 
 
-def _works(
-    site: RewriteSite, changes: Changes, candidates: Candidates, target: PinnedTable, write: WriteSpec
-) -> list[MergeWork]:
-    ordinals = candidates.files.tolist()
+def _works(site: RewriteSite, changes: Changes, candidates: Candidates, target: PinnedTable) -> list[MergeWork]:
+    ordinals, lineage = candidates.files.tolist(), has_lineage(target.table)
     parts = candidates.parts(changes.slices)
-    files = describe_files(target.table, target.files, ordinals, formats=ANY_FORMAT)
+    live = target.files.in_schema(with_lineage(target.files.schema)) if lineage else target.files
+    files = describe_files(target.table, live, ordinals, formats=ANY_FORMAT)
     described = [FileWork(file, parts[file.file_id]) for file in files]
     bins = pack_by_bytes([work.file.size for work in described], site.cores)
-    on_read = merges_on_read(target.table)
-    work = MergeWork(plan=changes.plan, write=write, slices=changes.slices, files=(), on_read=on_read)
+    plan = changes.plan
+    work = MergeWork(
+        plan=replace(plan, target_columns=(*plan.target_columns, *LINEAGE_NAMES)) if lineage else plan,
+        write=write_spec(target.table, site.token, lineage=lineage),
+        slices=changes.slices,
+        files=(),
+        on_read=merges_on_read(target.table),
+        lineage=lineage,
+    )
     return [replace(work, files=_by_source([described[i] for i in one])) for one in bins]
 
 

@@ -29,7 +29,7 @@ from skipstone_core.history.commits import (
 from skipstone_core.ids import TXN_SUMMARY, aborted_txn
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.catalogs import WRITABLE_FORMAT, load_table, require_writable
+from skipstone.tables.catalogs import load_table
 from skipstone.tables.clocks import find_clock_conflict
 from skipstone.tables.committing.changes import Guard, TableCommit
 from skipstone.tables.committing.swaps import (
@@ -44,6 +44,7 @@ from skipstone.tables.committing.swaps import (
 from skipstone.tables.committing.validation import find_conflict
 from skipstone.tables.records.txns import Memory, find_digest, find_source_conflict, find_txn, plan_memory
 from skipstone.tables.shaping.evolution import fits
+from skipstone.tables.shaping.formats import is_lossless, require_mergeable
 
 _log = logging.getLogger(__name__)
 __all__ = [
@@ -75,11 +76,12 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
 def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | None = None) -> TxnState | None:
     """Fence ``txn`` off by an empty snapshot unless the table knows it; the state found or made.
 
-    None when that is not known. A table of a format that we never write needs no fence. Raises as commit_table does.
+    None when that is not known. A table that we could not write without loss gets no fence: no attempt
+    writes it either. Raises as commit_table does.
     """
     used = ports or CommitPorts()
     table = load_table(catalog, ref)
-    if table.metadata.format_version > WRITABLE_FORMAT and isinstance(find_txn(table, txn), Absent):
+    if not is_lossless(table) and isinstance(find_txn(table, txn), Absent):
         return Aborted(0)
     found: list[TxnState] = []
     outcome = swap_until_known(catalog, ref, lambda head: _prepare_abort(head, txn, used, found), used)
@@ -121,7 +123,7 @@ def _settled(table: Table, change: TableCommit) -> Outcome | None:
 
 def _refused(table: Table, change: TableCommit) -> Conflicted | None:
     try:
-        require_writable(table)
+        require_mergeable(table)
     except BadSpec as error:
         return Conflicted(error.reason, str(error))
     digest = change.record.source_digest if change.record else None

@@ -39,6 +39,8 @@ from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflict
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.doubles import read_doubles_exactly
+from skipstone.compat.lineage.reading import read_manifests
+from skipstone.compat.lineage.writing import LineageDelta
 from skipstone.compat.pyiceberg import (
     CachingTransaction,
     SnapshotProducer,
@@ -56,6 +58,7 @@ from skipstone.tables.clocks import commit_time_ms
 from skipstone.tables.committing.fates import Fate, SentSwap, judge
 from skipstone.tables.decoding.manifests import read_data_manifests
 from skipstone.tables.shaping.evolution import add_columns
+from skipstone.tables.shaping.formats import has_lineage
 
 ROUNDS = 12
 READ_BACKS = 4
@@ -222,9 +225,10 @@ def _timed(update: TableUpdate, time_ms: int) -> TableUpdate:
 
 
 def _producer(transaction: Transaction, parts: Parts) -> SnapshotProducer:  # type: ignore[type-arg]
-    if parts.removed or parts.deletes or parts.replaced:
-        named = _naming(transaction_table(transaction), frozenset(file.file_path for file in parts.removed))
-        producer = RowDelta(
+    table = transaction_table(transaction)
+    if has_lineage(table) or parts.removed or parts.deletes or parts.replaced:
+        named = _naming(table, frozenset(file.file_path for file in parts.removed))
+        producer = (LineageDelta if has_lineage(table) else RowDelta)(
             transaction, parts.deletes, parts.replaced, parts.summary, lambda manifest: manifest.manifest_path in named
         )
         if parts.is_rewrite:
@@ -241,7 +245,8 @@ def _naming(table: Table, removed: frozenset[str]) -> frozenset[str]:
     head = table.current_snapshot()
     if head is None or not removed:
         return frozenset()
-    manifests = [one for one in head.manifests(table.io) if one.content == ManifestContent.DATA]
+    listed = read_manifests(head, table.io, table.metadata.format_version)
+    manifests = [one for one in listed if one.content == ManifestContent.DATA]
     decoded, _ = read_data_manifests(manifests, table.io)
     wanted = pa.array(sorted(removed), pa.string())
     named = (pc.any(pc.is_in(one.entries.column("path"), wanted)).as_py() for one in decoded)

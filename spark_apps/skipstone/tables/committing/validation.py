@@ -45,7 +45,9 @@ def find_shape_conflict(table: Table, pinned: Pinned) -> Conflicted | None:
         return _again(f"the schema of {name} changed")
     if table.spec().spec_id != pinned.spec_id:
         return _again(f"the partitioning of {name} changed")
-    return None
+    if table.metadata.format_version != pinned.format_version:
+        return _again(f"the format version of {name} changed")
+    return _again(f"rows of {name} got ids, which they have to keep") if _began_lineage(table, pinned) else None
 
 
 def find_conflict(
@@ -91,6 +93,13 @@ def _window(table: Table, pinned: Pinned) -> Window | None:
 
 def _rolled_back() -> Conflicted:
     return _again("the table was rolled back or the planned snapshot expired")
+
+
+def _began_lineage(table: Table, pinned: Pinned) -> bool:
+    """Whether the first commit since an upgrade to format version 3 came in between: planned rows have no ids yet."""
+    before = None if pinned.snapshot_id is None else table.snapshot_by_id(pinned.snapshot_id)
+    head = table.current_snapshot()
+    return bool(before and head and before.first_row_id is None and head.first_row_id is not None)
 
 
 def _snapshots_since(table: Table, pinned: int | None, files: FileSet) -> frozenset[int] | None:

@@ -25,6 +25,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus,
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from skipstone.compat.doubles import exact_reader
+from skipstone.compat.lineage.reading import manifest_row_id
 from skipstone.tables.decoding.avro import (
     AvroRecord,
     AvroType,
@@ -118,6 +119,7 @@ def _entries(
 ) -> tuple[pa.RecordBatch, Ints]:
     """The live entries, ``partition`` still encoded, and the manifest of each; ``which``: the manifest of each row."""
     columns = {**_absent(len(which)), **columns, **_inherited(columns, manifests, which)}
+    columns["first_row_id"] = _row_ids(columns, manifests, which)
     _check_known(columns["status"], ManifestEntryStatus)
     _check_known(columns["content"], DataFileContent)
     columns["format"] = _formats(columns["format"])
@@ -134,7 +136,8 @@ def _check_known(numbers: pa.Array, kinds: type[Enum]) -> None:
 
 def _absent(rows: int) -> dict[str, pa.Array]:
     """Columns of fields that a manifest need not have."""
-    missing = {name: pa.nulls(rows, pa.int64()) for name in ("snapshot_id", "sequence", "file_sequence")}
+    numbers = ("snapshot_id", "sequence", "file_sequence", "first_row_id")
+    missing = {name: pa.nulls(rows, pa.int64()) for name in numbers}
     missing |= {name: pa.nulls(rows, ENTRY_SCHEMA.field(name).type) for name in ("split_offsets", "sort_order_id")}
     missing["content"] = pa.array(np.full(rows, DataFileContent.DATA.value))
     nothing = np.zeros(rows + 1, np.int64)
@@ -158,6 +161,25 @@ def _inherited(columns: dict[str, pa.Array], manifests: Sequence[ManifestFile], 
         "added_snapshot_id": pc.coalesce(columns.get("snapshot_id", missing), snapshots),
         "spec_id": pa.array([manifest.partition_spec_id for manifest in manifests], pa.int32()).take(pa.array(which)),
     }
+
+
+def _row_ids(columns: dict[str, pa.Array], manifests: Sequence[ManifestFile], which: Ints) -> pa.Array:
+    """The row id of each file's first row: its own, else the manifest's after the rows of earlier files without one.
+
+    Source: "First Row ID Inheritance" of the table specification of Apache Iceberg.
+    """
+    firsts = [manifest_row_id(manifest) for manifest in manifests]
+    if all(first is None for first in firsts):
+        return pa.nulls(len(which), pa.int64())
+    live = columns["status"].to_numpy() != ManifestEntryStatus.DELETED.value
+    without = live & pc.is_null(columns["first_row_id"]).to_numpy(zero_copy_only=False)
+    rows = np.where(without, columns["records"].to_numpy(), 0)
+    before = np.cumsum(rows) - rows
+    starts = np.searchsorted(which, np.arange(len(manifests)))
+    of_manifest = before[np.minimum(starts, len(which) - 1)]
+    first = pa.array(firsts, pa.int64()).take(pa.array(which))
+    given = pc.add(first, pa.array(before - of_manifest[which]))
+    return pc.if_else(pc.is_null(first), None, pc.coalesce(columns["first_row_id"], given))
 
 
 def _formats(found: pa.Array) -> pa.Array:

@@ -29,6 +29,7 @@ from typing import Any, BinaryIO, Self
 import pyarrow as pa
 from pyiceberg.manifest import ManifestFile
 
+from skipstone.compat.lineage.reading import manifest_row_id
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition, canonical_partition
 
 logger = logging.getLogger(__name__)
@@ -38,7 +39,7 @@ FOLDER_VARIABLE = "SKIPSTONE_CACHE_DIR"
 #: Bytes on disk above which the longest unused decodes are removed.
 FOLDER_BYTES = 512 * 1024 * 1024
 #: Rises with every change of what is stored or of how manifests are decoded.
-_LAYOUT = 2
+_LAYOUT = 3
 _CHECKSUM_BYTES = 4
 _TAGGED: dict[str, Callable[[str], Any]] = {"bytes": bytes.fromhex, "decimal": Decimal, "uuid": uuid.UUID}
 _KEY, _PARTITIONS = b"skipstone.manifest", b"skipstone.partitions"
@@ -53,6 +54,7 @@ class ManifestKey:
     sequence_number: int | None
     added_snapshot_id: int | None
     spec_id: int
+    first_row_id: int | None = None
 
     @classmethod
     def of(cls, manifest: ManifestFile) -> Self:
@@ -63,6 +65,7 @@ class ManifestKey:
             manifest.sequence_number,
             manifest.added_snapshot_id,
             manifest.partition_spec_id,
+            manifest_row_id(manifest),
         )
 
     def text(self) -> str:

@@ -14,7 +14,8 @@ import pyarrow as pa
 _COUNTS = pa.map_(pa.int32(), pa.int64())
 _BOUNDS = pa.map_(pa.int32(), pa.binary())
 
-#: Columns of a decoded data manifest; ``partition`` indexes ``DataManifest.partitions``.
+#: Columns of a decoded data manifest; ``partition`` indexes ``DataManifest.partitions``. ``first_row_id``: null where
+#: rows have no ids.
 ENTRY_SCHEMA = pa.schema(
     [
         ("path", pa.string()),
@@ -25,6 +26,7 @@ ENTRY_SCHEMA = pa.schema(
         ("data_sequence", pa.int64()),
         ("spec_id", pa.int32()),
         ("partition", pa.int32()),
+        ("first_row_id", pa.int64()),
         ("format", pa.string()),
         ("sort_order_id", pa.int32()),
         ("split_offsets", pa.list_(pa.int64())),

@@ -134,6 +134,7 @@ _KNOWN: dict[int | None, tuple[str, Callable[[Reading, AvroType], pa.Array]]] = 
     128: ("upper", Reading.bounds),
     132: ("split_offsets", Reading.list_of_longs),
     140: ("sort_order_id", Reading.longs),
+    142: ("first_row_id", Reading.longs),
 }
 
 

@@ -15,20 +15,11 @@ from typing import Any
 import pyarrow as pa
 from cachetools import LRUCache
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import (
-    MANIFEST_ENTRY_SCHEMAS,
-    DataFile,
-    DataFileContent,
-    FileFormat,
-    ManifestEntry,
-    ManifestEntryStatus,
-    ManifestFile,
-)
+from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEntry, ManifestFile
 from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from skipstone.compat.doubles import ExactAvroFile
-from skipstone.compat.pyiceberg import with_inherited
+from skipstone.compat.lineage.reading import file_row_id, read_entries
 from skipstone.tables.decoding.avro import Container, NotDecodable, read_container
 from skipstone.tables.decoding.decoder import decode_manifests
 from skipstone.tables.decoding.decodes import DecodeFolder, ManifestKey, compacted, open_folder
@@ -40,8 +31,6 @@ _BATCH_BYTES = 16 * 1024 * 1024
 #: Listing a full folder costs as much as many decodes: it is trimmed once in so many of them, by chance, whoever makes
 #: them.
 _DECODES_PER_TRIM = 256
-#: Iceberg's read version that knows deletion vectors.
-_READ_VERSION = 3
 
 
 @dataclass(frozen=True)
@@ -167,14 +156,8 @@ def _container(manifest: ManifestFile, io: FileIO) -> Container | None:
 
 
 def live_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
-    """Entries that are not deleted, with inherited sequence numbers, snapshot and spec."""
-    with ExactAvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return [with_inherited(entry, manifest) for entry in reader if entry.status != ManifestEntryStatus.DELETED]
+    """Entries that are not deleted, with what they inherit: sequence numbers, snapshot, spec and first row ids."""
+    return read_entries(manifest, io)
 
 
 def _to_arrow(entries: Iterable[ManifestEntry], spec_id: int) -> DataManifest:
@@ -205,6 +188,7 @@ def _row(entry: ManifestEntry, partition: int) -> tuple[Any, ...]:
         entry.sequence_number or 0,
         file.spec_id,
         partition,
+        file_row_id(file),
         file.file_format.value,
         file.sort_order_id,
         file.split_offsets,

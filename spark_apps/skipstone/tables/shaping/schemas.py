@@ -41,6 +41,7 @@ from skipstone.tables.shaping.declarations import (
     refuse_case_twins,
 )
 from skipstone.tables.shaping.evolution import evolved_columns
+from skipstone.tables.shaping.formats import require_mergeable
 
 ROUNDS = 5
 
@@ -121,7 +122,9 @@ def _free_location(wish: Declaration) -> str:
 
 def _evolve(table: Table, wish: Declaration, wished: Schema) -> Table | None:
     """``table`` in the wished shape; None when somebody else changed it meanwhile."""
-    if table.metadata.format_version != WRITABLE_FORMAT:
+    try:
+        require_mergeable(table)
+    except BadSpec:  # which the state of the table says
         return table
     evolved = set(evolved_columns(table))
     _refuse_drift(table.schema(), wish.task, evolved)

@@ -1,0 +1,72 @@
+"""Which format versions of Iceberg are written, and what keeps a table of one from being written.
+
+Called by the runs before they read a source, by every commit on the fresh head, and by whoever reports a table's state.
+Must not write.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, PrimitiveType
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
+
+from skipstone.compat.lineage.reading import VERSION
+from skipstone.compat.pyiceberg import field_ids
+from skipstone.tables.arrow import LINEAGE_NAMES
+from skipstone.tables.catalogs import WRITABLE_FORMAT, find_loss
+
+#: From this format version on rows have ids that outlive rewriting, and deletion vectors.
+LINEAGE_FORMAT = VERSION
+#: Format versions that loads and merges write.
+WRITABLE_FORMATS = (WRITABLE_FORMAT, LINEAGE_FORMAT)
+#: Property of a table whose files are encrypted.
+_ENCRYPTION_KEY = "encryption.key-id"
+
+
+def has_lineage(table: Table) -> bool:
+    """Whether rows of ``table`` have ids, and deleted rows are told by deletion vectors."""
+    return bool(table.metadata.format_version >= LINEAGE_FORMAT)
+
+
+def require_mergeable(table: Table) -> None:
+    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless loads and merges can write ``table`` without loss.
+
+    Raises DependencyUnavailable (STORAGE_UNAVAILABLE) when its metadata file cannot be read.
+    """
+    if problem := _find_problem(table):
+        raise BadSpec(Reason.FORMAT_VERSION_UNSUPPORTED, f"{'.'.join(table.name())} {problem}.")
+
+
+def _find_problem(table: Table) -> str | None:
+    version = table.metadata.format_version
+    if version not in WRITABLE_FORMATS:
+        known = " and ".join(str(one) for one in WRITABLE_FORMATS)
+        return f"has Iceberg format version {version}; loads and merges write versions {known} only"
+    return _find_lineage_problem(table) if has_lineage(table) else None
+
+
+def _find_lineage_problem(table: Table) -> str | None:
+    """What a table of format version 3 has that a commit of ours would lose or break."""
+    if _ENCRYPTION_KEY in table.properties:
+        return "is encrypted; loads and merges write files in plain, so write it with an engine that encrypts"
+    if names := {field.name for field in table.schema().fields}.intersection(LINEAGE_NAMES):
+        return f"has a column {min(names)!r}, a name that row lineage takes; rename the column"
+    fields = field_ids(table.schema()).values()
+    if field := next((field for field in fields if _is_new(field.field_type)), None):
+        return f"has a column {field.name!r} of type {field.field_type}, which loads and merges do not write"
+    if name := next((field.name for field in fields if field.write_default is not None), None):
+        return f"has a default for column {name!r}, which loads and merges do not write; drop the default"
+    if not (lost := find_loss(table)):
+        return None
+    return f"has {lost} in its metadata, which a commit would lose; write it with the engine that set it"
+
+
+def _is_new(kind: IcebergType) -> bool:
+    return isinstance(kind, PrimitiveType) and kind.minimum_format_version() >= LINEAGE_FORMAT
+
+
+def is_lossless(table: Table) -> bool:
+    """Whether a commit that changes no row would leave all of the metadata as it is."""
+    version = table.metadata.format_version
+    return version < LINEAGE_FORMAT or (version == LINEAGE_FORMAT and not find_loss(table))
