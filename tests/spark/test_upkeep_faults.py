@@ -6,6 +6,7 @@ kills at every step of more tables.
 
 from __future__ import annotations
 
+import random
 import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -111,9 +112,14 @@ def copied(life: Life, folder: Path) -> Iterator[None]:
         shutil.copytree(folder, root)
 
 
+@pytest.mark.parametrize("history", range(cases(1, 4)))
 def test_killed_anywhere_it_loses_nothing_and_the_next_run_finishes(
-    life: Life, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+    history: int, life: Life, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    dice = random.Random(history)
+    life.take(
+        [(dice.choice(("job", "other", "mark", "branch", "plant", "tag")), dice.randrange(12)) for _ in range(history)]
+    )
     turns = copied(life, tmp_path_factory.mktemp("kept") / "root")
     known = replace(life, rows=dict(life.rows), planted=set(life.planted), recorded=set(life.recorded))
     next(turns)
