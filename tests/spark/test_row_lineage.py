@@ -17,9 +17,11 @@ from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.errors import BadSpec
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
+from tests.spark.maintain_bed import MaintainBed
 from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, task_of
 from tests.spark.rawdeletes import add_equality_delete
 from tests.spark.secondengine import second_spark
@@ -166,3 +168,16 @@ def test_metadata_that_pyiceberg_would_lose_is_not_written_again(bed: MergeBed) 
     with pytest.raises(NotSentError, match="encryption-keys"), bed.table().transaction() as change:
         change.set_properties({"a": "1"})
     assert bed.table().metadata_location == table.metadata_location
+
+
+def test_maintenance_leaves_tables_of_format_version_3_alone(tmp_path: Path) -> None:
+    bed = MaintainBed(tmp_path)
+    bed.create(SCHEMA, **{"format-version": "3"})
+    bed.append(people(0, 3))
+    head = bed.table().metadata_location
+    policy = MaintenancePolicy(snapshots=SnapshotPolicy(max_age_seconds=0))
+    with pytest.raises(BadSpec, match="has Iceberg format version 3, which maintenance does not support") as told:
+        bed.run(bed.maintenance((MaintenanceStep.SNAPSHOTS,), policy))
+    assert told.value.reason is Reason.FORMAT_VERSION_UNSUPPORTED
+    assert bed.table().metadata_location == head
+    bed.catalog.close()
