@@ -27,6 +27,7 @@ from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import IndexRef, JobRequest, ReindexTask, RunKind
 from skipstone_core.table_properties import MERGE_MODE
 
+from tests.spark.maintain_bed import MaintainBed
 from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, task_of
 from tests.spark.rawdeletes import add_equality_delete
 from tests.spark.secondengine import second_spark
@@ -196,6 +197,13 @@ def roll_back(scene: Scene) -> None:
     scene.sql(f"call skipstone.system.rollback_to_snapshot('ns.t', {first.snapshot_id})")
 
 
+def compact(scene: Scene) -> None:
+    """A whole maintain run that compacts."""
+    bed = MaintainBed(scene.root)
+    assert bed.compact().counts["commits"] == 1
+    bed.catalog.close()
+
+
 def reindex(scene: Scene) -> None:
     """A whole reindex run of an index on the key."""
     request = JobRequest(
@@ -234,6 +242,7 @@ CASES = {
     ),
     "drops another file": Case(sql(f"delete from {T} where id >= 20"), Fate.COMMITS),
     "compacts the table (`rewrite_data_files`)": Case(sql(REWRITE), Fate.AGAIN, "was removed by another writer"),
+    "compacts the table (a maintain run)": Case(compact, Fate.AGAIN, "was removed by another writer"),
     "compacts it and expires snapshots, so that files are gone": Case(
         sql(REWRITE, EXPIRE), Fate.AGAIN, ("is gone", "the planned snapshot expired")
     ),

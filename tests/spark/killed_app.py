@@ -21,6 +21,7 @@ from typing import Any
 from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io.pyarrow import PyArrowFile
 from skipstone.files.parquet import ParquetFile
+from skipstone.files.splicing import SplicedFile
 from skipstone.runs import reindex
 from skipstone.runs.merging import prune, source
 from skipstone.runs.reporting.sinks import FileSink
@@ -29,7 +30,12 @@ ROOT = Path(__file__).parents[2]
 SECONDS = 800.0
 _WRITES = [(PyArrowFile, "create"), (ParquetFile, "close"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table")]
 _PHASES = [(source, "require_unchanged"), (prune, "run_funnel"), (FileSink, "finish")]
-_STEPS: dict[str, list[tuple[Any, str]]] = {"load": _WRITES, "reindex": _WRITES, "merge": [*_WRITES, *_PHASES]}
+_STEPS: dict[str, list[tuple[Any, str]]] = {
+    "load": _WRITES,
+    "reindex": _WRITES,
+    "merge": [*_WRITES, *_PHASES],
+    "maintain": [*_WRITES, (SplicedFile, "close"), (FileSink, "finish")],
+}
 
 
 class Killer:

@@ -85,7 +85,10 @@ class MaintainBed(MergeBed):
             files = read_file_set(table, snapshot.snapshot_id)
             named |= set(files.files["path"].to_pylist())
             named |= {delete.file.file_path for delete in files.delete_files}
-        return self.on_disk() - {path.removeprefix("file://") for path in named}
+        folder = table.location().removeprefix("file://") + "/"
+        return {path for path in self.on_disk() if path.startswith(folder)} - {
+            path.removeprefix("file://") for path in named
+        }
 
 
 def numbers(start: int, count: int, **more: Any) -> list[dict[str, Any]]:

@@ -44,10 +44,11 @@ class CompactWork:
 
 @dataclass(frozen=True)
 class GroupProblem:
-    """Why a group cannot be rewritten."""
+    """Why a group cannot be rewritten. ``vanished``: a file is not there, as when another writer expired snapshots."""
 
     reason: Reason
     message: str
+    vanished: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +76,7 @@ def _attempted(write: WriteSpec, group: GroupWork, task_id: str) -> GroupResult:
     except FileNotFoundError as error:
         writer.abort()
         said = f"a file that the table names cannot be read: {error}"
-        return GroupResult(number=group.number, problem=GroupProblem(Reason.SOURCE_UNREADABLE, said))
+        return GroupResult(number=group.number, problem=GroupProblem(Reason.SOURCE_UNREADABLE, said, vanished=True))
     except UserError as error:
         writer.abort()
         return GroupResult(number=group.number, problem=GroupProblem(error.reason, str(error)))

@@ -59,6 +59,12 @@ class _Tally:
     conflicts: int = 0
     conflict: str = ""
 
+    def meet(self, conflict: str, groups: int = 1) -> None:
+        """Another writer got in the way of some groups."""
+        self.conflicts += 1
+        self.conflict = conflict
+        self.counts["conflicts"] += groups
+
     def report(self, *, is_done: bool, reason: Reason, message: str = "") -> StepReport:
         """The report of the step."""
         return StepReport(
@@ -173,9 +179,7 @@ def _take(site: MaintainSite, found: RewriteOutcome, tally: _Tally) -> None:
         case Conflicted(reason=reason, message=message) if reason is not Reason.CONFLICTED:
             raise DependencyUnavailable(reason, message)
     if found.dropped:
-        tally.conflicts += 1
-        tally.conflict = found.conflict
-        tally.counts["conflicts"] += len(found.dropped)
+        tally.meet(found.conflict, len(found.dropped))
 
 
 def _count(tally: _Tally, parts: Sequence[RewrittenPart]) -> None:
@@ -220,12 +224,18 @@ def _write(site: MaintainSite, work: _Round, tally: _Tally, written: WrittenFile
         tasks.run(_compact_task, tasks_of, taken.take)
     parts = []
     for one in taken.results():
-        if one.problem:
+        if one.problem and one.problem.vanished and _has_changed(site, work):
+            tally.meet(one.problem.message)  # the files of the head are planned again
+        elif one.problem:
             _give_up(work, groups[one.number], one.problem, tally)
         else:
             removed = tuple(files.data_file(file_id) for file_id in groups[one.number].file_ids)
             parts.append(RewrittenPart(removed=removed, added=tuple(to_data_files(one.written, table))))
     return parts
+
+
+def _has_changed(site: MaintainSite, work: _Round) -> bool:
+    return site.load().metadata.current_snapshot_id != work.pinned.table.metadata.current_snapshot_id
 
 
 def _described(work: _Round, tally: _Tally) -> Iterator[GroupWork]:
