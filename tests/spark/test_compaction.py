@@ -161,8 +161,10 @@ def test_sorted_within_and_across_files(bed: MaintainBed, monkeypatch: pytest.Mo
 def test_an_unknown_column_to_sort_by_is_a_sentence(bed: MaintainBed) -> None:
     bed.policy = CompactionPolicy(sort_by=("nobody",))
     bed.create(SCHEMA)
-    bed.append(numbers(0, 1))
-    step = bed.compact()
+    bed.append(*(numbers(number, 1) for number in range(5)))
+    report = bed.run(bed.compaction())
+    (step,), (state,) = report.steps, report.table_states
+    assert state.health is not None and state.health.due_files == 5
     assert not step.is_done and step.reason is Reason.INVALID_SPEC
     assert step.message == (
         "spec.maintenance.compaction.sortBy: the table has no column 'nobody'; name one of id, v, d"

@@ -21,7 +21,7 @@ from skipstone_core.maintenance.manifests import TARGET_BYTES, ManifestFacts, pl
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, SnapshotPolicy
 
 from skipstone.tables.filesets import FileSet
-from skipstone.tables.upkeep.layout import due_groups
+from skipstone.tables.upkeep.layout import count_due
 
 _HOUR_MS = 3_600_000
 #: Ages by name, with the milliseconds up to which they go.
@@ -42,11 +42,11 @@ def table_health(
     lists = [len(table.io.new_input(head.manifest_list))] if head else []
     expiry = expiry_plan(table, policy.snapshots, now) if policy.snapshots else ExpiryPlan()
     groups = plan_manifest_groups(manifest_facts(manifests), manifest_target(table))
-    rewrites = due_groups(table, files, policy.compaction, MAX_COMMIT_BYTES) if policy.compaction else ()
+    due = count_due(table, files, policy.compaction, MAX_COMMIT_BYTES) if policy.compaction else (0, 0)
     return TableHealth(
         small_files=_small_files(files, policy.compaction or CompactionPolicy()),
-        due_files=sum(len(group.file_ids) for group in rewrites),
-        due_bytes=sum(group.size for group in rewrites),
+        due_files=due[0],
+        due_bytes=due[1],
         delete_files=len(files.delete_files),
         deleted_rows=deleted_rows,
         snapshots=len(snapshots),

@@ -55,7 +55,24 @@ def _sort_field(schema: Schema, name: str) -> SortField:
 
 def due_groups(table: Table, files: FileSet, policy: CompactionPolicy, max_bytes: int) -> tuple[RewriteGroup, ...]:
     """What a compaction of ``files``, the head of ``table``, rewrites, by ``file_id``. Raises as ``sort_order_of``."""
-    order = sort_order_of(table, policy)
+    return _planned(table, files, policy, sort_order_of(table, policy), max_bytes)
+
+
+def count_due(table: Table, files: FileSet, policy: CompactionPolicy, max_bytes: int) -> tuple[int, int]:
+    """How many files, and bytes, a compaction would rewrite. By columns that the table lacks nothing is sorted here.
+
+    Files are due all the same, so that a run is asked for them and says what is wrong with the columns.
+    """
+    try:
+        groups = due_groups(table, files, policy, max_bytes)
+    except BadSpec:
+        groups = _planned(table, files, policy, table.sort_order(), max_bytes)
+    return sum(len(group.file_ids) for group in groups), sum(group.size for group in groups)
+
+
+def _planned(
+    table: Table, files: FileSet, policy: CompactionPolicy, order: SortOrder, max_bytes: int
+) -> tuple[RewriteGroup, ...]:
     facts = file_facts(table, files, order)
     return plan_groups(facts, policy, is_sorted=bool(order.fields), max_bytes=max_bytes)
 
