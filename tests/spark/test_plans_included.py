@@ -124,6 +124,9 @@ def test_rows_deleted_by_position_are_left_out_and_files_with_other_deletes_are_
     assert found.only.plan.answer is None
 
 
+DIVIDED = "select k, 100 / (k - 3) from {t} where k < 40 and k <> 3 or k > 2990"
+
+
 @pytest.mark.parametrize(
     ("text", "files"),
     [
@@ -131,6 +134,8 @@ def test_rows_deleted_by_position_are_left_out_and_files_with_other_deletes_are_
         ("select k from (select k, 100 / (k - 3) as x from {t} where k < 40 or k > 2990) where x < 5", 1),
         ("select k from {t} where 100 / (k - 1500) < 5 and k > 2000", 0),
         ("select k from {t} where k % 7 = 3 and k < 40 or k > 2990", 0),
+        (f"select k from (select 0 as k, 1 as x union all {DIVIDED}) where x < 5", 1),
+        (f"select 0 as k, 1 as x union all {DIVIDED}", 0),
     ],
 )
 def test_a_condition_that_fails_on_rows_which_spark_does_not_read_does_not_fail(

@@ -31,8 +31,14 @@ from skipstone.runs.settled import abort_earlier_uploads
 from skipstone.session import spark_session
 from skipstone.tables.catalogs import require_writable
 from skipstone.tables.committing.changes import TableCommit
-from skipstone.tables.committing.rewrites import RewriteOutcome, RewrittenPart, commit_parts, files_of
-from skipstone.tables.committing.writing import CommitSite, WrittenFiles
+from skipstone.tables.committing.writing import (
+    CommitSite,
+    RewriteOutcome,
+    RewrittenPart,
+    WrittenFiles,
+    commit_parts,
+    files_of,
+)
 from skipstone.tables.filesets import PinnedTable, read_file_set
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tables.upkeep.layout import due_groups, sort_order_of, superfluous_deletes

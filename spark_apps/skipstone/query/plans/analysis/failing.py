@@ -40,7 +40,12 @@ def may_fail(query: Scope) -> bool:
         return False
     # a condition on such a value becomes one that computes it
     own = {number for scope in query.all() for relation in scope.relations for number in output_ids(relation)}
-    return any(node.name == "Union" for node in nodes) or any(not _ids(one) <= own for one in conditions)
+    return any(_tests_unions(node) for node in nodes) or any(not _ids(one) <= own for one in conditions)
+
+
+def _tests_unions(node: Node) -> bool:
+    """Whether a condition may move into the arms of a union, whose columns have the ids of those of its first arm."""
+    return node.name in _CONDITIONED and bool(node.expressions) and any(one.name == "Union" for one in node.walk())
 
 
 def _fails(expression: Node) -> bool:
