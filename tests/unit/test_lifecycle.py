@@ -22,12 +22,13 @@ from skipstone_operator.reconcilers.maintain import MaintainPolicy
 from skipstone_operator.reconcilers.observes import observe_policy
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
 from skipstone_operator.reconcilers.runs.requests import RunPlan
+from skipstone_operator.reconcilers.runs.statuses import record_end
 from skipstone_operator.reconcilers.table import change_policy, find_policy
 from skipstone_operator.reconcilers.table import drop_world as drop_table_world
 from skipstone_operator.reconcilers.warehouse import check_policy
 from skipstone_operator.resources.common import CurrentRun
 from skipstone_operator.worlds.pods import PodFacts
-from skipstone_operator.worlds.runs import ConfFacts, RunWorld
+from skipstone_operator.worlds.runs import ConfFacts, Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import Create, Delete, PutFinalizers, PutStatus, Rest, Step
 from skipstone_operator.worlds.subjects import Children, Subject
 
@@ -101,6 +102,7 @@ def observe(status: Facts, home: Subject[Any, Any], facts: Facts) -> Policy[Any]
     facts["observe"] = facts.pop("run")
     due = subject(objects.observed_table(), {"conditions": [condition("Ready", "Unknown", "RunIntended")]})
     named = {"observeRun": status["currentRun"]} if "currentRun" in status else {}
+    named |= {"lastObserveRun": status["lastRun"]} if "lastRun" in status else {}
     ready = {"observedGeneration": 1, "conditions": [condition("Ready", "True", "Checked")]}
     world = warehouse_world(tables=(due,), **facts)
     return observe_policy(replace(world, warehouse=_as(home, {**ready, **named})))
@@ -114,7 +116,8 @@ def maintain(status: Facts, home: Subject[Any, Any], facts: Facts) -> Policy[Any
     facts["maintain"] = facts.pop("run")
     named = {"maintainRun": status["currentRun"]} if "currentRun" in status else {}
     due = {"health": {"smallFiles": 9, "dueFiles": 9}}
-    told = {name: value for name, value in status.items() if name != "currentRun"}
+    named |= {"lastMaintainRun": status["lastRun"]} if "lastRun" in status else {}
+    told = {name: value for name, value in status.items() if name not in ("currentRun", "lastRun")}
     known = {**good_table().raw["status"], **due, **told, **named}
     table = subject(objects.table(maintenance={"compaction": {}}), known)
     found = find_policy(table_world(table, place=_place(home, table=table), **facts), table)
@@ -145,6 +148,8 @@ class Life:
         run = facts.pop("run", None)
         home = good_warehouse(**({"spark": {"image": image}} if image else {}))
         status = {"currentRun": encode(current)} if current is not None else {}
+        if last := facts.pop("last", None):
+            status["lastRun"] = encode(last)
         return self.make(status, home, {"setting": replace(SETTING, now=SOON), **facts, "run": run})
 
     def plan(self) -> RunPlan:
@@ -227,6 +232,15 @@ def test_a_live_pod_whose_intent_was_lost_is_taken_up(life: Life) -> None:
     taken = run_of(step)
     assert taken is not None
     assert (taken["id"], taken["attempt"]) == (current.id, 7)
+
+
+@each_life
+def test_a_pod_that_ended_by_the_status_and_lives_by_an_older_list_is_not_taken_up_again(life: Life) -> None:
+    current = life.launched(id=life.intended().id[:-1] + "7")
+    lost = Verdict(ending=Ending.LOST, reason=Reason.DRIVER_LOST, message="gone")
+    last = record_end(current, lost, START)
+    step = decide(life.policy(children=Children(pods=(pod(current, life.owner),)), last=last))
+    assert isinstance(step, Rest), step
 
 
 @each_life

@@ -20,7 +20,7 @@ from skipstone_operator.reconcilers.runs.launch import delete_pod, discard
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
 from skipstone_operator.reconcilers.runs.requests import DropTarget, RunPlan, find_misfit, plan_drop_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged, or_rest, put_status, record_end
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts, Wait
@@ -181,8 +181,13 @@ class DropPolicy(Policy[TableStatus | SecondaryIndexStatus]):
 
     def newest(self, plan: RunPlan) -> int:
         """Attempts are counted by what is left of them, and by the last one that ended."""
+        last = self.last()
+        return last.attempt if last is not None else 0
+
+    def last(self) -> LastRun | None:
+        """The drop, when one ended."""
         last = self.world.subject.status.last_run
-        return last.attempt if last is not None and last.kind is RunKind.DROP else 0
+        return last if last is not None and last.kind is RunKind.DROP else None
 
     def idle(self) -> Step | None:
         """Clear away the intent of a run of another kind, or wait for the time to try again."""

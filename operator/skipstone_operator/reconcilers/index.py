@@ -35,7 +35,7 @@ from skipstone_operator.reconcilers.runs.statuses import (
     put_status,
     record_end,
 )
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.secondaryindex import Maintenance, SecondaryIndexStatus
 from skipstone_operator.worlds.observations import find_observation
 from skipstone_operator.worlds.pods import PodFacts
@@ -177,7 +177,11 @@ class ReindexPolicy(Policy[SecondaryIndexStatus]):
 
     def newest(self, plan: RunPlan) -> int:
         """Attempts are counted for the same inputs."""
-        return newest_attempt(self.world.index.status.last_run, plan)
+        return newest_attempt(self.last(), plan)
+
+    def last(self) -> LastRun | None:
+        """The reindex."""
+        return self.world.index.status.last_run
 
     def idle(self) -> Step | None:
         """Nothing is missing, something is in the way, or a failed reindex waits."""

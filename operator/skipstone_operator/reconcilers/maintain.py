@@ -30,7 +30,7 @@ from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
 from skipstone_operator.reconcilers.runs.requests import RunPlan, plan_maintain_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest
 from skipstone_operator.reconcilers.tablestatus import choose_writer, put_written, queue_of, seen
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
@@ -102,8 +102,12 @@ class MaintainPolicy(Policy[TableStatus]):
 
     def newest(self, plan: RunPlan) -> int:
         """Numbers go on from run to run."""
-        last = self.status().last_maintain_run
+        last = self.last()
         return last.attempt if last is not None else 0
+
+    def last(self) -> LastRun | None:
+        """The maintain run."""
+        return self.status().last_maintain_run
 
     def idle(self) -> Step | None:
         """Nothing is due, something is in the way, or the writer's place is taken first."""

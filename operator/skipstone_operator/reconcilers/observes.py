@@ -18,7 +18,7 @@ from skipstone_operator.reconcilers.runs.launch import refusal_finding
 from skipstone_operator.reconcilers.runs.lifecycle import Policy
 from skipstone_operator.reconcilers.runs.requests import DueTable, RunPlan, plan_observe_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status, record_end
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
@@ -58,8 +58,12 @@ class ObservePolicy(Policy[WarehouseStatus]):
 
     def newest(self, plan: RunPlan) -> int:
         """Numbers go on from run to run."""
-        last = self.world.warehouse.status.last_observe_run
+        last = self.last()
         return last.attempt if last is not None else 0
+
+    def last(self) -> LastRun | None:
+        """The observe run."""
+        return self.world.warehouse.status.last_observe_run
 
     def idle(self) -> Step | None:
         """Wait until a table is due."""

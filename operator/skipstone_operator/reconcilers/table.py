@@ -43,7 +43,7 @@ from skipstone_operator.reconcilers.tablestatus import (
     with_tally,
     written,
 )
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
@@ -194,6 +194,10 @@ class ChangePolicy(Policy[TableStatus]):
     def newest(self, plan: RunPlan) -> int:
         """Attempts are counted while they fail."""
         return self.table.status.failed_attempts
+
+    def last(self) -> LastRun | None:
+        """The change."""
+        return self.table.status.last_run
 
     def idle(self) -> Step | None:
         """Nothing is to be changed now, or somebody else writes the table."""

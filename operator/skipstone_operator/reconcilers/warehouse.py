@@ -28,7 +28,7 @@ from skipstone_operator.reconcilers.runs.statuses import (
     record_end,
 )
 from skipstone_operator.resources.checks import validate_spec
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.storage import place_text
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
@@ -194,7 +194,11 @@ class CheckPolicy(Policy[WarehouseStatus]):
 
     def newest(self, plan: RunPlan) -> int:
         """Attempts are counted for the same inputs."""
-        return newest_attempt(self.world.warehouse.status.last_run, plan)
+        return newest_attempt(self.last(), plan)
+
+    def last(self) -> LastRun | None:
+        """The check run."""
+        return self.world.warehouse.status.last_run
 
     def idle(self) -> Step | None:
         """Something is in the way, this generation is checked, or a failed check waits."""

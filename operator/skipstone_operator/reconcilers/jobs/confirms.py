@@ -18,7 +18,7 @@ from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, delete_pod,
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
 from skipstone_operator.reconcilers.runs.requests import RunPlan, find_misfit, plan_confirm_run
 from skipstone_operator.reconcilers.runs.statuses import or_rest
-from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun
+from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun, LastRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
@@ -53,6 +53,10 @@ class ConfirmPolicy(Policy[JobStatus]):
     def newest(self, plan: RunPlan) -> int:
         """Confirm runs have numbers of their own."""
         return self.confirm.attempts
+
+    def last(self) -> LastRun | None:
+        """Attempts and confirm runs alike."""
+        return self.world.job.status.last_run
 
     def idle(self) -> Step | None:
         """Wait until nobody may still be writing, and until the time of the next look."""

@@ -31,7 +31,7 @@ from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide
 from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, Live, RunWorld, Verdict
@@ -103,6 +103,10 @@ class AttemptPolicy(Policy[JobStatus]):
     def newest(self, plan: RunPlan) -> int:
         """Numbers of attempts are never given twice."""
         return self.world.job.status.attempts
+
+    def last(self) -> LastRun | None:
+        """Attempts and confirm runs alike."""
+        return self.world.job.status.last_run
 
     def idle(self) -> Step | None:
         """Say what the job waits for."""

@@ -31,7 +31,7 @@ from skipstone_operator.reconcilers.runs.launch import (
 )
 from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.runs.statuses import Status, earliest, followed, later, or_rest
-from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ended, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
@@ -41,6 +41,8 @@ T = TypeVar("T", bound=Status)
 
 #: Seconds until a run is looked at again although nothing was seen.
 POLL = 30.0
+#: Seconds until the next look when something that was read is older than the status.
+OUTDATED = 0.2
 #: What the condition Progressing says of a run that is on its way and well.
 UNDERWAY = frozenset({Reason.RUN_INTENDED, Reason.DRIVER_PENDING, Reason.DRIVER_RUNNING, Reason.DELETING})
 
@@ -68,6 +70,10 @@ class Policy(ABC, Generic[T]):
     @abstractmethod
     def newest(self, plan: RunPlan) -> int:
         """The number of the newest attempt that the status knows."""
+
+    @abstractmethod
+    def last(self) -> LastRun | None:
+        """The run of these kinds that the status knows to have ended last."""
 
     @abstractmethod
     def idle(self) -> Step | None:
@@ -157,6 +163,10 @@ def _adopt(policy: Policy[T]) -> Step | None:
     plan = policy.plan() if live is not None else None
     if live is None or plan is None or live.owner_uid != plan.owner.meta.uid:
         return None
+    last = policy.last()
+    if last is not None and last.id == live.run_id:
+        # The list of pods is older than the status. Followed again, the run would end again and count once more.
+        return Rest(requeue=Requeue(OUTDATED))
     current = adopted_intent(live, plan, policy.time)
     progress = holds(PROGRESSING, Reason.RUN_INTENDED, f"driver pod {live.name} is there already; run {current.id}")
     return policy.write(policy.with_intent(current), progress)
