@@ -13,6 +13,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state
+from skipstone.runs.settled import forget_job
 from skipstone.tables.catalogs import open_known_catalog
 from skipstone.tables.committing.commits import CommitPorts, abort_txn
 from skipstone.tables.whereabouts import Lost, find_table
@@ -28,6 +29,8 @@ def run_confirm(request: JobRequest, reporter: Reporter, ports: CommitPorts | No
     catalog = open_known_catalog(request.warehouse)
     with reporter.stage("confirm"):
         report = _confirm(catalog, request.table, request.confirm.txn, reporter, ports)
+    if report.outcome is not RunOutcome.UNKNOWN:
+        forget_job(request)
     state = report_state(catalog, request.warehouse, request.table, request.indexes)
     return replace(report, table_states=(state,))
 

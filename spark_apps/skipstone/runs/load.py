@@ -38,7 +38,7 @@ from skipstone.runs.registering.register import plan_registration
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, settled
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -85,6 +85,7 @@ class _Job:
     def end(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
         """The report of ``outcome`` with the segment it made and the state of the table, once its indexes follow."""
         enter_commit(self._inline, outcome)
+        forget_committed(self.request, outcome)
         return told_with(self.reporter.judge(outcome, counts), self._look)
 
     @property

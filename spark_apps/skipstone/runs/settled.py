@@ -1,18 +1,31 @@
 """What is decided before a writing run plans anything: its transaction, its source, and what earlier attempts left.
 
-Called by the load run before it starts a JVM. Reads the table's metadata only.
+Called by loads and merges before they start a JVM, and when they end: what is kept for further attempts of a job goes
+once none can follow. Reads the table's metadata only.
 """
 
 from __future__ import annotations
 
+import logging
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, SourceSpec
-from skipstone_core.history.commits import Conflicted, Outcome, find_outcome
-from skipstone_core.ids import is_file_of_earlier_run
+from skipstone_core.errors import UserError
+from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, find_outcome
+from skipstone_core.ids import RUNS_DIRECTORY, is_file_of_earlier_run
 
 from skipstone.files.writer import data_location
+from skipstone.sources.listing import unpin_source
+from skipstone.storage.opening import open_storage
+from skipstone.storage.port import Storage
+from skipstone.storage.volume import Volume
 from skipstone.tables.records.txns import find_source_conflict, find_txn
 from skipstone.tables.storage import DurableFileIO
+
+_log = logging.getLogger(__name__)
 
 
 def settled(table: Table, txn: str) -> Outcome | None:
@@ -32,3 +45,40 @@ def abort_earlier_uploads(request: JobRequest, table: Table) -> None:
     """
     if request.attempt > 1 and isinstance(table.io, DurableFileIO):
         table.io.abort_uploads(data_location(table), lambda key: is_file_of_earlier_run(key, request.run_id))
+
+
+def forget_committed(request: JobRequest, outcome: Outcome) -> None:
+    """Remove what is kept for further attempts of a job once its transaction is in the table. Never fails a run.
+
+    Nothing but the list of its files is left of a first attempt that ends here: it removed the rest itself.
+    """
+    if not isinstance(outcome, Committed | AlreadyCommitted):
+        return
+    if request.attempt > 1:
+        forget_job(request)
+        return
+    with _kept_when_it_fails(request):
+        unpin_source(request.warehouse, request.owner_uid)
+
+
+def forget_job(request: JobRequest) -> None:
+    """Remove all that is kept for further attempts of a job, and what attempts left that died. Never fails a run."""
+    with _kept_when_it_fails(request):
+        remove_folder(open_storage(request.warehouse), f"{RUNS_DIRECTORY}/{request.owner_uid}")
+
+
+@contextmanager
+def _kept_when_it_fails(request: JobRequest) -> Iterator[None]:
+    try:
+        yield
+    except (UserError, OSError):
+        _log.info("what was kept for attempts of %s stays", request.owner_uid, exc_info=True)
+
+
+def remove_folder(storage: Storage, folder: str) -> None:
+    """Remove a folder of ours with all that is in it. Raises as ``Storage`` does."""
+    if isinstance(storage, Volume):
+        shutil.rmtree(storage.where(folder), ignore_errors=True)
+        return
+    for entry in storage.list(folder):
+        storage.delete(entry.path)

@@ -13,8 +13,9 @@ import os
 import time
 from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from skipstone_core.contract.requests import SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, DependencyUnavailable
@@ -24,6 +25,7 @@ from skipstone_core.reasons import Reason
 from skipstone.storage.globs import Glob, has_magic
 from skipstone.storage.opening import open_location, open_storage
 from skipstone.storage.port import Entry, Folder, LeadsOut, NoFile, Storage, StoredFile, is_hidden
+from skipstone.storage.volume import Volume
 
 PIN_VERSION = 1
 _FIELD = "source.paths"
@@ -122,6 +124,15 @@ def find_pin(warehouse: WarehouseRef, uid: str, location: str = "") -> SourceLis
         return None
     place = open_location(warehouse, location)
     return SourceListing(storage=place, files=pin.files, location=location, left_out=pin.left_out)
+
+
+def unpin_source(warehouse: WarehouseRef, uid: str) -> None:
+    """Forget what the job ``uid`` pinned: no attempt of it reads its source again. Raises as ``Storage`` does."""
+    storage, pin = open_storage(warehouse), _pin_path(uid)
+    storage.delete(pin)
+    if isinstance(storage, Volume):
+        with suppress(OSError):  # something else of the job is in its folder
+            Path(storage.where(pin)).parent.rmdir()
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ from skipstone.runs.merging.source import Changes, SourceSite, read_changes, rea
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, settled
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -87,6 +87,7 @@ class _Job:
         ``funnel``: of the attempt that it judges.
         """
         enter_commit(self._inline, outcome)
+        forget_committed(self.request, outcome)
         with self.reporter.stage("report"):
             return told_with(replace(self.reporter.judge(outcome, encode(counts)), funnel=funnel), self._look)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from skipstone_core.errors import UserError
 from skipstone_core.ids import RUNS_DIRECTORY
 
 from skipstone.kernels.changes import ChangeSlice, SortRule, put_slice, write_slice
+from skipstone.runs.settled import remove_folder
 from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Storage
 from skipstone.storage.volume import Volume
@@ -65,7 +65,7 @@ def open_scratch(request: JobRequest) -> Iterator[Scratch]:
         yield scratch
     finally:
         with suppress(UserError):  # the next attempt tries again
-            _remove(scratch.storage, scratch.folder)
+            remove_folder(scratch.storage, scratch.folder)
 
 
 def _remove_earlier(storage: Storage, above: str, attempt: int) -> None:
@@ -74,12 +74,4 @@ def _remove_earlier(storage: Storage, above: str, attempt: int) -> None:
     for name in names:
         found = _ATTEMPT.search(name)
         if found and int(found[1]) < attempt:
-            _remove(storage, f"{above}/{name}")
-
-
-def _remove(storage: Storage, folder: str) -> None:
-    if isinstance(storage, Volume):
-        shutil.rmtree(storage.where(folder), ignore_errors=True)
-        return
-    for entry in storage.list(folder):
-        storage.delete(entry.path)
+            remove_folder(storage, f"{above}/{name}")
