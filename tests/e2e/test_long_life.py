@@ -32,8 +32,11 @@ from tests.e2e.watching import Watch, watching
 MINUTES = int(os.environ.get("SKIPSTONE_LIFE_MINUTES", "3"))
 FEED = "feeds/life"
 INDEXES = {"by-name": ["name"], "by-city": ["city", "id"]}
+#: How many of each there are at most at any look: of files and manifests what a merge or two leave, of snapshots what
+#: the policy retains, and what comes before it is due to let more go.
+MOST = {"smallFiles": 8, "deleteFiles": 0, "manifests": 20, "snapshots": 40}
 MAINTENANCE = {
-    "compaction": {"policy": "Auto", "targetFileSize": "1Mi", "minInputFiles": 5},
+    "compaction": {"policy": "Auto", "targetFileSize": "1Mi", "minInputFiles": 3},
     "snapshots": {"maxAge": "5m", "minToKeep": 5},
     "orphanFiles": {"policy": "Report", "olderThan": "24h"},
 }
@@ -45,6 +48,7 @@ class Life:
 
     lake: Lake
     watches: dict[str, Watch]
+    table: Watch
     rows: dict[int, tuple[str | None, str | None]] = field(default_factory=dict)
 
     def drop(self, number: int) -> None:
@@ -63,6 +67,11 @@ class Life:
         """Source rows of all MergeJobs together."""
         jobs = self.lake.kube.items("mj", "skipstone.dev/schedule=life")
         return sum(job.get("status", {}).get("rows", {}).get("source", 0) for job in jobs)
+
+    def steps(self, name: str) -> list[JsonObject]:
+        """What each maintain run told of its step ``name``, in their order."""
+        told = [one for sight in self.table.seen for one in sight.status.get("lastMaintenance", [])]
+        return list({one["run"]: one for one in told if one["step"] == name}.values())
 
 
 def schedule() -> JsonObject:
@@ -88,7 +97,8 @@ def life(lakes: dict[str, Lake]) -> Iterator[Life]:
         lake.until_synced(name, with_job=("lj", "one"))
     with ExitStack() as open_watches:
         watches = {name: open_watches.enter_context(watching(lake.kube, "si", name)) for name in INDEXES}
-        made = Life(lake, watches, {row["id"]: (row["name"], row["city"]) for row in people(1, 400)})
+        looked = open_watches.enter_context(watching(lake.kube, "tbl", "people"))
+        made = Life(lake, watches, looked, {row["id"]: (row["name"], row["city"]) for row in people(1, 400)})
         lake.apply(schedule())
         for number in range(1, MINUTES + 1):
             made.drop(number)
@@ -102,6 +112,18 @@ def life(lakes: dict[str, Lake]) -> Iterator[Life]:
         )
         yield made
     lake.kube.run("delete", "ms", "life", "--wait=true")
+
+
+def test_the_table_is_always_about_as_its_policy_asks(life: Life) -> None:
+    life.lake.until_condition("tbl", "people", "Healthy")
+    looks = [sight.status["health"] for sight in life.table.seen if "health" in sight.status]
+    worst = {name: max(look.get(name, 0) for look in looks) for name in MOST}
+    assert all(worst[name] <= MOST[name] for name in MOST), worst
+
+
+def test_merges_do_not_keep_the_operator_from_compacting(life: Life) -> None:
+    compacted = [step for step in life.steps("Compaction") if step.get("counts", {}).get("filesRewritten")]
+    assert len(compacted) >= MINUTES // 3, life.steps("Compaction")
 
 
 def test_the_rows_are_those_of_a_replay(life: Life) -> None:
