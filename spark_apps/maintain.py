@@ -1,8 +1,9 @@
-"""Driver of a maintain run."""
+"""Driver of a maintain run. SIGTERM asks it to give way: it ends after the commit in hand, with a report."""
 
 from __future__ import annotations
 
 import sys
+from functools import partial
 
 from skipstone.starting import lean_imports
 
@@ -10,6 +11,10 @@ if __name__ == "__main__":
     with lean_imports():
         from skipstone.runs.main import run_app
         from skipstone.runs.maintaining.maintain import run_maintain
+        from skipstone.runs.maintaining.site import GivingWay
         from skipstone_core.contract.requests import RunKind
 
-    sys.exit(run_app(RunKind.MAINTAIN, run_maintain))
+    gives_way = GivingWay()
+    with gives_way.when_terminated():
+        code = run_app(RunKind.MAINTAIN, partial(run_maintain, gives_way=gives_way))
+    sys.exit(code)

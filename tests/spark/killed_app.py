@@ -1,4 +1,4 @@
-"""An application as a child process that dies by SIGKILL at a step of its work that can be told from outside.
+"""An application as a child process that gets a signal (SIGKILL) at a step of its work that can be told from outside.
 
 Steps: a file is created or finished, the catalog is asked to change a row; of a merge also its stages and their ends.
 The processes are forked from one that has imported all that applications need, which takes longer than their work.
@@ -39,11 +39,12 @@ _STEPS: dict[str, list[tuple[Any, str]]] = {
 
 
 class Killer:
-    """Counts steps and dies before one of them."""
+    """Counts steps and signals its own process before one of them, once."""
 
-    def __init__(self, fatal: str) -> None:
+    def __init__(self, fatal: str, sent: signal.Signals) -> None:
         """``fatal``: number or text."""
         self.fatal = fatal
+        self.sent = sent
         self.steps = 0
         self.lock = threading.Lock()  # PyIceberg writes manifests in threads
 
@@ -66,7 +67,8 @@ class Killer:
             self.steps += 1
             print(what, flush=True)
             if self.fatal in (str(self.steps), what):
-                os.kill(os.getpid(), signal.SIGKILL)
+                self.fatal = ""
+                os.kill(os.getpid(), self.sent)
 
 
 @dataclass(frozen=True)
@@ -97,15 +99,23 @@ def forking() -> ForkServerContext:
 
 
 def run_until(
-    application: str, fatal: str, environment: Mapping[str, str], folder: Path, bounds: Bounds = Bounds()
+    application: str,
+    fatal: str,
+    environment: Mapping[str, str],
+    folder: Path,
+    bounds: Bounds = Bounds(),
+    *,
+    sent: signal.Signals = signal.SIGKILL,
 ) -> Ended:
     """Run an application with the environment of a driver pod until it dies.
 
     ``fatal``: number of the step, or its text, of which the first counts; "0": run to the end. ``folder``: for what it
-    says.
+    says. ``sent``: what it gets then.
     """
     said, errors = folder / "steps", folder / "errors"
-    process = forking().Process(target=_run, args=(application, fatal, dict(environment), (said, errors), bounds))
+    process = forking().Process(
+        target=_run, args=(application, (fatal, sent), dict(environment), (said, errors), bounds)
+    )
     process.start()
     process.join(SECONDS)
     code = process.exitcode
@@ -117,7 +127,11 @@ def run_until(
 
 
 def _run(
-    application: str, fatal: str, environment: Mapping[str, str], outputs: tuple[Path, Path], bounds: Bounds
+    application: str,
+    fate: tuple[str, signal.Signals],
+    environment: Mapping[str, str],
+    outputs: tuple[Path, Path],
+    bounds: Bounds,
 ) -> None:
     """In the child."""
     for descriptor, path in enumerate(outputs, start=1):
@@ -128,7 +142,7 @@ def _run(
         reindex.BUFFER_BYTES = bounds.buffer
     if bounds.file:
         resource.setrlimit(resource.RLIMIT_FSIZE, (bounds.file, bounds.file))
-    killer = Killer(fatal)
+    killer = Killer(*fate)
     for owner, name in _STEPS[application]:
         killer.watch(owner, name)
     runpy.run_path(str(ROOT / "spark_apps" / f"{application}.py"), run_name="__main__")

@@ -1,4 +1,4 @@
-"""A maintain run that compacts, killed by SIGKILL before and after each of its writes.
+"""A maintain run that compacts, killed by SIGKILL before and after each of its writes, or told to end by SIGTERM.
 
 Whatever is left is the table as it was: all rows, all files of all snapshots. The next run does the rest. `make
 soak-maintain` kills at every step, of runs that copy row groups and of runs that sort rows.
@@ -17,11 +17,12 @@ from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import IdentityTransform
 from pyiceberg.types import LongType, NestedField, StringType
-from skipstone_core.contract.reports import EXIT_COMMITTED
+from skipstone_core.contract.reports import EXIT_COMMITTED, JobReport, RunOutcome
 from skipstone_core.contract.requests import IndexRef, JobRequest
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 from skipstone_core.reasons import Reason
 
-from tests.examples import ALL_CASES, turn
+from tests.examples import ALL_CASES, cases, turn
 from tests.spark.kept import Kept
 from tests.spark.killed_app import Ended, run_until
 from tests.spark.maintain_bed import EAGER, MaintainBed, numbers
@@ -46,7 +47,7 @@ def make_table(root: Path) -> None:
     bed.catalog.close()
 
 
-def drive(bed: MaintainBed, request: JobRequest, fatal: str) -> Ended:
+def drive(bed: MaintainBed, request: JobRequest, fatal: str, sent: signal.Signals = signal.SIGKILL) -> Ended:
     """The application in a process of its own."""
     folder = bed.root / "pod"
     folder.mkdir(exist_ok=True)
@@ -54,7 +55,7 @@ def drive(bed: MaintainBed, request: JobRequest, fatal: str) -> Ended:
     environment = {name: value for name, value in os.environ.items() if name != "PYSPARK_SUBMIT_ARGS"}
     places = {"SKIPSTONE_REQUEST": "request.json", "SKIPSTONE_REPORT": "report.json"}
     environment |= {name: str(folder / file) for name, file in places.items()}
-    return run_until("maintain", fatal, environment | {"SPARK_LOCAL_DIRS": str(folder)}, folder)
+    return run_until("maintain", fatal, environment | {"SPARK_LOCAL_DIRS": str(folder)}, folder, sent=sent)
 
 
 def snapshots(bed: MaintainBed) -> dict[int, list[str]]:
@@ -118,3 +119,34 @@ def assert_compacted(bed: MaintainBed, rows: list[Any]) -> None:
     files = bed.files()
     assert (len(files), files.delete_files) == (2, [])
     assert bed.compact().reason is Reason.IDLE
+
+
+@pytest.mark.parametrize(
+    ("place", "commits", "left"),
+    [
+        ("before SplicedFile.close", 1, True),
+        ("before FileSink.finish", 2, False),
+        ("before SqlCatalog.commit_table", 1, True),
+    ][: cases(2, 3)],
+)
+def test_a_run_that_is_told_to_end_commits_what_it_has_in_hand(
+    tmp_path: Path, place: str, commits: int, left: bool
+) -> None:
+    make_table(tmp_path)
+    bed = MaintainBed(tmp_path)
+    before, past = bed.held(), snapshots(bed)
+    asked = MaintenancePolicy(compaction=EAGER, snapshots=SnapshotPolicy(max_age_seconds=86_400))
+    steps = (MaintenanceStep.COMPACTION, MaintenanceStep.SNAPSHOTS)
+    ended = drive(bed, bed.maintenance(steps, asked, max_commit_bytes=1), place, signal.SIGTERM)
+    assert ended.code == EXIT_COMMITTED, ended.errors
+    report = JobReport.from_json((tmp_path / "pod" / "report.json").read_text())
+    assert report.outcome is RunOutcome.COMMITTED
+    compaction, expiry = report.steps
+    assert compaction.counts["commits"] == commits
+    assert (compaction.is_done, expiry.is_done) == (not left, not left)
+    if left:
+        assert {compaction.reason, expiry.reason} == {Reason.GIVING_WAY}
+        assert bed.compact().counts["commits"] == 1
+    assert_compacted(bed, before)
+    assert snapshots(bed) == past
+    assert bed.strays() == set()

@@ -61,9 +61,7 @@ def run_maintain(
             gives_way=gives_way or GivingWay(),
         )
         _require_known_format(site.load())
-    with site.gives_way.when_terminated():
-        steps = tuple(_done(site))
-    return _report(site, steps)
+    return _report(site, tuple(_done(site)))
 
 
 def _require_known_format(table: Table) -> None:

@@ -39,10 +39,7 @@ class GivingWay:
 
     @contextmanager
     def when_terminated(self) -> Iterator[None]:
-        """SIGTERM asks while the block runs; it ends nothing. Only the main thread hears signals."""
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        """SIGTERM asks while the block runs; it ends nothing. For the main thread, which hears signals."""
         before = signal.signal(signal.SIGTERM, lambda _signal, _frame: self.ask())
         try:
             yield
