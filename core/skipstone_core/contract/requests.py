@@ -454,6 +454,11 @@ class JobRequest:
     maintain: MaintainTask | None = None
     version: int = CONTRACT_VERSION
 
+    @property
+    def table_uid(self) -> str:
+        """The uid of the Table resource; empty when the run has none."""
+        return self.table.uid if self.table is not None else ""
+
     def to_json(self) -> str:
         """The text that goes into the ConfigMap."""
         return json.dumps(encode(self), sort_keys=True, indent=1)

@@ -59,7 +59,7 @@ def take_source(
     Raises as ``pinned_source`` does, and BadData (SOURCE_CHANGED) naming a file that changed since it was consumed.
     """
     if source.consume is ConsumePolicy.ALL:
-        listing = pinned_source(request.warehouse, source, request.owner_uid)
+        listing = pinned_source(request.warehouse, source, request.owner_uid, table=request.table_uid)
         return applied_already(table, source, listing.digest) or Intake(listing=listing)
     if not source.consumer:
         raise BadSpec(Reason.INVALID_SPEC, "consume New needs the name of a consumer", field="request")
@@ -68,7 +68,7 @@ def take_source(
     listing = pinned or new_files(settled_arrivals(request, source, note), table, memory, note)
     if not listing.files:
         return NOTHING
-    listing = pinned or pin_source(listing, request.warehouse, request.owner_uid)
+    listing = pinned or pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)
     listing = witnessed(listing)
     taken = consumption(listing, memory)
     return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)

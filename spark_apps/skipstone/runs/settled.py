@@ -7,7 +7,6 @@ once none can follow. Reads the table's metadata only.
 from __future__ import annotations
 
 import logging
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -20,8 +19,6 @@ from skipstone_core.ids import RUNS_DIRECTORY, is_file_of_earlier_run
 from skipstone.files.writer import data_location
 from skipstone.sources.listing import unpin_source
 from skipstone.storage.opening import open_storage
-from skipstone.storage.port import Storage
-from skipstone.storage.volume import Volume
 from skipstone.tables.records.txns import find_source_conflict, find_txn
 from skipstone.tables.storage import DurableFileIO
 
@@ -64,7 +61,7 @@ def forget_committed(request: JobRequest, outcome: Outcome) -> None:
 def forget_job(request: JobRequest) -> None:
     """Remove all that is kept for further attempts of a job, and what attempts left that died. Never fails a run."""
     with _kept_when_it_fails(request):
-        remove_folder(open_storage(request.warehouse), f"{RUNS_DIRECTORY}/{request.owner_uid}")
+        open_storage(request.warehouse).delete_folder(f"{RUNS_DIRECTORY}/{request.owner_uid}")
 
 
 @contextmanager
@@ -73,12 +70,3 @@ def _kept_when_it_fails(request: JobRequest) -> Iterator[None]:
         yield
     except (UserError, OSError):
         _log.info("what was kept for attempts of %s stays", request.owner_uid, exc_info=True)
-
-
-def remove_folder(storage: Storage, folder: str) -> None:
-    """Remove a folder of ours with all that is in it. Raises as ``Storage`` does."""
-    if isinstance(storage, Volume):
-        shutil.rmtree(storage.where(folder), ignore_errors=True)
-        return
-    for entry in storage.list(folder):
-        storage.delete(entry.path)

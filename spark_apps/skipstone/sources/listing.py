@@ -102,16 +102,17 @@ def _listed(warehouse: WarehouseRef, source: SourceSpec, search: _Search) -> Sou
     return SourceListing(storage=storage, files=files, location=source.location)
 
 
-def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str) -> SourceListing:
+def pin_source(listing: SourceListing, warehouse: WarehouseRef, uid: str, *, table: str = "") -> SourceListing:
     """Make ``listing`` the source of all attempts of the job ``uid``; returns the one pinned first.
 
-    The pin is ``.skipstone/runs/<uid>/source.json``; the first that is made counts and never changes.
+    The pin is ``.skipstone/runs/<uid>/source.json``; the first that is made counts and never changes. ``table``: uid of
+    the Table that the job writes, whose maintenance removes the folder once the job has ended.
     Raises DependencyUnavailable with STORAGE_UNAVAILABLE.
     """
     files = [[file.path, file.size, file.version] for file in listing.files]
-    content = {"version": PIN_VERSION, "files": files, "leftOut": listing.left_out}
+    content = {"version": PIN_VERSION, "files": files, "leftOut": listing.left_out, "table": table}
     storage = open_storage(warehouse)
-    pin = _decoded(storage, uid, storage.create(_pin_path(uid), json.dumps(content).encode()))
+    pin = _decoded(storage, uid, storage.create(pin_path(uid), json.dumps(content).encode()))
     return replace(listing, files=pin.files, left_out=pin.left_out)
 
 
@@ -119,7 +120,7 @@ def find_pin(warehouse: WarehouseRef, uid: str, location: str = "") -> SourceLis
     """What an earlier attempt of the job ``uid``, whose source is at ``location``, pinned, or None."""
     storage = open_storage(warehouse)
     try:
-        pin = _decoded(storage, uid, storage.read(_pin_path(uid)))
+        pin = _decoded(storage, uid, storage.read(pin_path(uid)))
     except FileNotFoundError:
         return None
     place = open_location(warehouse, location)
@@ -128,11 +129,21 @@ def find_pin(warehouse: WarehouseRef, uid: str, location: str = "") -> SourceLis
 
 def unpin_source(warehouse: WarehouseRef, uid: str) -> None:
     """Forget what the job ``uid`` pinned: no attempt of it reads its source again. Raises as ``Storage`` does."""
-    storage, pin = open_storage(warehouse), _pin_path(uid)
+    storage, pin = open_storage(warehouse), pin_path(uid)
     storage.delete(pin)
     if isinstance(storage, Volume):
         with suppress(OSError):  # something else of the job is in its folder
             Path(storage.where(pin)).parent.rmdir()
+
+
+def pinned_table(storage: Storage, uid: str) -> str:
+    """The uid of the Table that the job ``uid`` writes, as its pin tells; empty when it does not, or there is none."""
+    try:
+        told = json.loads(storage.read(pin_path(uid)))
+    except (FileNotFoundError, ValueError):
+        return ""
+    table = told.get("table") if isinstance(told, dict) else None
+    return table if isinstance(table, str) else ""
 
 
 @dataclass(frozen=True)
@@ -147,10 +158,10 @@ def _decoded(storage: Storage, uid: str, content: bytes) -> _Pin:
         files = tuple(Entry(path=name, size=size, version=version) for name, size, version in told["files"])
         return _Pin(files, int(told.get("leftOut", 0)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise _damaged(storage, _pin_path(uid), error) from error
+        raise _damaged(storage, pin_path(uid), error) from error
 
 
-def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> SourceListing:
+def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str, *, table: str = "") -> SourceListing:
     """The pinned listing of the job ``uid``, listed and pinned now when this is its first attempt, and unchanged.
 
     What a run calls first. Raises as ``list_source``, ``pin_source`` and ``witnessed`` do, and DependencyUnavailable
@@ -160,7 +171,7 @@ def pinned_source(warehouse: WarehouseRef, source: SourceSpec, uid: str) -> Sour
     if pinned is None:
         listing = list_source(warehouse, source)
         require_settled(listing, source.settle_seconds)
-        pinned = pin_source(listing, warehouse, uid)
+        pinned = pin_source(listing, warehouse, uid, table=table)
     return witnessed(pinned)
 
 
@@ -348,5 +359,6 @@ def _damaged(storage: Storage, path: str, error: Exception) -> DependencyUnavail
     )
 
 
-def _pin_path(uid: str) -> str:
+def pin_path(uid: str) -> str:
+    """Where the pin of the job ``uid`` is."""
     return f"{RUNS_DIRECTORY}/{uid}/source.json"

@@ -134,6 +134,10 @@ class Storage(Protocol):
         """Remove a file, if it is there."""
         ...
 
+    def delete_folder(self, folder: str) -> None:
+        """Remove all files below ``folder``, and itself, if it is there."""
+        ...
+
     def probe(self, name: str) -> None:
         """Prove with files of this ``name`` that all of the above works, and that one of racing creators wins."""
         ...

@@ -148,6 +148,11 @@ class Volume:
         with self._used(path):
             _remove(self.directory / path)
 
+    def delete_folder(self, folder: str) -> None:
+        """With what is in it; links in it are not followed."""
+        with self._used(folder):
+            _remove(self.directory / folder)
+
     def probe(self, name: str) -> None:
         """Raises BadSpec (PATH_OUTSIDE_WAREHOUSE) too, when the folder of our records is a link."""
         folder = Path(self.root) / OWN_DIRECTORY

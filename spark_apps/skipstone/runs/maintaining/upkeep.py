@@ -11,6 +11,7 @@ from skipstone_core.history.commits import Committed, Conflicted, Outcome
 from skipstone_core.maintenance.policies import MaintenanceStep, OrphanFilesAction
 from skipstone_core.reasons import Reason
 
+from skipstone.runs.maintaining.leftovers import clean_leftovers
 from skipstone.runs.maintaining.site import MaintainSite
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.manifests import rewrite_manifests
@@ -63,12 +64,14 @@ def clean(site: MaintainSite) -> StepReport:
         spared=Spared(run_id=site.request.run_id, owners=site.task.spared_owners),
         now_ms=site.ports.now_ms,
     )
+    left = clean_leftovers(where, policy)
     found = clean_orphans(where, policy)
     counts = {
         "filesFound": found.found,
         "bytesFound": found.found_bytes,
         "filesDeleted": found.deleted,
         "bytesDeleted": found.deleted_bytes,
+        "recordsDeleted": left,
     }
     return _done(MaintenanceStep.ORPHAN_FILES, counts, _told(found, policy.action))
 

@@ -1,7 +1,7 @@
 """Where a merge keeps its changes for executors: a folder of this process alone, among the records of the job.
 
 Called by the merge run. A small slice travels with the tasks; others are files on a volume or objects in a bucket.
-What an earlier attempt of the same job left is removed by the next one.
+What an earlier attempt of the same job left is removed by the next one, and at last by the Table's maintenance.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from skipstone_core.errors import UserError
 from skipstone_core.ids import RUNS_DIRECTORY
 
 from skipstone.kernels.changes import ChangeSlice, SortRule, put_slice, write_slice
-from skipstone.runs.settled import remove_folder
 from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Storage
 from skipstone.storage.volume import Volume
@@ -64,8 +63,7 @@ def open_scratch(request: JobRequest) -> Iterator[Scratch]:
     try:
         yield scratch
     finally:
-        with suppress(UserError):  # the next attempt tries again
-            remove_folder(scratch.storage, scratch.folder)
+        _remove(scratch.storage, scratch.folder)
 
 
 def _remove_earlier(storage: Storage, above: str, attempt: int) -> None:
@@ -74,4 +72,9 @@ def _remove_earlier(storage: Storage, above: str, attempt: int) -> None:
     for name in names:
         found = _ATTEMPT.search(name)
         if found and int(found[1]) < attempt:
-            remove_folder(storage, f"{above}/{name}")
+            _remove(storage, f"{above}/{name}")
+
+
+def _remove(storage: Storage, folder: str) -> None:
+    with suppress(UserError):  # the next attempt tries again
+        storage.delete_folder(folder)

@@ -50,7 +50,7 @@ def take_files(
             return Conflicted(Reason.SOURCE_ALREADY_APPLIED, f"{_already_there(listing.left_out)}.")
         if not listing.files:
             return NOTHING
-        listing = pin_source(listing, request.warehouse, request.owner_uid)
+        listing = pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)
     listing = witnessed(replace(listing, base=base))
     if refuses_known_files(source) and (applied := applied_already(table, source, listing.digest)):
         return applied

@@ -192,6 +192,11 @@ class ObjectStorage:
         with suppress(FileNotFoundError):
             self._asked(DELETE, key, lambda: obstore.delete(self._store, key))
 
+    def delete_folder(self, folder: str) -> None:
+        """One object after the other: a folder is a part of their names."""
+        for entry in list(self.list(folder)):
+            self.delete(entry.path)
+
     def probe(self, name: str) -> None:
         """Raises DependencyUnavailable for what the endpoint does not honor."""
         path = f"{OWN_DIRECTORY}/{name}/first"

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.table import Table
 from skipstone_core.contract.requests import TableRef, WarehouseRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.ids import OWN_DIRECTORY, is_run_of
@@ -91,7 +90,7 @@ def clean_orphans(site: OrphanSite, policy: OrphanFilesPolicy) -> Orphans:
     something cannot be read: nothing is taken for an orphan then.
     """
     search = _Search(site, policy)
-    records = _Records(search.storage, search.table)
+    records = OrphanRecords(search.storage, search.records_folder)
     orphans = search.find()
     deleted: list[FileMark] = []
     if policy.action is OrphanFilesAction.DELETE:
@@ -120,12 +119,12 @@ class _Search:
         self.table = load_table(site.catalog, site.ref)
         self._base = f"{plain_location(base_location(site.warehouse)).rstrip('/')}/"
         self._folder = self._require_own()
-        behind_ms = _clock_behind_ms(self.storage, f"{ORPHANS_DIRECTORY}/{self.table.metadata.table_uuid}")
-        self._oldest_ms = site.now_ms() - behind_ms - policy.older_than_seconds * 1000
+        self.records_folder = f"{ORPHANS_DIRECTORY}/{self.table.metadata.table_uuid}"
+        self._oldest_ms = oldest_ms(site, policy, self.storage, self.records_folder)
 
     def find(self) -> list[FileMark]:
         """Listed first, then looked up: what is committed meanwhile is known."""
-        listed = [_found(entry) for entry in self.storage.list(self._folder)]
+        listed = [found_file(entry) for entry in self.storage.list(self._folder)]
         return self._orphans([file for file in listed if self._may_go(file)])
 
     def delete(self, marks: Sequence[FileMark]) -> list[FileMark]:
@@ -135,7 +134,7 @@ class _Search:
             part = marks[start : start + _AT_ONCE]
             there = self.storage.entries([mark.path for mark in part])
             wanted = set(part)
-            same = [file for entry in there if entry is not None and (file := _found(entry)).mark in wanted]
+            same = [file for entry in there if entry is not None and (file := found_file(entry)).mark in wanted]
             for mark in self._orphans(same):
                 self.storage.delete(mark.path)
                 deleted.append(mark)
@@ -183,12 +182,13 @@ class _Search:
         return location.removeprefix(self._base).rstrip("/")
 
 
-class _Records:
-    """What runs wrote down of one table."""
+class OrphanRecords:
+    """What runs wrote down in ``folder``."""
 
-    def __init__(self, storage: Storage, table: Table) -> None:
+    def __init__(self, storage: Storage, folder: str) -> None:
+        """Nothing is read yet."""
         self._storage = storage
-        self._folder = f"{ORPHANS_DIRECTORY}/{table.metadata.table_uuid}"
+        self._folder = folder
 
     def marks(self, *, but_of: str) -> frozenset[FileMark]:
         """All that earlier runs wrote down."""
@@ -215,6 +215,14 @@ class _Records:
                 self._storage.delete(entry.path)  # torn: a run that is killed while it writes leaves one
 
 
+def oldest_ms(site: OrphanSite, policy: OrphanFilesPolicy, storage: Storage, folder: str) -> int:
+    """Files that changed before this moment (since 1970, by the storage's clock) are old enough to be orphans.
+
+    ``folder``: a place among our records for a file that tells the storage's time.
+    """
+    return site.now_ms() - _clock_behind_ms(storage, folder) - policy.older_than_seconds * 1000
+
+
 def _clock_behind_ms(storage: Storage, folder: str) -> int:
     """By how much the clock that dates files is behind ours; 0 when it is ahead: files look younger then."""
     path = f"{folder}/{_CLOCK}"
@@ -222,10 +230,10 @@ def _clock_behind_ms(storage: Storage, folder: str) -> int:
     storage.keep_content(path, b"now")
     written = next(storage.entries([path]), None)
     storage.delete(path)
-    return max(0, time.time_ns() // 1_000_000 - _found(written).touched_ms) if written else 0
+    return max(0, time.time_ns() // 1_000_000 - found_file(written).touched_ms) if written else 0
 
 
-def _found(entry: Entry) -> FoundFile:
+def found_file(entry: Entry) -> FoundFile:
     """``entry`` as it is judged: of the times that a volume knows the later one counts."""
     written_ns = entry.version if isinstance(entry.version, int) else 0
     mark = FileMark(path=entry.path, size=entry.size, version=str(entry.version))
