@@ -34,7 +34,7 @@ FEED = "feeds/life"
 INDEXES = {"by-name": ["name"], "by-city": ["city", "id"]}
 #: How many of each there are at most at any look: of files and manifests what a merge or two leave, of snapshots what
 #: the policy retains, and what comes before it is due to let more go.
-MOST = {"smallFiles": 8, "deleteFiles": 0, "manifests": 20, "snapshots": 40}
+MOST = {"smallFiles": 12, "deleteFiles": 0, "manifests": 12, "snapshots": 20}
 MAINTENANCE = {
     "compaction": {"policy": "Auto", "targetFileSize": "1Mi", "minInputFiles": 3},
     "snapshots": {"maxAge": "5m", "minToKeep": 5},
