@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,14 +12,16 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from skipstone.tables.committing.commits import TableCommit, abort_txn, commit_table, find_digest, find_txn
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.records.archive import TxnArchive
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.states import table_state
+from skipstone.tables.upkeep.archives import delete_old_archives
 from skipstone_core.errors import DependencyUnavailable
-from skipstone_core.history.archives import BATCH_RECORDS, KEPT_RECORDS
+from skipstone_core.history.archives import BATCH_RECORDS, KEPT_RECORDS, decode_files
 from skipstone_core.history.commits import (
     Aborted,
     AlreadyCommitted,
@@ -35,6 +38,7 @@ from skipstone_core.ids import ARCHIVE_PROPERTY
 from skipstone_core.reasons import Reason
 
 from tests.spark.lake import append, ref_of, write_files
+from tests.spark.upkeep_bed import DAY_MS, later
 
 ROWS = pa.table({"id": pa.array([1, 2, 3], pa.int64())})
 COUNTED: list[str] = []
@@ -182,6 +186,25 @@ def test_what_was_rolled_back_stays_so_in_the_archive(table: Table) -> None:
     assert isinstance(find_txn(fresh(table), "undone"), RolledBack)
     assert isinstance(find_txn(fresh(table), "real"), Present)
     assert find_digest(fresh(table), "digest-undone") is None
+
+
+def test_merged_files_go_once_no_metadata_names_them(table: Table) -> None:
+    fresh(table).transaction().set_properties({"write.metadata.previous-versions-max": "6"}).commit_transaction()
+    for start in range(0, 40 * BATCH_RECORDS, BATCH_RECORDS):
+        archive(table, remembered(range(start, start + BATCH_RECORDS)))
+    now, many = fresh(table), len(archive_files(table))
+    assert not delete_old_archives(now, lambda: time.time_ns() // 1_000_000).files, "they may be of a commit to come"
+    gone = delete_old_archives(now, later().now_ms)
+    assert not gone.files, "clocks may be wrong by a day"
+    gone = delete_old_archives(now, later(3 * DAY_MS).now_ms)
+    assert (gone.files > many / 2, gone.nbytes > 0) == (True, True)
+    left = {path.name for path in archive_files(table)}
+    assert len(left) == many - gone.files
+    for entry in now.metadata.metadata_log:
+        metadata = FromInputFile.table_metadata(now.io.new_input(entry.metadata_file))
+        assert {file.digest for file in decode_files(metadata.properties[ARCHIVE_PROPERTY])} <= left
+    for number in (0, 77, 639):
+        assert isinstance(find_txn(now, f"job-{number}"), Present)
 
 
 @pytest.mark.parametrize("damage", ["missing", "torn", "changed"])

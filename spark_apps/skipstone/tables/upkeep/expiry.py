@@ -39,6 +39,7 @@ from skipstone.tables.catalogs import NotSentError, load_table
 from skipstone.tables.committing.swaps import CommitPorts
 from skipstone.tables.records.histories import History
 from skipstone.tables.records.txns import txn_records
+from skipstone.tables.upkeep.archives import delete_old_archives
 from skipstone.tables.upkeep.health import expiry_plan
 from skipstone.tables.upkeep.places import find_sharing, refused
 from skipstone.tables.upkeep.removal import Deleted, RemovalNotes, delete_old_metadata, delete_removed, removed_of
@@ -94,14 +95,14 @@ def expire_snapshots(
         table = load_table(catalog, ref)
         plan = expiry_plan(table, policy, used.now_ms(), in_use_since_ms=in_use_since_ms)
         if not plan.snapshots and not plan.refs:
-            return Expired(snapshots=removed, deleted=_cleaned(catalog, ref))
+            return Expired(snapshots=removed, deleted=_cleaned(catalog, ref, used))
         gone = _remove(catalog, ref, _bounded(plan), table, used)
         removed += gone
         if not gone:
             used.pause(tries)
             tries += 1
     message = f"Other writers of {ref.namespace}.{ref.name} were faster; the next run goes on."
-    return Expired(snapshots=removed, deleted=_cleaned(catalog, ref), is_done=False, message=message)
+    return Expired(snapshots=removed, deleted=_cleaned(catalog, ref, used), is_done=False, message=message)
 
 
 def _bounded(plan: ExpiryPlan) -> ExpiryPlan:
@@ -109,10 +110,10 @@ def _bounded(plan: ExpiryPlan) -> ExpiryPlan:
     return ExpiryPlan(snapshots=plan.snapshots[:MOST_AT_ONCE], refs=plan.refs)
 
 
-def _cleaned(catalog: Catalog, ref: TableRef) -> Deleted:
+def _cleaned(catalog: Catalog, ref: TableRef, ports: CommitPorts) -> Deleted:
     """Delete what nothing reaches, by a fresh look."""
     table = load_table(catalog, ref)
-    return delete_removed(table) + delete_old_metadata(table)
+    return delete_removed(table) + delete_old_metadata(table) + delete_old_archives(table, ports.now_ms)
 
 
 def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, ports: CommitPorts) -> int:

@@ -1,0 +1,54 @@
+"""Deletes files of a table's archive of transactions that were merged into others and that no metadata names any more.
+
+Called by expiry. A merged file is named by metadata that is kept for a while; what the oldest of it does not name and
+is older was replaced before. Must not touch what may be listed by a commit that is still on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
+from skipstone_core.errors import ContractViolation
+from skipstone_core.history.archives import decode_files
+from skipstone_core.ids import ARCHIVE_DIRECTORY, ARCHIVE_PROPERTY
+
+from skipstone.storage.opening import storage_of
+from skipstone.storage.port import Entry
+from skipstone.tables.upkeep.removal import Deleted
+
+#: A file this young may be of a commit that is still on its way. Clocks may be wrong by up to a day.
+SPARED_MS = 2 * 86_400_000
+
+
+def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
+    """Delete files that neither the head of ``table``, freshly loaded, nor its oldest metadata names, if they are old.
+
+    Raises OSError, DependencyUnavailable when something cannot be read or deleted.
+    """
+    log = table.metadata.metadata_log
+    named = _named(table.metadata)
+    if not named or not log:
+        return Deleted()
+    try:
+        named |= _named(FromInputFile.table_metadata(table.io.new_input(log[0].metadata_file)))
+    except (FileNotFoundError, ContractViolation):
+        return Deleted()
+    storage, before_ms = storage_of(table.catalog.properties), min(log[0].timestamp_ms, now_ms() - SPARED_MS)
+    listed = list(storage.list(f"{ARCHIVE_DIRECTORY}/{table.metadata.table_uuid}"))
+    old = [one for one in listed if _touched_ms(one) < before_ms and one.path.rpartition("/")[2] not in named]
+    for entry in old:
+        storage.delete(entry.path)
+    return Deleted(files=len(old), nbytes=sum(entry.size for entry in old))
+
+
+def _named(metadata: TableMetadata) -> set[str]:
+    text = metadata.properties.get(ARCHIVE_PROPERTY)
+    return {file.digest for file in decode_files(text)} if text else set()
+
+
+def _touched_ms(entry: Entry) -> int:
+    written_ns = entry.version if isinstance(entry.version, int) else 0
+    return max(entry.touched_ns, written_ns) // 1_000_000
