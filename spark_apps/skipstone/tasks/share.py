@@ -38,10 +38,6 @@ class DriverShare:
         """Whether the driver builds or merges so many index entries."""
         return rows <= self.indexed_rows
 
-    def enters(self, rows: int) -> bool:
-        """Whether the driver enters so many rows into an index that it has just committed: it may have no JVM."""
-        return rows <= self.rows
-
     def merges(self, rows: int) -> bool:
         """Whether a run that committed merges so many entries of an index before it ends."""
         return rows <= max(self.rows, INLINE_MERGE_ROWS)
@@ -71,6 +67,16 @@ def compacts_here(request: JobRequest, share: DriverShare, size: int) -> bool:
     if request.spark.small_work is SmallWork.SPARK or not share.candidate_bytes:
         return False
     return request.spark.instances == 0 or size <= share.candidate_bytes
+
+
+def enters_here(request: JobRequest, share: DriverShare, rows: int) -> bool:
+    """Whether the driver enters ``rows`` into an index that it has just committed, with a thread for each of its cores.
+
+    A run without executors does so whatever their number, as in ``compacts_here``: it may have no JVM.
+    """
+    if request.spark.small_work is SmallWork.SPARK or not share.rows:
+        return False
+    return request.spark.instances == 0 or rows <= share.rows
 
 
 def rewriting_workers(request: JobRequest, *, on_read: bool, held: int) -> int:

@@ -1,7 +1,7 @@
 """Which entries of an index belong to data files that no retained snapshot of the table holds any more.
 
-Called by the reindex run before it merges. Answers only when dropping them pays, because it reads old manifests.
-Must not change anything.
+Called before an index is merged: by the reindex run, and by runs that entered what they committed. Answers only when
+dropping them pays, because it may read old manifests. Must not change anything.
 """
 
 from __future__ import annotations
@@ -21,14 +21,20 @@ from skipstone.tables.filesets import FileSet, read_file_set
 def stale_file_ids(table: Table, files: FileSet, index: IndexTable, covers: pa.Table) -> frozenset[int]:
     """File ids whose entries may be dropped; empty when that would free too little.
 
-    ``files`` is the current snapshot; files of any other retained snapshot (time travel, branch, tag) are kept.
+    ``files`` is the current snapshot; files of any other retained snapshot (time travel, branch, tag) are kept: what a
+    retained snapshot added, and what those hold whose parents are not retained. All others hold nothing else. So are
+    files of commits that ``table`` does not know yet.
     """
-    entries = sum(file.records for file in index.entries)
-    unlisted = _unlisted(files, covers)
-    for snapshot in table.metadata.snapshots:
+    entries, snapshots = sum(file.records for file in index.entries), table.metadata.snapshots
+    added = np.array(sorted({one.sequence_number or 0 for one in snapshots}), np.int64)
+    segments = covers["segment"].to_numpy()
+    may_be_gone = np.isin(segments, added, invert=True) & (segments <= files.sequence_number)
+    unlisted = _unlisted(files, covers) & may_be_gone
+    retained = {one.snapshot_id for one in snapshots}
+    for snapshot in snapshots:
         if not is_purge_worthwhile(_rows(covers, unlisted), entries):
             return frozenset()
-        if snapshot.snapshot_id != files.snapshot_id:
+        if snapshot.parent_snapshot_id not in retained and snapshot.snapshot_id != files.snapshot_id:
             unlisted &= _unlisted(read_file_set(table, snapshot.snapshot_id), covers)
     if not is_purge_worthwhile(_rows(covers, unlisted), entries):
         return frozenset()

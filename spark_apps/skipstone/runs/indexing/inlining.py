@@ -2,8 +2,9 @@
 
 Called by loads, merges and compactions after each of their commits. The commit of the table comes first and stands
 whatever happens here: what could not be entered is missing in the index, is told in a note of the report, and is left
-to the next reindex. Work is bounded by what the run added: older segments that are missing, damage, stale entries and
-large merges of sorted runs are left to the reindex as well. Must not fail a run.
+to the next reindex. Work is bounded by what the run added: older segments that are missing, damage, and large merges
+of sorted runs are left to the reindex as well. Stale entries of a small index are dropped at once, those of a large one
+by the reindex. Must not fail a run.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable, index_identifier
 from skipstone.indexes.upkeep.compaction import rows_to_merge
 from skipstone.indexes.upkeep.expiry import expire_index
+from skipstone.indexes.upkeep.staleness import stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.settled import abort_earlier_uploads
@@ -35,7 +37,7 @@ from skipstone.tables.catalogs import load_table
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tasks.runner import InProcess, InSpark
-from skipstone.tasks.share import DriverShare
+from skipstone.tasks.share import DriverShare, enters_here
 
 _log = logging.getLogger(__name__)
 
@@ -117,7 +119,7 @@ def _enter(site: InlineSite, ref: TableRef, added: _Added, index: IndexRef) -> P
     progress = Progress()
     found = enter_files(entering, _open(site, ref, added, index), added.missing, progress)
     try:
-        found = merge_runs(entering, found, partial(_small_merge, site), progress)
+        found = merge_runs(entering, found, partial(_small_merge, site, added), progress)
     except (UnreadableIndexFile, OSError) as error:
         _log.warning("index files of %s are not merged: %s", found.name, error)  # the next reindex looks for damage
     expire_index(site.catalog, found, site.ports)
@@ -136,8 +138,9 @@ def _open(site: InlineSite, ref: TableRef, added: _Added, index: IndexRef) -> In
 
 
 def _place(site: InlineSite, added: _Added, rows: int) -> BuildSite:
+    here = enters_here(site.request, site.share, rows)
     return BuildSite(
-        tasks=InProcess() if site.share.enters(rows) else InSpark(spark_session(site.request)),
+        tasks=InProcess(site.request.spark.driver_cores) if here else InSpark(spark_session(site.request)),
         catalog=site.catalog,
         table=added.table,
         files=added.files,
@@ -146,10 +149,14 @@ def _place(site: InlineSite, added: _Added, rows: int) -> BuildSite:
     )
 
 
-def _small_merge(site: InlineSite, index: IndexTable) -> frozenset[int] | None:
-    """Merges that take about as long as entering does are done at once; nothing is dropped in them."""
-    rows = rows_to_merge(index, frozenset())
-    return None if rows is None or not site.share.merges(rows) else frozenset()
+def _small_merge(site: InlineSite, added: _Added, index: IndexTable) -> frozenset[int] | None:
+    """Merges that take about as long as entering does are done at once, without stale entries if all of it is small."""
+    stale = stale_file_ids(added.table, added.files, index, read_covers(index))
+    for dropped in (stale, frozenset[int]()):
+        rows = rows_to_merge(index, dropped)
+        if rows is not None and site.share.merges(rows):
+            return dropped
+    return None
 
 
 def _tell_left(site: InlineSite, indexes: list[IndexRef], error: Exception) -> None:
