@@ -122,7 +122,7 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/unit/test_merges_random.py tests/unit/test_merge_memory.py tests/spark/test_merge_*.py tests/spark/test_inline_*.py tests/spark/test_faults_after_swap.py
 
 soak-maintain: setup ## Maintenance of random tables, and killed at every write (SKIPSTONE_SOAK_SEED)
-	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py tests/spark/test_compaction*.py
+	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py tests/spark/test_compaction*.py tests/spark/test_lineage_random.py
 
 soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SOAK_CASES, SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 --log-level ERROR tests/spark/test_s3_faults.py

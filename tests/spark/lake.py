@@ -12,6 +12,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.files.reader import describe_files, read_data_file
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
+from skipstone.tables.arrow import with_lineage
 from skipstone.tables.committing.commits import TableCommit, commit_table
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.contract.requests import TableRef
@@ -41,9 +42,11 @@ def append(table: Table, rows: pa.Table, **change: Any) -> Table:
     return table.catalog.load_table(table.name())
 
 
-def read_all(table: Table, columns: Sequence[str] | None = None) -> pa.Table:
-    """All live rows as our reader gives them."""
+def read_all(table: Table, columns: Sequence[str] | None = None, *, lineage: bool = False) -> pa.Table:
+    """All live rows as our reader gives them. ``lineage``: with the ids of rows and their last changes."""
     files = read_file_set(table)
+    if lineage:
+        files = files.in_schema(with_lineage(files.schema))
     names = list(columns or [field.name for field in files.schema.fields])
     described = describe_files(table, files, range(len(files)))
     batches = [batch for file in described for batch in read_data_file(file, names)]

@@ -14,6 +14,7 @@ from skipstone.runs.maintaining.site import GivingWay
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.shaping.formats import has_lineage
 from skipstone.tasks.share import DriverShare
 from skipstone_core.contract.reports import JobReport, StepReport
 from skipstone_core.contract.requests import IndexRef, JobRequest, MaintainTask, RunKind
@@ -75,8 +76,8 @@ class MaintainBed(MergeBed):
         return read_file_set(self.table())
 
     def held(self) -> list[str]:
-        """All live rows as our own reader gives them, deletes of all kinds applied, in no order."""
-        return rows_of(read_all(self.table()))
+        """All live rows as our own reader gives them, deletes of all kinds applied, in no order, with their lineage."""
+        return rows_of(read_all(self.table(), lineage=has_lineage(self.table())))
 
     def strays(self) -> set[str]:
         """Data files on disk that no retained snapshot names."""

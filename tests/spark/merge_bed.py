@@ -59,6 +59,7 @@ class MergeBed:
     root: Path
     limits: DriverShare = USUAL_SHARE
     namespace: str = "ns"
+    kind: CatalogRef = field(default_factory=lambda: CatalogRef(type=CatalogType.SQL))
     catalog: Catalog = field(init=False)
 
     def __post_init__(self) -> None:
@@ -69,7 +70,7 @@ class MergeBed:
     @property
     def warehouse(self) -> WarehouseRef:
         """As requests carry it."""
-        return WarehouseRef(name="wh", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
+        return WarehouseRef(name="wh", root=str(self.root), catalog=self.kind)
 
     @property
     def ref(self) -> TableRef:

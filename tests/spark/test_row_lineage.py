@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
@@ -15,13 +17,23 @@ from pyspark.sql import SparkSession
 from skipstone.tables.catalogs import NotSentError
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
-from skipstone_core.contract.reports import RunOutcome
+from skipstone.tables.states import table_state
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import LoadMode, SourceFormat
 from skipstone_core.errors import BadSpec
-from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
+from skipstone_core.maintenance.policies import (
+    MaintenancePolicy,
+    MaintenanceStep,
+    OrphanFilesAction,
+    OrphanFilesPolicy,
+    SnapshotPolicy,
+)
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
-from tests.spark.maintain_bed import MaintainBed
+from tests.spark.inline_bed import BY_NAME, InlineBed, change, rows
+from tests.spark.load_bed import Bed, source
+from tests.spark.maintain_bed import EAGER, MaintainBed
 from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, task_of
 from tests.spark.rawdeletes import add_equality_delete
 from tests.spark.secondengine import second_spark
@@ -132,6 +144,16 @@ def test_an_upgrade_and_a_commit_between_plan_and_swap_void_the_plan(bed: MergeB
     assert_kept(between, {2: "two"}, seen(other), bed.table().metadata.last_sequence_number)
 
 
+def test_an_upgrade_alone_between_plan_and_swap_voids_the_plan(bed: MergeBed, other: SparkSession) -> None:
+    bed.create(SCHEMA)
+    bed.append(people(0, 12), people(12, 12))
+    upgrade = "alter table skipstone.ns.t set tblproperties ('format-version' = '3')"
+    merge(bed, {2: "two"}, CommitPorts(hooks=AtSwap(before=lambda: other.sql(upgrade) and None)))
+    found = seen(other)
+    assert found[2][0] == "two"
+    assert len({row[1] for row in found.values()}) == len(found) == 24
+
+
 def assert_refused(bed: MergeBed, said: str) -> None:
     with pytest.raises(BadSpec, match=said) as caught:
         merge(bed, {1: "one"})
@@ -170,14 +192,97 @@ def test_metadata_that_pyiceberg_would_lose_is_not_written_again(bed: MergeBed) 
     assert bed.table().metadata_location == table.metadata_location
 
 
-def test_maintenance_leaves_tables_of_format_version_3_alone(tmp_path: Path) -> None:
-    bed = MaintainBed(tmp_path)
+ALL_STEPS = MaintenancePolicy(
+    compaction=EAGER,
+    snapshots=SnapshotPolicy(max_age_seconds=0),
+    orphan_files=OrphanFilesPolicy(action=OrphanFilesAction.DELETE, older_than_seconds=60),
+)
+
+
+def maintain(bed: MergeBed) -> JobReport:
+    """A whole run."""
+    made = MaintainBed(bed.root)
+    report = made.run(made.maintenance(tuple(MaintenanceStep), ALL_STEPS))
+    made.catalog.close()
+    return report
+
+
+def test_what_would_be_lost_keeps_a_table_from_being_maintained(bed: MergeBed) -> None:
     bed.create(SCHEMA, **{"format-version": "3"})
-    bed.append(people(0, 3))
+    bed.append(people(0, 3), people(3, 3))
     head = bed.table().metadata_location
-    policy = MaintenancePolicy(snapshots=SnapshotPolicy(max_age_seconds=0))
-    with pytest.raises(BadSpec, match="has Iceberg format version 3, which maintenance does not support") as told:
-        bed.run(bed.maintenance((MaintenanceStep.SNAPSHOTS,), policy))
-    assert told.value.reason is Reason.FORMAT_VERSION_UNSUPPORTED
+    place = Path(head.removeprefix("file://"))
+    key = {"key-id": "k", "encrypted-key-metadata": "AAAA"}
+    place.write_text(json.dumps({**json.loads(place.read_text()), "encryption-keys": [key]}))
+    steps = maintain(bed).steps
+    assert {one.reason for one in steps} == {Reason.FORMAT_VERSION_UNSUPPORTED}
+    assert all("ns.t has encryption-keys in its metadata, which a commit would lose" in one.message for one in steps)
     assert bed.table().metadata_location == head
-    bed.catalog.close()
+
+
+def test_an_encrypted_table_is_left_to_engines_that_encrypt(bed: MergeBed) -> None:
+    bed.create(SCHEMA, **{"format-version": "3"})
+    bed.append(people(0, 3), people(3, 3))
+    with bed.table().transaction() as change:
+        change.set_properties({"encryption.key-id": "k"})
+    steps = maintain(bed).steps
+    assert {one.reason for one in steps} == {Reason.FORMAT_VERSION_UNSUPPORTED}
+    assert all("ns.t is encrypted" in one.message for one in steps)
+
+
+def test_the_state_of_a_table_counts_deletion_vectors(bed: MergeBed, other: SparkSession) -> None:
+    bed.create(SCHEMA, **{"format-version": "3", "write.delete.mode": "merge-on-read"})
+    bed.append(people(0, 12), people(12, 12), people(24, 12))
+    other.sql("delete from skipstone.ns.t where id in (1, 2, 13)").collect()
+    state = table_state(bed.catalog, replace(bed.ref, maintenance=ALL_STEPS)).state
+    assert state.health is not None
+    assert (state.rows, state.health.deleted_rows, state.health.delete_files) == (33, 3, 2)
+    assert state.health.due_files == 3
+    assert maintain(bed).steps[0].counts["rowsDropped"] == 3
+    assert read_file_set(bed.table()).delete_files == []
+
+
+def test_registered_files_give_rows_ids_that_merges_and_compactions_keep(bed: MergeBed, other: SparkSession) -> None:
+    loads = Bed(bed.root)
+    bed.create(SCHEMA, **{"format-version": "3"})
+    for name, start in (("a", 0), ("b", 5)):
+        registered(bed, f"lake/{name}.parquet", people(start, 5))
+    assert loads.load(source(SourceFormat.PARQUET, "lake"), mode=LoadMode.REGISTER).outcome is RunOutcome.COMMITTED
+    before = seen(other)
+    assert sorted(row[1] for row in before.values()) == list(range(10))
+    merge(bed, {2: "two", 11: "eleven"})
+    after = seen(other)
+    assert_kept(before, {2: "two", 11: "eleven"}, after, bed.table().metadata.last_sequence_number)
+    assert maintain(bed).steps[0].counts["filesRewritten"] > 1
+    assert seen(other) == after
+    taken = registered(bed, "lake/c.parquet", [{"id": 20, "name": "theirs", "_row_id": 3}])
+    with pytest.raises(BadSpec, match="column '_row_id' holds the lineage of rows of another table"):
+        loads.load(source(SourceFormat.PARQUET, taken), mode=LoadMode.REGISTER)
+    assert loads.load(source(SourceFormat.PARQUET, taken)).outcome is RunOutcome.COMMITTED
+    assert len({row[1] for row in seen(other).values()}) == 12
+    loads.catalog.close()
+
+
+def test_inline_indexes_stay_in_sync_through_an_upgrade_and_maintenance(tmp_path: Path, spark: SparkSession) -> None:
+    bed, maintained = InlineBed(tmp_path, (BY_NAME,)), MaintainBed(tmp_path)
+    other = second_spark(spark, maintained.warehouse)
+    bed.create(**{MERGE_MODE: MergeMode.MERGE_ON_READ, "write.delete.mode": "merge-on-read"})
+    for start in (0, 20, 40):
+        bed.load(rows(start, 20))
+    other.sql("alter table skipstone.ns.t set tblproperties ('format-version' = '3')")
+    bed.assert_in_sync(bed.merge([change(3), change(25), change(70)]))
+    before = seen(other)
+    other.sql("delete from skipstone.ns.t where id in (7, 41)").collect()
+    bed.assert_in_sync(maintained.run(maintained.compaction(BY_NAME)))
+    assert seen(other) == {number: row for number, row in before.items() if number not in (7, 41)}
+    bed.lake.catalog.close()
+    bed.merges.catalog.close()
+    maintained.catalog.close()
+
+
+def registered(bed: MergeBed, path: str, rows: list[dict[str, object]]) -> str:
+    """A Parquet file of another writer."""
+    place = bed.root / path
+    place.parent.mkdir(exist_ok=True)
+    pq.write_table(pa.Table.from_pylist(rows), place)
+    return path

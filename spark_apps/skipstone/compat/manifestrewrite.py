@@ -10,11 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from math import isnan
 from typing import Any
 
-from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile, ManifestWriter
+from pyiceberg.manifest import ManifestContent, ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Transaction
 from pyiceberg.table.snapshots import Operation, Summary
 
-from skipstone.compat.rowdelta import DeleteManifestWriter, RowDelta
+from skipstone.compat.rowdelta import RowDelta
 
 #: What a summary carries over from the snapshot before.
 _TOTAL = "total-"
@@ -26,27 +26,26 @@ class ManifestRewrite(RowDelta):
     def __init__(
         self,
         transaction: Transaction,
+        listed: Sequence[ManifestFile],
         groups: Sequence[Sequence[ManifestFile]],
         target_bytes: int,
         summary: Mapping[str, str],
     ) -> None:
-        """``groups``: manifests of one spec and content each. ``target_bytes``: of a manifest."""
+        """``listed``: the head's; ``groups`` of them: of one spec and content each. ``target_bytes``: of a manifest."""
         super().__init__(transaction, (), (), summary, lambda _: False)
         self._operation = Operation.REPLACE
-        self._groups, self._target_bytes = groups, target_bytes
+        self._listed, self._groups, self._target_bytes = listed, groups, target_bytes
         self.counts: dict[str, int] = {}
 
     def _manifests(self) -> list[ManifestFile]:
         """The new ones, then those that stay as they are; one that names no live file is of no use."""
         replaced = {one.manifest_path for group in self._groups for one in group}
-        head = self._transaction.table_metadata.current_snapshot()
-        listed = head.manifests(self._io) if head else []
         written = [one for group in self._groups for one in self._rewritten_group(group)]
-        kept = [one for one in listed if one.manifest_path not in replaced and self._is_worth_keeping(one)]
+        kept = [one for one in self._listed if one.manifest_path not in replaced and self._is_worth_keeping(one)]
         self.counts = {
             "manifests-created": len(written),
             "manifests-kept": len(kept),
-            "manifests-replaced": len(listed) - len(kept),
+            "manifests-replaced": len(self._listed) - len(kept),
             "entries-processed": sum((one.existing_files_count or 0) for one in written),
         }
         return [*written, *kept]
@@ -65,17 +64,12 @@ class ManifestRewrite(RowDelta):
             yield self._written(group[0], entries[start : start + most])
 
     def _written(self, like: ManifestFile, entries: Sequence[ManifestEntry]) -> ManifestFile:
-        with self._writer(like) as writer:
+        if like.content == ManifestContent.DELETES:
+            return self._delete_manifest(like.partition_spec_id, entries)
+        with self.new_manifest_writer(self.spec(like.partition_spec_id)) as writer:
             for entry in entries:
                 writer.add_entry(entry)
         return writer.to_manifest_file()
-
-    def _writer(self, like: ManifestFile) -> ManifestWriter:
-        spec = self.spec(like.partition_spec_id)
-        if like.content == ManifestContent.DATA:
-            return self.new_manifest_writer(spec)
-        output = self.new_manifest_output()
-        return DeleteManifestWriter(spec, self.schema(), output, self._snapshot_id, self._compression)
 
     def _summary(self, snapshot_properties: Mapping[str, str] | None = None) -> Summary:
         """Counts, and the totals of the snapshot before: they stay."""

@@ -105,15 +105,20 @@ class DeleteManifestWriter(ManifestWriterV2):
         return {**super()._meta, "content": "deletes"}
 
 
-class _AgedWriter(ManifestWriterV2):
-    """Writes a manifest whose new files have rows of a given age."""
+class AgedEntries(ManifestWriter):
+    """Part of a writer of manifests whose new files have rows of a given age: None for that of the snapshot."""
 
-    sequence = 0
+    sequence: int | None = None
 
     def add(self, entry: ManifestEntry) -> ManifestWriter:
         """A new file."""
-        entry.sequence_number = self.sequence
+        if self.sequence is not None:
+            entry.sequence_number = self.sequence
         return super().add(entry)
+
+
+class _AgedWriter(AgedEntries, ManifestWriterV2):
+    """Writes manifests of format version 2."""
 
 
 class RowDelta(_OverwriteFiles):

@@ -205,7 +205,8 @@ def _inherited(file: DataFileDescription, number: int, stored: pa.Array, positio
     """
     if number not in (ROW_ID, LAST_UPDATED):
         return stored
+    if number == LAST_UPDATED:
+        return pc.coalesce(stored, pa.repeat(pa.scalar(file.data_sequence, pa.int64()), len(positions)))
     if file.first_row_id is None:
         return pa.nulls(len(positions), pa.int64())
-    given = file.first_row_id + positions if number == ROW_ID else np.full(len(positions), file.data_sequence)
-    return pc.coalesce(stored, pa.array(given, pa.int64()))
+    return pc.coalesce(stored, pa.array(file.first_row_id + positions, pa.int64()))

@@ -31,7 +31,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
-from skipstone.tables.arrow import arrow_schema, with_lineage
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, with_lineage
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
     codec_of,
@@ -260,6 +260,11 @@ class DataFileWriter:
     def sorts(self) -> bool:
         """Whether rows are sorted within a row group."""
         return bool(self._sort.fields)
+
+    @cached_property
+    def lineage_columns(self) -> frozenset[str]:
+        """Columns with the lineage of rows. A null in one means something else in every file: chunks are not copied."""
+        return frozenset(one.name for one in self._columns if field_id(one) in (ROW_ID, LAST_UPDATED))
 
     @cached_property
     def partition_columns(self) -> frozenset[str]:

@@ -167,7 +167,8 @@ def _copied(
         return False
     if opened.has_deleted(group):
         return False
-    foreign = [name for name in writer.arrow_schema.names if name not in writer.layout.copyable(chunks, group)]
+    copyable = writer.layout.copyable(chunks, group) - writer.lineage_columns
+    foreign = [name for name in writer.arrow_schema.names if name not in copyable]
     if len(foreign) == len(writer.arrow_schema.names):
         return False
     fresh, held = [], 0

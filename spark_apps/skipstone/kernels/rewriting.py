@@ -20,7 +20,6 @@ from skipstone.files.splicing import ChunkSource, SplicedFile
 from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, field_id
 
 
 @dataclass(frozen=True)
@@ -48,8 +47,6 @@ class FileRewriter:
         self._chunks = _chunks(opened)
         self._file = self._spliced()
         self._names = frozenset(plan.target_columns)
-        schema = writer.arrow_schema
-        self._lineage = frozenset(field.name for field in schema if field_id(field) in (ROW_ID, LAST_UPDATED))
 
     def write(self, group: int, merge: GroupMerge) -> None:
         """Write a row group. Raises BadData as clauses and the writer do."""
@@ -67,8 +64,7 @@ class FileRewriter:
         """Copy what does not change; False when all columns are to be written."""
         if self._file is None or self._chunks is None or not self._keeps_rows(group, merge):
             return False
-        # a null of a lineage column means something else in another file
-        foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._lineage
+        foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
         names = foreign | self._assigned() if merge.is_touched else foreign
         batches = self._bounded(group, merge, names)
         if batches is None:

@@ -300,20 +300,6 @@ def _load_current(catalog: Catalog, ref: TableRef) -> Table:
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
 
-def require_writable(table: Table) -> None:
-    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless who keeps no lineage of rows can write it (format version 2).
-
-    Loads and merges keep it: see ``shaping.formats``.
-    """
-    version = table.metadata.format_version
-    if version != WRITABLE_FORMAT:
-        raise BadSpec(
-            Reason.FORMAT_VERSION_UNSUPPORTED,
-            f"{'.'.join(table.name())} has Iceberg format version {version}; this run writes version "
-            f"{WRITABLE_FORMAT} only.",
-        )
-
-
 @contextmanager
 def catalog_answers(name: str) -> Iterator[None]:
     """Turn what catalogs raise when they are away or refuse us into DependencyUnavailable."""

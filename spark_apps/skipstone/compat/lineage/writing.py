@@ -41,13 +41,13 @@ from skipstone.compat.lineage.reading import (
     read_entries,
     read_manifests,
 )
-from skipstone.compat.rowdelta import RowDelta, with_int_ids
+from skipstone.compat.rowdelta import AgedEntries, RowDelta, with_int_ids
 
 #: Fields of a data file or delete file.
 _FILE_FIELDS = 20
 
 
-class LineageManifestWriter(ManifestWriterV2):
+class LineageManifestWriter(AgedEntries, ManifestWriterV2):
     """Writes manifests of format version 3."""
 
     def __init__(self, content: ManifestContent, *arguments: Any) -> None:
@@ -133,19 +133,17 @@ class _ManifestListWriter(ManifestListWriterV2):
 class LineageDelta(RowDelta):
     """Adds and takes away data files and deletion vectors in a table of format version 3."""
 
-    def as_rewrite(self, data_sequence: int | None) -> None:
-        """Nobody who rewrites files keeps the lineage of their rows; they refuse such tables before."""
-        raise NotImplementedError("a table of format version 3 is not compacted")
-
     def fetch_manifest_entry(self, manifest: ManifestFile, *_: bool) -> list[ManifestEntry]:
         """The live entries; nobody here asks for others."""
         return read_entries(manifest, self._io)
 
     def new_manifest_writer(self, spec: PartitionSpec) -> ManifestWriter:
         """For data files."""
-        return self._writer(ManifestContent.DATA, spec)
+        writer = self._writer(ManifestContent.DATA, spec)
+        writer.sequence = self._data_sequence
+        return writer
 
-    def _writer(self, content: ManifestContent, spec: PartitionSpec) -> ManifestWriter:
+    def _writer(self, content: ManifestContent, spec: PartitionSpec) -> LineageManifestWriter:
         output = self.new_manifest_output()
         return LineageManifestWriter(content, spec, self.schema(), output, self._snapshot_id, self._compression)
 
@@ -194,7 +192,7 @@ class LineageDelta(RowDelta):
             yield writer.to_manifest_file()
 
     def _commit(self) -> UpdatesAndRequirements:
-        if not (self._deleted_data_files or self._deletes or self._replaced):
+        if self._operation != Operation.REPLACE and not (self._deleted_data_files or self._deletes or self._replaced):
             self._operation = Operation.APPEND
         metadata = self._transaction.table_metadata
         manifests, number, first = self._manifests(), metadata.next_sequence_number(), _next_row_id(metadata)

@@ -17,7 +17,7 @@ from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.reasons import Reason
 
 from skipstone.files.registering.storedtypes import StoredType, is_read_as, stored_type
-from skipstone.tables.arrow import field_id
+from skipstone.tables.arrow import LINEAGE_NAMES, field_id
 
 _FIELD = "source"
 COPY_INSTEAD = "or load the file with the mode Copy"
@@ -158,6 +158,9 @@ class _Matching:
         )
 
     def _unknown(self, path: tuple[str, ...], known: Sequence[str]) -> BadSpec:
+        if len(path) == 1 and path[0] in LINEAGE_NAMES:
+            message = f"'{self.file}': column '{path[0]}' holds the lineage of rows of another table: write the file"
+            return BadSpec(Reason.COLUMN_NOT_FOUND, f"{message} without it, {COPY_INSTEAD}", field=_FIELD)
         alike = [name for name in known if name.lower() == path[-1].lower()]
         said = f"differs from the table's column '{alike[0]}' in case" if alike else "is not in the table"
         fix = "name it in source.mapping" if alike and len(path) == 1 else "add it to the table"

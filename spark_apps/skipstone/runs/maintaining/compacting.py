@@ -29,7 +29,7 @@ from skipstone.runs.maintaining.site import MaintainSite
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.settled import abort_earlier_uploads
 from skipstone.session import spark_session
-from skipstone.tables.catalogs import require_writable
+from skipstone.tables.arrow import with_lineage
 from skipstone.tables.committing.changes import TableCommit
 from skipstone.tables.committing.writing import (
     CommitSite,
@@ -40,6 +40,7 @@ from skipstone.tables.committing.writing import (
     files_of,
 )
 from skipstone.tables.filesets import PinnedTable, read_file_set
+from skipstone.tables.shaping.formats import has_lineage, require_mergeable
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tables.upkeep.layout import due_groups, sort_order_of, superfluous_deletes
 from skipstone.tasks.failures import caught, opened, storage_failure
@@ -138,7 +139,7 @@ def _ended(tally: _Tally) -> StepReport:
 def _plan(site: MaintainSite, policy: CompactionPolicy, tally: _Tally, token: str) -> _Round | None:
     """What to do next; None when nothing is due."""
     table = site.load()
-    require_writable(table)
+    require_mergeable(table)
     require_known_values(table)
     files = read_file_set(table)
     most = min(site.task.max_commit_bytes, SORTED_TARGETS * policy.target_file_size)
@@ -246,6 +247,8 @@ def _has_changed(site: MaintainSite, work: _Round) -> bool:
 
 def _described(work: _Round, tally: _Tally) -> Iterator[GroupWork]:
     table, files = work.pinned.table, work.pinned.files
+    if has_lineage(table):
+        files = files.in_schema(with_lineage(files.schema))
     for number, group in enumerate(work.groups):
         try:
             described = describe_files(table, files, group.file_ids, formats=ANY_FORMAT)
@@ -264,7 +267,7 @@ def _give_up(work: _Round, group: RewriteGroup, problem: GroupProblem, tally: _T
 
 def _write_spec(table: Table, work: _Round) -> WriteSpec:
     return replace(
-        write_spec(table, work.token),
+        write_spec(table, work.token, lineage=has_lineage(table)),
         target_file_bytes=_SLACK * work.policy.target_file_size,
         sort_json=sort_order_of(table, work.policy).model_dump_json(),
     )

@@ -10,7 +10,6 @@ import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from pyiceberg.table import Table
 from skipstone_core.contract.reports import JobReport, RunOutcome, StepReport
 from skipstone_core.contract.requests import JobRequest
 from skipstone_core.errors import BadSpec, DependencyUnavailable, SkipstoneError, UserError
@@ -24,7 +23,7 @@ from skipstone.runs.maintaining.site import GivingWay, MaintainSite, Step
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
 from skipstone.scrubbing import scrubbed
-from skipstone.tables.catalogs import WRITABLE_FORMAT, open_catalog
+from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
@@ -60,19 +59,8 @@ def run_maintain(
             share=driver_share(request.spark, share),
             gives_way=gives_way or GivingWay(),
         )
-        _require_known_format(site.load())
+        site.load()
     return _report(site, tuple(_done(site)))
-
-
-def _require_known_format(table: Table) -> None:
-    """Raise BadSpec for a table of a format whose files and snapshots no step is known to keep right."""
-    version = table.metadata.format_version
-    if version > WRITABLE_FORMAT:
-        message = (
-            f"{'.'.join(table.name())} has Iceberg format version {version}, which maintenance does not support: "
-            "remove spec.maintenance of the Table"
-        )
-        raise BadSpec(Reason.FORMAT_VERSION_UNSUPPORTED, message)
 
 
 def _done(site: MaintainSite) -> Iterator[StepReport]:

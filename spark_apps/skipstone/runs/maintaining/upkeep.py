@@ -13,6 +13,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.maintaining.leftovers import clean_leftovers
 from skipstone.runs.maintaining.site import MaintainSite
+from skipstone.tables.shaping.formats import require_readable_metadata
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.manifests import rewrite_manifests
 from skipstone.tables.upkeep.orphans import Orphans, OrphanSite, Spared, clean_orphans
@@ -33,6 +34,7 @@ def expire(site: MaintainSite) -> StepReport:
     policy = site.task.policy.snapshots
     if policy is None:
         raise BadSpec(Reason.INVALID_SPEC, "no snapshot expires without spec.maintenance.snapshots", field="request")
+    require_readable_metadata(site.load())
     done = expire_snapshots(site.catalog, site.ref, policy, site.ports, in_use_since_ms=site.task.in_use_since_ms)
     counts = {
         "snapshotsExpired": done.snapshots,
@@ -57,6 +59,7 @@ def clean(site: MaintainSite) -> StepReport:
         raise BadSpec(
             Reason.INVALID_SPEC, "no orphan is looked for without spec.maintenance.orphanFiles", field="request"
         )
+    require_readable_metadata(site.load())
     where = OrphanSite(
         catalog=site.catalog,
         warehouse=site.request.warehouse,

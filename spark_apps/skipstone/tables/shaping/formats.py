@@ -1,6 +1,6 @@
 """Which format versions of Iceberg are written, and what keeps a table of one from being written.
 
-Called by the runs before they read a source, by every commit on the fresh head, and by whoever reports a table's state.
+Called by the runs before they begin, by every commit on the fresh head, and by whoever reports a table's state.
 Must not write.
 """
 
@@ -18,7 +18,7 @@ from skipstone.tables.catalogs import WRITABLE_FORMAT, find_loss
 
 #: From this format version on rows have ids that outlive rewriting, and deletion vectors.
 LINEAGE_FORMAT = VERSION
-#: Format versions that loads and merges write.
+#: Format versions that loads, merges and compactions write.
 WRITABLE_FORMATS = (WRITABLE_FORMAT, LINEAGE_FORMAT)
 #: Property of a table whose files are encrypted.
 _ENCRYPTION_KEY = "encryption.key-id"
@@ -30,36 +30,53 @@ def has_lineage(table: Table) -> bool:
 
 
 def require_mergeable(table: Table) -> None:
-    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless loads and merges can write ``table`` without loss.
+    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless loads, merges and compactions can write ``table`` without loss.
 
     Raises DependencyUnavailable (STORAGE_UNAVAILABLE) when its metadata file cannot be read.
     """
     if problem := _find_problem(table):
-        raise BadSpec(Reason.FORMAT_VERSION_UNSUPPORTED, f"{'.'.join(table.name())} {problem}.")
+        raise _refused(table, problem)
+
+
+def require_readable_metadata(table: Table) -> None:
+    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless all that ``table`` reaches can be told from its metadata.
+
+    Raises also, as ``require_mergeable`` does, when a commit that changes no row would lose some of it.
+    """
+    if _ENCRYPTION_KEY in table.properties:
+        raise _refused(table, "is encrypted, so its manifests cannot be read; maintain it with an engine that encrypts")
+    if has_lineage(table) and (lost := find_loss(table)):
+        raise _refused(table, _losing(lost))
+
+
+def _refused(table: Table, problem: str) -> BadSpec:
+    return BadSpec(Reason.FORMAT_VERSION_UNSUPPORTED, f"{'.'.join(table.name())} {problem}.")
+
+
+def _losing(lost: str) -> str:
+    return f"has {lost} in its metadata, which a commit would lose; write it with the engine that set it"
 
 
 def _find_problem(table: Table) -> str | None:
     version = table.metadata.format_version
     if version not in WRITABLE_FORMATS:
         known = " and ".join(str(one) for one in WRITABLE_FORMATS)
-        return f"has Iceberg format version {version}; loads and merges write versions {known} only"
+        return f"has Iceberg format version {version}; Skipstone writes versions {known} only"
     return _find_lineage_problem(table) if has_lineage(table) else None
 
 
 def _find_lineage_problem(table: Table) -> str | None:
     """What a table of format version 3 has that a commit of ours would lose or break."""
     if _ENCRYPTION_KEY in table.properties:
-        return "is encrypted; loads and merges write files in plain, so write it with an engine that encrypts"
+        return "is encrypted; Skipstone writes files in plain, so write it with an engine that encrypts"
     if names := {field.name for field in table.schema().fields}.intersection(LINEAGE_NAMES):
         return f"has a column {min(names)!r}, a name that row lineage takes; rename the column"
     fields = field_ids(table.schema()).values()
     if field := next((field for field in fields if _is_new(field.field_type)), None):
-        return f"has a column {field.name!r} of type {field.field_type}, which loads and merges do not write"
+        return f"has a column {field.name!r} of type {field.field_type}, which Skipstone does not write"
     if name := next((field.name for field in fields if field.write_default is not None), None):
-        return f"has a default for column {name!r}, which loads and merges do not write; drop the default"
-    if not (lost := find_loss(table)):
-        return None
-    return f"has {lost} in its metadata, which a commit would lose; write it with the engine that set it"
+        return f"has a default for column {name!r}, which Skipstone does not write; drop the default"
+    return _losing(lost) if (lost := find_loss(table)) else None
 
 
 def _is_new(kind: IcebergType) -> bool:

@@ -1,7 +1,7 @@
 """Writes the small manifests of a head again as few large ones, sorted by partition, so that planning reads few.
 
 Called by maintain runs. A commit of its own that changes no file; planned again on every head that it is tried on, so
-nobody's commit is in its way. Must not be used for formats that loads and merges do not write.
+nobody's commit is in its way. Must not change what entries say.
 """
 
 from __future__ import annotations
@@ -16,9 +16,11 @@ from skipstone_core.history.commits import Committed, Conflicted, Outcome
 from skipstone_core.maintenance.manifests import plan_manifest_groups
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.reading import read_manifests
+from skipstone.compat.lineage.regrouping import LineageManifestRewrite
 from skipstone.compat.manifestrewrite import ManifestRewrite
-from skipstone.tables.catalogs import load_table, require_writable
 from skipstone.tables.committing.swaps import CommitPorts, StagedSwap, stage_producer, swap_until_known
+from skipstone.tables.shaping.formats import has_lineage, require_mergeable
 from skipstone.tables.upkeep.health import manifest_facts, manifest_target
 
 _NOTHING = "No manifest is due."
@@ -36,11 +38,10 @@ class Rewritten:
 def rewrite_manifests(catalog: Catalog, ref: TableRef, run_id: str, ports: CommitPorts | None = None) -> Rewritten:
     """Write manifests of ``ref`` again that are due.
 
-    Raises BadSpec for a table that is gone or has another format, DependencyUnavailable and OSError while nothing can
+    Raises BadSpec for a table that loads and merges do not write, DependencyUnavailable and OSError while nothing can
     have landed.
     """
     used, counts = ports or CommitPorts(), dict[int, ManifestRewrite]()
-    require_writable(load_table(catalog, ref))
     outcome = swap_until_known(catalog, ref, partial(_prepare, run_id=run_id, ports=used, made=counts), used)
     if isinstance(outcome, Committed):
         told = counts[outcome.snapshot_id].counts
@@ -50,15 +51,17 @@ def rewrite_manifests(catalog: Catalog, ref: TableRef, run_id: str, ports: Commi
 
 def _prepare(table: Table, run_id: str, ports: CommitPorts, made: dict[int, ManifestRewrite]) -> Outcome | StagedSwap:
     head = table.current_snapshot()
-    manifests = head.manifests(table.io) if head else []
+    require_mergeable(table)
+    manifests = read_manifests(head, table.io, table.metadata.format_version) if head else []
     target = manifest_target(table)
     groups = plan_manifest_groups(manifest_facts(manifests), target)
     if not groups:
         return _nothing()
     chosen = [[manifests[number] for number in group] for group in groups]
     summary = {"skipstone.run": run_id}
+    rewrite = LineageManifestRewrite if has_lineage(table) else ManifestRewrite
     staged = stage_producer(
-        table, lambda transaction: ManifestRewrite(transaction, chosen, target, summary), ports.now_ms()
+        table, lambda transaction: rewrite(transaction, manifests, chosen, target, summary), ports.now_ms()
     )
     if isinstance(staged.producer, ManifestRewrite):
         made[staged.snapshot_id] = staged.producer
