@@ -50,11 +50,11 @@ class Fate(StrEnum):
     REFUSED = "is refused"
 
 
-def make_lake(root: Path, mode: str) -> None:
-    """A table of three files of ten rows that is merged in ``mode``, made in two commits."""
+def make_lake(root: Path, mode: str, version: int = 2) -> None:
+    """A table of three files of ten rows, made in two commits, that is merged in ``mode``; ``version``: its format."""
     bed = MergeBed(root)
     modes = {"write.delete.mode": "merge-on-read", "write.delete.granularity": "file", MERGE_MODE: mode}
-    bed.create(SCHEMA, **modes)
+    bed.create(SCHEMA, **modes, **{"format-version": str(version)})
     bed.append(rows(0, 10), rows(10, 10))
     bed.append(rows(20, 10))
     bed.catalog.close()

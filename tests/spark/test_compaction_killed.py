@@ -27,7 +27,7 @@ from tests.spark.kept import Kept
 from tests.spark.killed_app import Ended, run_until
 from tests.spark.maintain_bed import EAGER, MaintainBed, numbers
 from tests.spark.merge_bed import rows_of
-from tests.spark.rawdeletes import add_equality_delete, add_position_delete
+from tests.spark.rawdeletes import add_equality_delete, add_position_delete, add_vectors, upgrade
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "v", StringType()), NestedField(3, "p", StringType()))
 BY_P = PartitionSpec(PartitionField(3, 1000, IdentityTransform(), "p"))
@@ -36,14 +36,20 @@ INDEX = IndexRef(name="by-id", uid="33333333-0000-0000-0000-000000000000", colum
 KILLS = 2
 
 
-def make_table(root: Path) -> None:
-    """Two partitions of three files each, from which rows are deleted by position and by equality."""
+def make_table(root: Path, version: int) -> None:
+    """Two partitions of three files each, from which rows are deleted by position and by equality.
+
+    In format version 3 also by deletion vectors of two files in one Puffin file.
+    """
     bed = MaintainBed(root)
     bed.create(SCHEMA, BY_P)
     for start in range(0, 30, 10):
         bed.append(numbers(start, 10, p="a"), numbers(start, 10, p="b"))
     add_position_delete(bed.table(), bed.files().data_file(0), [1, 2])
     add_equality_delete(bed.table(), {"id": [13]}, "b")
+    if version > 2:
+        upgrade(bed.table())
+        add_vectors(bed.table(), {0: [1, 2], 3: [4]})
     bed.catalog.close()
 
 
@@ -67,12 +73,13 @@ def snapshots(bed: MaintainBed) -> dict[int, list[str]]:
     return found
 
 
+@pytest.mark.parametrize("version", (2, 3) if ALL_CASES else (2 + turn(2),))
 @pytest.mark.parametrize("sort_by", [(), ("v",)], ids=["copied", "sorted"])
 def test_a_run_killed_at_any_write_leaves_the_table_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory, sort_by: tuple[str, ...]
+    tmp_path_factory: pytest.TempPathFactory, sort_by: tuple[str, ...], version: int
 ) -> None:
     root = tmp_path_factory.mktemp("lake")
-    make_table(root)
+    make_table(root, version)
     kept = Kept(root, tmp_path_factory.mktemp("kept"))
     bed = bed_at(kept, sort_by)
     before, past = bed.held(), snapshots(bed)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 from pyspark.sql import SparkSession
@@ -11,6 +12,8 @@ from skipstone.query.plans.refusals import Refusal
 from skipstone_core.contract.requests import CatalogRef, CatalogType
 
 from tests.spark.index_bed import Lake
+from tests.spark.lineage_bed import LineageLife
+from tests.spark.maintain_bed import MaintainBed
 from tests.spark.plans_bed import BY_G, BY_K, SEGMENTS, TABLE, Bed
 from tests.spark.restserver import rest_catalog
 
@@ -60,6 +63,18 @@ def test_a_table_in_a_namespace_of_several_levels_is_read_through_its_indexes(re
     assert lake.index_table(BY_G).identifier[:-1] == ("far", "eu", "north")
     assert bed.query("select * from skipstone.far.eu.north.t where g = 'g26'").files_read == [2]
     lake.catalog.close()
+
+
+def test_a_rest_catalog_keeps_the_lineage_of_rows_through_a_life(rest: Bed, spark: SparkSession) -> None:
+    bed = MaintainBed(rest.lake.root, namespace="lineage", kind=rest.lake.kind)
+    fresh = session(spark, type="rest", uri=str(rest.lake.kind.uri), **{"cache-enabled": "false"})
+    life = LineageLife.begun(bed, fresh, Random(4), version=2)
+    for step in ("upgrade", "merge", "their_delete", "compact", "merge", "their_merge", "compact", "manifests"):
+        getattr(life, step)()
+    life.tag()
+    life.expire()
+    life.clean()
+    bed.catalog.close()
 
 
 def test_a_view_of_the_catalog_reads_through_the_indexes_of_its_tables(rest: Bed) -> None:

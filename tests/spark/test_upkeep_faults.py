@@ -6,6 +6,7 @@ kills at every step of more tables.
 
 from __future__ import annotations
 
+import itertools
 import random
 import shutil
 from collections.abc import Callable, Iterator
@@ -34,7 +35,7 @@ from skipstone_core.maintenance.policies import (
     SnapshotPolicy,
 )
 
-from tests.examples import cases
+from tests.examples import ALL_CASES, cases, turn
 from tests.spark.lake import ref_of
 from tests.spark.upkeep_bed import SCHEMA, Life, later
 
@@ -47,6 +48,10 @@ WRITES = (
     (Volume, "keep_content"),
     (Volume, "delete"),
 )
+
+
+#: How many more steps a history has, and the version of the format; in `make test` the commit decides which version.
+LIVES = tuple(itertools.product(range(4), (2, 3))) if ALL_CASES else ((0, 2 + turn(2)),)
 
 
 class Killed(BaseException):
@@ -84,9 +89,9 @@ class Killer:
 
 
 @pytest.fixture
-def life(warehouse: WarehouseRef, catalog: Catalog) -> Life:
+def life(request: pytest.FixtureRequest, warehouse: WarehouseRef, catalog: Catalog) -> Life:
     """A table with commits of all kinds, a tag, and files that were left behind and found by an earlier run."""
-    life = Life(warehouse, catalog, partitioned=True)
+    life = Life(warehouse, catalog, partitioned=True, version=getattr(request, "param", 2))
     life.take([("job", 0), ("other", 0), ("mark", 0), ("tag", 1), ("delete", 1), ("rewrite", 0), ("job", 0)])
     life.take(
         [("rollback", 3), *[("job", 0), ("other", 0)] * 3, ("plant", 0), ("plant", 2), ("clean", 0), ("plant", 3)]
@@ -112,7 +117,7 @@ def copied(life: Life, folder: Path) -> Iterator[None]:
         shutil.copytree(folder, root)
 
 
-@pytest.mark.parametrize("history", range(cases(1, 4)))
+@pytest.mark.parametrize(("history", "life"), LIVES, indirect=["life"])
 def test_killed_anywhere_it_loses_nothing_and_the_next_run_finishes(
     history: int, life: Life, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:

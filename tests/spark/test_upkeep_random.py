@@ -33,16 +33,16 @@ _LIVES = itertools.count()
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to make a case smaller takes minutes
 )
-@given(steps=STEPS, partitioned=st.booleans())
+@given(steps=STEPS, partitioned=st.booleans(), version=st.sampled_from((2, 3)))
 def test_any_history_keeps_what_is_retained_and_nothing_else(
-    steps: list[tuple[str, int]], partitioned: bool, tmp_path: Path, spark: SparkSession
+    steps: list[tuple[str, int]], partitioned: bool, version: int, tmp_path: Path, spark: SparkSession
 ) -> None:
     root = tmp_path / str(next(_LIVES))
     root.mkdir()
     warehouse = WarehouseRef(name="wh", root=str(root), catalog=CatalogRef(type=CatalogType.SQL))
     catalog = open_catalog(warehouse)
     catalog.create_namespace("ns")
-    life = Life(warehouse, catalog, partitioned)
+    life = Life(warehouse, catalog, partitioned, version)
     life.take(steps)
     life.expire(steps[0][1])
     life.clean()

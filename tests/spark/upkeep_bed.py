@@ -14,14 +14,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
 from pyiceberg.expressions import In
+from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from skipstone.files.reader import describe_files, read_data_file
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table, find_txn
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.storage import plain_location
 from skipstone.tables.upkeep.expiry import Expired, expire_snapshots
+from skipstone.tables.upkeep.layout import superfluous_deletes
 from skipstone.tables.upkeep.manifests import Rewritten, rewrite_manifests
 from skipstone.tables.upkeep.orphans import Orphans, OrphanSite, Spared, clean_orphans
 from skipstone.tables.upkeep.reach import read_reach
@@ -29,8 +33,8 @@ from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.history.commits import Committed, Present, RolledBack, TxnRecord
 from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy, SnapshotPolicy
 
-from tests.spark.lake import ref_of, write_files
-from tests.spark.rawdeletes import add_position_delete
+from tests.spark.lake import append, ref_of, write_files
+from tests.spark.rawdeletes import add_position_delete, add_vectors
 
 DAY_MS = 86_400_000
 NAME = ("ns", "t")
@@ -55,11 +59,16 @@ def later(ms: int = DAY_MS) -> CommitPorts:
 
 @dataclass
 class Life:
-    """A table, the rows of its snapshots, and its jobs. ``partitioned``: by the column ``part``."""
+    """A table, the rows of its snapshots, and its jobs.
+
+    ``partitioned``: by the column ``part``. ``version``: of the format; in 3 the other engine, which PyIceberg is in 2,
+    commits as we do, writes deletion vectors of several data files into one file, and leaves branches without commits.
+    """
 
     warehouse: WarehouseRef
     catalog: Catalog
     partitioned: bool = False
+    version: int = 2
     rows: dict[int, list[int]] = field(default_factory=dict)
     jobs: dict[str, tuple[int, int]] = field(default_factory=dict)
     planted: set[str] = field(default_factory=set)
@@ -70,7 +79,7 @@ class Life:
         """An empty table, unless there is one."""
         if self.catalog.table_exists(NAME):
             return
-        table = self.catalog.create_table(NAME, SCHEMA)
+        table = self.catalog.create_table(NAME, SCHEMA, properties={"format-version": str(self.version)})
         if self.partitioned:
             with table.update_spec() as update:
                 update.add_identity("part")
@@ -99,27 +108,65 @@ class Life:
 
     def other(self) -> None:
         """An append of another engine."""
-        self.table.append(self.batch())
+        self._append(self.batch())
         self.note()
+
+    def _append(self, rows: pa.Table) -> None:
+        if self.version > 2:
+            append(self.table, rows)
+        else:
+            self.table.append(rows)
+
+    def _replace(self, removed: Sequence[DataFile], rows: pa.Table) -> None:
+        """Write other files in the place of some."""
+        table = self.table
+        files = read_file_set(table)
+        change = TableCommit(
+            pinned=files.pinned,
+            added=write_files(table, rows) if len(rows) else (),
+            removed=tuple(removed),
+            replaced=superfluous_deletes(table, files, {file.file_path for file in removed}),
+        )
+        outcome = commit_table(self.catalog, ref_of(table), change)
+        assert isinstance(outcome, Committed), outcome
 
     def delete(self, number: int) -> None:
         """Another engine deletes rows by writing files again."""
-        if victims := self.live()[number % 3 :: 3]:
+        if not (victims := self.live()[number % 3 :: 3]):
+            return
+        if self.version > 2:
+            rows, files = self.table.scan().to_arrow(), read_file_set(self.table)
+            removed = [files.data_file(one) for one in range(len(files))]
+            self._replace(removed, rows.filter(~pc.field("id").isin(victims)))
+        else:
             self.table.delete(In("id", set(victims)))
-            self.note()
+        self.note()
 
     def mark(self, number: int) -> None:
         """Another engine deletes rows by position."""
         files = read_file_set(self.table)
-        if len(files):
+        if not len(files):
+            return
+        if self.version > 2:
+            records, some = files.files["records"].to_pylist(), range(number % 2, len(files), 1 + number % 3)
+            add_vectors(self.table, {one: range(1 + files.has_deletes(one))[: records[one]] for one in some or [0]})
+        else:
             add_position_delete(self.table, files.data_file(number % len(files)), [0])
-            self.note()
+        self.note()
 
     def rewrite(self) -> None:
-        """Another engine writes all rows into one file."""
-        if self.live():
+        """Another engine writes all rows into one file, or those of every other file."""
+        if not self.live():
+            return
+        if self.version > 2:
+            table, files = self.table, read_file_set(self.table)
+            half = range(0, len(files), 2)
+            described = describe_files(table, files, half)
+            rows = [batch for file in described for batch in read_data_file(file, SCHEMA.names)]
+            self._replace([files.data_file(one) for one in half], pa.Table.from_batches(rows, SCHEMA))
+        else:
             self.table.overwrite(self.table.scan().to_arrow())
-            self.note()
+        self.note()
 
     def tag(self, number: int) -> None:
         """Name a retained snapshot."""
@@ -131,8 +178,9 @@ class Life:
         if snapshot := self.chosen(number):
             name = f"branch{next(self.numbers)}"
             self.table.manage_snapshots().create_branch(snapshot.snapshot_id, name).commit()
-            self.table.append(self.batch(), branch=name)
-            self.note()
+            if self.version < 3:
+                self.table.append(self.batch(), branch=name)
+                self.note()
 
     def unname(self, number: int) -> None:
         """Drop a branch or tag."""
