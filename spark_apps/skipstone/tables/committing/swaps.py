@@ -15,11 +15,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from threading import Barrier
-from typing import Protocol
+from typing import Literal, Protocol, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pydantic import Field
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.manifest import DataFile, ManifestContent
 from pyiceberg.table import Table, Transaction
@@ -30,7 +32,9 @@ from pyiceberg.table.update import (
     AssertDefaultSpecId,
     AssertLastAssignedFieldId,
     AssertTableUUID,
+    TableRequirement,
     TableUpdate,
+    ValidatableTableRequirement,
 )
 from pyiceberg.types import NestedField
 from skipstone_core.contract.requests import TableRef
@@ -120,6 +124,25 @@ class Parts:
     data_sequence: int | None = None
 
 
+class _AssertFormatVersion(ValidatableTableRequirement):
+    """The table has still the format version that manifests were written for: an upgrade commits no snapshot."""
+
+    type: Literal["skipstone-assert-format-version"] = Field(default="skipstone-assert-format-version")
+    version: int
+
+    def validate(self, base_metadata: TableMetadata | None) -> None:  # type: ignore[override]
+        """Raises CommitFailedException."""
+        if base_metadata is None or base_metadata.format_version != self.version:
+            raise CommitFailedException("the format version changed meanwhile")
+
+
+def _own_requirements(catalog: Catalog, metadata: TableMetadata) -> tuple[TableRequirement, ...]:
+    """What a server cannot be asked, which knows Iceberg's requirements only; it refuses by itself such a snapshot."""
+    if not isinstance(catalog, SqlCatalog):
+        return ()
+    return (cast(TableRequirement, _AssertFormatVersion(version=metadata.format_version)),)
+
+
 @dataclass(frozen=True)
 class StagedSwap:
     """A swap that is written but for the catalog's pointer. ``record``: what is told of it once it landed."""
@@ -153,7 +176,8 @@ class StagedSwap:
         )
         kinds = {type(requirement) for requirement in shape}
         staged = tuple(r for r in staged_requirements(self.transaction) if type(r) not in kinds)
-        return catalog.commit_table(self.table, staged + shape, staged_updates(self.transaction)).metadata
+        asked = (*staged, *shape, *_own_requirements(catalog, metadata))
+        return catalog.commit_table(self.table, asked, staged_updates(self.transaction)).metadata
 
     def sent(self) -> SentSwap:
         """How it is known again."""
