@@ -16,7 +16,7 @@ from tests.spark.lineage_bed import LineageLife
 from tests.spark.maintain_bed import MaintainBed
 from tests.spark.secondengine import second_spark
 
-TABLES, SOAK_TABLES = 2, 60
+TABLES, SOAK_TABLES = 1, 60
 OURS = ("load", "merge", "merge")
 THEIRS = ("their_merge", "their_update", "their_delete", "their_rewrite")
 UPKEEP = ("compact", "compact", "compact", "manifests", "expire", "clean")
