@@ -198,6 +198,20 @@ class TestWindow:
         assert not list(world.kube.find("Pod", operation="Maintain"))
         assert status(world).get("failedMaintains", 0) == 0
 
+    def test_what_a_run_committed_before_its_pod_vanished_is_looked_at(self) -> None:
+        world = loaded(started({**COMPACTED, "window": {"schedule": "0 12 * * *", "duration": "1h"}}), "jan", "feb")
+        hold_pods(world, "Maintain")
+        world.run_until(lambda: any(world.kube.find("Pod", operation="Maintain")))
+        pod = driver(world, "Maintain")
+        world.lake.work(request_of(world.kube, pod["metadata"]["name"].removesuffix("-driver")))
+        world.kube.clock.advance(3600)
+        world.run_until(lambda: bool(runs(world)))
+        assert status(world)["lastMaintainRun"]["result"] == "Lost"
+        world.run_until(lambda: status(world)["health"]["smallFiles"] == 0)
+        assert status(world)["sequenceNumber"] == world.lake.tables["air", "flights"].sequence == 3
+        rest(world)
+        assert [kind for kind, _ in world.meter.finished].count("Observe") == 1
+
     @pytest.mark.parametrize(
         ("window", "says"),
         [

@@ -18,7 +18,7 @@ from skipstone_operator.reconcilers.runs.launch import refusal_finding
 from skipstone_operator.reconcilers.runs.lifecycle import Policy
 from skipstone_operator.reconcilers.runs.requests import DueTable, RunPlan, plan_observe_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status, record_end
-from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.resources.warehouse import WarehouseStatus
 from skipstone_operator.worlds.pods import PodFacts
@@ -135,8 +135,8 @@ def seconds_to_look(world: WarehouseWorld, table: TableSubject) -> float | None:
     unknown = [
         _ask_delay(world, index) for index in world.indexes.get(table.meta.name, ()) if is_in_the_dark(table, index)
     ]
-    unhealthy = _ask_delay(world, table) if is_of_unknown_health(table) else None
-    return earliest(*unknown, unhealthy, _refresh_delay(world, table))
+    asked = is_of_unknown_health(table) or has_untold_commits(table)
+    return earliest(*unknown, _ask_delay(world, table) if asked else None, _refresh_delay(world, table))
 
 
 def is_observable(table: TableSubject) -> bool:
@@ -152,6 +152,15 @@ def is_of_unknown_health(table: TableSubject) -> bool:
     told = table.status.health is not None or table.spec.maintenance is None
     observed = table.spec.management is Management.OBSERVED
     return not told and (observed or table.status.applied_generation == table.meta.generation)
+
+
+def has_untold_commits(table: TableSubject) -> bool:
+    """Whether a maintain run may have committed and told nothing, and no run has looked since or is about to."""
+    last, looked = table.status.last_maintain_run, parse_time(table.status.observed_time)
+    if last is None or last.result not in (RunResult.LOST, RunResult.UNKNOWN) or table.status.writer is not None:
+        return False
+    ended = parse_time(last.completion_time)
+    return ended is not None and (looked is None or looked < ended)
 
 
 def is_in_the_dark(table: TableSubject, index: IndexSubject) -> bool:
