@@ -187,5 +187,6 @@ def golden_runs() -> dict[str, RunManifest]:
         "load-bucket": replace(located, request=replace(located.request, warehouse=reference)),
         "check": run_manifest(RunKind.CHECK, deadline_seconds=600),
         "load-local": run_manifest(RunKind.LOAD, one_node=True),
+        "maintain-local": run_manifest(RunKind.MAINTAIN, one_node=True),
         "merge-executors": run_manifest(RunKind.MERGE, spec=cluster, instances=2, one_node=True, deadline_seconds=3600),
     }

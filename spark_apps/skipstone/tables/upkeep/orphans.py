@@ -125,7 +125,14 @@ class _Search:
     def find(self) -> list[FileMark]:
         """Listed first, then looked up: what is committed meanwhile is known."""
         listed = [found_file(entry) for entry in self.storage.list(self._folder)]
-        return self._orphans([file for file in listed if self._may_go(file)])
+        return self._without_markers(self._orphans([file for file in listed if self._may_go(file)]))
+
+    def _without_markers(self, marks: list[FileMark]) -> list[FileMark]:
+        """Those that can be looked at: an empty object that marks a folder is listed by a name that is not its own."""
+        empty = [mark.path for mark in marks if mark.size == 0]
+        looked = zip(empty, self.storage.entries(empty), strict=True) if empty else ()
+        markers = {path for path, entry in looked if entry is None}
+        return [mark for mark in marks if mark.path not in markers]
 
     def delete(self, marks: Sequence[FileMark]) -> list[FileMark]:
         """Those that were deleted: each is looked at again, and what the table reaches too."""
