@@ -8,7 +8,6 @@ table and writes build/bench/build.jsonl: ratio = ours / peer, medians of the re
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from collections.abc import Iterator
@@ -17,7 +16,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, index_on, reindex, say, session
-from tests.bench.peers import ICEBERG
+from tests.bench.peers import ICEBERG, keep
 
 RESULTS = ROOT / "build" / "bench" / "build.jsonl"
 GOAL = 0.35
@@ -32,16 +31,11 @@ def main() -> None:
     lineitem.make()
     spark = session(lineitem)
     spark.sparkContext.setLogLevel("ERROR")
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    with RESULTS.open("w") as results:
-        for line in _lines(lineitem, spark, options):
-            results.write(json.dumps(line) + "\n")
-            results.flush()
-            verdict = "ok" if line["ok"] else "NOT ok"
-            ours, peer = line["ours_s"], line["peers"][ICEBERG]
-            print(
-                f"{line['case']:<50} ours {ours:.2f} s, Spark {peer:.2f} s: {line['ratio']:.2f} {verdict}", flush=True
-            )
+    for line in _lines(lineitem, spark, options):
+        keep(RESULTS, line)
+        verdict = "ok" if line["ok"] else "NOT ok"
+        ours, peer = line["ours_s"], line["peers"][ICEBERG]
+        print(f"{line['case']:<50} ours {ours:.2f} s, Spark {peer:.2f} s: {line['ratio']:.2f} {verdict}", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -62,6 +56,7 @@ def _lines(lineitem: Lineitem, spark: SparkSession, options: argparse.Namespace)
         yield {
             "case": f"build on {', '.join(columns)}",
             "scale": options.scale,
+            "repeats": options.repeats,
             "ours_s": round(ours, 3),
             "peers": {ICEBERG: round(peer, 3)},
             "ratio": round(ours / peer, 3),

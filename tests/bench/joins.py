@@ -9,7 +9,6 @@ ratio = best peer / ours, medians of the repetitions.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, cycle
@@ -21,7 +20,7 @@ from pyspark.sql import SparkSession
 from skipstone.compat.pyspark import java_frame, running_frame
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, generated, index_on, reindex, say, session
-from tests.bench.peers import AGGREGATE, compared, timed
+from tests.bench.peers import AGGREGATE, ICEBERG, PEERS, compared, is_wanted, keep, timed
 
 RESULTS = ROOT / "build" / "bench" / "joins.jsonl"
 SHAPES = {"aggregate": AGGREGATE, "rows": "l.*"}
@@ -30,6 +29,7 @@ ORDERS = "{orders} join {lineitem} l on o_orderkey = l_orderkey where o_custkey 
 SEMI = "{lineitem} l where l_orderkey in (select o_orderkey from {orders} where o_custkey = {customer})"
 #: A join of two large tables: of these columns, through covering indexes with these buckets.
 LARGE = "{lineitem} l join {orders} on o_orderkey = l_orderkey where o_totalprice > {price}"
+LARGE_NAME = "all orders"
 LARGE_SHAPES = {
     "aggregate": "count(*) as n, sum(l_extendedprice) as price, sum(o_totalprice) as total, min(l_shipdate) as shipped",
 }
@@ -40,13 +40,14 @@ CONTAINERS = ("SM CASE", "MED BOX", "LG DRUM", "JUMBO PKG", "WRAP JAR", "MED BAG
 
 @dataclass(frozen=True)
 class Case:
-    """A join: its ``text`` for the keys of one repetition, and the ratio that is wanted."""
+    """A join: its ``text`` for the keys of one repetition, and the ratio to the best of ``peers`` that is wanted."""
 
     name: str
     text: str
     keys: tuple[dict[str, object], ...]
     goal: float
     shapes: Mapping[str, str] = field(default_factory=lambda: SHAPES)
+    peers: tuple[str, ...] = PEERS
 
 
 def main() -> None:
@@ -62,20 +63,14 @@ def main() -> None:
     lineitem.make_delta(spark)
     for name in OTHERS:
         _make_delta(lineitem, spark, name)
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    with RESULTS.open("w") as results:
-        small = [] if options.large else _lines(lineitem, spark, options.repeats)
-        for line in chain(small, _large_lines(lineitem, spark, options.repeats)):
-            results.write(json.dumps(line) + "\n")
-            results.flush()
-            peers = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in line["peers"].items())
-            done = (
-                f"{line['shuffles']} shuffles"
-                if "shuffles" in line
-                else f"{line['files_hit']}/{line['files_total']} files"
-            )
-            hit = f"({done}) {'ok' if line['ok'] else 'NOT ok'}"
-            print(f"{line['case']:<60} ours {line['ours_s']:.3f} s, {peers}: {line['ratio']:.2f} {hit}", flush=True)
+    small = [] if options.large else _lines(lineitem, spark, options)
+    for line in chain(small, _large_lines(lineitem, spark, options)):
+        keep(RESULTS, line | {"scale": options.scale})
+        peers = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in line["peers"].items())
+        files = f"{line['files_hit']}/{line['files_total']} files"
+        done = f"{line['shuffles']} shuffles" if "shuffles" in line else files
+        hit = f"({done}) {'ok' if line['ok'] else 'NOT ok'}"
+        print(f"{line['case']:<60} ours {line['ours_s']:.3f} s, {peers}: {line['ratio']:.2f} {hit}", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -84,6 +79,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--segments", type=int, default=40)
     parser.add_argument("--files", type=int, default=400)
     parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", default="", help="cases whose name holds one of these, separated by semicolons")
     parser.add_argument("--large", action="store_true", help="only joins of two large tables")
     return parser.parse_args()
 
@@ -104,7 +100,8 @@ def _make_delta(lineitem: Lineitem, spark: SparkSession, name: str) -> None:
         spark.table(f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{name}").write.format("delta").save(str(path))
 
 
-def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[dict[str, Any]]:
+def _lines(lineitem: Lineitem, spark: SparkSession, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    repeats = options.repeats
     chance = np.random.default_rng(1)
     brands = (f"Brand#{chance.integers(1, 6)}{chance.integers(1, 6)}" for _ in range(repeats + 1))
     parts = tuple({"brand": brand, "container": box} for brand, box in zip(brands, cycle(CONTAINERS), strict=False))
@@ -112,29 +109,37 @@ def _lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[di
     buyers = 3 * chance.integers(1, int(50_000 * lineitem.scale), repeats + 1) + 1
     customers = tuple({"customer": int(buyer)} for buyer in buyers)
     lineitem.drop_indexes(keep=OTHERS)
-    before = 0
+    before: dict[str, int] = {}
     for synced, goal in ((0, 0.97), (lineitem.segments - 3, 3.0), (lineitem.segments, 5.0)):
-        if synced:
-            for column in ("l_partkey", "l_orderkey"):
-                lineitem.reindex(column, synced - before)
-        before = synced
-        state = f"{synced} of {lineitem.segments} segments synced"
-        yield from _measured(lineitem, spark, Case(f"a brand in a container, {state}", PARTS, parts, goal))
-        yield from _measured(lineitem, spark, Case(f"orders of a customer, {state}", ORDERS, customers, goal))
-    yield from _measured(lineitem, spark, Case("orders of a customer, in (select …)", SEMI, customers, 5.0))
+        state, peers = f"{synced} of {lineitem.segments} segments synced", PEERS if synced else (ICEBERG,)
+        cases = {
+            "l_partkey": [Case(f"a brand in a container, {state}", PARTS, parts, goal, peers=peers)],
+            "l_orderkey": [Case(f"orders of a customer, {state}", ORDERS, customers, goal, peers=peers)],
+        }
+        if synced == lineitem.segments:
+            cases["l_orderkey"].append(Case("orders of a customer, in (select …)", SEMI, customers, goal))
+        for column, given in cases.items():
+            wanted = [case for case in given if is_wanted(case.name, options.only)]
+            if synced and wanted:
+                lineitem.reindex(column, synced - before.get(column, 0))
+                before[column] = synced
+            for case in wanted:
+                yield from _measured(lineitem, spark, case)
 
 
-def _large_lines(lineitem: Lineitem, spark: SparkSession, repeats: int) -> Iterator[dict[str, Any]]:
+def _large_lines(lineitem: Lineitem, spark: SparkSession, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Joins of all orders, with segments of lineitem missing and without."""
+    if not is_wanted(LARGE_NAME, options.only):
+        return
     lineitem.drop_indexes(keep=OTHERS)
-    prices = tuple({"price": 1000 + number} for number in range(repeats + 1))
+    prices = tuple({"price": 1000 + number} for number in range(options.repeats + 1))
     before = 0
     for synced, goal in ((lineitem.segments - 3, 1.3), (lineitem.segments, 1.5)):
         for name, (column, include) in COVERED.items():
             more = synced - before if name == NAME else None
             reindex(lineitem.warehouse, name, index_on((column,), include, BUCKETS), more)
         before = synced
-        case = Case(f"all orders, {synced} of {lineitem.segments} segments synced", LARGE, prices, goal, LARGE_SHAPES)
+        case = Case(f"{LARGE_NAME}, {synced} of {lineitem.segments} segments synced", LARGE, prices, goal, LARGE_SHAPES)
         for line in _measured(lineitem, spark, case):
             yield {**line, **_shuffles(lineitem, spark, line["case"])}
 
@@ -157,7 +162,7 @@ def _measured(lineitem: Lineitem, spark: SparkSession, case: Case) -> Iterator[d
     for shape, columns in case.shapes.items():
         text = f"select {columns} from {case.text}"
         runs = [timed(spark, text.format(**names, **keys), text.format(**linked, **keys)) for keys in case.keys]
-        line = {"case": f"{case.name}: {shape}", **compared(runs), "goal": case.goal}
+        line = {"case": f"{case.name}: {shape}", **compared(runs, case.peers), "goal": case.goal}
         read = _read(spark, text.format(**names, **case.keys[-1]), names[NAME])
         yield {**line, "ok": line["ratio"] >= case.goal, **read}
 

@@ -11,7 +11,6 @@ writing the touched files once with pyarrow on the same cores / ours_s.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import statistics
 import time
@@ -28,7 +27,8 @@ from skipstone.files.writer import write_spec
 from tests.bench.lineitem import ROOT, Lineitem, say, session
 from tests.bench.merge_cases import BLOOM, Feeds
 from tests.bench.merge_engines import CORES, Case, Engine, Ours, engines_of
-from tests.bench.merge_tables import CODEC, FILTERED, GROUPED, LEVEL, LINES, UUIDS, Bed
+from tests.bench.merge_tables import CODEC, LEVEL, Bed
+from tests.bench.peers import keep
 
 RESULTS = ROOT / "build" / "bench" / "merge.jsonl"
 #: Best peer / ours of merges by bloom filters.
@@ -41,26 +41,18 @@ def main() -> None:
     options = _options()
     bed = Bed(Lineitem(options.scale, options.segments, options.files))
     say(f"TPC-H lineitem, scale {options.scale:g}, {options.files} files, {CODEC} level {LEVEL}")
-    files = {target.name: bed.make(target) for target in (LINES, UUIDS, GROUPED, FILTERED)}
-    wanted = options.only.split(";")
-    cases = [case for case in Feeds(bed, files).cases() if any(name in case.name for name in wanted)]
+    feeds = Feeds(bed)
+    cases = list(feeds.cases(options.only))
+    files = feeds.files
     spark = _session(bed)
     ours, peers = engines_of(bed, spark, files, options.peers.split(","))
     for case in cases:
         line = _measured(spark, case, (ours, peers), options.repeats)
         line |= _against_limit(bed, case, ours[0], line["ours_s"])
         line |= _against_goal(line) if case.name == BLOOM else {}
-        _keep(line | {"scale": options.scale, "repeats": options.repeats})
+        keep(RESULTS, line | {"scale": options.scale, "repeats": options.repeats})
         print(_shown(line), flush=True)
     ours[0].close()
-
-
-def _keep(line: dict[str, Any]) -> None:
-    """Write ``line`` in place of an earlier one of its case."""
-    RESULTS.parent.mkdir(parents=True, exist_ok=True)
-    before = RESULTS.read_text().splitlines() if RESULTS.exists() else []
-    kept = [one for one in before if json.loads(one)["case"] != line["case"]]
-    RESULTS.write_text("".join(f"{one}\n" for one in [*kept, json.dumps(line)]))
 
 
 def _options() -> argparse.Namespace:

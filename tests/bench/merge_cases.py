@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +18,7 @@ from skipstone_core.contract.requests import MergeAction, MergeClause
 from tests.bench.lineitem import say
 from tests.bench.merge_engines import OP, Case
 from tests.bench.merge_tables import FILTERED, GROUPED, ID, LINES, NUMBERS, ORDERS, UUIDS, Bed, Target, keyed
+from tests.bench.peers import is_wanted
 
 UPDATE = MergeClause(action=MergeAction.UPDATE)
 DELETE = MergeClause(action=MergeAction.DELETE)
@@ -25,6 +28,8 @@ SEED = 5
 #: The case of keys in no order, on files with bloom filters and without an index.
 BLOOM = "bloom filters of random UUIDs"
 Files = Sequence[Path]
+#: The name of a case, and what makes it.
+Maker = tuple[str, Callable[[], Case]]
 
 
 @dataclass
@@ -32,27 +37,37 @@ class Feeds:
     """Makes feeds of one scale, once each."""
 
     bed: Bed
-    files: dict[str, list[Path]]
+    #: Of targets that cases were made for, by name.
+    files: dict[str, list[Path]] = field(default_factory=dict)
 
-    def cases(self) -> Iterator[Case]:
-        """All cases."""
+    def cases(self, only: str = "") -> list[Case]:
+        """All cases, or those that ``only`` selects; tables and feeds are made for these."""
+        return [make() for name, make in self._makers() if is_wanted(name, only)]
+
+    def _makers(self) -> Iterator[Maker]:
         both = {"when_matched": (DELETE_D, UPDATE), "when_not_matched": (INSERT,)}
-        yield self._case("recent keys", LINES, self._recent, **both)
-        yield self._case("sparse keys", LINES, self._sparse, when_matched=(UPDATE,))
-        yield self._case("insert only", LINES, self._inserts, when_not_matched=(INSERT,))
-        yield self._case("delete only", LINES, self._sparse, when_matched=(DELETE,))
+        yield self._maker("recent keys", LINES, self._recent, **both)
+        yield self._maker("sparse keys", LINES, self._sparse, when_matched=(UPDATE,))
+        yield self._maker("insert only", LINES, self._inserts, when_not_matched=(INSERT,))
+        yield self._maker("delete only", LINES, self._sparse, when_matched=(DELETE,))
         upsert = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,)}
-        yield self._case("uniform keys", LINES, self._uniform, **upsert)
-        yield self._case("composite key", LINES, self._sparse, (ORDERS, NUMBERS), when_matched=(UPDATE,))
-        yield self._case("string key with a key index", UUIDS, self._few_recent, when_matched=(UPDATE,))
-        yield self._case(BLOOM, FILTERED, self._one_percent, when_matched=(UPDATE,))
+        yield self._maker("uniform keys", LINES, self._uniform, **upsert)
+        yield self._maker("composite key", LINES, self._sparse, (ORDERS, NUMBERS), when_matched=(UPDATE,))
+        yield self._maker("string key with a key index", UUIDS, self._few_recent, when_matched=(UPDATE,))
+        yield self._maker(BLOOM, FILTERED, self._one_percent, when_matched=(UPDATE,))
+        yield "not matched by source, conditional", self._with_gone
+        yield self._maker("sparse keys, eight row groups a file", GROUPED, self._sparse, when_matched=(UPDATE,))
+        yield self._maker("uniform keys, deletes, all columns changed", LINES, self._rewritten, **both)
+
+    def _maker(self, name: str, *of: Any, **clauses: tuple[MergeClause, ...]) -> Maker:
+        return name, partial(self._case, name, *of, **clauses)
+
+    def _with_gone(self) -> Case:
+        """An extract that says which of the last rows are gone: those that it does not hold."""
         recent = pq.read_table(self._last(LINES)[0], columns=[ID])
-        bound = pc.min(recent[ID]).as_py()
-        gone = MergeClause(action=MergeAction.DELETE, when=f"target.{ID} >= {bound}")
+        gone = MergeClause(action=MergeAction.DELETE, when=f"target.{ID} >= {pc.min(recent[ID]).as_py()}")
         clauses = {"when_matched": (UPDATE,), "when_not_matched": (INSERT,), "when_not_matched_by_source": (gone,)}
-        yield self._case("not matched by source, conditional", LINES, self._extract, **clauses)
-        yield self._case("sparse keys, eight row groups a file", GROUPED, self._sparse, when_matched=(UPDATE,))
-        yield self._case("uniform keys, deletes, all columns changed", LINES, self._rewritten, **both)
+        return self._case("not matched by source, conditional", LINES, self._extract, **clauses)
 
     def _case(
         self,
@@ -63,7 +78,7 @@ class Feeds:
         **clauses: tuple[MergeClause, ...],
     ) -> Case:
         folder = self.bed.root / "feeds" / name.replace(" ", "-").replace(",", "")
-        files = self.files[target.name]
+        files = self._files(target)
         if not folder.exists():
             say(f"feed: {name}")
             rows = pa.concat_tables(feed(files, target))
@@ -74,9 +89,14 @@ class Feeds:
         columns = tuple(pq.read_schema(files[0]).names)
         return Case(name=name, target=target, feed=folder, keys=keys or (target.key,), columns=columns, **clauses)
 
+    def _files(self, target: Target) -> list[Path]:
+        if target.name not in self.files:
+            self.files[target.name] = self.bed.make(target)
+        return self.files[target.name]
+
     def _last(self, target: Target) -> Files:
         """The last 2 % of files."""
-        files = self.files[target.name]
+        files = self._files(target)
         return files[-max(1, len(files) // 50) :]
 
     def _recent(self, files: Files, target: Target) -> Iterator[pa.Table]:
@@ -148,15 +168,15 @@ def _plus(column: pa.ChunkedArray, number: int) -> pa.ChunkedArray:
 
 def _all_changed(rows: pa.Table, target: Target) -> pa.Table:
     """Another value in every column but the key."""
-    for field in rows.schema:
-        if field.name in (target.key, OP):
+    for name in rows.schema.names:
+        if name in (target.key, OP):
             continue
-        column = rows[field.name]
-        if pa.types.is_string(field.type):
-            rows = _set(rows, field.name, pc.binary_join_element_wise(column, "x", ""))
+        column = rows[name]
+        if pa.types.is_string(column.type):
+            rows = _set(rows, name, pc.binary_join_element_wise(column, "x", ""))
         else:
-            number = pc.cast(column, pa.int32()) if pa.types.is_date(field.type) else column
-            rows = _set(rows, field.name, _plus(number, 1))
+            number = pc.cast(column, pa.int32()) if pa.types.is_date(column.type) else column
+            rows = _set(rows, name, _plus(number, 1))
     return rows
 
 

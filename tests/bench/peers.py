@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import statistics
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import skipstone
 from pyspark.sql import DataFrame, SparkSession
 
 OURS, ICEBERG, DELTA = "ours", "iceberg", "delta"
+PEERS = (ICEBERG, DELTA)
 #: What of lineitem's rows is selected in an aggregate.
 AGGREGATE = "count(*) as n, sum(l_extendedprice) as price, min(l_shipdate) as shipped"
 
@@ -32,8 +35,26 @@ def timed(spark: SparkSession, ours: str, delta: str) -> dict[str, float]:
     return seconds
 
 
-def compared(runs: Sequence[dict[str, float]]) -> dict[str, Any]:
-    """Medians of the runs after the first, which warms up; ``ratio``: best peer / ours."""
-    medians = {name: statistics.median(run[name] for run in runs[1:]) for name in (OURS, ICEBERG, DELTA)}
+def compared(runs: Sequence[dict[str, float]], among: Sequence[str] = PEERS) -> dict[str, Any]:
+    """Medians of the runs after the first, which warms up; ``ratio``: the best peer of ``among`` / ours."""
+    medians = {name: statistics.median(run[name] for run in runs[1:]) for name in (OURS, *PEERS)}
     ours = medians.pop(OURS)
-    return {"ours_s": ours, "peers": medians, "ratio": min(medians.values()) / ours}
+    ratio = min(medians[name] for name in among) / ours
+    return {"ours_s": ours, "peers": medians, "ratio": ratio, "against": list(among), "repeats": len(runs) - 1}
+
+
+def keep(results: Path, line: dict[str, Any]) -> None:
+    """Write ``line`` in place of an earlier one of its case and scale, so that a benchmark can run in parts."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    before = results.read_text().splitlines() if results.exists() else []
+    kept = [one for one in before if _identity(json.loads(one)) != _identity(line)]
+    results.write_text("".join(f"{one}\n" for one in [*kept, json.dumps(line)]))
+
+
+def _identity(line: dict[str, Any]) -> tuple[Any, Any]:
+    return line["case"], line.get("scale")
+
+
+def is_wanted(name: str, only: str) -> bool:
+    """Whether a case is selected by ``--only``: parts of names, separated by semicolons."""
+    return any(part in name for part in only.split(";"))
