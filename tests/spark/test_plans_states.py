@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime as dt
 import gc
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from pyiceberg.transforms import (
     TruncateTransform,
     YearTransform,
 )
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing import staging
 
@@ -258,11 +260,45 @@ def test_what_planning_asks_of_the_jvm_does_not_grow_with_the_files(bed: Bed) ->
     assert few[1] == many[1]
 
 
+@pytest.mark.parametrize(
+    ("text", "most"),
+    [
+        ("select n from skipstone.ns.plain where k = 7", 72),
+        ("select n from skipstone.ns.t where g = 'g1'", 90),
+        ("select k, n from skipstone.ns.t where g in ('g1', 'g2') order by n limit 3", 90),
+        ("select t.n from skipstone.ns.t t join skipstone.ns.plain p on t.n = p.n where p.g = 'g1'", 125),
+    ],
+)
+def test_a_query_that_no_index_serves_is_left_after_few_calls(bed: Bed, text: str, most: int) -> None:
+    bed.fill("t")
+    bed.fill("plain")
+    bed.reindex(BY_K)
+    skipstone.rewrite(bed.spark.sql(text))
+    found = []
+    for _ in range(3):
+        df = bed.spark.sql(text)
+        found.append(_calls(bed, partial(_is_left, df)))
+    assert all(is_left for is_left, _ in found)
+    assert min(calls for _, calls in found) <= most
+
+
+def _is_left(df: DataFrame) -> bool:
+    return skipstone.rewrite(df) is df
+
+
 def _planned(bed: Bed, name: str) -> tuple[int, int]:
     """Files read and calls made by a rewriting after the first."""
     text = f"select n from skipstone.ns.{name} where k = 7"
     skipstone.rewrite(bed.spark.sql(text))
     df = bed.spark.sql(text)
+    rewritten, calls = _calls(bed, lambda: skipstone.rewrite(df))
+    (plan,) = (one.plan for one in skipstone.explain(rewritten).relations)
+    assert plan is not None
+    return plan.funnel.read, calls
+
+
+def _calls(bed: Bed, run: Callable[[], Any]) -> tuple[Any, int]:
+    """What ``run`` gives, and how many calls it makes to the JVM."""
     client = bed.spark._sc._gateway._gateway_client  # type: ignore[union-attr]
     commands: list[str] = []
     send = client.send_command
@@ -273,9 +309,7 @@ def _planned(bed: Bed, name: str) -> tuple[int, int]:
 
     client.send_command = counted
     try:
-        rewritten = skipstone.rewrite(df)
+        found = run()
     finally:
         client.send_command = send
-    (plan,) = (one.plan for one in skipstone.explain(rewritten).relations)
-    assert plan is not None
-    return plan.funnel.read, sum(not command.startswith("m\n") for command in commands)
+    return found, sum(not command.startswith("m\n") for command in commands)

@@ -7,7 +7,8 @@ Must not decide anything.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, cast
+from functools import lru_cache
+from typing import Any, Protocol, cast
 
 from skipstone.compat.java import JavaMap, JavaName, JavaObject, Jvm, described, type_named
 
@@ -182,6 +183,9 @@ TASK_SETS: JavaName[_TaskSetManager] = JavaName(f"{_ICEBERG}.spark.ScanTaskSetMa
 
 def vended_credentials(jvm: Jvm, io: IcebergIO) -> Sequence[StorageCredential]:
     """What a catalog vends besides the properties of ``io``."""
-    if not type_named(jvm, f"{_ICEBERG}.io.SupportsStorageCredentials").isInstance(io):
-        return ()
-    return cast(VendedIO, io).credentials()
+    return cast(VendedIO, io).credentials() if _vended(jvm).isInstance(io) else ()
+
+
+@lru_cache(maxsize=1)
+def _vended(jvm: Jvm) -> Any:
+    return type_named(jvm, f"{_ICEBERG}.io.SupportsStorageCredentials")

@@ -129,12 +129,30 @@ def find_indexes(
     catalog: Catalog, table: Identifier, files: FileSet, namespace: str | None = None
 ) -> tuple[tuple[FoundIndex, ...], tuple[IndexProblem, ...]]:
     """All usable indexes of ``table`` and those that are not; ``namespace``: of the index tables."""
+    found = [_find(catalog, identifier, files) for identifier in _listed(catalog, table, namespace)]
+    usable = tuple(one for one in found if isinstance(one, FoundIndex))
+    return usable, tuple(one for one in found if isinstance(one, IndexProblem))
+
+
+def first_fields(catalog: Catalog, table: Table, namespace: str | None = None) -> frozenset[int]:
+    """Field ids of the columns that come first in an index of ``table``: no other condition is served.
+
+    Raises what the catalog raises.
+    """
+    found: set[int] = set()
+    for identifier in _listed(catalog, table.name(), namespace):
+        index = load_index_table(catalog, identifier)
+        stored = None if index is None else stored_definition(index.properties)
+        if stored is not None and stored.table_uuid == str(table.metadata.table_uuid):
+            found.add(stored.definition.field_ids[0])
+    return frozenset(found)
+
+
+def _listed(catalog: Catalog, table: Identifier, namespace: str | None) -> list[Identifier]:
     prefix = index_table_prefix(table[-1])
     levels = levels_of(namespace) if namespace else table[:-1]
     names = [identifier[-1] for identifier in catalog.list_tables(levels)]
-    found = [_find(catalog, (*levels, name), files) for name in sorted(names) if name.startswith(prefix)]
-    usable = tuple(one for one in found if isinstance(one, FoundIndex))
-    return usable, tuple(one for one in found if isinstance(one, IndexProblem))
+    return [(*levels, name) for name in sorted(names) if name.startswith(prefix)]
 
 
 def _find(catalog: Catalog, identifier: Identifier, files: FileSet) -> FoundIndex | IndexProblem:

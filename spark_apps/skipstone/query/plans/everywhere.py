@@ -21,7 +21,7 @@ from pyspark import RDD
 from pyspark.sql import DataFrame, DataFrameWriter, Row, SparkSession
 
 from skipstone.compat.pyspark import ClassicDataFrame, is_classic, shows_html, shows_text
-from skipstone.query.plans.session import is_settled, rewrite_as_run, rewrite_to_run
+from skipstone.query.plans.session import explain_as_run, is_settled, rewrite_as_run, rewrite_to_run
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -114,7 +114,7 @@ def _as_it_is() -> Iterator[None]:
 
 def _as_run(df: DataFrame) -> DataFrame:
     with _as_it_is():
-        return rewrite_as_run(df)[0]
+        return rewrite_as_run(df)
 
 
 def _to_run(df: DataFrame) -> DataFrame:
@@ -185,7 +185,7 @@ def _explaining(method: Callable[Concatenate[DataFrame, _P], None]) -> Callable[
             method(self, *args, **kwargs)
             return
         with _as_it_is():
-            found, explanation = rewrite_as_run(self)
+            found, explanation = explain_as_run(self)
             method(found, *args, **kwargs)
         print(f"== Skipstone ==\n{explanation}\n")  # noqa: T201 - as Spark does
 

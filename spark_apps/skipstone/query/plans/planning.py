@@ -23,9 +23,9 @@ from skipstone.query.plans.analysis.catalyst import Node, descend
 from skipstone.query.plans.analysis.demands import find_predicate, find_used
 from skipstone.query.plans.analysis.relations import (
     IcebergRelation,
+    QueryTables,
     RelationRefused,
     is_iceberg,
-    open_relation,
     reads_row_lineage,
 )
 from skipstone.query.plans.analysis.uses import Key, Scope, Use, ancestors, key_of
@@ -133,14 +133,15 @@ class RelationPlans:
     """
 
     def __init__(
-        self, session: Session, sites: Mapping[Key, list[Site]], cached: frozenset[Key], *, only_rows: bool
+        self, session: Session, tables: QueryTables, sites: Mapping[Key, list[Site]], cached: frozenset[Key]
     ) -> None:
         self.sites = sites
         self.cached = cached
-        self.only_rows = only_rows
+        self.only_rows = False
         self.judged: dict[Key, Judged] = {}
         self.uses: dict[Key, list[Use]] = {}
         self._session = session
+        self._tables = tables
         self._opened: dict[Key, IcebergRelation] = {}
         self._stable: set[Key] = set()
 
@@ -164,7 +165,7 @@ class RelationPlans:
         if found is None:
             self._require_stable(key)
             first = self.sites[key][0]
-            found = open_relation(self._session.jvm, first.node, first.java, self._session.wap_branch)
+            found = self._tables.open_relation(key, first.node, first.java, self._session.wap_branch)
             self._opened[key] = found
         return found
 

@@ -23,7 +23,7 @@ from skipstone.query.plans.analysis.normalize import (
     with_inlined_ctes,
     with_joins_of_subqueries,
 )
-from skipstone.query.plans.analysis.relations import RelationRefused
+from skipstone.query.plans.analysis.relations import QueryTables, RelationRefused
 from skipstone.query.plans.analysis.uses import Key, Scope, key_of, open_scope, uses_of, uses_of_normalized
 from skipstone.query.plans.covering.candidates import Normal
 from skipstone.query.plans.covering.planning import join_by_buckets
@@ -33,6 +33,7 @@ from skipstone.query.plans.joining.sides import PlanSides
 from skipstone.query.plans.joining.subqueries import become_joins, depth
 from skipstone.query.plans.joining.weights import Weights
 from skipstone.query.plans.planning import Planned, RelationPlans, Session, first_line, sites_of
+from skipstone.query.plans.prospects import Prospects
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacements import Replacements, Replacing
 from skipstone.query.plans.replacing.rebuild import Rebuilder, closed
@@ -48,24 +49,38 @@ _BOUND = frozenset({"CollectMetrics", "LateralJoin", "Sample", *_RECURSIVE})
 class Rewriting:
     """The rewriting of one analyzed plan, of which Spark has run the commands.
 
-    ``with_cached``: gives the plan with what Spark's cache answers; None: nothing. Raises RelationRefused when queries
-    like it are never rewritten.
+    ``with_cached``: gives the plan with what Spark's cache answers; None: nothing. ``in_full``: explains also what was
+    looked at closely for nothing. Raises RelationRefused when queries like it are never rewritten.
     """
 
     def __init__(
-        self, session: Session, analyzed: LogicalPlan, with_cached: Callable[[], LogicalPlan] | None = None
+        self,
+        session: Session,
+        analyzed: LogicalPlan,
+        with_cached: Callable[[], LogicalPlan] | None = None,
+        *,
+        in_full: bool = True,
     ) -> None:
         self._session = session
         self._jvm = session.jvm
         self._query = self._original = _opened(session.jvm, analyzed)
-        sites = sites_of(self._query)
+        sites, tables = sites_of(self._query), QueryTables(session.jvm)
+        prospects = Prospects(tables, self._query, session.limits.index_namespace)
+        hopeless = None if in_full else prospects.hopeless(sites)
+        sites = {} if hopeless else sites
         cached = _cached_keys(session, analyzed, sites.keys(), with_cached) if sites and with_cached else frozenset()
-        self._relations = RelationPlans(session, sites, cached, only_rows=bool(sites) and may_fail(self._query))
+        self._relations = RelationPlans(session, tables, sites, cached)
         self._replacing = Replacing(session, self._relations)
         self._ran: tuple[Key, ...] = ()
-        if sites and not self._judged_as_joins():
+        self._relations.judged |= hopeless or {}
+        if sites:
+            self._judge()
+
+    def _judge(self) -> None:
+        self._relations.only_rows = may_fail(self._query)
+        if not self._judged_as_joins():
             self._relations.judge(uses_of(self._jvm, self._query))
-        if sites and session.by_buckets:
+        if self._session.by_buckets:
             self._join_by_buckets()
 
     @property

@@ -113,18 +113,23 @@ def rewrite_to_run(df: DataFrame) -> DataFrame:
     return _rewrite(df, _as_of_now)[0]
 
 
-def rewrite_as_run(df: DataFrame) -> tuple[DataFrame, Explanation]:
-    """As ``rewrite``, but of the snapshots that Spark itself reads when it runs ``df``, with the explanation.
+def rewrite_as_run(df: DataFrame) -> DataFrame:
+    """As ``rewrite``, but of the snapshots that Spark itself reads when it runs ``df``.
 
     These are the ones of the first time that it ran, or was explained: Spark plans a DataFrame once.
     """
-    return _rewrite(df, _as_run)
+    return _rewrite(df, _as_run)[0]
+
+
+def explain_as_run(df: DataFrame) -> tuple[DataFrame, Explanation]:
+    """As ``rewrite_as_run``, with the explanation in full."""
+    return _rewrite(df, _as_run, in_full=True)
 
 
 def explain(df: DataFrame) -> Explanation:
     """What ``rewrite`` does, or did, with each relation of ``df``, and why; ``print`` shows it as text."""
     known = _rewritten.get(df)
-    return known.explanation if known else _try(df, _as_of_now).explanation
+    return known.explanation if known else _try(df, _as_of_now, in_full=True).explanation
 
 
 def no_index(df: DataFrame) -> DataFrame:
@@ -145,10 +150,10 @@ def is_settled(df: DataFrame) -> bool:
     return df in _rewritten or df in _without_index
 
 
-def _rewrite(df: DataFrame, execution_of: _ExecutionOf) -> tuple[DataFrame, Explanation]:
+def _rewrite(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool = False) -> tuple[DataFrame, Explanation]:
     if known := _rewritten.get(df):
         return running_frame(df), known.explanation
-    rewriting, plan, explanation = _try(df, execution_of)
+    rewriting, plan, explanation = _try(df, execution_of, in_full=in_full)
     for relation in explanation.relations:
         logger.info("%s", relation.line())
     if plan is None:
@@ -180,12 +185,13 @@ class _Tried(NamedTuple):
     explanation: Explanation
 
 
-def _try(df: DataFrame, execution_of: _ExecutionOf) -> _Tried:
+def _try(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool) -> _Tried:
     try:
         session = _session(df)
         with _active(session):
             execution = execution_of(df)
-            rewriting = Rewriting(session, execution.tableVersionsRefreshed(), execution.withCachedData)
+            refreshed = execution.tableVersionsRefreshed()
+            rewriting = Rewriting(session, refreshed, execution.withCachedData, in_full=in_full)
             return _Tried(rewriting, rewriting.rewritten(), rewriting.explanation)
     except RelationRefused as refused:
         return _Tried(None, None, Explanation(refusal=refused.refusal, detail=refused.detail))

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from cachetools import LRUCache
 from py4j.protocol import Py4JJavaError
@@ -37,6 +38,8 @@ from skipstone.compat.icebergjava import (
     STATIC_OPERATIONS,
     BaseTable,
     IcebergCatalog,
+    JsonMapper,
+    SparkCatalog,
     TableIdentifier,
     vended_credentials,
 )
@@ -92,21 +95,68 @@ def is_iceberg(java: Relation) -> bool:
     return java.table().getClass().getName() in (SPARK_TABLE, CHANGELOG)
 
 
-def open_relation(jvm: Jvm, node: Node, java: Relation, wap_branch: str | None) -> IcebergRelation:
-    """Open the table of a relation. ``wap_branch``: what the session reads instead of main. Raises RelationRefused."""
-    spark_table = java.table()
-    if spark_table.getClass().getName() == CHANGELOG:
-        raise RelationRefused(Refusal.CHANGELOG_TABLE)
-    table = spark_table.table()
-    if table.getClass().getName() not in DATA_TABLES:
-        raise RelationRefused(Refusal.METADATA_TABLE)
-    _require_plain_read(java, table, wap_branch)
-    current = table.operations().current()
-    opened = _open(jvm, java, table, current)
-    pinned = _pin(jvm, java, opened.metadata)
-    frozen = _frozen(jvm, table, current, pinned.schema)
-    columns = _columns(node, pinned.schema)
-    return IcebergRelation(str(table.name()), opened, pinned.snapshot_id, pinned.schema, columns, java, frozen)
+@dataclass(frozen=True, eq=False)
+class OpenTable:
+    """The table of a relation: ``table`` is what its metadata file says, as is ``current`` in the JVM."""
+
+    java: BaseTable
+    current: JavaMetadata
+    table: Table
+
+
+class QueryTables:
+    """The tables of one query. Each is opened once, and its catalog asked once, so that all planning is of one moment;
+    not to be kept for longer, as credentials grow old.
+    """
+
+    def __init__(self, jvm: Jvm) -> None:
+        self.jvm = jvm
+        self._catalogs: dict[str, SparkCatalogView] = {}
+        self._opened: dict[int, OpenTable] = {}
+
+    def open(self, key: int, java: Relation) -> OpenTable:
+        """The table of the relation with a key. Raises RelationRefused for what is no table of rows."""
+        found = self._opened.get(key)
+        if found is None:
+            table = self._table_of(java)
+            found = self._opened[key] = self._open(java, table, table.operations().current())
+        return found
+
+    def open_relation(self, key: int, node: Node, java: Relation, wap_branch: str | None) -> IcebergRelation:
+        """The relation with its table. ``wap_branch``: what the session reads instead of main.
+
+        Raises RelationRefused.
+        """
+        known = self._opened.get(key)
+        _require_plain_read(java, known.java if known else self._table_of(java), wap_branch)
+        opened = self.open(key, java)
+        pinned = _pin(self.jvm, java, opened.table.metadata)
+        frozen = _frozen(self.jvm, opened.java, opened.current, pinned.schema)
+        columns, name = _columns(node, pinned.schema), str(opened.java.name())
+        return IcebergRelation(name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, frozen)
+
+    @staticmethod
+    def _table_of(java: Relation) -> BaseTable:
+        spark_table = java.table()
+        if spark_table.getClass().getName() == CHANGELOG:
+            raise RelationRefused(Refusal.CHANGELOG_TABLE)
+        table = spark_table.table()
+        if table.getClass().getName() not in DATA_TABLES:
+            raise RelationRefused(Refusal.METADATA_TABLE)
+        return table
+
+    def _open(self, java: Relation, table: BaseTable, metadata: JavaMetadata) -> OpenTable:
+        catalog = java.catalog().get()
+        name = str(catalog.name())
+        # not the identifier of the relation: it may end in a selector such as branch_audit
+        identifier = tuple(str(table.name()).removeprefix(f"{name}.").split("."))
+        return OpenTable(table, metadata, _table(identifier, table, metadata, self._view(name, catalog)))
+
+    def _view(self, name: str, catalog: SparkCatalog) -> SparkCatalogView:
+        found = self._catalogs.get(name)
+        if found is None:
+            found = self._catalogs[name] = SparkCatalogView(self.jvm, catalog.icebergCatalog())
+        return found
 
 
 def _require_plain_read(java: Relation, table: BaseTable, wap_branch: str | None) -> None:
@@ -124,13 +174,6 @@ def _require_plain_read(java: Relation, table: BaseTable, wap_branch: str | None
         raise RelationRefused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
-def _open(jvm: Jvm, java: Relation, table: BaseTable, metadata: JavaMetadata) -> Table:
-    catalog = java.catalog().get()
-    # not the identifier of the relation: it may end in a selector such as branch_audit
-    name = str(table.name()).removeprefix(f"{catalog.name()}.")
-    return _table(tuple(name.split(".")), table, metadata, SparkCatalogView(jvm, catalog.icebergCatalog()))
-
-
 def _table(identifier: tuple[str, ...], java: BaseTable, current: JavaMetadata, catalog: SparkCatalogView) -> Table:
     location = str(current.metadataFileLocation())
     io = _file_io(catalog.jvm, java, location)
@@ -139,12 +182,17 @@ def _table(identifier: tuple[str, ...], java: BaseTable, current: JavaMetadata, 
 
 def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
     """By the properties of Java's own, and the credentials that a catalog vends for the longest prefix of the place."""
-    io, mapper = java.io(), java_class(jvm, JSON_MAPPER)()
+    io, mapper = java.io(), _mapper(jvm)
     properties = json.loads(mapper.writeValueAsString(io.properties()))
     vended = {str(one.prefix()): one for one in vended_credentials(jvm, io)}
     if prefix := max((one for one in vended if location.startswith(one)), key=len, default=None):
         properties |= json.loads(mapper.writeValueAsString(vended[prefix].config()))
     return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
+
+
+@lru_cache(maxsize=1)
+def _mapper(jvm: Jvm) -> JsonMapper:
+    return java_class(jvm, JSON_MAPPER)()
 
 
 def _read_metadata(location: str, table_uuid: str, io: FileIO) -> TableMetadata:
@@ -225,17 +273,24 @@ def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:
 
 
 class SparkCatalogView(NoopCatalog):
-    """What finding indexes needs of a catalog, from the Java catalog of a Spark session."""
+    """What finding indexes needs of a catalog, from the Java catalog of a Spark session: as it is when first asked."""
 
     def __init__(self, jvm: Jvm, java: IcebergCatalog) -> None:
         super().__init__("spark")
         self.jvm = jvm
         self._identifiers = java_class(jvm, IDENTIFIERS)
         self._java = java
+        self._listed: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
+        self._loaded: dict[tuple[str, ...], Table] = {}
 
     def list_tables(self, namespace: str | tuple[str, ...]) -> list[tuple[str, ...]]:
         """The tables of a namespace, by one call to the JVM however many they are."""
         levels = _levels(namespace)
+        if levels not in self._listed:
+            self._listed[levels] = self._list(levels)
+        return self._listed[levels]
+
+    def _list(self, levels: tuple[str, ...]) -> list[tuple[str, ...]]:
         prefix = ".".join(levels) + "."
         listed = str(self._java.listTables(self._namespace(levels)).toString()).strip("[]")
         names = [one.removeprefix(prefix) for one in listed.split(", ") if one.startswith(prefix)]
@@ -246,13 +301,19 @@ class SparkCatalogView(NoopCatalog):
 
         Raises NoSuchTableError.
         """
+        levels = _levels(identifier)
+        if levels not in self._loaded:
+            self._loaded[levels] = self._load(levels)
+        return self._loaded[levels]
+
+    def _load(self, levels: tuple[str, ...]) -> Table:
         try:
-            table, metadata = self._newest(self._identifier(identifier))
+            table, metadata = self._newest(self._identifier(levels))
         except Py4JJavaError as error:
             if NO_SUCH_TABLE in str(error.java_exception.getClass().getName()):
-                raise NoSuchTableError(f"there is no table {'.'.join(_levels(identifier))}") from error
+                raise NoSuchTableError(f"there is no table {'.'.join(levels)}") from error
             raise
-        return _table(_levels(identifier), table, metadata, self)
+        return _table(levels, table, metadata, self)
 
     def _newest(self, java: TableIdentifier) -> tuple[BaseTable, JavaMetadata]:
         """A table and its metadata: only the catalog is asked where a table that is known can ask it."""
