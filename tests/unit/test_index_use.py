@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from skipstone_core.indexing.use import ReadCost, are_few, is_driver_faster, is_narrow, is_small_side, is_worthwhile
+from skipstone_core.indexing.use import (
+    ReadCost,
+    are_few,
+    expected_part,
+    is_driver_faster,
+    is_narrow,
+    is_small_side,
+    is_worthwhile,
+)
 
 MIB = 1024 * 1024
 COSTS = st.builds(ReadCost, st.integers(0, 10_000), st.integers(0, 10**12))
@@ -36,6 +44,15 @@ def test_reading_more_never_makes_an_index_worthwhile(index: ReadCost, more: Rea
 def test_hits_everywhere_are_not_narrow(candidate_bytes: int) -> None:
     assert not is_narrow(candidate_bytes, candidate_bytes)
     assert is_narrow(candidate_bytes / 2, candidate_bytes)
+
+
+@given(hit=st.floats(0, 1), times=st.floats(1, 1000))
+def test_more_keys_hit_more_until_they_hit_all(hit: float, times: float) -> None:
+    found = expected_part(hit, times)
+    assert hit - 1e-9 <= found <= 1
+    assert found <= expected_part(hit, times + 1) + 1e-9
+    assert expected_part(0, times) == 0
+    assert expected_part(0.5, 2) == 0.75
 
 
 def test_few_rows_are_one_in_a_hundred() -> None:

@@ -43,6 +43,12 @@ SHUFFLE_ROWS = 2.0
 COVERING_PART = 0.9
 
 
+#: Keys that are looked up first where many are: from their hits follows where those of all will be.
+SAMPLE_KEYS = 16
+#: Keys from which on a sample of them is looked up first.
+MANY_KEYS = 16 * SAMPLE_KEYS
+
+
 class NotUsed(StrEnum):
     """Why an index, or every index, was not used for a read. ``doc``: one sentence."""
 
@@ -139,6 +145,18 @@ def is_bucketed_faster(all_rows: int, entries: int, shuffled: int) -> bool:
 def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:
     """Whether hits in ``hit_bytes`` of the data save anything over reading all ``candidate_bytes``."""
     return hit_bytes <= NARROW_PART * candidate_bytes
+
+
+def expected_part(hit: float, times: float) -> float:
+    """The part of the data that is hit when ``times`` as many keys are looked up as hit the part ``hit`` of it, each
+    without regard to the others.
+    """
+    return float(1 - (1 - min(1.0, hit)) ** times)
+
+
+def is_worth_a_job(cost: ReadCost) -> bool:
+    """Whether reading costs so much that tasks do it sooner than the driver, whatever single rows are wanted."""
+    return cost.weight >= WORTH_A_JOB_BYTES
 
 
 def are_few(rows: int, of_rows: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache, reduce
 from itertools import pairwise
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, cast
 
 Held = TypeVar("Held", covariant=True)
 Seen = TypeVar("Seen")
@@ -133,8 +133,29 @@ EMPTY_SEQ: ScalaName[Seq[JavaObject]] = ScalaName("scala.collection.immutable.Ni
 
 def java_class(jvm: Jvm, name: JavaName[Seen]) -> Seen:
     """A class: its constructor and static methods."""
-    found: Seen = class_named(jvm, name.name)
-    return found
+    return cast(Seen, _members(jvm, name.name))
+
+
+@lru_cache(maxsize=256)
+def _members(jvm: Jvm, name: str) -> _Members:
+    return _Members(class_named(jvm, name))
+
+
+class _Members:
+    """A class whose static methods are looked up once: py4j asks the JVM each time that one is named."""
+
+    def __init__(self, java: Any) -> None:
+        self._java = java
+
+    def __call__(self, *arguments: object) -> Any:
+        """A new object."""
+        return self._java(*arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        """A static method."""
+        found = getattr(self._java, name)
+        setattr(self, name, found)
+        return found
 
 
 def scala_object(jvm: Jvm, name: ScalaName[Seen]) -> Seen:

@@ -30,6 +30,7 @@ from skipstone.query.filtering import narrow_by_filters
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
 from skipstone.tables.caches import cache_counts
 from skipstone.tables.filesets import FileSet, known_file_set
+from skipstone.tables.shaping.writeproperties import page_rows_of
 
 __all__ = [
     "Funnel",
@@ -60,7 +61,7 @@ def plan_read(
     predicate = checked_predicate(condition, files.schema)
     selected = None if columns is None else checked_columns(files.schema, columns)
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
-    candidates = _candidates(test, files, chosen)
+    candidates = _candidates(test, files, chosen, page_rows_of(table))
     advice = ask_indexes(table, Question(test, files, candidates, _wanted(selected, predicate)), chosen)
     plan = _plan(Question(test, files, candidates), predicate, advice)
     return narrow_by_filters(table, test, plan) if chosen.use_indexes else plan
@@ -89,7 +90,7 @@ def _wanted(selected: tuple[str, ...] | None, predicate: Predicate | None) -> Wa
     return Wanted(selected, tuple(sorted(column.name for column in predicate.columns)))
 
 
-def _candidates(test: Test, files: FileSet, options: ReadOptions) -> WeighedFiles:
+def _candidates(test: Test, files: FileSet, options: ReadOptions, page_rows: int) -> WeighedFiles:
     return WeighedFiles(
         files_that_may_match(test, files, bounds_columns(files.schema)),
         _sizes(files, options.reads),
@@ -97,6 +98,7 @@ def _candidates(test: Test, files: FileSet, options: ReadOptions) -> WeighedFile
         files.row_group_counts,
         options.by_position,
         options.most_rows,
+        page_rows,
     )
 
 

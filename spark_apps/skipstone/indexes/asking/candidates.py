@@ -9,11 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from skipstone_core.indexing.use import ReadCost, are_few, is_narrow
+from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, are_few, expected_part, is_narrow, is_worth_a_job
 
-from skipstone.indexes.asking.hits import IndexHits
+from skipstone.indexes.asking.hits import POSITION_BITS, IndexHits
 
 Int64s = npt.NDArray[np.int64]
+_POSITION = (1 << POSITION_BITS) - 1
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class WeighedFiles:
     known).
 
     ``by_position``: whether the reader can take single rows; ``most_rows``: how many at most, None: any number.
+    ``page_rows``: rows in a page of a file, of which no part is decoded alone.
     """
 
     mask: npt.NDArray[np.bool_]
@@ -30,6 +32,7 @@ class WeighedFiles:
     row_groups: Int64s
     by_position: bool = True
     most_rows: int | None = None
+    page_rows: int = PAGE_ROWS
 
     def cost(self, among: npt.NDArray[np.bool_]) -> ReadCost:
         """What reading the candidates among some files costs."""
@@ -61,6 +64,18 @@ class WeighedFiles:
         """Whether ``hits``, which may not be all yet, narrow what is covered: of too many no single rows are read."""
         too_many = self.most_rows is not None and len(hits.rows.keys) > self.most_rows
         return (replace(self, by_position=False) if too_many else self).are_narrowed_by(hits)
+
+    def will_be_everywhere(self, hits: IndexHits, times: float) -> bool:
+        """Whether nearly all pages of what is covered will be hit, once ``times`` as many keys are looked up as gave
+        ``hits``. Not where so little is covered that the driver reads it in no time.
+        """
+        covered = self.mask & hits.covered
+        if not is_worth_a_job(self.cost(covered)):
+            return False
+        rows = hits.rows.keys[self.mask[hits.rows.ordinals]]
+        touched = np.unique(rows - (rows & _POSITION) % self.page_rows)
+        pages = int(np.maximum(1, -(-self.records[covered] // self.page_rows)).sum())
+        return not is_narrow(expected_part(len(touched) / pages, times), 1)
 
     def _read_whole(self, hits: IndexHits) -> int:
         """Bytes of row groups with hits, in files in which these are not few."""

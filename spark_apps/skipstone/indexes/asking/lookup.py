@@ -18,6 +18,7 @@ from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
+from skipstone.indexes.asking.sampling import Sample, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
 from skipstone.indexes.keytests import AllOf, AnyOf, Test
 
@@ -98,6 +99,12 @@ def _everywhere(hits: IndexHits, candidates: WeighedFiles, asked: int = 1) -> In
         message = f"the hits of {asked} indexes together are in {within} of the {covered} that they cover"
     else:
         message = f"its hits are in {within} of the {covered} that it covers"
+    return IndexRefusal(NotUsed.NO_GAIN, message)
+
+
+def _nearly_everywhere(sample: Sample) -> IndexRefusal:
+    hit = len(sample.hits.rows.keys)
+    message = f"a few of its keys have {hit:,} hits, and {sample.times:.0f} times as many keys hit nearly every page"
     return IndexRefusal(NotUsed.NO_GAIN, message)
 
 
@@ -255,6 +262,10 @@ class _Asking:
     def _ask_index(self, probe: Probe) -> IndexHits | None:
         index = probe.index
         try:
+            sample = sample_of(probe)
+            if sample is not None and self.candidates.will_be_everywhere(sample.hits, sample.times):
+                self.weighing.refuse(index, _nearly_everywhere(sample))
+                return None
             hits, is_whole = read_hits(probe, self.candidates.are_narrowed_so_far)
         except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
             self.weighing.asked.pop(index.name, None)

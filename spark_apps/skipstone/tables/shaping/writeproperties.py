@@ -89,6 +89,14 @@ def size_of(table: Table, name: str) -> int:
     return int(_checked(table, getattr(TableProperties, name), str(default)))
 
 
+def page_rows_of(table: Table) -> int:
+    """Rows of a page as writers make them at most, whatever else the property says that cannot be used."""
+    try:
+        return max(1, size_of(table, "PARQUET_PAGE_ROW_LIMIT"))
+    except BadSpec:
+        return int(TableProperties.PARQUET_PAGE_ROW_LIMIT_DEFAULT)
+
+
 def dictionary_bytes_of(table: Table) -> int | None:
     """The greatest dictionary of a column in a row group. Raises BadSpec (INVALID_SPEC)."""
     text = _checked(table, DICTIONARY_BYTES, "")
