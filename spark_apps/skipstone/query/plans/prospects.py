@@ -27,7 +27,7 @@ _COLUMN = "AttributeReference"
 _KEEP_IDS = frozenset(
     {
         *("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation"),
-        *("Project", "Range", RELATION, "Sort", "SubqueryAlias", "View", "Window"),
+        *("Project", "Range", RELATION, "Sort", "SubqueryAlias", "Window"),
     }
 )
 #: Nodes that give out columns as they are where a list of theirs names them.
