@@ -34,6 +34,7 @@ def test_rows_keep_their_ids_whatever_becomes_of_the_table(
 ) -> None:
     draw = Random(seed)
     monkeypatch.setattr("skipstone.kernels.compacting.COPIED_ROWS", draw.choice([1, 1 << 20]))
+    monkeypatch.setattr("skipstone_core.maintenance.manifests.RADIX", draw.choice([2, 3]))
     monkeypatch.setattr("skipstone.kernels.ordering.SortedRows.run_bytes", draw.choice([500, 1 << 20]))
     bed = MaintainBed(tmp_path)
     life = LineageLife.begun(bed, second_spark(spark, bed.warehouse), draw, version=2 + seed % 2)
