@@ -36,7 +36,7 @@ INDEX = IndexRef(name="by-id", uid="33333333-0000-0000-0000-000000000000", colum
 KILLS = 2
 
 
-def make_table(root: Path, version: int) -> None:
+def make_table(root: Path, version: int = 2) -> None:
     """Two partitions of three files each, from which rows are deleted by position and by equality.
 
     In format version 3 also by deletion vectors of two files in one Puffin file.
