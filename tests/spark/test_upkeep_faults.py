@@ -12,13 +12,14 @@ import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.io.pyarrow import PyArrowFile
-from pyiceberg.table import Table
+from pyiceberg.table import DataScan, Table
 from skipstone.storage.volume import Volume
 from skipstone.tables.catalogs import OwnSqlCatalog
 from skipstone.tables.committing.commits import NoHooks
@@ -147,6 +148,39 @@ def test_killed_anywhere_it_loses_nothing_and_the_next_run_finishes(
         after_kill(turn)
         next(turns)
         fatal += 1 if not fatal else max(1, cases(last // 12, 1))
+
+
+@dataclass
+class Reader(Killer):
+    """Reads snapshots that are kept before and after each write, by plans that were made before the first."""
+
+    fatal: int = 0
+    scans: dict[int, DataScan] = field(default_factory=dict)
+    seen: list[tuple[int, list[int]]] = field(default_factory=list)
+    reading: Lock = field(default_factory=Lock)
+
+    def step(self, what: str) -> None:
+        """One snapshot, each in its turn."""
+        with self.reading:
+            super().step(what)
+            snapshot, scan = list(self.scans.items())[self.steps % len(self.scans)]
+            self.seen.append((snapshot, sorted(scan.to_arrow()["id"].to_pylist())))
+
+
+def test_readers_of_snapshots_that_stay_see_the_same_at_every_write(
+    life: Life, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    newest = sorted(life.history, key=lambda one: life.table.snapshot_by_id(one).sequence_number)[-4:]  # type: ignore[union-attr]
+    tagged = [ref.snapshot_id for ref in life.table.metadata.refs.values()]
+    reader = Reader(scans={one: life.table.scan(snapshot_id=one) for one in {*newest, *tagged}})
+    with monkeypatch.context() as patched:
+        reader.watch(patched)
+        expire_snapshots(life.catalog, ref_of(life.table), SnapshotPolicy(max_age_seconds=0, min_to_keep=4), later())
+        life.clean()
+    assert len({snapshot for snapshot, _ in reader.seen}) == len(reader.scans) > 4
+    assert {step.split()[1] for step in reader.taken} >= {"OwnSqlCatalog.commit_table", "DurableFileIO.delete"}
+    for snapshot, ids in reader.seen:
+        assert ids == life.rows[snapshot]
 
 
 def after_kill(life: Life) -> None:

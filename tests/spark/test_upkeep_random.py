@@ -19,7 +19,7 @@ from tests.spark.secondengine import second_spark
 from tests.spark.upkeep_bed import Life
 
 #: Commits of all kinds, changes of history, files that are left behind, and maintenance.
-COMMITS = ("job", "job", "other", "other", "delete", "mark", "rewrite")
+COMMITS = ("job", "job", "other", "other", "delete", "mark", "rewrite", "insert", "replace")
 CHANGES = ("tag", "branch", "unname", "rollback", "plant", "plant", "change")
 UPKEEP = ("expire", "clean", "manifests")
 STEPS = st.lists(
@@ -42,14 +42,14 @@ def test_any_history_keeps_what_is_retained_and_nothing_else(
     warehouse = WarehouseRef(name="wh", root=str(root), catalog=CatalogRef(type=CatalogType.SQL))
     catalog = open_catalog(warehouse)
     catalog.create_namespace("ns")
-    life = Life(warehouse, catalog, partitioned, version)
+    session = second_spark(spark, warehouse)
+    life = Life(warehouse, catalog, partitioned, version, spark=session)
     life.take(steps)
     life.expire(steps[0][1])
     life.clean()
     life.clean()
     assert life.planted == set()
     life.check_jobs()
-    session = second_spark(spark, warehouse)
     for snapshot in life.table.metadata.snapshots:
         found = session.read.option("versionAsOf", snapshot.snapshot_id).table("skipstone.ns.t").select("id").toArrow()
         assert sorted(found["id"].to_pylist()) == life.rows[snapshot.snapshot_id]

@@ -20,6 +20,7 @@ from pyiceberg.expressions import In
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
+from pyspark.sql import SparkSession
 from skipstone.files.reader import describe_files, read_data_file
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, commit_table, find_txn
 from skipstone.tables.filesets import pin_table, read_file_set
@@ -63,6 +64,7 @@ class Life:
 
     ``partitioned``: by the column ``part``. ``version``: of the format; in 3 the other engine, which PyIceberg is in 2,
     commits as we do, writes deletion vectors of several data files into one file, and leaves branches without commits.
+    ``spark``: a session of another engine, for steps that write by it.
     """
 
     warehouse: WarehouseRef
@@ -74,6 +76,7 @@ class Life:
     planted: set[str] = field(default_factory=set)
     recorded: set[str] = field(default_factory=set)
     numbers: itertools.count[int] = field(default_factory=itertools.count)
+    spark: SparkSession | None = None
 
     def __post_init__(self) -> None:
         """An empty table, unless there is one."""
@@ -167,6 +170,20 @@ class Life:
         else:
             self.table.overwrite(self.table.scan().to_arrow())
         self.note()
+
+    def insert(self) -> None:
+        """Spark appends two rows."""
+        values = ", ".join(f"({row['id']}, '{row['part']}')" for row in self.batch().to_pylist())
+        self._sql(f"insert into {{table}} values {values}")
+
+    def replace(self, number: int) -> None:
+        """Spark moves rows to another part by writing their files again."""
+        self._sql(f"update {{table}} set part = '{PARTS[number % 3]}' where id % 3 = {number % 3}")
+
+    def _sql(self, statement: str) -> None:
+        if self.spark is not None:
+            self.spark.sql(statement.format(table=f"{self.warehouse.catalog.name}.ns.t"))
+            self.note()
 
     def tag(self, number: int) -> None:
         """Name a retained snapshot."""
@@ -304,6 +321,7 @@ class Life:
         return found[number % len(found)] if found else None
 
     def files(self) -> set[str]:
-        """All below the location."""
+        """All below the location, but for checksums that Hadoop keeps of files that are there."""
         root = Path(plain_location(self.table.location()))
-        return {str(path) for path in root.rglob("*") if path.is_file()}
+        there = {str(path) for path in root.rglob("*") if path.is_file()}
+        return there - {str(Path(path).with_name(f".{Path(path).name}.crc")) for path in there}

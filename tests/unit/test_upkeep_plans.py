@@ -133,10 +133,13 @@ def test_orphans_are_old_unnamed_and_of_no_run_that_goes_on() -> None:
         found("ns/t/data/22222222-abcdef01-1-0-x.parquet"),
         found("ns/t/metadata/version-hint.text"),
         found("ns/t/data/left.parquet"),
+        found("ns/t/data/.named.parquet.crc"),
+        found("ns/t/data/.left.parquet.crc"),
     ]
     reached = Reached(frozenset({"ns/t/data/named.parquet"}), frozenset({"named.parquet", "elsewhere.parquet"}))
     orphans = plan_orphans(files, reached, 100, (UID,), ("99999999-abcdef01-1",))
     assert [one.path for one in orphans] == [
+        "ns/t/data/.left.parquet.crc",
         "ns/t/data/22222222-abcdef01-1-0-x.parquet",
         "ns/t/data/left.parquet",
     ]

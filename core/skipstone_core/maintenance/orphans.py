@@ -18,6 +18,7 @@ from skipstone_core.ids import is_run_of
 MOST_RECORDED = 200_000
 #: What tables of other catalogs find their metadata by; it is named by nothing.
 _NAMELESS = frozenset({"version-hint.text"})
+_SUM = ".crc"
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -49,8 +50,9 @@ class Reached:
     names: frozenset[str]
 
     def has(self, path: str) -> bool:
-        """Whether the file at ``path`` may be one that metadata names."""
-        return path in self.paths or name_of(path) in self.names
+        """Whether the file at ``path`` may be one that metadata names, or the checksum of one."""
+        name = name_of(path)
+        return path in self.paths or name in self.names or _summed(name) in self.names
 
 
 def plan_orphans(
@@ -73,6 +75,11 @@ def plan_orphans(
 def name_of(path: str) -> str:
     """The last part of a path or location."""
     return path.rpartition("/")[2]
+
+
+def _summed(name: str) -> str:
+    """The file whose checksum Hadoop's local file system keeps in the file ``name``; empty when it is another file."""
+    return name[1 : -len(_SUM)] if name.startswith(".") and name.endswith(_SUM) else ""
 
 
 def _is_spared(name: str, owners: Sequence[str], runs: Sequence[str]) -> bool:

@@ -90,9 +90,13 @@ class DurableFileIO(HookedFileIO):
     vending: Vending | None = None
 
     def delete(self, location: str | InputFile | OutputFile) -> None:
-        """Remove a file. Raises OSError."""
+        """Remove a file, with the checksum that Hadoop keeps beside one of a volume. Raises OSError."""
         self.renew()
         super().delete(location)
+        path = location if isinstance(location, str) else location.location
+        if _is_local(path):
+            local = Path(plain_location(path))
+            local.with_name(f".{local.name}.crc").unlink(missing_ok=True)
 
     def renew(self) -> None:
         """Take other credentials from the catalog if it is time for them. Raises as ``Vending.renew`` does."""
