@@ -1,6 +1,6 @@
-"""The operator dies at every write of a load, a merge and a reindex; nothing happens twice.
+"""The operator dies at every write of a load, a merge, a reindex and a maintenance; nothing happens twice.
 
-Real API server, real etcd, real commits: only the kubelet is simulated. The three kinds of work run side by side.
+Real API server, real etcd, real commits: only the kubelet is simulated. The four kinds of work run side by side.
 `tests/unit/test_reconcile_crashes.py` has every write at every moment, in memory. Here each write has one moment, which
 depends on the write and on the commit; `make soak-kill` has all of them.
 """
@@ -22,10 +22,10 @@ from tests.examples import ALL_CASES, turn
 from tests.kube.faults.driver import warm_up
 from tests.kube.faults.lab import Lab, Plan, admin_tls
 from tests.kube.faults.proxy import Moment
-from tests.kube.faults.works import Loads, Merges, Reindexes, Site
+from tests.kube.faults.works import Loads, Maintains, Merges, Reindexes, Site
 
-Work = Loads | Merges | Reindexes
-KINDS: dict[str, type[Work]] = {"load": Loads, "merge": Merges, "reindex": Reindexes}
+Work = Loads | Maintains | Merges | Reindexes
+KINDS: dict[str, type[Work]] = {"load": Loads, "merge": Merges, "reindex": Reindexes, "maintain": Maintains}
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""The pieces of work during which the operator is killed: loads, merges and reindexes on real tables.
+"""The pieces of work during which the operator is killed: loads, merges, reindexes and maintenance of real tables.
 
 Each work applies manifests through kubectl (not through the proxy), knows when it has ended, and can tell from the
 table itself whether its rows are there exactly once.
@@ -205,3 +205,33 @@ class Reindexes:
         covered = status.get("rows", {}).get("covered")
         synced = self.site.condition("si", "by-id", "Synced") == "True"
         return status.get("observedReindex") == f"r{number}" and synced and covered == len(self.site.expected)
+
+
+@dataclass
+class Maintains:
+    """Each work is two small files of another writer and maintenance asked for by hand."""
+
+    site: Site
+
+    def prepare(self) -> None:
+        """The Table asks for maintenance."""
+        change = json.dumps({"spec": {"maintenance": {"compaction": {"minInputFiles": 2}}}})
+        self.site.plane.kubectl("patch", "tbl", "people", "-n", self.site.namespace, "--type=merge", "-p", change)
+
+    def ready(self) -> bool:
+        """Whether the plans may begin."""
+        return self.site.condition("tbl", "people", "Healthy") == "True"
+
+    def begin(self, number: int) -> None:
+        """Append two files and ask for maintenance."""
+        for at in range(2):
+            self.site.append([number * 10 + at])
+        mark = f"skipstone.dev/maintain=m{number}"
+        self.site.plane.kubectl("annotate", "tbl", "people", "-n", self.site.namespace, "--overwrite", mark)
+
+    def ended(self, number: int) -> bool:
+        """Whether the request was answered, nothing is due any more, and the status tells what is in the table."""
+        status = self.site.get("tbl", "people").get("status", {})
+        answered = status.get("observedMaintain") == f"m{number}" and "maintainRun" not in status
+        files = len(list(self.site.table().scan().plan_files()))
+        return answered and status["health"]["dueFiles"] == 0 and status["files"] == files
