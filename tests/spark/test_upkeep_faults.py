@@ -18,6 +18,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import AlwaysTrue
 from pyiceberg.io.pyarrow import PyArrowFile
 from pyiceberg.table import DataScan, Table
 from skipstone.storage.volume import Volume
@@ -29,6 +30,7 @@ from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.orphans import OrphanSite, Spared, clean_orphans
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.errors import BadSpec
+from skipstone_core.history.consumption import REGISTERED, consumed_property
 from skipstone_core.maintenance.policies import (
     MaintenancePolicy,
     OrphanFilesAction,
@@ -269,6 +271,32 @@ def test_files_that_lie_elsewhere_stay(life: Life) -> None:
     assert foreign.exists()
 
 
+def test_registered_files_stay_when_their_folder_became_the_tables_own(life: Life) -> None:
+    foreign = Path(life.warehouse.root, "feeds", "registered.parquet")
+    foreign.parent.mkdir()
+    pq.write_table(life.batch(), foreign)
+    with life.table.transaction() as changed:
+        changed.set_properties({consumed_property(REGISTERED): "1", "write.data.path": f"file://{foreign.parent}"})
+    with life.table.update_spec() as update:
+        update.remove_field("part")
+    life.table.add_files([f"file://{foreign}"])
+    life.rewrite()
+    assert expire_snapshots(life.catalog, ref_of(life.table), NEWEST, later()).deleted.files
+    assert foreign.exists()
+
+
+@pytest.mark.parametrize("form", ["file:/{}", "{}"])
+def test_a_file_that_was_added_again_by_another_form_of_its_path_stays(form: str, life: Life) -> None:
+    life.other()
+    files = [plain_location(task.file.file_path) for task in life.table.scan().plan_files()]
+    life.table.delete(AlwaysTrue())
+    life.note()
+    life.table.add_files([form.format(path.lstrip("/") if "file:" in form else path) for path in files])
+    life.note()
+    life.expire(0)
+    assert all(Path(path).exists() for path in files)
+
+
 def refuse(life: Life, said: str) -> None:
     """Nothing may be deleted, and one sentence says why."""
     before = life.files()
@@ -288,6 +316,24 @@ def test_a_table_that_shares_its_files_keeps_them(life: Life) -> None:
     with life.table.transaction() as changed:
         changed.set_properties({"gc.enabled": "false"})
     refuse(life, "gc.enabled is false")
+
+
+def test_a_copy_keeps_its_files_when_its_metadata_went_elsewhere(life: Life) -> None:
+    clone = life.catalog.register_table(("ns", "clone"), life.table.metadata_location)
+    with clone.transaction() as changed:
+        changed.set_properties({"write.metadata.path": f"file://{life.warehouse.root}/elsewhere"})
+    clone.append(life.batch())
+    assert "/elsewhere/" in clone.metadata_location
+    life.rewrite()
+    refuse(life, r"ns\.clone is a copy of it")
+
+
+def test_orphans_are_not_looked_for_where_another_table_lies_through_a_link(life: Life) -> None:
+    inner, link = Path(plain_location(life.table.location()), "inner"), Path(life.warehouse.root, "link")
+    inner.mkdir()
+    link.symlink_to(inner)
+    life.catalog.create_table(("ns", "other"), SCHEMA, location=f"file://{link}")
+    refuse(life, r"ns\.other has its metadata below")
 
 
 @pytest.mark.parametrize("place", ["{location}/inner", "{above}"])

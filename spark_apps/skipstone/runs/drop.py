@@ -12,15 +12,14 @@ from pyiceberg.typedef import Identifier
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import DropTask, JobRequest, TableRef
 from skipstone_core.errors import BadSpec
-from skipstone_core.history.consumption import REGISTERED, consumed_property
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
-from skipstone.files.writer import data_location
 from skipstone.indexes.tables import index_identifier
 from skipstone.runs.registering.purging import purge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
+from skipstone.tables.upkeep.places import own_data_folders
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def _drop(catalog: Catalog, target: _Target) -> tuple[Reason, str]:
                 Reason.DATA_RETAINED,
                 f"{name} was not created by this resource; its data is kept at {table.location()}.",
             )
-        kept = purge(catalog, table, _own_folders(table))
+        kept = purge(catalog, table, own_data_folders(table))
     except (NoSuchTableError, NoSuchNamespaceError):
         return Reason.DATA_DELETED, f"{name} is not in the catalog."
     _remove_empty_folders(table.location())
@@ -75,15 +74,6 @@ def _drop(catalog: Catalog, target: _Target) -> tuple[Reason, str]:
 def _is_ours(table: Table, target: _Target) -> bool:
     same_table = target.table_uuid in (None, str(table.metadata.table_uuid))
     return same_table and table.properties.get(target.owner_property) == target.owner
-
-
-def _own_folders(table: Table) -> tuple[str, ...]:
-    """Folders in which only files lie that were written for the table.
-
-    The property that names another folder for data may have been set after files of that folder were registered.
-    """
-    own = f"{table.location()}/data"
-    return (own,) if consumed_property(REGISTERED) in table.properties else (data_location(table), own)
 
 
 def _remove_empty_folders(location: str) -> None:

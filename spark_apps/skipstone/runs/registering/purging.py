@@ -33,7 +33,7 @@ def purge(catalog: Catalog, table: Table, own: Sequence[str]) -> int:
         return 0
     manifests = _manifests(table)
     named = {path for manifest in manifests.values() for path in _files(table.io, manifest)}
-    folders = tuple(f"{plain_location(folder)}/" for folder in own)
+    folders = tuple(f"{plain_location(folder).rstrip('/')}/" for folder in own)
     ours = {path for path in named if plain_location(path).startswith(folders)}
     catalog.drop_table(identifier)
     lists = {snapshot.manifest_list for snapshot in table.metadata.snapshots}

@@ -5,6 +5,8 @@ Used by whatever deletes files of tables. Reads the catalog only.
 
 from __future__ import annotations
 
+import logging
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,6 +17,8 @@ from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Identifier
 from skipstone_core.errors import BadSpec
+from skipstone_core.history.consumption import REGISTERED, consumed_property
+from skipstone_core.ids import INDEX_UID_PROPERTY
 from skipstone_core.reasons import Reason
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -26,10 +30,21 @@ from skipstone.tables.whereabouts import table_identifiers
 #: Says, with the value false, that files of the table are not to be deleted because others use them.
 GC_ENABLED = "gc.enabled"
 _LOOKERS = 16
+_log = logging.getLogger(__name__)
+
+
+def own_data_folders(table: Table) -> tuple[str, ...]:
+    """Folders in which only data files lie that were written for ``table``, as plain locations that end with a slash.
+
+    The property that names another folder for data may have been set after files of that folder were registered.
+    """
+    if consumed_property(REGISTERED) in table.properties:
+        return _plain(f"{table.location().rstrip('/')}/data")
+    return data_folders(table)
 
 
 def data_folders(table: Table) -> tuple[str, ...]:
-    """Where data files of ``table`` are its own, as plain locations that end with a slash."""
+    """Where data files of ``table`` are or will be, as plain locations that end with a slash."""
     place = table.location().rstrip("/")
     written = table.properties.get(TableProperties.WRITE_DATA_PATH, f"{place}/data")
     return _plain(written, f"{place}/data")
@@ -49,28 +64,39 @@ def is_below(path: str, folders: tuple[str, ...]) -> bool:
 
 
 def find_sharing(table: Table) -> str | None:
-    """Why files of ``table`` must not be deleted: it says so, or another table has its metadata in the same place.
+    """Why files of ``table`` must not be deleted: it says so, or another table has its metadata or its place.
 
     That is a table that was registered again under another name. Raises DependencyUnavailable.
     """
     if table.properties.get(GC_ENABLED, "true").strip().lower() == "false":
         return f"its property {GC_ENABLED} is false, which says that other tables use its files"
-    folder = f"{plain_location(table.location()).rstrip('/')}/"
+    folders = _forms(table.location())
     for identifier, place in _metadata_places(table.catalog):
-        if identifier != table.name() and plain_location(place).startswith(folder):
+        if identifier != table.name() and any(one.startswith(folders) for one in _forms(place)):
             return f"{'.'.join(identifier)} has its metadata below {table.location()}: drop one of the two tables"
+    if INDEX_UID_PROPERTY in table.properties:  # ours alone; there are many, and they expire often
+        return None
+    for other in _others(table, may_be_unreadable=True):
+        if other.metadata.table_uuid == table.metadata.table_uuid or set(folders) & set(_forms(other.location())):
+            return f"{'.'.join(other.name())} is a copy of it with the same files: drop one of the two tables"
     return None
 
 
 def find_overlap(table: Table) -> str | None:
     """Why a file below the location of ``table`` may be that of another one. Raises DependencyUnavailable."""
-    mine = f"{plain_location(table.location()).rstrip('/')}/"
+    mine = _forms(table.location())
     for other in _others(table):
+        above = _forms(other.location())
         for place in (other.location(), *data_folders(other), *metadata_folders(other)):
-            theirs = f"{plain_location(place).rstrip('/')}/"
-            if theirs.startswith(mine) or mine.startswith(f"{plain_location(other.location()).rstrip('/')}/"):
+            if any(one.startswith(mine) for one in _forms(place)) or any(one.startswith(above) for one in mine):
                 return f"its location {table.location()} overlaps with {place} of {'.'.join(other.name())}"
     return None
+
+
+def _forms(place: str) -> tuple[str, ...]:
+    """A place as it is named, and on a volume also without the links on the way; each ends with a slash."""
+    plain = f"{plain_location(place).rstrip('/')}/"
+    return tuple(dict.fromkeys((plain, f"{os.path.realpath(plain).rstrip('/')}/"))) if plain[0] == "/" else (plain,)
 
 
 def refused(table: Table, why: str, field: str) -> BadSpec:
@@ -79,12 +105,18 @@ def refused(table: Table, why: str, field: str) -> BadSpec:
     return BadSpec(Reason.RESOURCE_CONFLICT, message, field=field)
 
 
-def _others(table: Table) -> Iterator[Table]:
+def _others(table: Table, *, may_be_unreadable: bool = False) -> Iterator[Table]:
+    """The other tables of the catalog. ``may_be_unreadable``: those whose metadata cannot be read are left out."""
     catalog = table.catalog
 
     def load(identifier: Identifier) -> Table | None:
-        with suppress(NoSuchTableError, NoSuchNamespaceError):  # dropped a moment ago
-            return catalog.load_table(identifier)
+        try:
+            with suppress(NoSuchTableError, NoSuchNamespaceError):  # dropped a moment ago
+                return catalog.load_table(identifier)
+        except OSError as error:
+            if not may_be_unreadable:
+                raise
+            _log.warning("%s cannot be read: %s", ".".join(identifier), error)
         return None
 
     with catalog_answers(catalog.name), ThreadPoolExecutor(_LOOKERS) as pool:

@@ -18,10 +18,11 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.errors import ContractViolation
+from skipstone_core.maintenance.orphans import name_of
 
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
-from skipstone.tables.upkeep.places import data_folders, is_below, metadata_folders
+from skipstone.tables.upkeep.places import is_below, metadata_folders, own_data_folders
 from skipstone.tables.upkeep.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
 
 #: Where it is written down what a commit removes, until its files are deleted.
@@ -137,10 +138,11 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
     manifests = read_lists(io, lists, may_be_gone=True)
     unreached = [manifest for path, manifest in manifests.items() if path not in kept.manifests]
     named = dict(live_files(io, unreached, may_be_gone=True))
-    data, metadata = data_folders(table), metadata_folders(table)
+    data, metadata = own_data_folders(table), metadata_folders(table)
+    in_use = _names_in_use(named.keys() - kept.files, kept.files)
     found = Deleted()
     for sizes, folders in (
-        ({path: size for path, size in named.items() if path not in kept.files}, data),
+        ({path: size for path, size in named.items() if path not in kept.files and name_of(path) not in in_use}, data),
         ({manifest.manifest_path: manifest.manifest_length for manifest in unreached}, metadata),
         (dict.fromkeys({*lists, *removed.statistics} - kept.others, 0), metadata),
     ):
@@ -149,6 +151,15 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
         if done.left:  # what leads to it stays, for the next run
             break
     return found
+
+
+def _names_in_use(paths: Iterable[str], kept: Iterable[str]) -> set[str]:
+    """Names of files that are also those of files that stay.
+
+    A file that was taken out of a table may have been added again by another form of its path, or through a link.
+    """
+    names = {name_of(path) for path in paths}
+    return {name for path in kept if (name := name_of(path)) in names} if names else set()
 
 
 def delete_files(io: FileIO, sizes: Mapping[str, int]) -> Deleted:
