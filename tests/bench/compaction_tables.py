@@ -19,8 +19,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from propcache.api import cached_property
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.table import Table
 from skipstone.indexes.tables import index_identifier
 from skipstone.runs.maintaining.maintain import run_maintain
@@ -31,8 +29,6 @@ from skipstone.session import spark_session
 from skipstone.tables.filesets import read_file_set
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import (
-    CatalogRef,
-    CatalogType,
     IndexRef,
     JobRequest,
     MaintainTask,
@@ -44,11 +40,11 @@ from skipstone_core.contract.requests import (
     SourceSpec,
     SparkRef,
     TableRef,
-    WarehouseRef,
 )
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, MaintenanceStep
 
 from tests.bench.lineitem import ROOT, Lineitem, index_on
+from tests.bench.sqllake import SqlLake
 from tests.spark.merge_bed import INSERT, UPDATE
 
 NAMESPACE = "compact"
@@ -66,9 +62,10 @@ _RUNS = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Bed:
+class Bed(SqlLake):
     """Tables of the first ``files`` files of ``lineitem``."""
 
+    namespace = NAMESPACE
     lineitem: Lineitem
     files: int
     first: dict[str, str] = field(default_factory=dict)
@@ -77,20 +74,6 @@ class Bed:
     def root(self) -> Path:
         """Where they lie."""
         return ROOT / ".cache" / "bench" / "compaction"
-
-    @property
-    def warehouse(self) -> WarehouseRef:
-        """As requests carry it."""
-        return WarehouseRef(name="bench", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
-
-    @cached_property
-    def catalog(self) -> SqlCatalog:
-        """The catalog, in SQLite."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        uri = f"sqlite:///{self.root}/catalog.db"
-        catalog = SqlCatalog(self.warehouse.catalog.name, uri=uri, warehouse=f"file://{self.root}")
-        catalog.create_namespace_if_not_exists(NAMESPACE)
-        return catalog
 
     def sql(self, name: str) -> str:
         """A table as Spark names it."""

@@ -17,15 +17,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-from propcache.api import cached_property
-from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone.files.writer import DataFileWriter, to_data_files, write_spec
-from skipstone_core.contract.requests import CatalogRef, CatalogType, WarehouseRef
 from skipstone_core.table_properties import BLOOM_FILTER_OF, BLOOM_RATE_OF
 
 from tests.bench.lineitem import ROOT, Lineitem, say
+from tests.bench.sqllake import SqlLake
 
 NAMESPACE = "bench"
 #: Rises with every change of what is generated.
@@ -64,29 +62,16 @@ FILTERED = Target("filtered", UUID, filters=True)
 
 
 @dataclass(frozen=True)
-class Bed:
+class Bed(SqlLake):
     """All tables of one scale."""
 
+    namespace = NAMESPACE
     lineitem: Lineitem
 
     @property
     def root(self) -> Path:
         """Where they lie."""
         return ROOT / ".cache" / "bench" / f"merge-{self.lineitem.scale:g}-{self.lineitem.files}-{LAYOUT}"
-
-    @property
-    def warehouse(self) -> WarehouseRef:
-        """As requests carry it."""
-        return WarehouseRef(name="bench", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
-
-    @cached_property
-    def catalog(self) -> SqlCatalog:
-        """The catalog, in SQLite."""
-        self.root.mkdir(parents=True, exist_ok=True)
-        uri = f"sqlite:///{self.root}/catalog.db"
-        catalog = SqlCatalog(self.warehouse.catalog.name, uri=uri, warehouse=f"file://{self.root}")
-        catalog.create_namespace_if_not_exists(NAMESPACE)
-        return catalog
 
     def table(self, name: str) -> Table:
         """A table as it is now."""

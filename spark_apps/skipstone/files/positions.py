@@ -69,14 +69,9 @@ class WrittenDeletes:
         return file
 
     def _vector(self, offset: int, length: int) -> DataFile:
-        return DataFile.from_args(
+        return self._file(
+            FileFormat.PUFFIN,
             _table_format_version=3,
-            content=DataFileContent.POSITION_DELETES,
-            file_path=self.path,
-            file_format=FileFormat.PUFFIN,
-            partition=Record(*self.partition),
-            record_count=self.rows,
-            file_size_in_bytes=self.size,
             referenced_data_file=self.data_path,
             content_offset=offset,
             content_size_in_bytes=length,
@@ -84,13 +79,8 @@ class WrittenDeletes:
 
     def _parquet(self) -> DataFile:
         path = self.data_path.encode()
-        return DataFile.from_args(
-            content=DataFileContent.POSITION_DELETES,
-            file_path=self.path,
-            file_format=FileFormat.PARQUET,
-            partition=Record(*self.partition),
-            record_count=self.rows,
-            file_size_in_bytes=self.size,
+        return self._file(
+            FileFormat.PARQUET,
             value_counts={PATH_FIELD_ID: self.rows, POSITION_FIELD_ID: self.rows},
             null_value_counts={PATH_FIELD_ID: 0, POSITION_FIELD_ID: 0},
             lower_bounds={PATH_FIELD_ID: path, POSITION_FIELD_ID: struct.pack("<q", self.first)},
@@ -101,6 +91,17 @@ class WrittenDeletes:
             sort_order_id=None,
             equality_ids=None,
             key_metadata=None,
+        )
+
+    def _file(self, file_format: FileFormat, **more: Any) -> DataFile:
+        return DataFile.from_args(
+            content=DataFileContent.POSITION_DELETES,
+            file_path=self.path,
+            file_format=file_format,
+            partition=Record(*self.partition),
+            record_count=self.rows,
+            file_size_in_bytes=self.size,
+            **more,
         )
 
 
