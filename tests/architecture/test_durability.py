@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 PACKAGE = Path(__file__).parents[2] / "spark_apps" / "skipstone"
-#: Who makes a FileIO. The query's is for reading what Spark's catalogs name, with their credentials.
+#: Who makes a FileIO.
 FILE_IOS = {"load_file_io", "PyArrowFileIO", "FsspecFileIO"}
-MAY_MAKE_FILE_IO = {"compat/pyiceberg.py", "tables/storage.py", "query/plans/analysis/relations.py"}
+MAY_MAKE_FILE_IO = {"compat/pyiceberg.py", "tables/storage.py"}
 #: Who opens files for writing without one, and what these are.
 WRITES = {"write_text", "write_bytes", "OSFile", "open_output_stream", "NamedTemporaryFile", "fdopen", "pq.write_table"}
 MAY_WRITE = {

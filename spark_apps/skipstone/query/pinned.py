@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.schema import Schema
-from pyiceberg.table import StaticTable, Table
+from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import Predicate
@@ -19,6 +19,8 @@ from skipstone_core.reasons import Reason
 
 from skipstone.query.planner import ReadOptions
 from skipstone.tables.catalogs import open_users_catalog
+from skipstone.tables.decoding.metadata import read_metadata
+from skipstone.tables.storage import storage_io
 
 _CATALOG_PREFIX = "catalog."
 _KNOWN = frozenset({"path", "catalog", "filter", "columns", "snapshotid", "indexnamespace", "useindexes", "tasks"})
@@ -49,8 +51,8 @@ class PinnedSource:
             if current.metadata_location == self.metadata_location:
                 return current
             properties = current.io.properties
-        pinned = StaticTable.from_metadata(self.metadata_location, properties)
-        return Table(identifier, pinned.metadata, self.metadata_location, pinned.io, catalog)
+        io = storage_io(properties, self.metadata_location)
+        return Table(identifier, read_metadata(io, self.metadata_location), self.metadata_location, io, catalog)
 
     def schema(self, table: Table) -> Schema:
         """The schema of the snapshot that is read."""

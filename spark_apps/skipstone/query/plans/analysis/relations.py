@@ -17,9 +17,9 @@ from cachetools import LRUCache
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
-from pyiceberg.table import StaticTable, Table
+from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from skipstone.compat.catalyst import Relation
@@ -47,6 +47,8 @@ from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
 from skipstone.compat.java import JavaObject, Jvm, java_class
 from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
 from skipstone.query.plans.refusals import Refusal
+from skipstone.tables.decoding.metadata import read_metadata
+from skipstone.tables.storage import storage_io
 
 logger = logging.getLogger("skipstone.query")
 
@@ -56,8 +58,6 @@ _METADATA_COLUMNS = _ROW_LINEAGE | {"_file", "_pos", "_spec_id", "_partition", "
 _HARMLESS_OPTIONS = frozenset(
     {"path", "split-size", "lookback", "file-open-cost", "vectorization-enabled", "batch-size", "locality"}
 )
-#: Catalog properties that PyIceberg's file systems understand as Java's do.
-_STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
 _METADATA_FILES = 256
 
 _metadata: LRUCache[str, TableMetadata] = LRUCache(_METADATA_FILES)
@@ -187,7 +187,7 @@ def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
     vended = {str(one.prefix()): one for one in vended_credentials(jvm, io)}
     if prefix := max((one for one in vended if location.startswith(one)), key=len, default=None):
         properties |= json.loads(mapper.writeValueAsString(vended[prefix].config()))
-    return load_file_io({k: v for k, v in properties.items() if k.startswith(_STORAGE_PREFIXES)}, location)
+    return storage_io(properties, location)
 
 
 @lru_cache(maxsize=1)
@@ -200,7 +200,7 @@ def _read_metadata(location: str, table_uuid: str, io: FileIO) -> TableMetadata:
     with _lock:
         found = _metadata.get(location)
     if found is None or str(found.table_uuid) != table_uuid:
-        found = StaticTable.from_metadata(location, io.properties).metadata
+        found = read_metadata(io, location)
         with _lock:
             _metadata[location] = found
     return found
