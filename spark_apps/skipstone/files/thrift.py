@@ -6,11 +6,14 @@ Must not know Parquet.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _LONG_LIST = 15
+#: Up to this one, the head of a field does not tell how far its number is from that of the field before.
+_LONG_STEP = 15
+_INTEGERS = frozenset({_I16, _I32, _I64})
 
 
 class Struct(dict[int, Any]):
@@ -29,85 +32,129 @@ class CompactReader:
 
     def struct(self) -> Struct:
         """The struct that comes next. Raises IndexError or ValueError when it is none."""
-        found, begin = Struct(), self._at
-        for number, kind in self._heads():
-            found[number] = kind == _TRUE if kind in (_TRUE, _FALSE) else self._value(kind)
-        found.raw = self._data[begin : self._at]
+        found, self._at = _struct(self._data, self._at)
         return found
 
     def fields(self) -> dict[int, tuple[int, bytes]]:
         """The struct that comes next: type and encoded value by field number. Raises as ``struct`` does."""
-        found = {}
-        for number, kind in self._heads():
-            begin = self._at
+        found, data, at, number = {}, self._data, self._at, 0
+        while head := data[at]:
+            number, kind, at = _field(data, at, number, head)
+            begin = at
             if kind not in (_TRUE, _FALSE):
-                self._value(kind)
-            found[number] = (kind, self._data[begin : self._at])
+                _, at = _value(data, at, kind)
+            found[number] = (kind, data[begin:at])
+        self._at = at + 1
         return found
 
-    def _heads(self) -> Iterator[tuple[int, int]]:
-        """Number and type of each field of a struct; the value must be read before the next is asked for."""
-        number = 0
-        while head := self._byte():
-            delta = head >> 4
-            number = number + delta if delta else self._integer()
-            yield number, head & 15
 
-    def _byte(self) -> int:
-        self._at += 1
-        return self._data[self._at - 1]
+# A footer has thousands of values: functions that take and give places are several times as fast as methods that keep
+# one, and numbers and structs, which most values are, are read where they are met.
 
-    def _varint(self) -> int:
-        found = shift = 0
-        while True:
-            byte = self._byte()
-            found |= (byte & 127) << shift
-            if byte < 128:
-                return found
-            shift += 7
 
-    def _integer(self) -> int:
-        found = self._varint()
-        return (found >> 1) ^ -(found & 1)
+def _struct(data: bytes, at: int) -> tuple[Struct, int]:
+    found, begin, number = Struct(), at, 0
+    while head := data[at]:
+        if head > _LONG_STEP:
+            number, kind, at = number + (head >> 4), head & 15, at + 1
+        else:
+            number, kind, at = _field(data, at, number, head)
+        if kind in _INTEGERS:
+            raw = data[at]
+            at += 1
+            if raw > 127:
+                raw, at = _varint_from(data, at, raw)
+            found[number] = (raw >> 1) ^ -(raw & 1)
+        elif kind == _STRUCT:
+            found[number], at = _struct(data, at)
+        elif kind in (_TRUE, _FALSE):
+            found[number] = kind == _TRUE
+        else:
+            found[number], at = _value(data, at, kind)
+    found.raw = data[begin : at + 1]
+    return found, at + 1
 
-    def _bytes(self, count: int) -> bytes:
-        self._at += count
-        if self._at > len(self._data):
-            raise ValueError("a Thrift value ends after its bytes")
-        return self._data[self._at - count : self._at]
 
-    def _value(self, kind: int) -> Any:
-        if kind in (_I16, _I32, _I64):
-            return self._integer()
-        if kind == _BINARY:
-            return self._bytes(self._varint())
-        if kind == _STRUCT:
-            return self.struct()
-        if kind in (_LIST, _SET):
-            return self._list()
-        return self._rare(kind)
+def _field(data: bytes, at: int, number: int, head: int) -> tuple[int, int, int]:
+    """Number and type of the field with that ``head``, which follows the field ``number``, and where its value is."""
+    if head > _LONG_STEP:
+        return number + (head >> 4), head & 15, at + 1
+    told, at = _integer(data, at + 1)
+    return told, head & 15, at
 
-    def _rare(self, kind: int) -> Any:
-        if kind in (_TRUE, _FALSE):  # in a list a truth value is a byte
-            return self._byte() == _TRUE
-        if kind == _BYTE:
-            return self._byte()
-        if kind == _DOUBLE:
-            return self._bytes(8)
-        if kind == _MAP:
-            return self._map()
-        raise ValueError(f"Thrift has no type {kind}")
 
-    def _list(self) -> list[Any]:
-        head = self._byte()
-        count, kind = head >> 4, head & 15
-        count = self._varint() if count == _LONG_LIST else count
-        return [self._value(kind) for _ in range(count)]
+def _varint_from(data: bytes, at: int, first: int) -> tuple[int, int]:
+    """A number whose ``first`` byte says that others follow."""
+    found, shift = first & 127, 7
+    while (byte := data[at]) > 127:
+        found |= (byte & 127) << shift
+        shift += 7
+        at += 1
+    return found | byte << shift, at + 1
 
-    def _map(self) -> list[tuple[Any, Any]]:
-        count = self._varint()
-        kinds = self._byte() if count else 0
-        return [(self._value(kinds >> 4), self._value(kinds & 15)) for _ in range(count)]
+
+def _unsigned(data: bytes, at: int) -> tuple[int, int]:
+    first = data[at]
+    return _varint_from(data, at + 1, first) if first > 127 else (first, at + 1)
+
+
+def _integer(data: bytes, at: int) -> tuple[int, int]:
+    found, at = _unsigned(data, at)
+    return (found >> 1) ^ -(found & 1), at
+
+
+def _bytes(data: bytes, at: int, count: int) -> tuple[bytes, int]:
+    if at + count > len(data):
+        raise ValueError("a Thrift value ends after its bytes")
+    return data[at : at + count], at + count
+
+
+def _value(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in _INTEGERS:
+        return _integer(data, at)
+    if kind == _BINARY:
+        count, at = _unsigned(data, at)
+        return _bytes(data, at, count)
+    if kind == _STRUCT:
+        return _struct(data, at)
+    if kind in (_LIST, _SET):
+        return _list(data, at)
+    return _rare(data, at, kind)
+
+
+def _rare(data: bytes, at: int, kind: int) -> tuple[Any, int]:
+    if kind in (_TRUE, _FALSE):  # in a list a truth value is a byte
+        return data[at] == _TRUE, at + 1
+    if kind == _BYTE:
+        return data[at], at + 1
+    if kind == _DOUBLE:
+        return _bytes(data, at, 8)
+    if kind == _MAP:
+        return _map(data, at)
+    raise ValueError(f"Thrift has no type {kind}")
+
+
+def _list(data: bytes, at: int) -> tuple[list[Any], int]:
+    head = data[at]
+    count, kind, at = head >> 4, head & 15, at + 1
+    if count == _LONG_LIST:
+        count, at = _unsigned(data, at)
+    found = []
+    for _ in range(count):
+        value, at = _value(data, at, kind)
+        found.append(value)
+    return found, at
+
+
+def _map(data: bytes, at: int) -> tuple[list[tuple[Any, Any]], int]:
+    count, at = _unsigned(data, at)
+    kinds, at = (data[at], at + 1) if count else (0, at)
+    found = []
+    for _ in range(count):
+        key, at = _value(data, at, kinds >> 4)
+        value, at = _value(data, at, kinds & 15)
+        found.append((key, value))
+    return found, at
 
 
 class Raw(bytes):
