@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from skipstone.tables.upkeep.expiry import expire_snapshots
+from skipstone.tasks import share
 from skipstone_core.maintenance.policies import SnapshotPolicy
 
 from tests.spark.inline_bed import BY_NAME, InlineBed, change, rows
@@ -55,3 +57,19 @@ def test_entries_of_files_that_a_retained_snapshot_holds_stay(bed: InlineBed) ->
     held = {task.file.file_path for task in bed.merges.table().scan(snapshot_id=first).plan_files()}
     assert held <= covered
     bed.assert_exact()
+
+
+def test_a_reindex_is_due_where_a_run_leaves_stale_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(share, "INLINE_MERGE_ROWS", ROWS)
+    made = InlineBed(tmp_path / "lake", indexes=(BY_NAME,), share=replace(share.USUAL_SHARE, rows=ROWS))
+    made.create()
+    made.load(rows(0, ROWS))
+    for number in range(2):
+        made.merge([change(number)])
+        expire(made)
+    (before,) = made.load(rows(1000, 1)).table_states[0].indexes
+    assert (before.segments_missing, before.rows_to_merge) == (0, before.entries)
+    assert before.entries > 2 * ROWS
+    (after,) = made.lake.reindex(BY_NAME).table_states[0].indexes
+    assert (after.entries, after.rows_to_merge) == (ROWS + 1, 0)
+    made.assert_exact()

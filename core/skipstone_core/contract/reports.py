@@ -79,7 +79,8 @@ class MetadataMark:
 class IndexState:
     """How far one index covers the table's head. ``missing_segments``: the oldest 20 ids.
 
-    ``rows_to_merge``: entries of the sorted runs that a reindex would merge into one now; 0: none are due.
+    ``rows_to_merge``: entries that a reindex would merge now: those of sorted runs that are many, or all of them where
+    it would drop many of files that are gone; 0: none are due.
     ``metadata``: of the index table.
     """
 

@@ -177,7 +177,7 @@ class SecondaryIndexStatus:
     entries: Annotated[int, Doc("Entries of the index.", minimum=0)] = 0
     bytes: Annotated[int, Doc("Bytes of the index.", minimum=0)] = 0
     rows_to_merge: Annotated[
-        int, Doc("Entries in sorted runs that the next reindex merges into one; 0 when none are due.", minimum=0)
+        int, Doc("Entries that a reindex would merge or drop now; 0 when none are due.", minimum=0)
     ] = 0
     degraded: Annotated[str, Doc("Why a run found the index unusable; empty when healthy.", max_length=128)] = ""
     degraded_message: Annotated[str, Doc("The sentence that goes with it.", max_length=4096)] = ""

@@ -23,7 +23,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.deletes import Delete
-from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
 from skipstone.tables.records.txns import partial_segments
 from skipstone.tables.shaping.evolution import evolved_columns
@@ -41,10 +41,10 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ObservedHead:
-    """The state of a table and, when it could be loaded, its files."""
+    """The state of a table and, when it could be loaded, the table as it was then."""
 
     state: TableState
-    files: FileSet | None
+    pinned: PinnedTable | None = None
 
 
 def table_state(catalog: Catalog, ref: TableRef) -> ObservedHead:
@@ -57,14 +57,14 @@ def table_state(catalog: Catalog, ref: TableRef) -> ObservedHead:
     try:
         table = load_table(catalog, ref)
     except BadSpec as error:
-        return ObservedHead(_with_problem(base, error), None)
+        return ObservedHead(_with_problem(base, error))
     files = read_file_set(table)
     state = _with_health(_describe(base, table, files), table, files, ref)
     try:
         require_mergeable(table)
     except BadSpec as error:
         state = _with_problem(state, error)
-    return ObservedHead(state, files)
+    return ObservedHead(state, PinnedTable(table, files))
 
 
 def metadata_mark(table: Table) -> MetadataMark:

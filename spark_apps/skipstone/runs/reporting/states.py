@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
-from skipstone_core.contract.reports import JobReport, TableState
+from skipstone_core.contract.reports import IndexState, JobReport, TableState
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.indexing.indexes import is_purge_worthwhile
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.coverage import index_state
+from skipstone.indexes.coverage import UnreadableIndex, index_state, read_index
+from skipstone.indexes.tables import index_identifier
+from skipstone.indexes.upkeep.staleness import stale_file_ids
 from skipstone.tables.catalogs import catalog_answers
+from skipstone.tables.filesets import PinnedTable
 from skipstone.tables.namespaces import find_mark
 from skipstone.tables.states import table_state
 
@@ -42,8 +46,40 @@ def report_state(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, index
     except OSError as error:
         message = f"The metadata of {ref.namespace}.{ref.name} cannot be read: {error}."
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
-    if head.files is None:
+    if head.pinned is None:
         return head.state
     with catalog_answers(catalog.name):
-        states = tuple(index_state(catalog, warehouse, ref, head.files, index) for index in indexes)
+        states = tuple(_index_state(_Place(catalog, warehouse, ref, head.pinned), index) for index in indexes)
     return replace(head.state, indexes=states, namespace_id=find_mark(catalog, ref.namespace))
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where indexes of a table are looked up, and the table's head."""
+
+    catalog: Catalog
+    warehouse: WarehouseRef
+    ref: TableRef
+    head: PinnedTable
+
+
+def _index_state(place: _Place, index: IndexRef) -> IndexState:
+    """As ``index_state``, with all entries to be merged where many belong to files that are gone: a run that commits
+    drops those of small indexes only, and an index that nothing else makes due would keep them for ever.
+    """
+    state = index_state(place.catalog, place.warehouse, place.ref, place.head.files, index)
+    gone = state.entries - state.rows_covered
+    if state.degraded is None and is_purge_worthwhile(gone, state.entries) and _has_stale(place, index):
+        return replace(state, rows_to_merge=state.entries)
+    return state
+
+
+def _has_stale(place: _Place, index: IndexRef) -> bool:
+    """Whether a reindex would drop entries; no when what tells so cannot be read."""
+    identifier, files = index_identifier(place.warehouse, place.ref, index), place.head.files
+    try:
+        found, covers = read_index(place.catalog, identifier, files.table_uuid)
+        return found is not None and bool(stale_file_ids(place.head.table, files, found, covers))
+    except (UnreadableIndex, OSError):
+        _log.warning("it is not known how much of the index %s is stale", index.name, exc_info=True)
+        return False
