@@ -13,10 +13,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import ALL_CASES
+from tests.examples import ALL_CASES, HALF, without_turn
 from tests.s3client import S3Client
 from tests.s3server import OWNER, REGION, S3Server, s3_server
 
+#: Folders whose tests take a while each.
+HALVED = frozenset({"spark", "kube"})
 settings.register_profile(
     "busy", deadline=None, derandomize=not ALL_CASES, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -27,6 +29,16 @@ def pytest_collection_finish() -> None:
     """Let the garbage collector pass by what is there before the first test: modules, classes and cases."""
     gc.collect()
     gc.freeze()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under SKIPSTONE_HALF, leave every second case of tests with many like ones to the next commit, or to a soak."""
+    if not HALF or ALL_CASES:
+        return
+    alike = [item for item in items if item.path.parent.name in HALVED and not item.get_closest_marker("soak")]
+    for place in without_turn(item.nodeid.partition("[")[0] for item in alike):
+        alike[place].add_marker(pytest.mark.soak)
 
 
 @pytest.fixture(scope="session")

@@ -1,15 +1,20 @@
 """How many cases a test with many of them takes: a few in ``make test``, all of them in the soak targets.
 
-`SKIPSTONE_ALL_CASES=1` asks for all of them in any test run.
+`SKIPSTONE_ALL_CASES=1` asks for all of them in any test run, `SKIPSTONE_HALF=1` for half of the cases of each test that
+has MANY.
 """
 
 from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ALL_CASES = os.environ.get("SKIPSTONE_ALL_CASES", "") not in ("", "0")
+HALF = os.environ.get("SKIPSTONE_HALF", "") not in ("", "0")
+#: Cases of one test from which on they are many.
+MANY = 6
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -29,3 +34,17 @@ def turn(of: int) -> int:
     except (OSError, subprocess.CalledProcessError):
         return 0
     return int(commit.strip(), 16) % of
+
+
+def without_turn(tests: Iterable[str]) -> Iterator[int]:
+    """The places of cases that leave their turn to others: every second one of each test that has MANY.
+
+    ``tests``: for each case in order, the test that it belongs to.
+    """
+    places: dict[str, list[int]] = {}
+    for place, test in enumerate(tests):
+        places.setdefault(test, []).append(place)
+    now = turn(2)
+    for cases_of_one in places.values():
+        if len(cases_of_one) >= MANY:
+            yield from cases_of_one[1 - now :: 2]

@@ -122,7 +122,7 @@ def test_answers_are_those_of_iceberg_without_us(lake: Lake, judged: pa.Table, a
     assert rows_of(pa.Table.from_batches(batches, schema)) == rows_of(expected)
 
 
-@pytest.mark.parametrize("asked", [CONDITIONS[turn(2) :: 2], pytest.param(CONDITIONS, marks=pytest.mark.soak)], ids=len)
+@pytest.mark.parametrize("asked", [CONDITIONS[turn(4) :: 4], pytest.param(CONDITIONS, marks=pytest.mark.soak)], ids=len)
 @pytest.mark.parametrize("pushdown", ["true", "false"])
 def test_queries_of_one_frame_do_not_take_rows_from_each_other(
     session: SparkSession, lake: Lake, everything: DataFrame, pushdown: str, asked: list[str]
