@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import statistics
 import time
@@ -17,18 +18,24 @@ PEERS = (ICEBERG, DELTA)
 #: What of lineitem's rows is selected in an aggregate.
 AGGREGATE = "count(*) as n, sum(l_extendedprice) as price, min(l_shipdate) as shipped"
 
+_turns = itertools.count()
+
 
 def timed(spark: SparkSession, ours: str, delta: str) -> dict[str, float]:
-    """Seconds of one run of each; ``delta``: the query on the Delta tables. Raises RuntimeError for other answers."""
+    """Seconds of one run of each; ``delta``: the query on the Delta tables. Raises RuntimeError for other answers.
+
+    Each call begins with another of them: who runs first after another query finds other caches and more garbage.
+    """
     calls: dict[str, Callable[[], DataFrame]] = {
         OURS: lambda: skipstone.sql(spark, ours),
         ICEBERG: lambda: spark.sql(ours),
         DELTA: lambda: spark.sql(delta),
     }
-    seconds, answers = {}, {}
-    for peer, call in calls.items():
+    seconds, answers, first = {}, {}, next(_turns) % len(calls)
+    names = list(calls)
+    for peer in (*names[first:], *names[:first]):
         start = time.perf_counter()
-        answers[peer] = call().collect()
+        answers[peer] = calls[peer]().collect()
         seconds[peer] = time.perf_counter() - start
     if len({tuple(sorted(map(repr, rows))) for rows in answers.values()}) != 1:
         raise RuntimeError(f"the answers differ: {ours}")

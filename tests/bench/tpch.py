@@ -153,7 +153,7 @@ def _options() -> argparse.Namespace:
 
 def _lines(spark: SparkSession, numbers: Iterable[int], repeats: int) -> Iterator[dict[str, Any]]:
     for number in numbers:
-        runs = [_timed(spark, QUERIES[number]) for _ in range(repeats + 1)][1:]
+        runs = [_timed(spark, QUERIES[number], begins=at % 2 == 0) for at in range(repeats + 1)][1:]
         ours, plain = (statistics.median(one) for one in zip(*runs, strict=True))
         line = {"case": f"Q{number}", "ours_s": ours, "iceberg_s": plain, "ratio": plain / ours, "goal": WORST}
         explanation = skipstone.explain(spark.sql(QUERIES[number]))
@@ -168,13 +168,18 @@ def _lines(spark: SparkSession, numbers: Iterable[int], repeats: int) -> Iterato
         yield line
 
 
-def _timed(spark: SparkSession, query: str) -> tuple[float, float]:
-    """Seconds of one run with indexes, and of one without. Raises RuntimeError for different answers."""
-    skipstone.enable(spark)
-    ours, found = _collected(spark.sql(query))
+def _timed(spark: SparkSession, query: str, *, begins: bool) -> tuple[float, float]:
+    """Seconds of one run with indexes, which ``begins`` or not, and of one without.
+
+    Raises RuntimeError for different answers.
+    """
+    found = {}
+    for is_ours in (begins, not begins):
+        (skipstone.enable if is_ours else skipstone.disable)(spark)
+        found[is_ours] = _collected(spark.sql(query))
     skipstone.disable(spark)
-    plain, expected = _collected(spark.sql(query))
-    if found != expected:
+    (ours, rows), (plain, expected) = found[True], found[False]
+    if rows != expected:
         raise RuntimeError(f"the answers differ: {query}")
     return ours, plain
 
