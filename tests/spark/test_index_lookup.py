@@ -264,26 +264,6 @@ def test_an_index_whose_first_column_is_not_narrowed_is_not_used_and_says_so(lak
     lake.assert_exact("flight = 7")
 
 
-@pytest.mark.parametrize("are_together", [False, True], ids=["keys in all files", "each key in a file of its own"])
-def test_a_few_of_many_keys_show_when_all_of_them_are_everywhere(lake: Lake, *, are_together: bool) -> None:
-    files, rows, keys = 150, 20, 400
-    places = np.arange(files * rows)
-    found = places * keys // len(places) if are_together else places * 7 % keys
-    # no file is left out by its bounds
-    values = np.where(places % rows == 0, -1, np.where(places % rows == 1, 10**6, found))
-    data = pa.table({"k": values, "n": places})
-    lake.create(data.schema, properties={"write.target-file-size-bytes": str(data.nbytes // files)}).append(data)
-    lake.reindex(index_on("k"))
-    condition = f"k in ({', '.join(map(str, range(300)))})"
-    plan = lake.plan(condition)
-    (use,) = plan.indexes
-    assert plan.funnel.min_max == plan.funnel.total >= files
-    assert use.used is are_together
-    assert are_together or "a few of its keys" in use.reason
-    assert (plan.funnel.read < plan.funnel.total) is are_together
-    lake.assert_exact(condition)
-
-
 def test_a_disjunction_over_two_indexes_is_served_by_both(lake: Lake) -> None:
     table = lake.create(FLIGHTS)
     for seed in range(3):

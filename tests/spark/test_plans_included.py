@@ -10,7 +10,7 @@ import skipstone
 from pyiceberg.types import DoubleType, LongType
 from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
-from skipstone.query.plans.replacing import indexscan
+from skipstone.query.plans.replacing import driver, indexscan
 from skipstone.tables.arrow import arrow_schema
 from skipstone_core.indexing import use as index_use
 
@@ -235,3 +235,17 @@ def test_tasks_read_what_costs_less(
     assert (found.only.scan is not None) == is_cheaper, found.explanation
     monkeypatch.setattr(index_use, "SCAN_ROWS_PART", 0.9)
     assert tasks.query(f"select {column} from {TABLE} where k >= 0").only.scan is None
+
+
+def test_an_answer_is_weighed_against_nothing_when_the_driver_reads_all_hits(
+    spark: SparkSession, kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_ANSWER_BYTES", 0)
+    monkeypatch.setattr(index_use, "FEW_ROWS_PART", 0.4)
+    made = open_bed(spark, kept.restored(), driver_rows=None)
+    found = made.query(f"select k, id from {TABLE} where k = 7")
+    (relation,) = found.explanation.relations
+    assert (relation.refusal, relation.scan) == (None, None), found.explanation
+    assert relation.driver is not None and relation.driver.ordinals
+    assert len(found.answer) == 1
+    made.lake.catalog.close()

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_core.indexing.use import (
     ReadCost,
+    Sampled,
     are_few,
-    expected_part,
     is_driver_faster,
     is_narrow,
     is_small_side,
@@ -46,13 +46,23 @@ def test_hits_everywhere_are_not_narrow(candidate_bytes: int) -> None:
     assert is_narrow(candidate_bytes / 2, candidate_bytes)
 
 
-@given(hit=st.floats(0, 1), times=st.floats(1, 1000))
-def test_more_keys_hit_more_until_they_hit_all(hit: float, times: float) -> None:
-    found = expected_part(hit, times)
-    assert hit - 1e-9 <= found <= 1
-    assert found <= expected_part(hit, times + 1) + 1e-9
-    assert expected_part(0, times) == 0
-    assert expected_part(0.5, 2) == 0.75
+@given(data=st.data(), pages=st.integers(1, 10_000), times=st.floats(1, 1000))
+def test_more_keys_hit_more_until_they_hit_all_that_can_be_hit(data: st.DataObject, pages: int, times: float) -> None:
+    first, second = (data.draw(st.integers(0, pages)) for _ in range(2))
+    both = data.draw(st.integers(max(0, first + second - pages), min(first, second)))
+    sampled = Sampled(first, second, both, pages)
+    found = sampled.expected_part(times)
+    union = first + second - both
+    assert 0 <= found <= min(1.0, times * union / pages) + 1e-9
+    assert found <= sampled.expected_part(times + 1) + 1e-9
+    assert found >= union / pages - 1e-9 or both * pages >= first * second
+
+
+def test_samples_that_meet_tell_how_much_can_be_hit() -> None:
+    assert Sampled(0, 0, 0, 100).expected_part(50) == 0
+    assert Sampled(25, 25, 0, 100).expected_part(2) == 0.75
+    assert Sampled(30, 30, 30, 100).expected_part(50) == pytest.approx(0.3)
+    assert Sampled(60, 60, 36, 100).expected_part(50) == pytest.approx(1)
 
 
 def test_few_rows_are_one_in_a_hundred() -> None:

@@ -45,6 +45,9 @@ COVERING_PART = 0.9
 
 #: Keys that are looked up first where many are: from their hits follows where those of all will be.
 SAMPLE_KEYS = 16
+#: Row groups of an index that are read first where many may hold hits, as those of a wide range.
+SAMPLE_GROUPS = 4
+MANY_GROUPS = 8 * SAMPLE_GROUPS
 #: Keys from which on a sample of them is looked up first.
 MANY_KEYS = 16 * SAMPLE_KEYS
 
@@ -147,11 +150,26 @@ def is_narrow(hit_bytes: float, candidate_bytes: float) -> bool:
     return hit_bytes <= NARROW_PART * candidate_bytes
 
 
-def expected_part(hit: float, times: float) -> float:
-    """The part of the data that is hit when ``times`` as many keys are looked up as hit the part ``hit`` of it, each
-    without regard to the others.
-    """
-    return float(1 - (1 - min(1.0, hit)) ** times)
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Pages of all ``pages`` that two samples hit, and ``both`` of them."""
+
+    first: int
+    second: int
+    both: int
+    pages: int
+
+    def expected_part(self, times: float) -> float:
+        """The part of the pages that is hit by ``times`` as many keys as both samples have together.
+
+        How many pages can be hit at all follows from how many both samples meet (the estimate of Lincoln and Petersen
+        for the size of a population).
+        """
+        union = self.first + self.second - self.both
+        reachable = min(float(self.pages), self.first * self.second / self.both) if self.both else float(self.pages)
+        if not union:
+            return 0.0
+        return reachable / self.pages * float(1 - (1 - min(1.0, union / reachable)) ** times)
 
 
 def is_worth_a_job(cost: ReadCost) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, are_few, expected_part, is_narrow, is_worth_a_job
+from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, Sampled, are_few, is_narrow, is_worth_a_job
 
 from skipstone.indexes.asking.hits import POSITION_BITS, IndexHits
 
@@ -65,17 +65,22 @@ class WeighedFiles:
         too_many = self.most_rows is not None and len(hits.rows.keys) > self.most_rows
         return (replace(self, by_position=False) if too_many else self).are_narrowed_by(hits)
 
-    def will_be_everywhere(self, hits: IndexHits, times: float) -> bool:
+    def will_be_everywhere(self, samples: tuple[IndexHits, IndexHits], times: float) -> bool:
         """Whether nearly all pages of what is covered will be hit, once ``times`` as many keys are looked up as gave
-        ``hits``. Not where so little is covered that the driver reads it in no time.
+        the hits of both samples. Not where so little is covered that the driver reads it in no time.
         """
-        covered = self.mask & hits.covered
+        covered = self.mask & samples[0].covered
         if not is_worth_a_job(self.cost(covered)):
             return False
-        rows = hits.rows.keys[self.mask[hits.rows.ordinals]]
-        touched = np.unique(rows - (rows & _POSITION) % self.page_rows)
+        first, second = (self._pages_of(hits) for hits in samples)
+        both = len(np.intersect1d(first, second, assume_unique=True))
         pages = int(np.maximum(1, -(-self.records[covered] // self.page_rows)).sum())
-        return not is_narrow(expected_part(len(touched) / pages, times), 1)
+        return not is_narrow(Sampled(len(first), len(second), both, pages).expected_part(times), 1)
+
+    def _pages_of(self, hits: IndexHits) -> Int64s:
+        """The first row of each page with hits, sorted unique; a row group of too many hits counts as one page."""
+        rows = hits.rows.keys[self.mask[hits.rows.ordinals]]
+        return np.unique(rows - (rows & _POSITION) % self.page_rows)
 
     def _read_whole(self, hits: IndexHits) -> int:
         """Bytes of row groups with hits, in files in which these are not few."""

@@ -103,9 +103,8 @@ def _everywhere(hits: IndexHits, candidates: WeighedFiles, asked: int = 1) -> In
 
 
 def _nearly_everywhere(sample: Sample) -> IndexRefusal:
-    hit = len(sample.hits.rows.keys)
-    message = f"a few of its keys have {hit:,} hits, and {sample.times:.0f} times as many keys hit nearly every page"
-    return IndexRefusal(NotUsed.NO_GAIN, message)
+    found = f"{sample.count:,} hits of a sample of its entries"
+    return IndexRefusal(NotUsed.NO_GAIN, f"by {found}, {sample.times:.0f} times as many are in nearly every page")
 
 
 def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
@@ -263,7 +262,7 @@ class _Asking:
         index = probe.index
         try:
             sample = sample_of(probe)
-            if sample is not None and self.candidates.will_be_everywhere(sample.hits, sample.times):
+            if sample is not None and self.candidates.will_be_everywhere(sample.halves, sample.times):
                 self.weighing.refuse(index, _nearly_everywhere(sample))
                 return None
             hits, is_whole = read_hits(probe, self.candidates.are_narrowed_so_far)

@@ -1,4 +1,4 @@
-"""A look at a few of many keys first: from where their hits are follows what looking up all of them will leave.
+"""A look at a few of many hits first: from where they are follows what looking up all of them will leave.
 
 Called by lookup, which the sample saves from reading an index for nothing. Must not weigh what it finds.
 """
@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from skipstone_core.indexing.use import MANY_KEYS, SAMPLE_KEYS
+from skipstone_core.indexing.use import MANY_GROUPS, MANY_KEYS, SAMPLE_GROUPS, SAMPLE_KEYS
 
 from skipstone.indexes.asking.hits import IndexHits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, plan_probe, read_hits
@@ -18,45 +19,74 @@ from skipstone.indexes.keytests import AllOf, Points, Test
 
 @dataclass(frozen=True)
 class Sample:
-    """The hits of some keys, and how many ``times`` as many all keys are."""
+    """The hits of two samples, and how many ``times`` as much as both of them all there is to look up."""
 
-    hits: IndexHits
+    halves: tuple[IndexHits, IndexHits]
     times: float
+
+    @property
+    def count(self) -> int:
+        """Hits in both."""
+        return sum(len(half.rows.keys) for half in self.halves)
 
 
 def sample_of(probe: Probe) -> Sample | None:
-    """What a few keys of a probe for many hit; None when it is for few, or for others than single keys.
+    """What a few keys of a probe for many hit, or a few row groups of one that reads many; None when it is for few.
 
     Raises UnreadableIndexFile.
     """
-    index = probe.index
-    found = _sampled(probe.test, index.index.definition.field_ids[0])
-    if found is None:
-        return None
-    test, times = found
+    first = probe.index.index.definition.field_ids[0]
+    count = _count(probe.test, first)
+    if count >= MANY_KEYS:
+        halves = tuple(_with_test(probe, _fewer(probe.test, first, half)) for half in range(2))
+        return _sampled(halves, count / SAMPLE_KEYS)
+    groups = sum(len(part.groups) for part in probe.parts)
+    if groups >= MANY_GROUPS:
+        return _sampled(tuple(_with_groups(probe, half) for half in range(2)), groups / SAMPLE_GROUPS)
+    return None
+
+
+def _sampled(halves: tuple[Probe, ...], times: float) -> Sample:
+    first, second = (read_hits(half, lambda _: True)[0] for half in halves)
+    return Sample((first, second), times)
+
+
+def _chosen(count: int, wanted: int, half: int) -> npt.NDArray[np.int64]:
+    """Half of the ``wanted`` places below ``count``, from all over: neighbors may stand together."""
+    return np.linspace(0, count - 1, wanted).astype(np.int64)[half::2]
+
+
+def _with_groups(probe: Probe, half: int) -> Probe:
+    """The probe with a few of its row groups: a run of an index may hold the entries of a few files only."""
+    places = [(part, group) for part in probe.parts for group in part.groups]
+    chosen = [places[place] for place in _chosen(len(places), SAMPLE_GROUPS, half)]
+    return replace(probe, parts=tuple(replace(part, groups=(group,)) for part, group in chosen))
+
+
+def _with_test(probe: Probe, test: Test) -> Probe:
     files = tuple(part.file for part in probe.parts)
     columns = ProbeColumns(probe.tested, tuple(name for name in probe.columns if name not in _tested(probe)))
-    hits, _ = read_hits(plan_probe(index, test, files, columns), lambda _: True)
-    return Sample(hits, times)
+    return plan_probe(probe.index, test, files, columns)
 
 
 def _tested(probe: Probe) -> frozenset[str]:
     return frozenset(column.name for column in probe.tested.values())
 
 
-def _sampled(test: Test, first: int) -> tuple[Test, float] | None:
-    """The test with fewer keys of the ``first`` column of an index, and how many times as many there were."""
+def _count(test: Test, first: int) -> int:
+    """Single keys of the ``first`` column of an index that a test asks for; 0 when it asks for others."""
     if isinstance(test, Points):
-        return _fewer(test) if test.field_id == first and len(test.values) >= MANY_KEYS else None
-    if not isinstance(test, AllOf):
-        return None
-    for place, part in enumerate(test.parts):
-        if isinstance(part, Points) and (found := _sampled(part, first)) is not None:
-            return replace(test, parts=(*test.parts[:place], found[0], *test.parts[place + 1 :])), found[1]
-    return None
+        return len(test.values) if test.field_id == first else 0
+    parts = test.parts if isinstance(test, AllOf) else ()
+    return max((_count(part, first) for part in parts if isinstance(part, Points)), default=0)
 
 
-def _fewer(test: Points) -> tuple[Test, float]:
-    """Keys from all over the range: neighbors may stand together."""
-    chosen = np.linspace(0, len(test.values) - 1, SAMPLE_KEYS).astype(np.int64)
-    return replace(test, values=test.values.take(pa.array(chosen))), len(test.values) / SAMPLE_KEYS
+def _fewer(test: Test, first: int, half: int) -> Test:
+    """The test with half of a sample of its keys of the ``first`` column."""
+    if isinstance(test, Points):
+        if test.field_id != first or len(test.values) < MANY_KEYS:
+            return test
+        return replace(test, values=test.values.take(pa.array(_chosen(len(test.values), SAMPLE_KEYS, half))))
+    if isinstance(test, AllOf):
+        return replace(test, parts=tuple(_fewer(part, first, half) for part in test.parts))
+    return test

@@ -87,7 +87,8 @@ class Demand:
         answer = plan.answer
         if self.columns is None or answer is None or not self.limits.scans_indexes:
             return None
-        rows = int(plan.files.files["records"].to_numpy()[np.intersect1d(answer.ordinals, instead_of)].sum())
+        common = np.intersect1d(answer.ordinals, np.array(instead_of, np.int64))  # which may be none at all
+        rows = int(plan.files.files["records"].to_numpy()[common].sum())
         files = ScanCost(answer.cost_of(instead_of), rows)
         if not is_scan_cheaper(ScanCost(answer.probe.cost, answer.probe.rows), files):
             return None

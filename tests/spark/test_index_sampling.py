@@ -1,0 +1,58 @@
+"""A look at a part of what an index would be read for tells when its hits are everywhere, and when they are not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from skipstone.indexes import tables
+
+from tests.spark.index_bed import Lake, index_on
+
+
+@pytest.fixture
+def lake(tmp_path: Path) -> Lake:
+    return Lake(tmp_path)
+
+
+@pytest.mark.parametrize("are_together", [False, True], ids=["keys in all files", "each key in a file of its own"])
+def test_a_few_of_many_keys_show_when_all_of_them_are_everywhere(lake: Lake, *, are_together: bool) -> None:
+    files, rows, keys = 150, 20, 400
+    places = np.arange(files * rows)
+    found = places * keys // len(places) if are_together else places * 7 % keys
+    # no file is left out by its bounds
+    values = np.where(places % rows == 0, -1, np.where(places % rows == 1, 10**6, found))
+    data = pa.table({"k": values, "n": places})
+    lake.create(data.schema, properties={"write.target-file-size-bytes": str(data.nbytes // files)}).append(data)
+    lake.reindex(index_on("k"))
+    condition = f"k in ({', '.join(map(str, range(300)))})"
+    plan = lake.plan(condition)
+    (use,) = plan.indexes
+    assert plan.funnel.min_max == plan.funnel.total >= files
+    assert use.used is are_together
+    assert are_together or "of a sample of its entries" in use.reason
+    assert (plan.funnel.read < plan.funnel.total) is are_together
+    lake.assert_exact(condition)
+
+
+@pytest.mark.parametrize("are_together", [False, True], ids=["keys in all files", "keys in the order of the files"])
+def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, are_together: bool
+) -> None:
+    monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 32)
+    files, rows = 150, 20
+    places = np.arange(files * rows)
+    found = places if are_together else places * 7 % len(places)
+    values = np.where(places % rows == 0, -1, np.where(places % rows == 1, 10**6, found))
+    data = pa.table({"k": values, "n": places})
+    lake.create(data.schema, properties={"write.target-file-size-bytes": str(data.nbytes // files)}).append(data)
+    lake.reindex(index_on("k"))
+    condition = f"k >= 0 and k < {len(places) // 2}"
+    plan = lake.plan(condition)
+    (use,) = plan.indexes
+    assert use.used is are_together
+    assert are_together or "of a sample of its entries" in use.reason
+    assert (plan.funnel.read < plan.funnel.total) is are_together
+    lake.assert_exact(condition)
