@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from skipstone.indexes import tables
+from skipstone.indexes.asking import sampling
 
 from tests.spark.index_bed import Lake, index_on
 
@@ -18,8 +19,11 @@ def lake(tmp_path: Path) -> Lake:
 
 
 @pytest.mark.parametrize("are_together", [False, True], ids=["keys in all files", "each key in a file of its own"])
-def test_a_few_of_many_keys_show_when_all_of_them_are_everywhere(lake: Lake, *, are_together: bool) -> None:
-    files, rows, keys = 150, 20, 400
+def test_a_few_of_many_keys_show_when_all_of_them_are_everywhere(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, *, are_together: bool
+) -> None:
+    monkeypatch.setattr(sampling, "MANY_KEYS", 60)
+    files, rows, keys = 150, 20, 600
     places = np.arange(files * rows)
     found = places * keys // len(places) if are_together else places * 7 % keys
     # no file is left out by its bounds
@@ -27,7 +31,7 @@ def test_a_few_of_many_keys_show_when_all_of_them_are_everywhere(lake: Lake, *, 
     data = pa.table({"k": values, "n": places})
     lake.create(data.schema, properties={"write.target-file-size-bytes": str(data.nbytes // files)}).append(data)
     lake.reindex(index_on("k"))
-    condition = f"k in ({', '.join(map(str, range(300)))})"
+    condition = f"k in ({', '.join(map(str, range(60)))})"
     plan = lake.plan(condition)
     (use,) = plan.indexes
     assert plan.funnel.min_max == plan.funnel.total >= files

@@ -12,6 +12,10 @@ from enum import StrEnum
 OPEN_BYTES = 1024 * 1024
 #: What opening a file costs a task of Spark, as bytes that it could read in that time.
 TASK_OPEN_BYTES = 3 * 1024 * 1024
+#: What opening a file to read a few of its rows costs the driver, likewise, and what a byte that it decodes there costs
+#: it, as bytes that a task could read. Python does most of both, so cores do not help.
+DRIVER_OPEN_BYTES = 5 * 1024 * 1024 // 4
+DRIVER_BYTE = 1.4
 #: An index of which so little has to be read is always asked.
 SMALL_FILES = 16
 SMALL_BYTES = 1024 * 1024
@@ -44,12 +48,16 @@ COVERING_PART = 0.9
 
 
 #: Keys that are looked up first where many are: from their hits follows where those of all will be.
-SAMPLE_KEYS = 16
+SAMPLE_KEYS = 8
 #: Row groups of an index that are read first where many may hold hits, as those of a wide range.
 SAMPLE_GROUPS = 4
 MANY_GROUPS = 8 * SAMPLE_GROUPS
 #: Keys from which on a sample of them is looked up first.
-MANY_KEYS = 16 * SAMPLE_KEYS
+MANY_KEYS = 32 * SAMPLE_KEYS
+#: So many pages that two samples meet tell how many there are, give or take a sixth.
+TELLING_PAGES = 32
+#: Hits in more than this part of the pages, as a sample tells, save less than reading all of them from the index costs.
+SAMPLED_PART = 0.75
 
 
 class NotUsed(StrEnum):
@@ -162,11 +170,12 @@ class Sampled:
     def expected_part(self, times: float) -> float:
         """The part of the pages that is hit by ``times`` as many keys as both samples have together.
 
-        How many pages can be hit at all follows from how many both samples meet (the estimate of Lincoln and Petersen
-        for the size of a population).
+        How many pages can be hit at all follows from how many both samples meet, if these are not too few to tell (the
+        estimate of Lincoln and Petersen for the size of a population).
         """
-        union = self.first + self.second - self.both
-        reachable = min(float(self.pages), self.first * self.second / self.both) if self.both else float(self.pages)
+        union, reachable = self.first + self.second - self.both, float(self.pages)
+        if self.both >= TELLING_PAGES:
+            reachable = min(reachable, self.first * self.second / self.both)
         if not union:
             return 0.0
         return reachable / self.pages * float(1 - (1 - min(1.0, union / reachable)) ** times)
@@ -182,10 +191,14 @@ def are_few(rows: int, of_rows: int) -> bool:
     return rows <= FEW_ROWS_PART * of_rows
 
 
-def is_driver_faster(here: ReadCost, there: ReadCost, *, driver_cores: int, task_cores: int) -> bool:
-    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``.
-
-    The driver decodes in all its cores; what it does with each file besides is Python, one file after the other.
-    """
+def is_driver_faster(here: ReadCost, there: ReadCost, *, task_cores: int) -> bool:
+    """Whether the driver reads single rows at the cost ``here`` sooner than tasks read the whole files, ``there``."""
+    by_driver = here.files * DRIVER_OPEN_BYTES + here.bytes * DRIVER_BYTE
     by_tasks = there.files * TASK_OPEN_BYTES + there.bytes
-    return here.files * OPEN_BYTES + here.bytes / driver_cores <= by_tasks / task_cores + JOB_BYTES
+    return by_driver <= by_tasks / task_cores + JOB_BYTES
+
+
+def part_in_pages(rows: int, of_rows: int, page_rows: int) -> float:
+    """The part of a file of ``of_rows`` that is in the pages of ``rows`` which lie anywhere in it."""
+    pages = max(1, -(-of_rows // page_rows))
+    return float(1 - (1 - 1 / pages) ** rows)

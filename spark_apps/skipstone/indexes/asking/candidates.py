@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, Sampled, are_few, is_narrow, is_worth_a_job
+from skipstone_core.indexing.use import PAGE_ROWS, SAMPLED_PART, ReadCost, Sampled, are_few, is_narrow, is_worth_a_job
 
 from skipstone.indexes.asking.hits import POSITION_BITS, IndexHits
 
@@ -75,7 +75,7 @@ class WeighedFiles:
         first, second = (self._pages_of(hits) for hits in samples)
         both = len(np.intersect1d(first, second, assume_unique=True))
         pages = int(np.maximum(1, -(-self.records[covered] // self.page_rows)).sum())
-        return not is_narrow(Sampled(len(first), len(second), both, pages).expected_part(times), 1)
+        return Sampled(len(first), len(second), both, pages).expected_part(times) > SAMPLED_PART
 
     def _pages_of(self, hits: IndexHits) -> Int64s:
         """The first row of each page with hits, sorted unique; a row group of too many hits counts as one page."""

@@ -96,8 +96,8 @@ class _OpenEntries:
         rows = passing[_ROW].to_numpy()
         found = self._pages.read(group, others, rows)
         besides = found or self._file.read_group(group, others).take(pa.array(rows))
-        columns = {name: (besides if name in others else passing)[name] for name in names}
-        return filters.all.passing(self._cast(pa.table(columns)))
+        entries = self._cast(pa.table({name: (besides if name in others else passing)[name] for name in names}))
+        return entries if self._question.keys == self._question.tested else filters.all.passing(entries)
 
     def _cast(self, entries: pa.Table) -> pa.Table:
         return entries.select(self._question.schema.names).cast(self._question.schema)

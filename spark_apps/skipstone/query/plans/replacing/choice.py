@@ -16,6 +16,7 @@ from skipstone.query.planner import ReadOptions, ReadPlan, plan_read
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.replacing.driver import DriverColumns, DriverRead, DriverReadLimits, driver_read
 from skipstone.query.plans.replacing.indexscan import IndexScan, plan_index_scan
+from skipstone.tables.shaping.writeproperties import page_rows_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ class Demand:
 
     def driver(self, plan: ReadPlan) -> DriverRead | None:
         """What the driver reads of ``plan``."""
-        limits = self.limits.driver
+        limits = replace(self.limits.driver, page_rows=page_rows_of(self.relation.table))
         return driver_read(plan, self.columns, limits) if self.columns and limits.rows else None
 
     def scan(self, plan: ReadPlan, instead_of: Sequence[int]) -> IndexScan | None:

@@ -36,13 +36,13 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster
+from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, part_in_pages
 
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import NONE, Jvm, scala_object
 from skipstone.compat.pyspark import java_frame
 from skipstone.query.planner import ReadPlan
-from skipstone.query.reading import answered_rows, driver_cores, rows_of_files
+from skipstone.query.reading import answered_rows, rows_of_files
 from skipstone.tables.arrow import arrow_schema
 
 #: Spark types whose values Arrow carries over unchanged.
@@ -130,10 +130,14 @@ def _is_plain(kind: DataType) -> bool:
 
 @dataclass(frozen=True)
 class DriverReadLimits:
-    """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks."""
+    """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks.
+
+    ``page_rows``: rows in a page of the relation's files.
+    """
 
     rows: int
     parallelism: int
+    page_rows: int = PAGE_ROWS
 
 
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
@@ -142,7 +146,8 @@ def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
     scanned = _unindexed(plan, takes_answer=takes_answer)
     rows = sum(counts.values())
-    by_position, scan = _by_position(plan, columns, counts), _scan(plan, columns, scanned)
+    by_position = _by_position(plan, columns, counts, limits.page_rows)
+    scan = _scan(plan, columns, scanned)
     read = DriverRead(columns, takes_answer=takes_answer)
     if rows <= limits.rows and _is_cheap([by_position], limits):
         read = replace(read, ordinals=tuple(counts))
@@ -158,7 +163,7 @@ _Choice = tuple[ReadCost, ReadCost]
 
 def _is_cheap(choices: Sequence[_Choice], limits: DriverReadLimits) -> bool:
     here, there = (sum(costs, ReadCost()) for costs in zip(*choices, strict=True))
-    return is_driver_faster(here, there, driver_cores=driver_cores(), task_cores=limits.parallelism)
+    return is_driver_faster(here, there, task_cores=limits.parallelism)
 
 
 def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
@@ -171,9 +176,10 @@ def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
     return tuple(ordinal for ordinal in plan.ordinals if ordinal not in known and are_parquet[ordinal])
 
 
-def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int]) -> _Choice:
+def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int], page_rows: int) -> _Choice:
     sizes, records = _of_files(plan, tuple(counts))
-    decoded = np.minimum(1.0, np.array(list(counts.values())) * PAGE_ROWS / np.maximum(records, 1)) * sizes
+    parts = [part_in_pages(rows, of, page_rows) for rows, of in zip(counts.values(), records.tolist(), strict=True)]
+    decoded = np.array(parts) * sizes
     here, there = (ReadCost(len(counts), int(part.sum() * columns.part)) for part in (decoded, sizes))
     return here, there
 
