@@ -61,6 +61,8 @@ _PLAIN = (
 _NOT_STREAMING = False
 #: Bytes of an index that the driver reads at most for an answer.
 _ANSWER_BYTES = 64 * 1024 * 1024
+#: Entries among which it looks at most: tasks go through more of them sooner.
+_ANSWER_ROWS = 512 * 1024
 Int64s = npt.NDArray[np.int64]
 
 
@@ -142,7 +144,8 @@ class DriverReadLimits:
 
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
     """What the driver reads of ``plan``; None: nothing."""
-    takes_answer = plan.answer is not None and plan.answer.probe.cost.bytes <= _ANSWER_BYTES
+    probe = plan.answer.probe if plan.answer is not None else None
+    takes_answer = probe is not None and probe.cost.bytes <= _ANSWER_BYTES and probe.rows <= _ANSWER_ROWS
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
     scanned = _unindexed(plan, takes_answer=takes_answer)
     rows = sum(counts.values())
