@@ -123,8 +123,8 @@ class _Cases:
         yield Case("merge touching 4 of 400 files, on read", self._merge, self._merge_into)
         yield Case("reindex of one segment", self._reindex, self._ordered)
         yield Case("observe run", self._observe, self._inspect)
-        for name in ("first of a session", "next ones"):
-            yield Case(f"point lookup, {name}", self._lookup("t"), self._select("peer"))
+        for name, most in (("first of a session", 30), ("next ones", 10)):
+            yield Case(f"point lookup, {name}", self._lookup("t"), self._select("peer"), most=most)
 
     def _run(self, kind: RunKind, **task: Any) -> None:
         in_own_process(run_here, self._lake.bed.request(kind, indexes=(BY_PART,), **task))
