@@ -16,11 +16,9 @@ from pyiceberg.table import Table
 from skipstone.runs.check import check_catalog
 from skipstone.tables.catalogs import OwnSqlCatalog, load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts, NoHooks, TableCommit, abort_txn, commit_table
-from skipstone.tables.decoding.metadata import read_metadata
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.namespaces import find_mark, mark_namespace
 from skipstone.tables.shaping.schemas import Declaration, Ownership, ensure_table
-from skipstone.tables.storage import ON_VOLUMES
 from skipstone.tables.whereabouts import Lost, find_table
 from skipstone_core.contract.requests import (
     CatalogRef,
@@ -36,7 +34,6 @@ from skipstone_core.history.commits import Aborted, AlreadyCommitted, Committed,
 from skipstone_core.reasons import Reason
 from sqlalchemy import text
 
-from tests.spark.index_bed import Lake
 from tests.spark.lake import read_all, write_files
 from tests.spark.postgres import PASSWORD, USER, Server, make_certificate, postgres
 from tests.spark.restserver import rest_catalog
@@ -425,19 +422,3 @@ def test_a_rest_address_that_cannot_work_is_refused(tmp_path: Path, uri: str, er
     home = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.REST, uri=uri))
     with pytest.raises(error):
         open_catalog(home)
-
-
-def test_metadata_is_parsed_once_unless_its_name_can_come_again(tmp_path: Path) -> None:
-    lake, rows = Lake(tmp_path), pa.table({"id": [1]})
-    table, ref = lake.create(rows.schema), lake.ref()
-    table.append(rows)
-    first, again = (load_table(lake.catalog, ref).metadata for _ in range(2))
-    assert again is first
-    table.append(rows)
-    newer = load_table(lake.catalog, ref).metadata
-    assert [len(one.snapshots) for one in (first, newer)] == [1, 2]
-    named_by_hadoop = tmp_path / "v1.metadata.json"
-    for metadata in (first, newer):
-        named_by_hadoop.write_text(metadata.model_dump_json())
-        found = read_metadata(ON_VOLUMES.open(str(named_by_hadoop)), str(named_by_hadoop))
-        assert found.snapshots == metadata.snapshots

@@ -16,7 +16,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
-from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.io.pyarrow import PyArrowFileIO, _to_requested_schema
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, _inherit_from_manifest
@@ -146,11 +146,6 @@ class HookedSqlCatalog(SqlCatalog):
         raise NotImplementedError
 
     @staticmethod
-    def read(io: FileIO, location: str) -> TableMetadata:
-        """The metadata in the file at ``location``."""
-        raise NotImplementedError
-
-    @staticmethod
     def writable(metadata: TableMetadata) -> TableMetadata:
         """``metadata`` as PyIceberg can write it."""
         raise NotImplementedError
@@ -162,14 +157,6 @@ class HookedSqlCatalog(SqlCatalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return self.file_io(properties, location)
-
-    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
-        location = orm_table.metadata_location
-        if not location:
-            return super()._convert_orm_to_iceberg(orm_table)
-        metadata = self.read(self.file_io(EMPTY_DICT, location), location)
-        identifier = (*Catalog.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
-        return Table(identifier, metadata, location, self.file_io(metadata.properties, location), self)
 
     def _update_and_stage_table(
         self,

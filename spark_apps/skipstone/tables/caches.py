@@ -7,7 +7,6 @@ on credentials or connections.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -72,14 +71,3 @@ class ByteCache(Generic[Key, Value]):
         """How it has served so far."""
         with self._lock:
             return CacheCounts(self.name, self._hits, self._misses, int(self._kept.currsize), int(self._kept.maxsize))
-
-
-#: Metadata, manifests and lists of them whose names are random: no other content ever has such a name.
-_NEVER_CHANGES = re.compile(
-    r".*/metadata/[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}[^/]*\.(avro|metadata\.json)"
-)
-
-
-def is_content_final(location: str) -> bool:
-    """Whether the name of a file of metadata is random, so that it never gets other content."""
-    return _NEVER_CHANGES.fullmatch(location) is not None

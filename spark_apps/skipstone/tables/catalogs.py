@@ -56,7 +56,6 @@ from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.clocks import in_order
-from skipstone.tables.decoding.metadata import read_metadata
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
@@ -146,11 +145,6 @@ class OwnSqlCatalog(HookedSqlCatalog):
         if lost := find_loss(table):
             name = ".".join(table.name())
             raise NotSentError(f"{name} has {lost} in its metadata, which a commit would lose; nothing was changed")
-
-    @staticmethod
-    def read(io: FileIO, location: str) -> TableMetadata:
-        """As ``read_metadata``."""
-        return read_metadata(io, location)
 
     @staticmethod
     def writable(metadata: TableMetadata) -> TableMetadata:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -36,7 +37,7 @@ from skipstone.storage.buckets.remote import (
 from skipstone.storage.buckets.uploads import abort_uploads
 from skipstone.storage.buckets.vending import Vending
 from skipstone.storage.durable import make_folder, sync_file, sync_folder
-from skipstone.tables.caches import ByteCache, is_content_final
+from skipstone.tables.caches import ByteCache
 
 #: Properties that tell a FileIO how to reach its storage.
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")
@@ -48,6 +49,10 @@ MOST_REQUESTS = 8
 #: Bytes of metadata files in S3 that a process remembers: a table is loaded several times in a run.
 METADATA_BYTES = 64 * 1024 * 1024
 _contents: ByteCache[tuple[RemoteBucket, str], bytes] = ByteCache("metadata files", METADATA_BYTES, len)
+#: Metadata, manifests and lists of them whose names are random: no other content ever has such a name.
+_NEVER_CHANGES = re.compile(
+    r".*/metadata/[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}[^/]*\.(avro|metadata\.json)"
+)
 _S3 = ("s3://", "s3a://", "s3n://")
 
 
@@ -174,7 +179,7 @@ class _RemoteInput(InputFile):
     def open(self, seekable: bool = True) -> InputStream:  # noqa: FBT001, FBT002 - as PyIceberg has it
         """Asks for nothing before the first read, which raises what opening does elsewhere."""
         file = RemoteFile(RemoteContent(self._bucket, self._key, cast(Callable[[], ArrowFile], self._told.open)))
-        if not is_content_final(self.location):
+        if not _NEVER_CHANGES.fullmatch(self.location):
             return file
         with file:
             return io.BytesIO(_contents.get((self._bucket, self._key), file.readall))
@@ -186,7 +191,7 @@ class _RemoteOutput(OutputFile):
     def __init__(self, location: str, bucket: RemoteBucket, key: str, told: OutputFile) -> None:
         super().__init__(location)
         self._bucket, self._key, self._told = bucket, key, told
-        self._is_metadata = is_content_final(location)
+        self._is_metadata = bool(_NEVER_CHANGES.fullmatch(location))
         self._size: int | None = None
 
     def __len__(self) -> int:
