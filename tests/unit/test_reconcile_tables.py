@@ -7,7 +7,7 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.manifests import conf_map_name
 
-from tests.unit.lake_double import Ends, LakeTable
+from tests.unit.lake_double import Ends, LakeTable, end_pod
 from tests.unit.lives import driver, hold_pods, job, refuse_all, started, synced
 from tests.unit.objects import claim, index, load, observed_table, table, warehouse
 from tests.unit.operator_double import World
@@ -130,6 +130,27 @@ class TestTable:
         world.run_until(lambda: world.kube.condition("Table", "flights", "Ready") == ("False", "TableMissing"))
         assert ("Observe", "Observed") in world.meter.finished
         assert not list(world.kube.find("Pod", operation="Table"))
+
+    @pytest.mark.parametrize("lost", ["the annotation", "the pod"])
+    def test_what_no_pod_tells_of_a_commit_is_looked_up(self, lost: str) -> None:
+        world = started(load("jan"), index())
+        before = world.kube.status("Table", "flights")
+        world.run_until(lambda: job(world)[1] == "DriverRunning")
+        pod = driver(world)
+        end_pod(world.kube, world.lake, pod)
+        if lost == "the annotation":
+            world.kube.edit("Pod", pod["metadata"]["name"], lambda o: o["metadata"]["annotations"].clear())
+            world.run_until(lambda: world.holds("LoadJob", "jan", "Complete"))
+        else:
+            world.run_until(lambda: world.holds("LoadJob", "jan", "Complete"))
+            world.kube.drop("Pod", "lake", pod["metadata"]["name"])
+            world.kube.edit("Table", "flights", lambda o: o.update(status=before))
+        world.run_until(lambda: world.kube.status("Table", "flights")["segments"]["total"] == 1)
+        world.run_until(lambda: synced(world) == "1/1")
+        for _ in range(40):
+            world.tick()
+        assert world.meter.finished.count(("Observe", "Observed")) == 1
+        assert not world.kube.status("Table", "flights").get("untoldTime")
 
     def test_one_observe_pod_serves_all_due_tables(self) -> None:
         world = World()

@@ -155,12 +155,12 @@ def is_of_unknown_health(table: TableSubject) -> bool:
 
 
 def has_untold_commits(table: TableSubject) -> bool:
-    """Whether a maintain run may have committed and told nothing, and no run has looked since or is about to."""
+    """Whether a job or a maintain run may have committed and told nothing, and no run has looked since or will."""
     last, looked = table.status.last_maintain_run, parse_time(table.status.observed_time)
-    if last is None or last.result not in (RunResult.LOST, RunResult.UNKNOWN) or table.status.writer is not None:
-        return False
-    ended = parse_time(last.completion_time)
-    return ended is not None and (looked is None or looked < ended)
+    silent = last is not None and last.result in (RunResult.LOST, RunResult.UNKNOWN)
+    ends = (table.status.untold_time, last.completion_time if silent and last is not None else None)
+    known = [moment for end in ends if (moment := parse_time(end)) is not None]
+    return table.status.writer is None and any(looked is None or looked < moment for moment in known)
 
 
 def is_in_the_dark(table: TableSubject, index: IndexSubject) -> bool:

@@ -14,6 +14,7 @@ from skipstone_core.contract.requests import Management
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
+    COMPLETE,
     HEALTHY,
     READY,
     SYNCED,
@@ -35,6 +36,8 @@ from skipstone_operator.reconcilers.maintenance.judging import judge_healthy
 from skipstone_operator.reconcilers.runs.statuses import judged, put_status
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus, RunResult
+from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.resources.loadjob import LoadJobStatus
 from skipstone_operator.resources.table import (
     MAX_PROPERTY_NAME,
     IndexTally,
@@ -47,10 +50,13 @@ from skipstone_operator.worlds.observations import Observation, find_observation
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.steps import PutStatus
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
+from skipstone_operator.worlds.times import parse_time, past_time
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
 #: Ignored properties that a condition names.
 NAMED_PROPERTIES = 5
+#: What a job that changed nothing names as its snapshot.
+NO_SNAPSHOT = "0"
 #: Operations of pods that write the main table; a reindex or an observe run may run beside them.
 WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop", "Maintain"})
 
@@ -170,11 +176,33 @@ def written(
 
 def put_written(world: TableWorld, table: TableSubject, status: TableStatus, progress: Judgement) -> PutStatus | None:
     """The status write with conditions, whoever is the writer."""
+    status = replace(status, untold_time=find_untold(world, status))
     ready, healthy = judge_ready(world, table, status), judge_healthy(world, table, status)
     if healthy is None:
         status = replace(status, conditions=without(status.conditions, HEALTHY))
     judgements = [judgement for judgement in (ready, progress, healthy) if judgement is not None]
     return put_status(table, judged(status, table, judgements, world.setting.now))
+
+
+def find_untold(world: TableWorld, status: TableStatus) -> str | None:
+    """When the job that committed last ended, while ``status`` does not tell of its commit; None when it does.
+
+    The pod of a job may be gone before anybody reads what it says of the table, and may fail to say it.
+    """
+    committed = [job.job.status for job in world.jobs if _has_committed(world, job.job.status)]
+    last = max(committed, key=lambda job: job.completion_time or "", default=None)
+    if last is None or last.snapshot_id == status.snapshot_id:
+        return None
+    segment = last.segment if isinstance(last, LoadJobStatus) else None
+    if segment is not None and segment <= status.sequence_number:
+        return None
+    ended, looked = parse_time(last.completion_time), past_time(status.observed_time, world.setting.now)
+    return last.completion_time if ended is not None and (looked is None or looked < ended) else None
+
+
+def _has_committed(world: TableWorld, job: JobStatus) -> bool:
+    mine = world.table is not None and job.table_uid == world.table.meta.uid
+    return mine and is_true(job.conditions, COMPLETE) and job.snapshot_id not in ("", NO_SNAPSHOT)
 
 
 def find_obstacle(world: TableWorld, table: TableSubject) -> Finding | None:

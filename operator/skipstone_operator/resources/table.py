@@ -395,6 +395,10 @@ class TableStatus:
     snapshot_id: Annotated[str, Doc("Current snapshot, as text since JSON numbers lose digits.", max_length=32)] = ""
     sequence_number: Annotated[int, Doc("Sequence number of the current snapshot.", minimum=0)] = 0
     observed_time: Annotated[str | None, time_text("When a run last read the table's head.")] = None
+    untold_time: Annotated[
+        str | None,
+        time_text("When a job ended of whose commit the status does not tell yet; absent when there is none."),
+    ] = None
     metadata: Annotated[SeenMetadata | None, Doc("Which metadata of the table the status tells of.")] = None
     rows: Annotated[int, Doc("Rows in live data files, without those that position deletes take.", minimum=0)] = 0
     files: Annotated[int, Doc("Live data files.", minimum=0)] = 0

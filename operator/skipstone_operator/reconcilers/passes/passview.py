@@ -50,7 +50,11 @@ class PassView:
         """The object as this pass knows it, or None."""
         place = (kind, namespace, name)
         if place not in self._found:
-            self._found[place] = await self.kube.get(kind, namespace, name)
+            found = await self.kube.get(kind, namespace, name)
+            self._found[place] = found
+            if found is not None:
+                # A LIST that was read before may show a pod running that this one shows ended.
+                self._list_again(kind, found)
         return self._found[place]
 
     async def list(
@@ -112,14 +116,17 @@ class PassView:
         return answer
 
     def _take(self, kind: str, obj: JsonObject) -> None:
+        self._found[kind, obj["metadata"].get("namespace", ""), obj["metadata"]["name"]] = obj
+        self._list_again(kind, obj)
+        self.landed = True
+
+    def _list_again(self, kind: str, obj: JsonObject) -> None:
         namespace, name = obj["metadata"].get("namespace", ""), obj["metadata"]["name"]
-        self._found[kind, namespace, name] = obj
         for query, found in self._listed.items():
             if (query.kind, query.namespace) == (kind, namespace):
                 others = [each for each in found if each["metadata"]["name"] != name]
                 now = [*others, obj] if query.selects(obj) else others
                 self._listed[query] = tuple(sorted(now, key=lambda each: str(each["metadata"]["name"])))
-        self.landed = True
 
     def _forget(self, kind: str, namespace: str) -> None:
         self._found = {place: obj for place, obj in self._found.items() if place[:2] != (kind, namespace)}
