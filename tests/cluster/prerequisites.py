@@ -21,6 +21,8 @@ NODE_PACKAGES = ("containerd", "runc", "containernetworking-plugins", "nftables"
 IMAGE_PACKAGES = ("buildah", "debootstrap", "openjdk-17-jre-headless")
 BUILD_GIB = 6
 NODE_GIB = 12
+#: How long apt may wait for another program that installs packages.
+APT_LOCK_SECONDS = 600
 # A unix socket's path may have 107 characters; the longest that is made below the state folder has 60.
 
 
@@ -85,14 +87,16 @@ def install_packages(names: Iterable[str], log: Path) -> None:
     check_root()
     with stage(f"install Debian packages: {' '.join(missing)}"):
         env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
+        # A fresh machine may install its updates at this moment.
+        apt = ["apt-get", "-o", f"DPkg::Lock::Timeout={APT_LOCK_SECONDS}"]
+        install = [*apt, "install", "--yes", "--no-install-recommends", *missing]
         if not succeeds(["apt-cache", "show", *missing]):
-            run_logged(["apt-get", "update"], log, env=env)
+            run_logged([*apt, "update"], log, env=env)
         try:
             run_logged(install, log, env=env)
         except ClusterError:
             # A stale package list names versions that the mirror no longer has.
-            run_logged(["apt-get", "update"], log, env=env)
+            run_logged([*apt, "update"], log, env=env)
             run_logged(install, log, env=env)
 
 
