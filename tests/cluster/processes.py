@@ -20,6 +20,9 @@ from tests.cluster.layout import StateDir
 # Fields of /proc/<pid>/stat after the command name, counted from 0.
 STATE_FIELD = 0
 START_TIME_FIELD = 19
+# The kernel tells only of a parent that ends after it was asked to. One that is gone by then has left another in its
+# place, which the shell knows as its parent.
+UNLESS_ORPHANED = '[ "$PPID" = "$0" ] || { echo "process $0, which started this one, has ended" >&2; exit 1; }; exec "$@"'
 
 
 @dataclass(frozen=True)
@@ -31,14 +34,17 @@ class Program:
 
 
 def start_program(state: StateDir, program: Program, *, die_with_parent: bool = False) -> None:
-    """Start `program` unless it runs already. Its output goes to log/<name>.log, its pid to run/<name>.pid."""
+    """Start `program` unless it runs already. Its output goes to log/<name>.log, its pid to run/<name>.pid.
+
+    With `die_with_parent` it ends with the thread that called, also when that ends before the program has begun.
+    """
     if is_running(state, program.name):
         return
     state.run.mkdir(parents=True, exist_ok=True)
     state.logs.mkdir(parents=True, exist_ok=True)
     words = [str(word) for word in program.command]
     if die_with_parent:
-        words = ["setpriv", "--pdeathsig", "KILL", "--", *words]
+        words = ["setpriv", "--pdeathsig", "KILL", "--", "sh", "-c", UNLESS_ORPHANED, str(os.getpid()), *words]
     with (state.logs / f"{program.name}.log").open("ab") as log:
         child = subprocess.Popen(
             words, cwd=state.root, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,6 +22,16 @@ from tests.cluster.prerequisites import check_path_length, read_go_version, read
 from tests.cluster.processes import Program, find_pid, is_running, read_log_end, start_program, stop_program
 from tests.cluster.shell import run, run_logged, wait_until
 from tests.cluster.toolchain import build_api_server, read_pin, read_releases
+
+#: A process that starts a program which is to die with it, and ends. To be given the state folder.
+START_AND_END = (
+    sys.executable,
+    "-c",
+    "import sys; from pathlib import Path\n"
+    "from tests.cluster.layout import StateDir\n"
+    "from tests.cluster.processes import Program, start_program\n"
+    "start_program(StateDir(Path(sys.argv[1])), Program('child', ['sleep', '600']), die_with_parent=True)\n",
+)
 
 
 def test_go_versions_compare_as_numbers() -> None:
@@ -102,16 +113,26 @@ def test_a_stale_pid_file_never_points_at_a_stranger(tmp_path: Path) -> None:
 
 
 def test_a_program_dies_with_the_process_that_wants_it_to(tmp_path: Path) -> None:
-    script = (
-        "import sys; from pathlib import Path\n"
-        "from tests.cluster.layout import StateDir\n"
-        "from tests.cluster.processes import Program, start_program\n"
-        "start_program(StateDir(Path(sys.argv[1])), Program('child', ['sleep', '600']), die_with_parent=True)\n"
-    )
-    subprocess.run([sys.executable, "-c", script, str(tmp_path)], cwd=SOURCES.parents[1], check=True)
+    subprocess.run([*START_AND_END, str(tmp_path)], cwd=SOURCES.parents[1], check=True)
     wait_until(
         lambda: not is_running(StateDir(tmp_path), "child"), seconds=300, failure="the child outlived its parent"
     )
+
+
+def test_a_program_ends_when_the_process_that_wants_it_is_gone_before_it_begins(tmp_path: Path) -> None:
+    gate, tools = tmp_path / "gate", tmp_path / "tools"
+    os.mkfifo(gate)
+    tools.mkdir()
+    slow = tools / "setpriv"
+    slow.write_text(f'#!/bin/sh\nread -r opened < {gate}\nexec {shutil.which("setpriv")} "$@"\n')
+    slow.chmod(0o755)
+    path = {**os.environ, "PATH": f"{tools}:{os.environ['PATH']}"}
+    subprocess.run([*START_AND_END, str(tmp_path)], cwd=SOURCES.parents[1], env=path, check=True)
+    state = StateDir(tmp_path)
+    assert is_running(state, "child")
+    gate.write_text("open\n")
+    wait_until(lambda: not is_running(state, "child"), seconds=300, failure="the child outlived its parent")
+    assert "has ended" in read_log_end(state, "child")
 
 
 def test_only_programs_of_the_same_state_folder_count_as_left_behind(tmp_path: Path) -> None:
