@@ -12,7 +12,7 @@ import socket
 import ssl
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -117,9 +117,12 @@ def start_control_plane(
     programs = build_api_server(release)
     plane = ControlPlane(state, settle_endpoints(state, endpoints))
     issue_server_files(plane)
-    for program in (_etcd(plane), _api_server(plane, programs), _controller_manager(plane, programs)):
+    for program in (_etcd(plane), _api_server(plane, programs)):
         start_program(state, program, die_with_parent=die_with_parent)
-    wait_until_ready(plane)
+    _wait_for_api_server(plane)
+    # The controllers end for good when the API server refuses them for 10 s, as it does until it has made its roles.
+    start_program(state, _controller_manager(plane, programs), die_with_parent=die_with_parent)
+    _wait_for_controllers(plane)
     return plane
 
 
@@ -191,26 +194,30 @@ def issue_server_files(plane: ControlPlane) -> None:
     issue_kubeconfig(state, Subject("controller-manager", "system:kube-controller-manager"), url=url)
 
 
-def wait_until_ready(plane: ControlPlane) -> None:
-    """Return when the API server is ready and its controllers work. Raises ClusterError with its last words."""
+def _wait_for_api_server(plane: ControlPlane) -> None:
+    """Return when the API server is ready, its own roles included. Raises ClusterError with its last words."""
     context = ssl.create_default_context(cafile=str(plane.ca))
+    _wait_for(plane, "kube-apiserver", lambda: _answers(plane, context))
+
+
+def _wait_for_controllers(plane: ControlPlane) -> None:
+    """Return when the controllers work. Raises ClusterError with their last words."""
+    _wait_for(plane, "kube-controller-manager", lambda: _controllers_work(plane))
+
+
+def _wait_for(plane: ControlPlane, name: str, works: Callable[[], bool]) -> None:
     slow = f"the control plane is not ready after {READY_SECONDS:.0f} s: look into {plane.state.logs}"
-    wait_until(lambda: not _api_server_lives(plane) or _answers(plane, context), seconds=READY_SECONDS, failure=slow)
-    if not _api_server_lives(plane):
-        words = read_log_end(plane.state, "kube-apiserver")
+    wait_until(lambda: not is_running(plane.state, name) or works(), seconds=READY_SECONDS, failure=slow)
+    if not is_running(plane.state, name):
+        words = read_log_end(plane.state, name)
         plane.stop()
-        raise ClusterError(f"the API server ended while starting: look into {plane.state.logs} (last line: {words})")
-    wait_until(lambda: _controllers_work(plane), seconds=READY_SECONDS, failure=slow)
+        raise ClusterError(f"{name} ended while starting: look into {plane.state.logs} (last line: {words})")
 
 
 def _controllers_work(plane: ControlPlane) -> bool:
     # The first thing that the controllers do for anybody: the default service account.
     kubectl: list[str | Path] = [find_tool("kubectl"), "--kubeconfig", plane.kubeconfig_admin]
     return succeeds([*kubectl, "get", "serviceaccount", "default", "--namespace", "default"])
-
-
-def _api_server_lives(plane: ControlPlane) -> bool:
-    return is_running(plane.state, "kube-apiserver")
 
 
 def _answers(plane: ControlPlane, context: ssl.SSLContext) -> bool:

@@ -22,7 +22,9 @@ STATE_FIELD = 0
 START_TIME_FIELD = 19
 # The kernel tells only of a parent that ends after it was asked to. One that is gone by then has left another in its
 # place, which the shell knows as its parent.
-UNLESS_ORPHANED = '[ "$PPID" = "$0" ] || { echo "process $0, which started this one, has ended" >&2; exit 1; }; exec "$@"'
+UNLESS_ORPHANED = (
+    '[ "$PPID" = "$0" ] || { echo "process $0, which started this one, has ended" >&2; exit 1; }; exec "$@"'
+)
 
 
 @dataclass(frozen=True)
