@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,25 @@ from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table, Transaction
-from pyiceberg.table.update import snapshot
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
+from pyiceberg.table.snapshots import Operation, Snapshot, Summary
+from pyiceberg.table.update import (
+    AddSchemaUpdate,
+    AddSnapshotUpdate,
+    RemovePropertiesUpdate,
+    SetCurrentSchemaUpdate,
+    SetLocationUpdate,
+    SetPropertiesUpdate,
+    SetSnapshotRefUpdate,
+    TableUpdate,
+    snapshot,
+    update_table_metadata,
+)
+from pyiceberg.typedef import Properties
 from pyiceberg.types import DoubleType, LongType, NestedField, StructType, TimestamptzType
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
@@ -84,6 +101,33 @@ ATTRIBUTES = {
 }
 
 
+class Unhooked(ours.HookedSqlCatalog):
+    """A catalog that adds nothing."""
+
+    def file_io(self, properties: Properties, location: str | None) -> FileIO:
+        """PyIceberg's."""
+        return load_file_io({**self.properties, **properties}, location)
+
+    def before_change(self, table: Table) -> None:
+        """Lets it be changed."""
+
+    def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
+        """As it is."""
+        assert type(after) is type(before)
+        assert after.snapshots[0] is before.snapshots[0]
+        return after
+
+    @staticmethod
+    def writable(metadata: TableMetadata) -> TableMetadata:
+        """As it is."""
+        return metadata
+
+    @staticmethod
+    def writing(io: FileIO, path: str) -> AbstractContextManager[None]:
+        """Nothing."""
+        return nullcontext()
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> Table:
     catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
@@ -116,6 +160,87 @@ def test_a_transaction_tells_its_table_updates_and_requirements(table: Table) ->
     assert isinstance(ours.staged_requirements(transaction), tuple)
     ours.change_updates(transaction, lambda update: update.model_copy(update={"updates": {"a": "2"}}))
     assert transaction.table_metadata.properties["a"] == "2"
+
+
+UPDATES: dict[str, tuple[TableUpdate, ...]] = {
+    "nothing": (),
+    "properties": (SetPropertiesUpdate(updates={"a": "2"}), RemovePropertiesUpdate(removals=["b"])),
+    "a snapshot": (
+        AddSnapshotUpdate(
+            snapshot=Snapshot(
+                snapshot_id=77,
+                parent_snapshot_id=None,
+                sequence_number=78,
+                timestamp_ms=10**13,
+                manifest_list="list.avro",
+                summary=Summary(Operation.APPEND, **{"added-records": "1"}),
+                first_row_id=1_000,
+                added_rows=1,
+            )
+        ),
+        SetSnapshotRefUpdate(ref_name="main", type="branch", snapshot_id=77),
+    ),
+    "a column": (
+        AddSchemaUpdate(
+            schema_=Schema(NestedField(1, "id", LongType(), required=False), NestedField(2, "b", LongType()))
+        ),
+        SetCurrentSchemaUpdate(schema_id=-1),
+    ),
+    "a location": (SetLocationUpdate(location="file:///elsewhere"),),
+}
+
+
+def metadata_with_snapshots(table: Table, version: int) -> TableMetadata:
+    """That of ``table`` after two commits, in the format ``version``."""
+    table.append(pa.table({"id": [3]}))
+    with table.transaction() as change:
+        change.set_properties({"a": "1", "b": "1"})
+    return TableMetadataUtil.parse_obj(
+        {**json.loads(table.metadata.model_dump_json()), "format-version": version, "next-row-id": 10}
+    )
+
+
+@pytest.mark.parametrize("updates", UPDATES.values(), ids=UPDATES)
+@pytest.mark.parametrize("version", [2, 3])
+def test_updates_of_shared_metadata_make_what_pyiceberg_makes(
+    table: Table, version: int, updates: tuple[TableUpdate, ...]
+) -> None:
+    before = metadata_with_snapshots(table, version)
+    as_it_was = before.model_copy(deep=True)
+    expected = update_table_metadata(before, updates, metadata_location="there.json")
+    found = update_table_metadata(ours.sharing(before), updates, metadata_location="there.json")
+    changed = {"last_updated_ms": 0}  # PyIceberg reads the clock
+    assert type(found) is type(before)
+    assert found.model_copy(update=changed) == expected.model_copy(update=changed)
+    assert list(vars(found)) == list(vars(expected))
+    assert found.model_fields_set == expected.model_fields_set
+    assert all(one is other for one, other in zip(before.snapshots, found.snapshots, strict=False))
+    assert len(found.snapshots) >= 2
+
+    found.properties["c"] = "1"
+    for held in (found.snapshots, found.snapshot_log, found.metadata_log, found.schemas, found.refs):
+        held.clear()
+    assert before == as_it_was
+    assert expected.snapshots
+
+
+def test_metadata_of_format_version_1_is_copied_as_pyiceberg_does(table: Table) -> None:
+    told = {**json.loads(table.metadata.model_dump_json()), "format-version": 1}
+    first = TableMetadataUtil.parse_obj({**told, "schema": told["schemas"][0], "partition-spec": []})
+    assert ours.sharing(first) is first
+
+
+def test_commits_share_the_snapshots_of_the_table_that_they_change(tmp_path: Path, table: Table) -> None:
+    transaction = ours.CachingTransaction(table)
+    transaction.set_properties({"a": "1"})
+    assert transaction.table_metadata.snapshots[0] is table.metadata.snapshots[0]
+    assert "a" not in table.metadata.properties
+
+    catalog = Unhooked("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    answer = catalog.commit_table(table, (), (SetPropertiesUpdate(updates={"a": "2"}),))
+    assert "a" not in table.metadata.properties
+    assert catalog.load_table("sales.orders").metadata == answer.metadata
+    assert answer.metadata.properties["a"] == "2"
 
 
 def test_a_producer_has_what_a_row_delta_uses_and_takes_its_manifests_back(table: Table) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from copy import copy
 from functools import lru_cache
-from typing import Any, Protocol
+from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote_plus
 
 import pyarrow as pa
@@ -23,20 +24,59 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, _inherit_f
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import SnapshotSummaryCollector
-from pyiceberg.table.update import TableRequirement, TableUpdate
+from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import _SnapshotProducer
-from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties, Record
+from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 from requests import Session
 from urllib3 import Retry
 
 SnapshotProducer = _SnapshotProducer
+_Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
+
+
+def sharing(metadata: TableMetadata) -> TableMetadata:
+    """``metadata`` to be the base of updates. Deep copies of what they make of it are of its own class again, and share
+    its snapshots, log entries, schemas and the like.
+
+    PyIceberg makes a deep copy for each set of updates, which takes longer with each snapshot that a table has. What
+    metadata is made of is frozen, or is written once, as summaries of snapshots are; only the lists and mappings in
+    which it stands change, and a copy has those of its own. Metadata of format version 1 also has mappings further down
+    and is copied as PyIceberg does.
+    """
+    if type(metadata) is TableMetadataV2:
+        return _in_class(_SharedV2, metadata)
+    return _in_class(_SharedV3, metadata) if type(metadata) is TableMetadataV3 else metadata
+
+
+def _in_class(kind: type[_Metadata], metadata: IcebergBaseModel) -> _Metadata:
+    """``metadata`` as one of ``kind``, which has the same fields, in lists and mappings of its own."""
+    made = kind.__new__(kind)
+    held = {name: copy(value) if isinstance(value, list | dict) else value for name, value in vars(metadata).items()}
+    state = {**metadata.__getstate__(), "__dict__": held, "__pydantic_fields_set__": set(metadata.model_fields_set)}
+    made.__setstate__(state)
+    return made
+
+
+class _SharedV2(TableMetadataV2):
+    """See ``sharing``."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return cast(Self, _in_class(TableMetadataV2, self))
+
+
+class _SharedV3(TableMetadataV3):
+    """See ``sharing``."""
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return cast(Self, _in_class(TableMetadataV3, self))
 
 
 class CachingTransaction(Transaction):
-    """PyIceberg's copies all metadata, a snapshot at a time, whenever it is asked for; this one when it changed."""
+    """PyIceberg's copies all metadata, a snapshot at a time, whenever it is asked for; this one when it changed, and
+    without copying what nobody changes."""
 
     _known: tuple[tuple[TableUpdate, ...], TableMetadata] | None = None
 
@@ -46,7 +86,7 @@ class CachingTransaction(Transaction):
         if not self._updates:
             return self._table.metadata
         if self._known is None or self._known[0] is not self._updates:
-            self._known = self._updates, super().table_metadata
+            self._known = self._updates, update_table_metadata(sharing(self._table.metadata), self._updates)
         return self._known[1]
 
 
@@ -165,11 +205,13 @@ class HookedSqlCatalog(SqlCatalog):
         requirements: tuple[TableRequirement, ...],
         updates: tuple[TableUpdate, ...],
     ) -> StagedTable:
-        if current_table is not None:
-            self.before_change(current_table)
-        staged = super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
-        if current_table is not None:
-            staged.metadata = self.adjusted(current_table.metadata, staged.metadata)
+        if current_table is None:
+            return super()._update_and_stage_table(current_table, table_identifier, requirements, updates)
+        self.before_change(current_table)
+        base = copy(current_table)
+        base.metadata = sharing(current_table.metadata)
+        staged = super()._update_and_stage_table(base, table_identifier, requirements, updates)
+        staged.metadata = self.adjusted(current_table.metadata, staged.metadata)
         return staged
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
