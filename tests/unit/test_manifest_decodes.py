@@ -5,8 +5,10 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import os
+import random
 import resource
 from collections.abc import Iterator
+from dataclasses import replace
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from skipstone.tables.decoding import decodes
-from skipstone.tables.decoding.decodes import DecodeFolder, ManifestKey, open_folder
+from skipstone.tables.decoding.decodes import FILE_BYTES, DecodeFolder, ManifestKey, open_folder
+from skipstone.tables.decoding.entries import DataManifest
 from skipstone.tables.decoding.manifests import read_data_manifests
 
 from tests.manifest_rows import expected_rows, rows_of
@@ -265,10 +268,54 @@ def test_the_longest_unused_decodes_go_first(tmp_path: Path) -> None:
         (newest,) = [path for path in private.iterdir() if path.stat().st_mtime_ns > 10**18]
         os.utime(newest, (age, age))
     assert everything.load(keys["used"])
-    size = max(path.stat().st_size for path in private.iterdir())
-    DecodeFolder(private, budget=2 * size).trim()
+    sizes = {path.stat().st_size for path in private.iterdir()}
+    assert max(sizes) < FILE_BYTES, "these would count for what they are"
+    DecodeFolder(private, budget=2 * FILE_BYTES).trim()
     assert [name for name, key in keys.items() if everything.load(key)] == ["used", "new"]
     DecodeFolder(private, budget=0).trim()
+    assert not list(private.iterdir())
+
+
+class LookedThrough(DecodeFolder):
+    """A folder that knows how often it was trimmed."""
+
+    trims = 0
+
+    def trim(self) -> None:
+        """Count it, too."""
+        self.trims += 1
+        super().trim()
+
+
+def test_a_folder_of_small_decodes_is_seldom_looked_through_and_never_has_many(tmp_path: Path) -> None:
+    """Whatever the number of decodes that were ever made: the files count, which have to be listed, not their bytes."""
+    manifest = manifest_of(tmp_path, "a")
+    (decoded,), _ = read_data_manifests([manifest], IO)
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    folder = LookedThrough(private, budget=10 * FILE_BYTES)
+    random.seed(5)
+    most, key = 0, ManifestKey.of(manifest)
+    for number in range(1_000):
+        folder.save(replace(key, length=number), decoded)
+        if number % 50 == 49:
+            most = max(most, len(list(private.iterdir())))
+    assert folder.load(replace(key, length=999))
+    assert 0 < folder.trims < 10
+    assert most < 600
+
+
+def test_a_large_decode_does_not_stay_beyond_the_budget(tmp_path: Path) -> None:
+    manifest = manifest_of(tmp_path, "a" * 500)
+    (decoded,), _ = read_data_manifests([manifest], IO)
+    many = decoded.entries.take(pa.array([0] * 30_000))
+    large = DataManifest(decoded.spec_id, many, decoded.partitions)
+    assert large.nbytes > 256 * FILE_BYTES
+    private = tmp_path / "private"
+    private.mkdir(mode=0o700)
+    folder = LookedThrough(private, budget=10 * FILE_BYTES)
+    folder.save(ManifestKey.of(manifest), large)
+    assert folder.trims == 1
     assert not list(private.iterdir())
 
 

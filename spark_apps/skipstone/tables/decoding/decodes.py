@@ -12,6 +12,7 @@ import json
 import logging
 import mmap
 import os
+import random
 import stat
 import sys
 import tempfile
@@ -38,6 +39,11 @@ logger = logging.getLogger(__name__)
 FOLDER_VARIABLE = "SKIPSTONE_CACHE_DIR"
 #: Bytes on disk above which the longest unused decodes are removed.
 FOLDER_BYTES = 512 * 1024 * 1024
+#: What a decode counts for at least: listing the folder takes as long as there are files, however small they are.
+FILE_BYTES = 64 * 1024
+#: Listing a full folder costs as much as many decodes: it is trimmed once in so many bytes that are saved, by chance,
+#: whoever saves them.
+_BYTES_PER_TRIM = 256 * FILE_BYTES
 #: Rises with every change of what is stored or of how manifests are decoded.
 _LAYOUT = 3
 _CHECKSUM_BYTES = 4
@@ -126,7 +132,7 @@ class DecodeFolder:
     """Decodes as files of one folder, which is private to this user (see ``open_folder``)."""
 
     def __init__(self, folder: Path, budget: int = FOLDER_BYTES) -> None:
-        """``budget``: bytes that ``trim`` leaves."""
+        """``budget``: bytes that ``trim`` leaves, where each file counts for ``FILE_BYTES`` at least."""
         self._folder = folder
         self._budget = budget
 
@@ -141,14 +147,20 @@ class DecodeFolder:
         return found
 
     def save(self, key: ManifestKey, manifest: DataManifest) -> None:
-        """Keep the decode of ``key``; whoever looks sees all of it or nothing. What cannot be written is not kept."""
+        """Keep the decode of ``key``; whoever looks sees all of it or nothing. What cannot be written is not kept.
+
+        Now and then this trims the folder, so that it never holds much more than its budget.
+        """
         unfinished = self._folder / f"{uuid.uuid4().hex}.unfinished"
         try:
             with open(unfinished, "xb", opener=_private) as file:
                 summed = _Summed(file)
                 pack(key, manifest, pa.PythonFile(summed, "w"))
                 file.write(summed.checksum())
+                size = file.tell()
             unfinished.replace(self._path(key))
+            if random.random() * _BYTES_PER_TRIM < _counted(size):
+                self.trim()
         except OSError as error:
             _say_once(self._folder, str(error))
             with suppress(OSError):
@@ -158,15 +170,19 @@ class DecodeFolder:
         """Remove the longest unused files, those left unfinished among them, until the rest fits the budget."""
         with suppress(OSError):
             found = [(entry.stat(follow_symlinks=False), Path(entry.path)) for entry in os.scandir(self._folder)]
-            excess = sum(info.st_size for info, _ in found) - self._budget
+            excess = sum(_counted(info.st_size) for info, _ in found) - self._budget
             for info, path in sorted(found, key=lambda each: each[0].st_mtime_ns):
                 if excess <= 0:
                     break
                 path.unlink(missing_ok=True)
-                excess -= info.st_size
+                excess -= _counted(info.st_size)
 
     def _path(self, key: ManifestKey) -> Path:
         return self._folder / f"{hashlib.sha256(key.text().encode()).hexdigest()}.arrow"
+
+
+def _counted(size: int) -> int:
+    return max(size, FILE_BYTES)
 
 
 def open_folder() -> DecodeFolder | None:

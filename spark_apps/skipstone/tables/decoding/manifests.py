@@ -5,7 +5,6 @@ Used by FileSet only; manifests never change. Must not decide which file is live
 
 from __future__ import annotations
 
-import random
 import threading
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,9 +27,6 @@ from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partit
 CACHE_BYTES = 256 * 1024 * 1024
 #: Bytes of manifests that are fetched and decoded together: bounds memory, yet spares small manifests a step each.
 _BATCH_BYTES = 16 * 1024 * 1024
-#: Listing a full folder costs as much as many decodes: it is trimmed once in so many of them, by chance, whoever makes
-#: them.
-_DECODES_PER_TRIM = 256
 
 
 @dataclass(frozen=True)
@@ -91,8 +87,6 @@ def _load(
             found[key] = _keep(key, entries, folder)
         size = sum(manifest.manifest_length for manifest in batch)
         counters += ManifestCounters(decoded=len(batch), by_pyiceberg=by_pyiceberg, bytes_read=size)
-    if folder and random.random() * _DECODES_PER_TRIM < counters.decoded:
-        folder.trim()
     return found, counters
 
 
