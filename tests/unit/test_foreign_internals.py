@@ -58,6 +58,7 @@ from skipstone.compat.rowdelta import RowDelta
 METHODS = {
     (SqlCatalog, "_load_file_io"): ["self", "properties", "location"],
     (RestCatalog, "_load_file_io"): ["self", "properties", "location"],
+    (RestCatalog, "_create_session"): ["self"],
     (RestCatalog, "_init_sigv4"): ["self", "session"],
     (RestCatalog, "_response_to_table"): ["self", "identifier_tuple", "table_response"],
     (arrow_io.PyArrowFileIO, "_initialize_fs"): ["self", "scheme", "netloc"],

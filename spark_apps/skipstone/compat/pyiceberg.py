@@ -31,9 +31,12 @@ from pyiceberg.table.update.snapshot import _SnapshotProducer
 from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properties, Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 from requests import Session
+from requests.adapters import DEFAULT_POOLSIZE
 from urllib3 import Retry
 
 SnapshotProducer = _SnapshotProducer
+#: Connections to a REST catalog that are kept open: as many threads may ask it at once.
+CONNECTIONS = 64
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
 
 
@@ -269,6 +272,12 @@ class HookedRestCatalog(RestCatalog):
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return self.file_io(properties, location)
+
+    def _create_session(self) -> Session:
+        session = super()._create_session()
+        for adapter in session.adapters.values():
+            adapter.init_poolmanager(DEFAULT_POOLSIZE, CONNECTIONS)  # type: ignore[attr-defined]
+        return session
 
     def _init_sigv4(self, session: Session) -> None:
         self.before_signing()

@@ -7,7 +7,6 @@ Must not create or change tables.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -17,13 +16,9 @@ from urllib.parse import quote
 from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import (
-    BadRequestError,
-    ForbiddenError,
     NoSuchNamespaceError,
     NoSuchTableError,
-    OAuthError,
     RESTError,
-    UnauthorizedError,
     ValidationError,
 )
 from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO
@@ -32,7 +27,7 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
 from pyiceberg.utils.config import Config
-from requests import RequestException, Response
+from requests import RequestException
 from skipstone_core import signing
 from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plaintext
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
@@ -41,7 +36,6 @@ from skipstone_core.reasons import Reason
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
-    DBAPIError,
     IntegrityError,
     NoSuchModuleError,
     ProgrammingError,
@@ -49,11 +43,14 @@ from sqlalchemy.exc import (
 )
 
 from skipstone.compat.lineage.metadata import find_lost, is_kept_in_part, writable
-from skipstone.compat.pyiceberg import HookedRestCatalog, HookedSqlCatalog, SigningKeys
+from skipstone.compat.pyiceberg import HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
 from skipstone.storage.buckets.access import region_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
+from skipstone.tables.answers.reading import first_line
+from skipstone.tables.answers.refusals import tell_trouble
+from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.clocks import in_order
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
@@ -83,13 +80,6 @@ METADATA_READS = 5
 _URI_FIELD = "spec.catalog.uri"
 _SCHEME, _DRIVER_SCHEME = "postgresql://", "postgresql+psycopg2://"
 _PROPERTIES_FIELD = f"spec.{signing.PROPERTIES_FIELD}"
-#: What services of Amazon say of the keys that signed a request, some of them with the status of a bad request.
-_KEYS_REFUSED = re.compile("signature|security ?token|ExpiredToken|UnrecognizedClient", re.IGNORECASE)
-#: What they say of a signature that was made at another time than they have; it is not about the keys.
-_CLOCKS_DIFFER = re.compile("signature (has )?expired|signature not yet current", re.IGNORECASE)
-_OTHER_KEYS = "spec.credentialsSecretRef or of the role of the ServiceAccount"
-#: What PostgreSQL and its client say of a login, in the language of the server or of its default.
-_LOGIN_REFUSED = re.compile(r"password authentication failed|no password supplied|role .* does not exist")
 
 
 def open_catalog(warehouse: WarehouseRef) -> Catalog:
@@ -163,7 +153,7 @@ class OwnSqlCatalog(HookedSqlCatalog):
             raise NotSentError(*error.args) from error
 
 
-class OwnRestCatalog(HookedRestCatalog):
+class OwnRestCatalog(AnsweredRestCatalog):
     """PyIceberg's REST catalog, which keeps its credentials to itself.
 
     Those that it vends for a table are asked for again before they end.
@@ -186,7 +176,7 @@ class OwnRestCatalog(HookedRestCatalog):
         try:
             found, said = find(), "there are none"
         except Exception as error:  # noqa: BLE001 - the errors of boto3 have no common base, and are of keys alone here
-            found, said = None, _first_line(error)
+            found, said = None, first_line(error)
         if found is None:
             message = (
                 f"The catalog {self.name!r} takes signed requests only, and the keys that sign them were not found: "
@@ -265,7 +255,7 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
         except (ValidationError, PydanticValidationError) as error:
             raise BadSpec(
                 Reason.FORMAT_VERSION_UNSUPPORTED,
-                f"{name} has metadata that Skipstone cannot read ({_first_line(_first_problem(error))}); "
+                f"{name} has metadata that Skipstone cannot read ({first_line(_first_problem(error))}); "
                 "use another engine for this table, or drop the columns of types that it names.",
             ) from error
     if ref.table_uuid and str(table.metadata.table_uuid) != ref.table_uuid:
@@ -295,7 +285,7 @@ def _load_current(catalog: Catalog, ref: TableRef) -> Table:
     except FileNotFoundError as error:
         message = (
             f"The catalog {catalog.name!r} names a metadata file of {ref.namespace}.{ref.name} that cannot be found: "
-            f"{_first_line(error)}. Restore the file, or check that the volume is the right one."
+            f"{first_line(error)}. Restore the file, or check that the volume is the right one."
         )
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
@@ -306,43 +296,8 @@ def catalog_answers(name: str) -> Iterator[None]:
     try:
         yield
     except (SQLAlchemyError, RESTError, RequestException, OSError) as error:
-        message = f"The catalog {name!r} {_refused_keys(error) or _unanswered(error)}"
-        raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
-
-
-def _unanswered(error: Exception) -> str:
-    said = _first_line(error)
-    is_login = isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(said)
-    return f"{'refused the credentials of spec.credentialsSecretRef' if is_login else 'did not answer'}: {said}"
-
-
-def _refused_keys(error: Exception) -> str:
-    """What became of a signed request whose keys were refused, and what to do; empty for all else."""
-    answer: Response | None = getattr(error.__cause__, "response", None)
-    if answer is None or not str(answer.request.headers.get("Authorization", "")).startswith("AWS4-"):
-        return ""
-    said = _message_of(answer) or _first_line(error)
-    is_refused = isinstance(error, UnauthorizedError | ForbiddenError)
-    if not is_refused and not (isinstance(error, BadRequestError) and _KEYS_REFUSED.search(said)):
-        return ""
-    what = f"refused the keys that signed a request: {said.rstrip('.')}"
-    if _CLOCKS_DIFFER.search(said):
-        return f"{what}; set the clock of the node: it differs from that of the catalog."
-    if "expired" in said.lower():
-        return f"{what}; renew the keys of {_OTHER_KEYS}."
-    names = f"{signing.SERVICE} and {signing.REGION} of {_PROPERTIES_FIELD}"
-    return f"{what}; check the keys of {_OTHER_KEYS}, their permissions, and {names}."
-
-
-def _message_of(answer: Response) -> str:
-    """What the server says in the shape of Amazon's gateways or of Iceberg, in one line; empty in any other shape."""
-    try:
-        told = answer.json()
-    except ValueError:
-        return ""
-    inner = told.get("error", told) if isinstance(told, dict) else None
-    said = (inner.get("message") or inner.get("Message")) if isinstance(inner, dict) else None
-    return " ".join(said.split("\n", 1)[0].split()) if isinstance(said, str) else ""
+        reason, told = tell_trouble(error)
+        raise DependencyUnavailable(reason, f"The catalog {name!r} {told}") from error
 
 
 def open_users_catalog(name: str | None, properties: Mapping[str, str]) -> Catalog:
@@ -475,9 +430,3 @@ def _require_driver(url: URL) -> None:
     except ImportError as error:
         message = f"the image of runs has no driver {url.drivername!r} ({error}); write postgresql:// to use psycopg2."
         raise BadSpec(Reason.INVALID_SPEC, message, field=_URI_FIELD) from error
-
-
-def _first_line(error: BaseException) -> str:
-    """What ``error`` says; of a database's error what the database said, without the statement."""
-    said = str(error.orig if isinstance(error, DBAPIError) else error).strip()
-    return " ".join((said.splitlines() or [type(error).__name__])[0].split())

@@ -19,16 +19,17 @@ MOST_AHEAD = timedelta(hours=24)
 
 def commit_time_ms(metadata: TableMetadata, now_ms: int) -> int:
     """The time of a commit that follows ``metadata``, by a clock that says ``now_ms``."""
-    return max(now_ms, _newest_ms(metadata) + 1)
+    return max(now_ms, newest_ms(metadata) + 1)
 
 
 def find_clock_conflict(table: Table, now_ms: int) -> Conflicted | None:
     """Why a node whose clock says ``now_ms`` must not write ``table``, or None."""
-    newest = _newest_ms(table.metadata)
+    newest = newest_ms(table.metadata)
     if newest - now_ms <= MOST_AHEAD / timedelta(milliseconds=1):
         return None
     message = (
-        f"{'.'.join(table.name())} was last changed at {_text(newest)} and this node's clock says {_text(now_ms)}: "
+        f"{'.'.join(table.name())} was last changed at {time_text(newest)} and this node's clock says "
+        f"{time_text(now_ms)}: "
         "set the clock right, or, when the table's time is wrong, register the table with an older metadata file."
     )
     return Conflicted(Reason.CLOCK_SKEWED, message)
@@ -46,13 +47,13 @@ def in_order(before: TableMetadata, after: TableMetadata) -> TableMetadata:
     return after if time == after.last_updated_ms else after.model_copy(update=changed)
 
 
-def _newest_ms(metadata: TableMetadata) -> int:
+def newest_ms(metadata: TableMetadata) -> int:
     """The latest time in ``metadata``: not every writer keeps ``last-updated-ms`` the latest."""
     of_snapshots = (entry.timestamp_ms for entry in metadata.snapshot_log[-1:])
     of_files = (entry.timestamp_ms for entry in metadata.metadata_log[-1:])
     return max(metadata.last_updated_ms, *of_snapshots, *of_files, 0)
 
 
-def _text(time_ms: int) -> str:
+def time_text(time_ms: int) -> str:
     """As people read it."""
     return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=time_ms)).isoformat(timespec="seconds")

@@ -12,10 +12,19 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, RESTError
 from pyiceberg.typedef import Identifier
 from requests import RequestException
+from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import NAMESPACE_PROPERTY
 from sqlalchemy.exc import SQLAlchemyError
 
-_REFUSALS = (NotImplementedError, NoSuchNamespaceError, RESTError, RequestException, SQLAlchemyError, OSError)
+_REFUSALS = (
+    NotImplementedError,
+    NoSuchNamespaceError,
+    DependencyUnavailable,
+    RESTError,
+    RequestException,
+    SQLAlchemyError,
+    OSError,
+)
 _log = logging.getLogger(__name__)
 
 

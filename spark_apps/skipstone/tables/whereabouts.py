@@ -5,7 +5,7 @@ Called by confirm runs, for which "not found" needs proof. Reads the catalog onl
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
@@ -16,6 +16,7 @@ from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
+from skipstone.tables.answers.listing import TooMany, ahead, list_tables_up_to
 from skipstone.tables.catalogs import catalog_answers, load_table
 from skipstone.tables.namespaces import find_mark
 
@@ -53,11 +54,11 @@ def find_table(catalog: Catalog, ref: TableRef) -> TableRef | Lost:
 def _search(catalog: Catalog, ref: TableRef, named: Table | None, lost: Lost) -> TableRef | Lost:
     if not ref.table_uuid:
         return _unproven(f"{lost.message} Its UUID is not known, so it cannot be looked for under another name.")
-    identifiers = table_identifiers(catalog)
-    if len(identifiers) > MAX_TABLES:
-        return _unproven(f"{lost.message} The catalog holds too many tables ({len(identifiers)}) to look through all.")
+    identifiers = _listed(catalog)
+    if isinstance(identifiers, TooMany):
+        return _unproven(f"{lost.message} The catalog has more than {MAX_TABLES} tables, too many to look through all.")
     found = [table for table in _load_all(catalog, identifiers) if str(table.metadata.table_uuid) == ref.table_uuid]
-    if table_identifiers(catalog) != identifiers:
+    if _listed(catalog) != identifiers:
         return _unproven(f"{lost.message} Tables were renamed or dropped while it was looked for.")
     if not found:
         return _judge(catalog, ref, lost)
@@ -94,28 +95,20 @@ def _unproven(message: str) -> Lost:
     return Lost(Reason.CATALOG_UNPROVEN, message.strip())
 
 
-def _load_all(catalog: Catalog, identifiers: list[Identifier]) -> Iterator[Table]:
-    for identifier in identifiers:
-        with catalog_answers(catalog.name):
-            try:
-                yield catalog.load_table(identifier)
-            except (NoSuchTableError, NoSuchNamespaceError):
-                continue  # the second listing tells
-            except FileNotFoundError as error:
-                message = f"{'.'.join(identifier)} cannot be read, and may be the table that is looked for: {error}."
-                raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
+def _load_all(catalog: Catalog, identifiers: Sequence[Identifier]) -> Iterator[Table]:
+    def load(identifier: Identifier) -> Table | None:
+        try:
+            return catalog.load_table(identifier)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return None  # the second listing tells
+        except FileNotFoundError as error:
+            message = f"{'.'.join(identifier)} cannot be read, and may be the table that is looked for: {error}."
+            raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
-
-def table_identifiers(catalog: Catalog) -> list[Identifier]:
-    """All tables of the catalog, sorted; more than MAX_TABLES need not be all."""
     with catalog_answers(catalog.name):
-        found: list[Identifier] = []
-        namespaces = list(catalog.list_namespaces())
-        while namespaces and len(found) <= MAX_TABLES:
-            namespace = namespaces.pop()
-            try:
-                found += catalog.list_tables(namespace)
-                namespaces += catalog.list_namespaces(namespace)
-            except NoSuchNamespaceError:
-                continue
-        return sorted(set(found))
+        yield from (table for table in ahead(load, identifiers) if table is not None)
+
+
+def _listed(catalog: Catalog) -> tuple[Identifier, ...] | TooMany:
+    with catalog_answers(catalog.name):
+        return list_tables_up_to(catalog, MAX_TABLES)

@@ -46,7 +46,7 @@ def expire(site: MaintainSite) -> StepReport:
     return StepReport(
         step=MaintenanceStep.SNAPSHOTS,
         is_done=False,
-        reason=Reason.CONFLICTED,
+        reason=done.reason,
         message=done.message,
         counts=counts,
     )

@@ -29,7 +29,7 @@ from skipstone.scrubbing import scrubbed
 
 PROGRESS_SECONDS = 5.0
 #: Conflicts that another attempt may get past; all others end the job.
-PASSING_CONFLICTS = frozenset({Reason.CONFLICTED, Reason.CLOCK_SKEWED})
+PASSING_CONFLICTS = frozenset({Reason.CONFLICTED, Reason.CLOCK_SKEWED, Reason.CATALOG_UNAVAILABLE})
 _log = logging.getLogger(__name__)
 
 

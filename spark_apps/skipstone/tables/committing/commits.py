@@ -14,7 +14,7 @@ from pyiceberg.exceptions import ValidationException
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import TableRef
-from skipstone_core.errors import BadSpec
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.history.commits import (
     Aborted,
     Absent,
@@ -46,6 +46,8 @@ from skipstone.tables.records.txns import Memory, find_digest, find_source_confl
 from skipstone.tables.shaping.evolution import fits
 from skipstone.tables.shaping.formats import is_lossless, require_mergeable
 
+#: Why a catalog refuses what it may take later.
+PASSING_REFUSALS = frozenset({Reason.CLOCK_SKEWED, Reason.CATALOG_UNAVAILABLE})
 _log = logging.getLogger(__name__)
 __all__ = [
     "CommitHooks",
@@ -65,7 +67,8 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
     """Commit ``change`` to the table ``ref``; races come back as values.
 
     Conflicted carries CONFLICTED (plan again), or what planning again cannot fix: ROLLED_BACK, ABORTED,
-    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, CLOCK_SKEWED.
+    SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, CLOCK_SKEWED,
+    CATALOG_UNAVAILABLE (the server refused it).
     Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer, OSError when the
     storage cannot be read or cannot take manifests.
     """
@@ -77,7 +80,8 @@ def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | No
     """Fence ``txn`` off by an empty snapshot unless the table knows it; the state found or made.
 
     None when that is not known. A table that we could not write without loss gets no fence: no attempt
-    writes it either. Raises as commit_table does.
+    writes it either. Raises as commit_table does, and DependencyUnavailable (CLOCK_SKEWED, CATALOG_UNAVAILABLE) when
+    the server refuses the fence.
     """
     used = ports or CommitPorts()
     table = load_table(catalog, ref)
@@ -90,7 +94,11 @@ def abort_txn(catalog: Catalog, ref: TableRef, txn: str, ports: CommitPorts | No
     if isinstance(outcome, Unknown):
         return None
     state = found[-1] if found else find_txn(load_table(catalog, ref), txn)
-    return None if isinstance(state, Absent) else state
+    if not isinstance(state, Absent):
+        return state
+    if isinstance(outcome, Conflicted) and outcome.reason in PASSING_REFUSALS:
+        raise DependencyUnavailable(outcome.reason, outcome.message)
+    return None
 
 
 def discard_files(table: Table, added: tuple[DataFile, ...]) -> None:

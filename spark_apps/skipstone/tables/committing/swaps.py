@@ -57,6 +57,7 @@ from skipstone.compat.pyiceberg import (
     transaction_table,
 )
 from skipstone.compat.rowdelta import RowDelta
+from skipstone.tables.answers.refusals import refused_commit
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
 from skipstone.tables.clocks import commit_time_ms
 from skipstone.tables.committing.fates import Fate, SentSwap, judge
@@ -296,6 +297,7 @@ def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: C
 
     While the fate of anything that was sent is open, whatever else is found is Unknown. Conflicted, AlreadyCommitted
     and every exception of ``prepare`` and of the catalog come only when nothing of ours is in the table or may land.
+    Conflicted is CLOCK_SKEWED or CATALOG_UNAVAILABLE when the server refused the change and a fresh look agrees.
     """
     rounds = _Rounds(catalog, ref, prepare, ports)
     try:
@@ -308,7 +310,10 @@ def swap_until_known(catalog: Catalog, ref: TableRef, prepare: Prepare, ports: C
 
 @dataclass
 class _Rounds:
-    """One ``swap_until_known``: what it was given, and what it sent that is neither in the table nor dead."""
+    """One ``swap_until_known``: what it was given, and what it sent that is neither in the table nor dead.
+
+    ``refusal``: why the server refused what was sent last, other than for a change of the table; it would refuse again.
+    """
 
     catalog: Catalog
     ref: TableRef
@@ -316,6 +321,7 @@ class _Rounds:
     ports: CommitPorts
     sent: list[tuple[SentSwap, StagedSwap]] = field(default_factory=list)
     doubt: str = "others were faster"
+    refusal: Conflicted | None = None
 
     @property
     def is_open(self) -> bool:
@@ -328,6 +334,9 @@ class _Rounds:
             step = self._look()
             if not isinstance(step, StagedSwap):
                 return step
+            if self.refusal and not self.is_open:
+                step.discard()
+                return self.refusal
             if landed := self._send(step):
                 return landed
             self.ports.pause(attempt)
@@ -337,6 +346,8 @@ class _Rounds:
         step.discard()
         if self.is_open:
             return self.unknown("no round is left")
+        if self.refusal:
+            return self.refusal
         message = f"Other writers of {self.ref.namespace}.{self.ref.name} were faster {ROUNDS} times; try again."
         return Conflicted(Reason.CONFLICTED, message)
 
@@ -347,6 +358,7 @@ class _Rounds:
     def _send(self, staged: StagedSwap) -> Committed | None:
         """Try one swap; None when the next look decides. Raises what kept it from being sent."""
         self.sent.append((staged.sent(), staged))
+        self.refusal = None
         try:
             self.ports.hooks.before_swap(staged.table)
             metadata = staged.swap(self.catalog)
@@ -356,15 +368,22 @@ class _Rounds:
             staged.discard()
             raise
         except CommitFailedException:
-            swap, _ = self.sent.pop()
-            self.sent.append((replace(swap, is_refused=True, is_final=refuses_for_good(self.catalog)), staged))
+            self._note_refused(is_final=refuses_for_good(self.catalog))
             return None
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
             self.doubt = f"{type(error).__name__}: {error}"
+            if refusal := refused_commit(error, staged.table, self.ports.now_ms()):
+                self.refusal = refusal
+                self._note_refused()
             return None
         if landed := self._settle(metadata):
             _delete_old_metadata(self.catalog, staged.table, metadata)
         return landed
+
+    def _note_refused(self, *, is_final: bool = False) -> None:
+        """The answer to what was sent last was no."""
+        swap, staged = self.sent.pop()
+        self.sent.append((replace(swap, is_refused=True, is_final=is_final), staged))
 
     def _look(self) -> Outcome | StagedSwap:
         """Look at the table: the outcome, or what to swap now."""

@@ -31,10 +31,12 @@ from pyiceberg.table.update import (
 )
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
+from skipstone_core.history.commits import Conflicted
 from skipstone_core.maintenance.expiry import ExpiryPlan
 from skipstone_core.maintenance.policies import SnapshotPolicy
 from skipstone_core.reasons import Reason
 
+from skipstone.tables.answers.refusals import refused_commit
 from skipstone.tables.catalogs import NotSentError, load_table
 from skipstone.tables.committing.swaps import CommitPorts
 from skipstone.tables.records.histories import History
@@ -66,11 +68,15 @@ class _AssertRefs(ValidatableTableRequirement):
 
 @dataclass(frozen=True, kw_only=True)
 class Expired:
-    """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why."""
+    """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why.
+
+    ``reason``: then CONFLICTED when others were faster, CLOCK_SKEWED or CATALOG_UNAVAILABLE when the server refused it.
+    """
 
     snapshots: int = 0
     deleted: Deleted = field(default_factory=Deleted)
     is_done: bool = True
+    reason: Reason = Reason.COMMITTED
     message: str = ""
 
 
@@ -97,12 +103,20 @@ def expire_snapshots(
         if not plan.snapshots and not plan.refs:
             return Expired(snapshots=removed, deleted=_cleaned(catalog, ref, used))
         gone = _remove(catalog, ref, _bounded(plan), table, used)
+        if isinstance(gone, Conflicted):
+            return _left(catalog, ref, used, removed, gone)
         removed += gone
         if not gone:
             used.pause(tries)
             tries += 1
     message = f"Other writers of {ref.namespace}.{ref.name} were faster; the next run goes on."
-    return Expired(snapshots=removed, deleted=_cleaned(catalog, ref, used), is_done=False, message=message)
+    return _left(catalog, ref, used, removed, Conflicted(Reason.CONFLICTED, message))
+
+
+def _left(catalog: Catalog, ref: TableRef, ports: CommitPorts, removed: int, why: Conflicted) -> Expired:
+    """An expiry that ends before all is gone."""
+    deleted = _cleaned(catalog, ref, ports)
+    return Expired(snapshots=removed, deleted=deleted, is_done=False, reason=why.reason, message=why.message)
 
 
 def _bounded(plan: ExpiryPlan) -> ExpiryPlan:
@@ -116,10 +130,11 @@ def _cleaned(catalog: Catalog, ref: TableRef, ports: CommitPorts) -> Deleted:
     return delete_removed(table) + delete_old_metadata(table) + delete_old_archives(table, ports.now_ms)
 
 
-def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, ports: CommitPorts) -> int:
-    """Ask the catalog once; how many snapshots were removed, as a fresh look tells."""
+def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, ports: CommitPorts) -> int | Conflicted:
+    """Ask the catalog once; how many snapshots were removed, as a fresh look tells. Conflicted: the server refused."""
     RemovalNotes(table).keep(removed_of(table, plan.snapshots))
     requirements, updates = _requirements(table), _updates(table, plan)
+    refusal: Conflicted | None = None
     try:
         ports.hooks.before_swap(table)
         catalog.commit_table(table, requirements, updates)
@@ -130,11 +145,12 @@ def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, por
         _log.info("the snapshots of %s.%s are looked at again: %s", ref.namespace, ref.name, error)
     except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
         _log.warning("whether snapshots of %s.%s expired is looked up: %s", ref.namespace, ref.name, error)
+        refusal = refused_commit(error, table, ports.now_ms())
     head = load_table(catalog, ref)
     if head.metadata.table_uuid != table.metadata.table_uuid:
         raise BadSpec(Reason.TABLE_REPLACED, f"{ref.namespace}.{ref.name} is another table now.")
     retained = {snapshot.snapshot_id for snapshot in head.metadata.snapshots}
-    return len(set(plan.snapshots) - retained)
+    return len(set(plan.snapshots) - retained) or refusal or 0
 
 
 def _requirements(table: Table) -> tuple[TableRequirement, ...]:

@@ -8,12 +8,8 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
 
-from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Identifier
 from skipstone_core.errors import BadSpec
@@ -23,13 +19,12 @@ from skipstone_core.reasons import Reason
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from skipstone.tables.answers.listing import load_others
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.storage import plain_location
-from skipstone.tables.whereabouts import table_identifiers
 
 #: Says, with the value false, that files of the table are not to be deleted because others use them.
 GC_ENABLED = "gc.enabled"
-_LOOKERS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -71,8 +66,8 @@ def find_sharing(table: Table) -> str | None:
     if table.properties.get(GC_ENABLED, "true").strip().lower() == "false":
         return f"its property {GC_ENABLED} is false, which says that other tables use its files"
     folders = _forms(table.location())
-    for identifier, place in _metadata_places(table.catalog):
-        if identifier != table.name() and any(one.startswith(folders) for one in _forms(place)):
+    for identifier, place in _metadata_places(table):
+        if any(one.startswith(folders) for one in _forms(place)):
             return f"{'.'.join(identifier)} has its metadata below {table.location()}: drop one of the two tables"
     if INDEX_UID_PROPERTY in table.properties:  # ours alone; there are many, and they expire often
         return None
@@ -111,33 +106,30 @@ def _others(table: Table, *, may_be_unreadable: bool = False) -> Iterator[Table]
 
     def load(identifier: Identifier) -> Table | None:
         try:
-            with suppress(NoSuchTableError, NoSuchNamespaceError):  # dropped a moment ago
-                return catalog.load_table(identifier)
+            return catalog.load_table(identifier)
         except OSError as error:
             if not may_be_unreadable:
                 raise
             _log.warning("%s cannot be read: %s", ".".join(identifier), error)
         return None
 
-    with catalog_answers(catalog.name), ThreadPoolExecutor(_LOOKERS) as pool:
-        found = [one for one in table_identifiers(catalog) if one != table.name()]
-        yield from (other for other in pool.map(load, found) if other is not None)
+    with catalog_answers(catalog.name):
+        yield from load_others(catalog, table.name(), load)
 
 
-def _metadata_places(catalog: Catalog) -> Iterator[tuple[Identifier, str]]:
-    """Where the metadata of all tables is: an SQL catalog tells by one question."""
+def _metadata_places(table: Table) -> Iterator[tuple[Identifier, str]]:
+    """Where the metadata of all other tables is: an SQL catalog tells by one question."""
+    catalog = table.catalog
     if not isinstance(catalog, SqlCatalog):
-        with catalog_answers(catalog.name):
-            for identifier in table_identifiers(catalog):
-                with suppress(NoSuchTableError, NoSuchNamespaceError):
-                    yield identifier, catalog.load_table(identifier).metadata_location
+        yield from ((other.name(), other.metadata_location) for other in _others(table))
         return
     asked = select(IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location).where(
         IcebergTables.catalog_name == catalog.name
     )
     with catalog_answers(catalog.name), Session(catalog.engine) as session:
         for namespace, name, place in session.execute(asked).all():
-            yield (*namespace.split("."), name), place or ""
+            if (identifier := (*namespace.split("."), name)) != table.name():
+                yield identifier, place or ""
 
 
 def _plain(*places: str) -> tuple[str, ...]:

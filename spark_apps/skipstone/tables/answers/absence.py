@@ -1,0 +1,76 @@
+"""When does an answer prove that a catalog has no such table or namespace?
+
+An SQL catalog answers from its own database: no row is no table. A REST server answers 404 also when the table's
+metadata file is away, when a proxy does not know the path, or when the prefix is that of another catalog, and PyIceberg
+takes them all for absence. A proof is the name that Iceberg gives to it in the body of the answer
+(``NoSuchTableException`` and its like in the REST specification), or the whole list of what is there, which lacks the
+name. Everything else is an error: files are deleted and jobs are given up where a table is absent.
+"""
+
+from __future__ import annotations
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.typedef import Identifier
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.answers.reading import find_iceberg_error, find_response, first_line
+
+#: What servers call a namespace that they do not have.
+NO_NAMESPACE = frozenset({"NoSuchNamespaceException"})
+#: What they call a table that they do not have; the second one is a table of another kind under that name.
+NO_TABLE = frozenset({"NoSuchTableException", "NoSuchIcebergTableException"}) | NO_NAMESPACE
+
+
+def require_no_table(catalog: Catalog, identifier: Identifier, error: Exception) -> None:
+    """Return when the table is proven absent. ``error``: what PyIceberg made of the answer.
+
+    Raises DependencyUnavailable (CATALOG_UNAVAILABLE), and what the catalog raises when it does not list the tables.
+    """
+    if _is_proof(error, NO_TABLE):
+        return
+    said, name = first_line(error), ".".join(identifier)
+    try:
+        listed = catalog.list_tables(identifier[:-1])
+    except NoSuchNamespaceError:
+        return
+    except NotImplementedError:
+        way_out = "ask who runs the catalog for an answer that names the cause"
+        raise _unproven(catalog, f"the table {name} and lists no tables", said, way_out) from error
+    if identifier in {tuple(one) for one in listed}:
+        way_out = "restore the table's metadata file or drop the table, and check what is on the way to the server"
+        raise _unproven(catalog, f"the table {name} and lists it all the same", said, way_out) from error
+
+
+def require_no_namespace(catalog: Catalog, levels: Identifier, error: Exception) -> None:
+    """Return when the namespace is proven absent; all else as ``require_no_table``. No ``levels``: the list of all."""
+    if levels and _is_proof(error, NO_NAMESPACE):
+        return
+    said, name = first_line(error), ".".join(levels)
+    if not levels:
+        way_out = "check spec.catalog.uri and the properties prefix and warehouse of spec.catalog.properties"
+        raise _unproven(catalog, "its list of namespaces", said, way_out) from error
+    try:
+        listed = catalog.list_namespaces(levels[:-1])
+    except NoSuchNamespaceError:
+        return
+    except NotImplementedError:
+        way_out = "ask who runs the catalog for an answer that names the cause"
+        raise _unproven(catalog, f"the namespace {name} and lists no namespaces", said, way_out) from error
+    if levels in {tuple(one) for one in listed}:
+        way_out = "check what is on the way to the server"
+        raise _unproven(catalog, f"the namespace {name} and lists it all the same", said, way_out) from error
+
+
+def _is_proof(error: Exception, kinds: frozenset[str]) -> bool:
+    """Whether the server itself says so. What PyIceberg found out without an answer is no word of a server's."""
+    if find_response(error) is None:
+        return isinstance(error, NoSuchTableError | NoSuchNamespaceError)
+    told = find_iceberg_error(error)
+    return told is not None and told.kind in kinds
+
+
+def _unproven(catalog: Catalog, what: str, said: str, way_out: str) -> DependencyUnavailable:
+    message = f"The catalog {catalog.name!r} answers 404 for {what} ({said}): {way_out}."
+    return DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message)

@@ -1,0 +1,89 @@
+"""All tables of a catalog, or as many as are asked for: whoever gets a part of them is told so by its type.
+
+Used where something may be deleted only if no table of the catalog needs it. Reads the catalog only; names are what is
+kept in memory. Raises what the catalog raises.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TypeVar
+
+from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.table import Table
+from pyiceberg.typedef import Identifier
+
+#: Tables whose metadata is loaded at the same time.
+AT_ONCE = 64
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class TooMany:
+    """The catalog has more tables than ``most``; which ones is not told, for a part of them proves nothing."""
+
+    most: int
+
+
+def all_tables(catalog: Catalog) -> Iterator[Identifier]:
+    """The name of every table, once, in all namespaces and on all pages of their lists."""
+    namespaces = [tuple(one) for one in catalog.list_namespaces()]
+    seen = set(namespaces)
+    while namespaces:
+        namespace = namespaces.pop()
+        try:
+            found = {tuple(one) for one in catalog.list_tables(namespace)}
+            below = [tuple(one) for one in catalog.list_namespaces(namespace) if tuple(one) not in seen]
+        except NoSuchNamespaceError:
+            continue  # dropped a moment ago
+        yield from sorted(found)
+        seen.update(below)
+        namespaces += below
+
+
+def list_tables_up_to(catalog: Catalog, most: int) -> tuple[Identifier, ...] | TooMany:
+    """The names of all tables, sorted, if there are at most ``most``."""
+    found = tuple(islice(all_tables(catalog), most + 1))
+    return TooMany(most) if len(found) > most else tuple(sorted(found))
+
+
+def load_others(catalog: Catalog, but: Identifier, load: Callable[[Identifier], Table | None]) -> Iterator[Table]:
+    """Every table but the one named ``but``, as it is now, some of them loaded ahead.
+
+    ``load`` gives None for a table that is left out. What is renamed while it is looked for may be missed by one list:
+    the catalog is asked for its tables again until it names no other ones.
+    """
+    looked = {but}
+    while names := [name for name in all_tables(catalog) if name not in looked]:
+        looked.update(names)
+        yield from (table for table in ahead(partial(_unless_gone, load), names) if table is not None)
+
+
+def _unless_gone(load: Callable[[Identifier], Table | None], name: Identifier) -> Table | None:
+    try:
+        return load(name)
+    except (NoSuchTableError, NoSuchNamespaceError):
+        return None  # under another name now, or dropped
+
+
+def ahead(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
+    """What ``work`` makes of ``items``, in their order; at most AT_ONCE of them are begun before they are asked for."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        begun: deque[Future[Result]] = deque()
+        try:
+            for item in items:
+                begun.append(pool.submit(work, item))
+                if len(begun) >= AT_ONCE:
+                    yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+        finally:
+            for one in begun:
+                one.cancel()

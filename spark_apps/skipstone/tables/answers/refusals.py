@@ -1,0 +1,107 @@
+"""When is an answer to a commit a refusal, and how are refusals told?
+
+A refusal says that the server did not do what it was asked: the status 4xx with an error in Iceberg's own form. By
+itself it proves nothing of a commit, which somebody on the way may have sent twice: a fresh look at the table has to
+agree. What may come from a proxy, and what says that the server gave up waiting, is no refusal.
+"""
+
+from __future__ import annotations
+
+import re
+
+from pyiceberg.exceptions import BadRequestError, ForbiddenError, OAuthError, UnauthorizedError
+from pyiceberg.table import Table
+from skipstone_core import signing
+from skipstone_core.history.commits import Conflicted
+from skipstone_core.reasons import Reason
+
+from skipstone.tables.answers.reading import IcebergError, find_iceberg_error, find_response, first_line, message_of
+from skipstone.tables.clocks import newest_ms, time_text
+
+#: Statuses of refusals that may be none: a timeout, a conflict (which has a rule of its own), too early, too many.
+_UNSURE_STATUSES = frozenset({408, 409, 425, 429})
+_UNSURE_KINDS = frozenset({"CommitStateUnknownException"})
+#: What Iceberg's libraries in Java and Rust say of metadata whose times would go back.
+_TIMES = re.compile(
+    r"Invalid (snapshot|update) timestamp|Expected sorted (snapshot log|previous metadata log) entries", re.IGNORECASE
+)
+#: What services of Amazon say of the keys that signed a request, some of them with the status of a bad request.
+_KEYS_REFUSED = re.compile("signature|security ?token|ExpiredToken|UnrecognizedClient", re.IGNORECASE)
+#: What they say of a signature that was made at another time than they have; it is not about the keys.
+_CLOCKS_DIFFER = re.compile("signature (has )?expired|signature not yet current", re.IGNORECASE)
+_OTHER_KEYS = "spec.credentialsSecretRef or of the role of the ServiceAccount"
+_LOGIN = "refused the credentials of spec.credentialsSecretRef"
+#: What PostgreSQL and its client say of a login, in the language of the server or of its default.
+_LOGIN_REFUSED = re.compile(r"password authentication failed|no password supplied|role .* does not exist")
+
+
+def find_refusal(error: Exception) -> IcebergError | None:
+    """The words of the catalog's server that refused a request; None when ``error`` may stand for something else."""
+    told = find_iceberg_error(error)
+    if told is None or not 400 <= told.status < 500:
+        return None
+    return None if told.status in _UNSURE_STATUSES or told.kind in _UNSURE_KINDS else told
+
+
+def refused_commit(error: Exception, table: Table, now_ms: int) -> Conflicted | None:
+    """How a change of ``table`` ends that the server refused and that is not in the table; None for other errors.
+
+    ``now_ms``: what this node's clock says. The reasons are CLOCK_SKEWED and CATALOG_UNAVAILABLE.
+    """
+    told = find_refusal(error)
+    if told is None:
+        return None
+    name = ".".join(table.name())
+    catalog = f"The catalog {table.catalog.name!r}"
+    if _TIMES.search(told.message):
+        message = f"{catalog} refused the change of {name} for its time ({told.text}): {_clocks(table, now_ms)}."
+        return Conflicted(Reason.CLOCK_SKEWED, message)
+    if isinstance(error, UnauthorizedError | ForbiddenError):
+        return Conflicted(Reason.CATALOG_UNAVAILABLE, f"{catalog} {_LOGIN}: {told.text}")
+    message = (
+        f"{catalog} refused the change of {name}: {told.text}; correct what it names, or ask who runs the catalog."
+    )
+    return Conflicted(Reason.CATALOG_UNAVAILABLE, message)
+
+
+def _clocks(table: Table, now_ms: int) -> str:
+    newest = newest_ms(table.metadata)
+    if newest > now_ms:
+        behind = f"the clock of its server is behind the last change of the table, at {time_text(newest)}"
+        return f"{behind}; set the clock right, or, when the table's time is wrong, wait until that time has passed"
+    behind = f"the clock of its server is behind that of this node, which says {time_text(now_ms)}"
+    return f"{behind}; set both clocks right, and try again"
+
+
+def tell_trouble(error: Exception) -> tuple[Reason, str]:
+    """Why a catalog did not do what it was asked, as a reason and what follows "The catalog 'name'"."""
+    if told := _refused_keys(error):
+        return Reason.CATALOG_UNAVAILABLE, told
+    said = first_line(error)
+    if isinstance(error, UnauthorizedError | ForbiddenError | OAuthError) or _LOGIN_REFUSED.search(said):
+        return Reason.CATALOG_UNAVAILABLE, f"{_LOGIN}: {said}"
+    refusal = find_refusal(error)
+    if refusal is None:
+        return Reason.CATALOG_UNAVAILABLE, f"did not answer: {said}"
+    if _TIMES.search(refusal.message):
+        way_out = "the clock of its server is behind the last change of the table; set the clocks right, and try again"
+        return Reason.CLOCK_SKEWED, f"refused a change for its time ({said}): {way_out}."
+    return Reason.CATALOG_UNAVAILABLE, f"refused a request: {said}"
+
+
+def _refused_keys(error: Exception) -> str:
+    """What became of a signed request whose keys were refused, and what to do; empty for all else."""
+    answer = find_response(error)
+    if answer is None or not str(answer.request.headers.get("Authorization", "")).startswith("AWS4-"):
+        return ""
+    said = message_of(answer) or first_line(error)
+    is_refused = isinstance(error, UnauthorizedError | ForbiddenError)
+    if not is_refused and not (isinstance(error, BadRequestError) and _KEYS_REFUSED.search(said)):
+        return ""
+    what = f"refused the keys that signed a request: {said.rstrip('.')}"
+    if _CLOCKS_DIFFER.search(said):
+        return f"{what}; set the clock of the node: it differs from that of the catalog."
+    if "expired" in said.lower():
+        return f"{what}; renew the keys of {_OTHER_KEYS}."
+    names = f"{signing.SERVICE} and {signing.REGION} of spec.{signing.PROPERTIES_FIELD}"
+    return f"{what}; check the keys of {_OTHER_KEYS}, their permissions, and {names}."
