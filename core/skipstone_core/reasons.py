@@ -42,7 +42,10 @@ class Reason(StrEnum):
         "CatalogNeedsOneNode",
         "An SQLite catalog cannot be shared between nodes: claim the volume ReadWriteOnce.",
     )
-    CATALOG_UNAVAILABLE = "CatalogUnavailable", "The catalog did not answer."
+    CATALOG_UNAVAILABLE = (
+        "CatalogUnavailable",
+        "The catalog did not answer, refused what it was asked, or gave an answer that proves nothing.",
+    )
     CATALOG_UNPROVEN = (
         "CatalogUnproven",
         "The table is not in the catalog, and nothing proves that this is the catalog that held it.",
@@ -147,7 +150,8 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack", "The job's commit was rolled back in the table; it is never applied again by itself."
     CLOCK_SKEWED = (
         "ClockSkewed",
-        "The table was last changed more than 24 hours after the time of the driver's node; nothing was written.",
+        "The clock of the driver's node or of the catalog's server is behind the table's last change, or the two clocks "
+        "differ; the message says which. Nothing was committed.",
     )
     CREDENTIALS_EXPIRED = (
         "CredentialsExpired",

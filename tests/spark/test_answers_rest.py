@@ -5,6 +5,7 @@ A 404 whose cause is another one than the table's absence must never let a run t
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.exceptions import RESTError
 from pyiceberg.table import Table
 from skipstone.runs.confirm import run_confirm
 from skipstone.runs.drop import run_drop
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.answers.refusals import refused_commit
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import TableCommit, abort_txn, commit_table
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
@@ -253,6 +256,21 @@ def test_a_server_that_finds_nothing_at_all_proves_nothing(table: Table, proxy: 
     assert find_mark(table.catalog, "ns") == ""
 
 
+def test_a_server_that_lists_nothing_proves_nothing_without_a_type(
+    home: WarehouseRef, table: Table, proxy: CatalogProxy
+) -> None:
+    space = "/v1/{prefix}/namespaces/{namespace}"
+    few = {"defaults": {}, "overrides": {}, "endpoints": [f"GET {space}", f"GET {space}/tables/{{table}}"]}
+    proxy.answer("GET", "/v1/config", Instead(200, json.dumps(few).encode()))
+    proxy.rules.append(lambda method, path: Instead(404, PAGE) if "/ns" in path else None)
+    poor = open_catalog(home)
+    with pytest.raises(DependencyUnavailable, match="and lists no tables"):
+        load_table(poor, ref_of(table))
+    with pytest.raises(DependencyUnavailable, match="and lists no namespaces"):
+        poor.load_namespace_properties("ns")
+    poor.close()
+
+
 # --- a refusal is no doubt ---
 
 
@@ -294,10 +312,6 @@ def test_a_refusal_of_another_kind_is_told_in_the_words_of_the_server(table: Tab
         Instead(400, PAGE),
         Instead(403, b'{"message": "no"}'),
         Instead(408, iceberg_error(408, "RequestTimeout", "no")),
-        Instead(429, iceberg_error(429, "TooManyRequests", "no")),
-        Instead(400, iceberg_error(400, "CommitStateUnknownException", "no")),
-        Instead(400, BAD_REQUEST.replace(b"400", b"500")),
-        Instead(503, iceberg_error(503, "ServiceUnavailable", "no")),
     ],
 )
 def test_what_may_come_from_somebody_else_leaves_the_outcome_unknown_and_the_files(
@@ -313,6 +327,19 @@ def test_a_refusal_of_what_landed_is_not_believed(table: Table, proxy: CatalogPr
     proxy.answer("POST", LOAD, Instead(400, BAD_REQUEST, is_late=True))
     assert isinstance(load(table), Committed)
     assert table.catalog.load_table(NAME).scan().count() == 6
+
+
+def test_a_refusal_for_the_time_names_the_clock_that_is_behind(table: Table, proxy: CatalogProxy) -> None:
+    body = iceberg_error(400, "DataInvalid", "Invalid snapshot timestamp 1: before last updated timestamp 2")
+    proxy.answer("POST", LOAD, Instead(400, body))
+    with pytest.raises(RESTError) as caught:
+        table.transaction().set_properties({"a": "b"}).commit_transaction()
+    now_ms = table.metadata.last_updated_ms
+    for clock, behind in ((now_ms, "that of this node"), (now_ms - 1, "the last change of the table")):
+        refused = refused_commit(caught.value, table, clock)
+        assert refused is not None
+        assert refused.reason is Reason.CLOCK_SKEWED
+        assert f"the clock of its server is behind {behind}" in refused.message
 
 
 def test_a_fence_that_the_server_refuses_is_told(table: Table) -> None:

@@ -143,6 +143,7 @@ OUTCOMES: list[tuple[Outcome, int, RunOutcome, str]] = [
     (Conflicted(Reason.CONFLICTED, "m"), 69, RunOutcome.CONFLICTED, ""),
     (Conflicted(Reason.ROLLED_BACK, "m"), 64, RunOutcome.FAILED, ""),
     (Conflicted(Reason.SOURCE_ALREADY_APPLIED, "m"), 64, RunOutcome.FAILED, ""),
+    (Conflicted(Reason.CATALOG_UNAVAILABLE, "m"), 69, RunOutcome.CONFLICTED, ""),
     (Unknown("m"), 75, RunOutcome.UNKNOWN, ""),
 ]
 
