@@ -150,8 +150,8 @@ class Reason(StrEnum):
     ROLLED_BACK = "RolledBack", "The job's commit was rolled back in the table; it is never applied again by itself."
     CLOCK_SKEWED = (
         "ClockSkewed",
-        "The clock of the driver's node or of the catalog's server is behind the table's last change, or the two clocks "
-        "differ; the message says which. Nothing was committed.",
+        "The clock of the driver's node or of the catalog's server is behind the table's last change, or the two "
+        "clocks differ; the message says which. Nothing was committed.",
     )
     CREDENTIALS_EXPIRED = (
         "CredentialsExpired",
