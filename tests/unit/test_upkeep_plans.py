@@ -1,4 +1,4 @@
-"""The rules of upkeep: which snapshots expire, which manifests are written again, which files are orphans."""
+"""The rules of upkeep: when snapshots are due, which manifests are written again, which files are orphans."""
 
 from __future__ import annotations
 
@@ -8,78 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_core.errors import ContractViolation
-from skipstone_core.maintenance.expiry import ExpiryPlan, RefFacts, SnapshotFacts, plan_expiry
 from skipstone_core.maintenance.health import TableHealth, plan_due
 from skipstone_core.maintenance.manifests import RADIX, ManifestFacts, plan_manifest_groups
 from skipstone_core.maintenance.orphans import FileMark, FoundFile, OrphanRecord, Reached, plan_orphans
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 
-HOUR_MS = 3_600_000
 UID = "11111111-2222-3333-4444-555555555555"
-
-
-def line(*hours: int) -> list[SnapshotFacts]:
-    """Snapshots 1, 2, ... one after the other, committed at these hours."""
-    return [
-        SnapshotFacts(snapshot_id=number, parent_id=number - 1 or None, timestamp_ms=hour * HOUR_MS)
-        for number, hour in enumerate(hours, start=1)
-    ]
-
-
-def main_at(snapshot_id: int, **said: int) -> RefFacts:
-    return RefFacts(name="main", snapshot_id=snapshot_id, is_branch=True, **said)
-
-
-def expired(snapshots: list[SnapshotFacts], *refs: RefFacts, hours: int, least: int = 1, at: int = 10) -> ExpiryPlan:
-    return plan_expiry(snapshots, refs, SnapshotPolicy(max_age_seconds=hours * 3600, min_to_keep=least), at * HOUR_MS)
-
-
-def test_snapshots_go_by_age_but_for_the_newest_ones() -> None:
-    history = line(1, 2, 3, 8, 9)
-    assert expired(history, main_at(5), hours=5).snapshots == (1, 2, 3)
-    assert expired(history, main_at(5), hours=5, least=4).snapshots == (1,)
-    assert expired(history, main_at(5), hours=0, at=100).snapshots == (1, 2, 3, 4)
-
-
-def test_a_clock_that_went_back_leaves_no_gap() -> None:
-    assert expired(line(1, 9, 2, 9), main_at(4), hours=5).snapshots == (1,)
-
-
-def test_tags_keep_a_snapshot_and_branches_follow_what_they_say() -> None:
-    history = [*line(1, 2, 3, 8, 9), SnapshotFacts(snapshot_id=6, parent_id=2, timestamp_ms=4 * HOUR_MS)]
-    tag = RefFacts(name="t", snapshot_id=1, is_branch=False)
-    branch = RefFacts(name="b", snapshot_id=6, is_branch=True, min_snapshots=2)
-    assert expired(history, main_at(5), tag, branch, hours=5).snapshots == (3,)
-    assert expired(history, main_at(5, min_snapshots=3), hours=5).snapshots == (1, 2, 6)
-    over = replace(tag, max_ref_age_ms=HOUR_MS)
-    plan = expired(history, main_at(5), over, branch, hours=5)
-    assert (plan.snapshots, plan.refs) == ((1, 3), ("t",))
-
-
-def test_what_was_the_head_since_a_run_began_stays() -> None:
-    policy = SnapshotPolicy(max_age_seconds=0)
-    history = line(1, 2, 5, 9)
-    for since, gone in ((10, (1, 2, 3)), (6, (1, 2)), (5, (1,)), (1, ())):
-        plan = plan_expiry(history, [main_at(4)], policy, 20 * HOUR_MS, in_use_since_ms=since * HOUR_MS)
-        assert plan.snapshots == gone
-
-
-def test_snapshots_that_no_ref_reaches_go_by_age() -> None:
-    history = [*line(1, 2), SnapshotFacts(snapshot_id=9, parent_id=1, timestamp_ms=9 * HOUR_MS)]
-    assert expired(history, main_at(2), hours=5).snapshots == (1,)
-    assert expired(history, main_at(2), hours=5, at=20).snapshots == (1, 9)
-
-
-@given(
-    st.lists(st.integers(0, 50), min_size=1, max_size=12), st.integers(0, 30), st.integers(1, 5), st.integers(50, 90)
-)
-def test_the_head_stays_and_what_stays_is_one_piece(hours: list[int], age: int, least: int, at: int) -> None:
-    history = line(*sorted(hours))
-    plan = expired(history, main_at(len(hours)), hours=age, least=least, at=at)
-    assert plan.snapshots == tuple(range(1, len(plan.snapshots) + 1))
-    assert len(hours) - len(plan.snapshots) >= min(least, len(hours))
-    if plan.next_ms is not None and plan.next_ms > at * HOUR_MS:
-        assert plan.snapshots == ()
 
 
 def test_a_table_with_many_snapshots_waits_until_many_may_go() -> None:

@@ -2,16 +2,22 @@
 
 Used by the data plane's expiry and by a table's health. Pure: the time is given. Must not know files.
 The retained ancestors of a branch stay one piece: what is older than the first that expires expires too.
+
+A snapshot of main is as old as the time since it was replaced as the head, by the table's snapshot log: a rollback, or
+a branch that is published, makes an old snapshot the head again, and readers begin on it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from skipstone_core.maintenance.policies import SnapshotPolicy
 
 MAIN = "main"
+#: Milliseconds, later than any that metadata can tell.
+_FOR_EVER = 1 << 80
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,6 +27,14 @@ class SnapshotFacts:
     snapshot_id: int
     parent_id: int | None
     timestamp_ms: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFacts:
+    """An entry of the snapshot log: from when on a snapshot was the head of main, until the time of the next entry."""
+
+    snapshot_id: int
+    since_ms: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +50,15 @@ class RefFacts:
 
 
 @dataclass(frozen=True, kw_only=True)
+class HistoryFacts:
+    """All that metadata tells of its snapshots. ``log``: the heads of main in their order, as far as it goes back."""
+
+    snapshots: Sequence[SnapshotFacts]
+    refs: Sequence[RefFacts] = ()
+    log: Sequence[HeadFacts] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ExpiryPlan:
     """``snapshots``: ids to remove, ``refs``: names to remove. ``next_ms``: when the policy next lets one go, or let
     the first of those here go; None: there is none.
@@ -47,82 +70,120 @@ class ExpiryPlan:
 
 
 def plan_expiry(
-    snapshots: Sequence[SnapshotFacts],
-    refs: Sequence[RefFacts],
-    policy: SnapshotPolicy,
-    now_ms: int,
-    *,
-    in_use_since_ms: int | None = None,
+    history: HistoryFacts, policy: SnapshotPolicy, now_ms: int, *, in_use_since_ms: int | None = None
 ) -> ExpiryPlan:
     """What expires at ``now_ms``.
 
     ``in_use_since_ms``: when the oldest run that may read the table began; what was the head of main since then stays.
-    A tag keeps its snapshot, a branch its newest ones; both go when they are older than they say themselves. A
-    snapshot that no ref reaches stays while it is young.
+    Every snapshot that was the head of main within the age of the policy stays. A tag keeps its snapshot, a branch its
+    newest ones; both go when they are older than they say themselves. A snapshot that no ref reaches stays while it is
+    young.
     """
-    known = {snapshot.snapshot_id: snapshot for snapshot in snapshots}
-    over = tuple(ref.name for ref in refs if _is_over(ref, known, now_ms))
-    kept: set[int] = set()
-    last_ms: dict[int, int] = {}
-    reached: set[int] = set()
-    for ref in (ref for ref in refs if ref.name not in over):
-        chain = list(_chain(known, ref.snapshot_id)) if ref.is_branch else [ref.snapshot_id]
-        reached.update(chain)
-        times = [known[one].timestamp_ms for one in chain if one in known]
-        in_use = _in_use(times, in_use_since_ms) if ref.name == MAIN else 0
-        kept.update(chain[: max(in_use, _young(times, now_ms - _age(ref, policy)), _least(ref, policy))])
-        if ref.is_branch:
-            for snapshot_id in chain[_least(ref, policy) :]:
-                until = known[snapshot_id].timestamp_ms + _age(ref, policy)
-                last_ms[snapshot_id] = max(until, last_ms.get(snapshot_id, until))
-    age = policy.max_age_seconds * 1000
-    for snapshot in snapshots:
-        if snapshot.snapshot_id not in reached:
-            last_ms[snapshot.snapshot_id] = snapshot.timestamp_ms + age
-            if snapshot.timestamp_ms >= now_ms - age:
-                kept.add(snapshot.snapshot_id)
-    pinned = {ref.snapshot_id for ref in refs if ref.name not in over}
-    waits = [until for snapshot_id, until in last_ms.items() if snapshot_id not in pinned]
-    gone = tuple(snapshot.snapshot_id for snapshot in snapshots if snapshot.snapshot_id not in kept)
-    return ExpiryPlan(snapshots=gone, refs=over, next_ms=min(waits, default=None))
+    facts = _Facts(history, policy)
+    over = tuple(ref.name for ref in history.refs if facts.is_over(ref, now_ms))
+    holds = facts.holds([ref for ref in history.refs if ref.name not in over])
+    used = set() if in_use_since_ms is None else facts.heads_since(in_use_since_ms)
+    gone = (one.snapshot_id for one in history.snapshots if holds[one.snapshot_id] < now_ms)
+    return ExpiryPlan(
+        snapshots=tuple(snapshot_id for snapshot_id in gone if snapshot_id not in used),
+        refs=over,
+        next_ms=min((until for until in holds.values() if until < _FOR_EVER), default=None),
+    )
 
 
-def _is_over(ref: RefFacts, known: Mapping[int, SnapshotFacts], now_ms: int) -> bool:
-    """Whether a ref says itself that it is too old. One whose snapshot is not there is nobody's to judge."""
-    head = known.get(ref.snapshot_id)
-    if ref.name == MAIN or ref.max_ref_age_ms is None or head is None:
-        return False
-    return now_ms - head.timestamp_ms > ref.max_ref_age_ms
+class _Facts:
+    """A history, and when each head of main was replaced."""
 
+    def __init__(self, history: HistoryFacts, policy: SnapshotPolicy) -> None:
+        self._snapshots, self._policy = history.snapshots, policy
+        self._known = {snapshot.snapshot_id: snapshot for snapshot in history.snapshots}
+        self._main = next((ref for ref in history.refs if ref.name == MAIN), None)
+        self._ends = self._find_ends(history.log)
 
-def _chain(known: Mapping[int, SnapshotFacts], snapshot_id: int | None) -> Iterator[int]:
-    """A snapshot and its ancestors as far as they are retained."""
-    while snapshot_id is not None and (snapshot := known.get(snapshot_id)) is not None:
-        yield snapshot_id
-        snapshot_id = snapshot.parent_id
+    def _find_ends(self, log: Sequence[HeadFacts]) -> Mapping[int, int]:
+        """When each snapshot that was the head of main was so last; the head of now is so for ever.
 
+        A log may begin late, and engines need not keep one: what is older on main was the head until its child was.
+        """
+        named = {entry.snapshot_id for entry in log}
+        begin_ms = min((entry.since_ms for entry in log), default=_FOR_EVER)
+        line = [self._known[one] for one in self._chain(self._main.snapshot_id)] if self._main else []
+        older = (one for one in reversed(line) if one.snapshot_id not in named and one.timestamp_ms < begin_ms)
+        entries = [*(HeadFacts(snapshot_id=one.snapshot_id, since_ms=one.timestamp_ms) for one in older), *log]
+        if line and entries[-1].snapshot_id != line[0].snapshot_id:
+            entries.append(HeadFacts(snapshot_id=line[0].snapshot_id, since_ms=line[0].timestamp_ms))
+        ends: dict[int, int] = {}
+        for entry, following in pairwise(entries):
+            end_ms = max(entry.since_ms, following.since_ms)  # clocks of writers differ
+            ends[entry.snapshot_id] = max(end_ms, ends.get(entry.snapshot_id, end_ms))
+        if entries:
+            ends[entries[-1].snapshot_id] = _FOR_EVER
+        return ends
 
-def _least(ref: RefFacts, policy: SnapshotPolicy) -> int:
-    own = ref.min_snapshots or 1
-    return max(own, policy.min_to_keep) if ref.name == MAIN else own
+    def is_over(self, ref: RefFacts, now_ms: int) -> bool:
+        """Whether a ref says itself that it is too old. One whose snapshot is not there is nobody's to judge."""
+        if ref.name == MAIN or ref.max_ref_age_ms is None or ref.snapshot_id not in self._known:
+            return False
+        return now_ms - self._last_ms(ref.snapshot_id) > ref.max_ref_age_ms
 
+    def holds(self, refs: Sequence[RefFacts]) -> Mapping[int, int]:
+        """Until when each snapshot stays if these are the refs."""
+        holds: dict[int, int] = {}
 
-def _age(ref: RefFacts, policy: SnapshotPolicy) -> int:
-    """Milliseconds; main keeps the longer of its own and of the policy's."""
-    own, asked = ref.max_snapshot_age_ms, policy.max_age_seconds * 1000
-    if own is None:
-        return asked
-    return max(own, asked) if ref.name == MAIN else own
+        def hold(snapshot_id: int, until_ms: int) -> None:
+            holds[snapshot_id] = max(until_ms, holds.get(snapshot_id, until_ms))
 
+        for ref in refs:
+            for snapshot_id, until_ms in self._held_by(ref):
+                hold(snapshot_id, until_ms)
+        for one in self._snapshots:
+            if one.snapshot_id not in holds:
+                hold(one.snapshot_id, one.timestamp_ms + self._policy.max_age_seconds * 1000)
+            if one.snapshot_id in self._ends:
+                hold(one.snapshot_id, self._ends[one.snapshot_id] + self._main_age)
+        return holds
 
-def _young(times: Sequence[int], oldest_ms: int) -> int:
-    """How many of a branch's snapshots, newest first, there are up to the last that is young."""
-    return max((number + 1 for number, time_ms in enumerate(times) if time_ms >= oldest_ms), default=0)
+    def _held_by(self, ref: RefFacts) -> Iterator[tuple[int, int]]:
+        """Snapshots that a ref reaches, and until when it keeps each."""
+        if not ref.is_branch:
+            if ref.snapshot_id in self._known:
+                yield ref.snapshot_id, _FOR_EVER
+            return
+        chain, age, until_ms = list(self._chain(ref.snapshot_id)), self._age(ref), 0
+        for number, snapshot_id in reversed(list(enumerate(chain))):
+            is_main = ref.name == MAIN
+            time_ms = self._last_ms(snapshot_id) if is_main else self._known[snapshot_id].timestamp_ms
+            until_ms = max(until_ms, time_ms + age)  # as long as those before it: a branch is one piece
+            yield snapshot_id, _FOR_EVER if number < self._least(ref) else until_ms
 
+    def heads_since(self, since_ms: int) -> set[int]:
+        """What was the head of main at that moment or later; on main, what came after the first of them too."""
+        heads = {snapshot_id for snapshot_id, end_ms in self._ends.items() if end_ms >= since_ms}
+        chain = list(self._chain(self._main.snapshot_id)) if self._main else []
+        first = max((number for number, snapshot_id in enumerate(chain) if snapshot_id in heads), default=-1)
+        return heads.union(chain[: first + 1])
 
-def _in_use(times: Sequence[int], since_ms: int | None) -> int:
-    """How many of them were the head at that moment or later: each until the next one was committed."""
-    if since_ms is None:
-        return 0
-    ended = (time_ms for time_ms in times[:-1])
-    return max((number + 1 for number, time_ms in enumerate(ended, start=1) if time_ms >= since_ms), default=1)
+    def _last_ms(self, snapshot_id: int) -> int:
+        """From when on a snapshot ages: it was replaced as the head of main, or was made."""
+        return max(self._known[snapshot_id].timestamp_ms, self._ends.get(snapshot_id, 0))
+
+    def _chain(self, snapshot_id: int | None) -> Iterator[int]:
+        """A snapshot and its ancestors as far as they are retained."""
+        while snapshot_id is not None and (snapshot := self._known.get(snapshot_id)) is not None:
+            yield snapshot_id
+            snapshot_id = snapshot.parent_id
+
+    def _least(self, ref: RefFacts) -> int:
+        own = ref.min_snapshots or 1
+        return max(own, self._policy.min_to_keep) if ref.name == MAIN else own
+
+    def _age(self, ref: RefFacts) -> int:
+        """Milliseconds; main keeps the longer of its own and of the policy's."""
+        own, asked = ref.max_snapshot_age_ms, self._policy.max_age_seconds * 1000
+        if own is None:
+            return asked
+        return max(own, asked) if ref.name == MAIN else own
+
+    @property
+    def _main_age(self) -> int:
+        return self._age(self._main) if self._main else self._policy.max_age_seconds * 1000

@@ -96,8 +96,8 @@ class Snapshots:
     max_age: Annotated[
         str,
         Doc(
-            "Snapshots older than this expire, and files that only they name are deleted: readers of a snapshot have "
-            "this long. Such as 90m, 12h or 5d.",
+            "Snapshots that were replaced longer ago than this expire, and files that only they name are deleted: "
+            "readers of a snapshot have this long. Such as 90m, 12h or 5d.",
             max_length=32,
             pattern=MINUTE_OR_LONGER,
             help="snapshots.maxAge must be a time from 1m to 9999d, since readers of a snapshot that expires lose its "

@@ -15,7 +15,14 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
 from skipstone_core.contract.requests import MAX_COMMIT_BYTES
-from skipstone_core.maintenance.expiry import ExpiryPlan, RefFacts, SnapshotFacts, plan_expiry
+from skipstone_core.maintenance.expiry import (
+    ExpiryPlan,
+    HeadFacts,
+    HistoryFacts,
+    RefFacts,
+    SnapshotFacts,
+    plan_expiry,
+)
 from skipstone_core.maintenance.health import TableHealth
 from skipstone_core.maintenance.manifests import TARGET_BYTES, ManifestFacts, plan_manifest_groups
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, SnapshotPolicy
@@ -78,7 +85,9 @@ def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_sin
         )
         for name, ref in metadata.refs.items()
     ]
-    return plan_expiry(snapshots, refs, policy, now_ms, in_use_since_ms=in_use_since_ms)
+    log = [HeadFacts(snapshot_id=one.snapshot_id, since_ms=one.timestamp_ms) for one in metadata.snapshot_log]
+    history = HistoryFacts(snapshots=snapshots, refs=refs, log=log)
+    return plan_expiry(history, policy, now_ms, in_use_since_ms=in_use_since_ms)
 
 
 def manifest_facts(manifests: Sequence[ManifestFile]) -> list[ManifestFacts]:
