@@ -167,3 +167,19 @@ def test_a_window_that_an_older_rule_let_in_is_a_finding() -> None:
     found = find_opening(Window(schedule="@daily", duration="soon"), START)
     assert isinstance(found, Finding)
     assert found.message.startswith("spec.maintenance.window.duration: window.duration must be a time")
+
+
+def test_an_expiry_waits_for_the_run_that_reads_all_that_is_due() -> None:
+    # The first snapshot to go was replaced at 10:40, and is due since 11:46.
+    found = world({"snapshots": 30, "expirableSnapshots": 12, "nextExpiryTime": "2026-01-01T11:40:00Z"})
+    assert found.table is not None
+    since = {minutes: START - timedelta(minutes=minutes) for minutes in (79, 80)}
+    for begun, steps in ((since[79], (MaintenanceStep.SNAPSHOTS,)), (since[80], ())):
+        reads = pod(current_run(RunKind.REINDEX), "uid-by-tail", created=begun)
+        for seen, due in (
+            (replace(found, pods=(reads,)), steps),
+            (replace(found, pods=()), (MaintenanceStep.SNAPSHOTS,)),
+        ):
+            assert find_due(seen, found.table, found.table.status).steps == due
+    waits = find_due(replace(found, pods=(reads,)), found.table, found.table.status)
+    assert waits.wait == 23.5 * 3600  # until orphan files are looked for again

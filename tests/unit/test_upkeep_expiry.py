@@ -1,4 +1,4 @@
-"""Which snapshots expire: by the age of heads, by refs, and for runs that read."""
+"""Which snapshots expire, and when a table is due for it: by the age of heads, by refs, and for runs that read."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from skipstone_core.maintenance.expiry import (
     SnapshotFacts,
     plan_expiry,
 )
-from skipstone_core.maintenance.policies import SnapshotPolicy
+from skipstone_core.maintenance.health import TableHealth, plan_due
+from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 
 HOUR_MS = 3_600_000
 
@@ -234,3 +235,23 @@ def test_each_head_of_the_last_while_stays_whatever_the_order_of_changes(
         assert all(ref.snapshot_id in table.snapshots for ref in table.refs.values())
         after = plan_expiry(table.facts(), policy, table.now, in_use_since_ms=since)
         assert (after.snapshots, after.refs) == ((), ())
+
+
+@given(CHANGES, st.integers(0, 20), st.none() | st.integers(0, 60), st.integers(0, 60))
+def test_an_expiry_is_due_only_when_it_removes_something(
+    changes: list[tuple[str, int, int]], age: int, in_use_for: int | None, late: int
+) -> None:
+    table = Table(cuts_log=False)
+    policy = SnapshotPolicy(max_age_seconds=age)
+    for what, number, seconds in changes:
+        table.now += seconds * 1000
+        table.do(what, number)
+    now = table.now + late * 1000
+    since = None if in_use_for is None else now - in_use_for * 1000
+    seen, done = (plan_expiry(table.facts(), policy, now, in_use_since_ms=used) for used in (None, since))
+    assert bool(seen.snapshots) == (seen.next_ms is not None and seen.next_ms < now)
+    health = TableHealth(
+        snapshots=len(table.snapshots), expirable_snapshots=len(seen.snapshots), next_expiry_ms=seen.next_ms
+    )
+    due = plan_due(MaintenancePolicy(snapshots=policy), health, {}, (now - 1) / 1000, in_use_since_ms=since)
+    assert MaintenanceStep.SNAPSHOTS not in due or done.snapshots

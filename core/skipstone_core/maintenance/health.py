@@ -49,16 +49,23 @@ class TableHealth:
 
 
 def plan_due(
-    policy: MaintenancePolicy, health: TableHealth, last_looks: Mapping[MaintenanceStep, float], now: float
+    policy: MaintenancePolicy,
+    health: TableHealth,
+    last_looks: Mapping[MaintenanceStep, float],
+    now: float,
+    *,
+    in_use_since_ms: int | None = None,
 ) -> tuple[MaintenanceStep, ...]:
     """The steps that are due at ``now`` (seconds since 1970), in their order.
 
-    ``last_looks``: when each step last ended.
+    ``last_looks``: when each step last ended. ``in_use_since_ms``: as for ``plan_expiry``; what no expiry would remove
+    now makes none due.
     """
     due = {
         MaintenanceStep.COMPACTION: policy.compaction is not None and health.due_files > 0,
         MaintenanceStep.MANIFESTS: policy.compaction is not None and health.due_manifests > 0,
-        MaintenanceStep.SNAPSHOTS: _is_expiry_due(policy, health, now),
+        MaintenanceStep.SNAPSHOTS: _is_expiry_due(policy, health, now)
+        and not _is_in_use(policy, health, in_use_since_ms),
         MaintenanceStep.ORPHAN_FILES: _seconds_to_orphans(policy, last_looks, now) == 0,
     }
     return tuple(step for step in MaintenanceStep if due[step])
@@ -67,9 +74,9 @@ def plan_due(
 def seconds_to_due(
     policy: MaintenancePolicy, health: TableHealth, last_looks: Mapping[MaintenanceStep, float], now: float
 ) -> float | None:
-    """Seconds until a step becomes due by the clock alone; None when none will."""
+    """Seconds until another step becomes due by the clock alone; None when none will."""
     waits = [_seconds_to_expiry(policy, health, now), _seconds_to_orphans(policy, last_looks, now)]
-    return min((wait for wait in waits if wait is not None), default=None)
+    return min((wait for wait in waits if wait), default=None)
 
 
 def _is_expiry_due(policy: MaintenancePolicy, health: TableHealth, now: float) -> bool:
@@ -77,6 +84,16 @@ def _is_expiry_due(policy: MaintenancePolicy, health: TableHealth, now: float) -
         return False
     enough = max(EXPIRE_AT_ONCE, int(health.snapshots * EXPIRE_PART))
     return health.expirable_snapshots >= enough or _seconds_to_expiry(policy, health, now) == 0
+
+
+def _is_in_use(policy: MaintenancePolicy, health: TableHealth, since_ms: int | None) -> bool:
+    """Whether all that the policy lets go may still be read, so that an expiry would remove nothing.
+
+    The first to go was replaced as the head of main before the others were.
+    """
+    if policy.snapshots is None or health.next_expiry_ms is None or since_ms is None:
+        return False
+    return health.next_expiry_ms - policy.snapshots.max_age_seconds * 1000 >= since_ms
 
 
 def _seconds_to_expiry(policy: MaintenancePolicy, health: TableHealth, now: float) -> float | None:

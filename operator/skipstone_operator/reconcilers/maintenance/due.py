@@ -5,12 +5,12 @@ Called by the decider of maintain runs and by the condition Healthy. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.ids import MAINTAIN_ANNOTATION
-from skipstone_core.maintenance.health import TableHealth, plan_due, seconds_to_due
+from skipstone_core.maintenance.health import plan_due, seconds_to_due
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 
 from skipstone_operator.reconcilers.jobs.status import is_finished
@@ -48,7 +48,7 @@ def find_due(world: TableWorld, table: TableSubject, status: TableStatus) -> Due
     now = world.setting.now.timestamp()
     health = count(status.health)
     looks, held = last_looks(world, status), find_hold(world, policy)
-    pending = () if health is None else plan_due(policy, health, looks, now)
+    pending = () if health is None else plan_due(policy, health, looks, now, in_use_since_ms=in_use_since_ms(world))
     asked = configured(policy) if request else pending
     steps = tuple(step for step in asked if not held or step is not MaintenanceStep.ORPHAN_FILES)
     return Due(
@@ -57,16 +57,8 @@ def find_due(world: TableWorld, table: TableSubject, status: TableStatus) -> Due
         pending=pending,
         request=request,
         held=held if steps != asked else "",
-        wait=None if health is None else _wait(policy, health, looks, now),
+        wait=None if health is None else seconds_to_due(policy, health, looks, now),
     )
-
-
-def _wait(
-    policy: MaintenancePolicy, health: TableHealth, looks: Mapping[MaintenanceStep, float], now: float
-) -> float | None:
-    # What is due already and held back is not waited for by the clock.
-    wait = seconds_to_due(policy, health, looks, now)
-    return wait if wait else None
 
 
 def asked_by_hand(table: TableSubject, status: TableStatus) -> str:
