@@ -15,11 +15,14 @@ from pyiceberg.table.snapshots import Operation
 from pyiceberg.transforms import BucketTransform, IdentityTransform, TruncateTransform
 from pyiceberg.types import DoubleType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
+from skipstone.runs.main import run_app
+from skipstone.runs.maintaining.maintain import run_maintain
 from skipstone.runs.maintaining.site import GivingWay
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tasks.share import NO_SHARE
-from skipstone_core.contract.requests import IndexRef
-from skipstone_core.maintenance.policies import CompactionPolicy
+from skipstone_core.contract.reports import EXIT_UNAVAILABLE, JobReport, RunOutcome
+from skipstone_core.contract.requests import IndexRef, RunKind
+from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 from skipstone_core.reasons import Reason
 
 from tests.spark.maintain_bed import EAGER, MaintainBed, numbers
@@ -169,6 +172,28 @@ def test_an_unknown_column_to_sort_by_is_a_sentence(bed: MaintainBed) -> None:
     assert step.message == (
         "spec.maintenance.compaction.sortBy: the table has no column 'nobody'; name one of id, v, d"
     )
+
+
+def test_what_was_done_before_the_run_failed_is_told(
+    bed: MaintainBed, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    bed.create(SCHEMA)
+    bed.append(numbers(0, 1), numbers(1, 1))
+    notes = Path(bed.warehouse.root, ".skipstone", "expired")
+    notes.parent.mkdir(exist_ok=True)
+    notes.write_text("in the way")
+    policy = MaintenancePolicy(compaction=EAGER, snapshots=SnapshotPolicy(max_age_seconds=0))
+    folder = tmp_path_factory.mktemp("run")
+    (folder / "request").write_text(bed.maintenance((*MaintenanceStep,)[:3], policy).to_json())
+    environment = {"SKIPSTONE_REQUEST": str(folder / "request"), "SKIPSTONE_REPORT": str(folder / "report")}
+    assert run_app(RunKind.MAINTAIN, run_maintain, environment) == EXIT_UNAVAILABLE
+    report = JobReport.from_json((folder / "report").read_text())
+    assert (report.outcome, report.reason) == (RunOutcome.UNKNOWN, Reason.STORAGE_UNAVAILABLE)
+    assert [(step.step, step.is_done) for step in report.steps] == [
+        (MaintenanceStep.COMPACTION, True),
+        (MaintenanceStep.MANIFESTS, True),
+    ]
+    assert report.steps[0].counts["filesRewritten"] == 2
 
 
 def test_large_row_groups_are_copied(bed: MaintainBed, monkeypatch: pytest.MonkeyPatch) -> None:

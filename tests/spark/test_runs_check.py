@@ -16,11 +16,12 @@ from skipstone.runs.main import run_app
 from skipstone.runs.reporting.report import Reporter, fit_annotation, fit_termination
 from skipstone.runs.reporting.sinks import FileSink, PodSink, choose_sink
 from skipstone.storage.volume import Volume
-from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, TableState
+from skipstone_core.contract.reports import IndexState, JobReport, RunOutcome, StepReport, TableState
 from skipstone_core.contract.requests import CatalogRef, CatalogType, JobRequest, RunKind, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec, ContractViolation, DependencyUnavailable, OutcomeUnknown
 from skipstone_core.funnel import FunnelStage
 from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
+from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
 
@@ -222,6 +223,13 @@ def test_a_termination_message_always_fits_and_is_always_readable(message: str) 
     assert read.message == message or message.startswith(read.message[:-1])
 
 
+def test_a_termination_message_names_all_steps_however_much_they_say() -> None:
+    told = [StepReport(step=step, is_done=True, reason=Reason.COMMITTED, message="é" * 500) for step in MaintenanceStep]
+    text = fit_termination(replace(big_report("m" * 3000), steps=tuple(told)))
+    assert len(text.encode()) <= 2048
+    assert [(one.step, one.is_done) for one in JobReport.from_json(text).steps] == [(s, True) for s in MaintenanceStep]
+
+
 def test_an_annotation_gives_up_columns_before_index_states() -> None:
     text = fit_annotation(big_report("m"))
     assert len(text.encode()) <= 64 * 1024
@@ -349,3 +357,19 @@ def test_stages_add_up_also_when_they_fail(warehouse: WarehouseRef) -> None:
 def test_outside_kubernetes_a_report_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     choose_sink({}).finish('{"a":1}', "short")
     assert capsys.readouterr().out == '{"a":1}\n'
+
+
+def test_steps_that_ended_are_in_every_later_report(warehouse: WarehouseRef) -> None:
+    shown: list[JobReport] = []
+
+    class Sink(FileSink):
+        def show(self, report: str) -> None:
+            shown.append(JobReport.from_json(report))
+
+    reporter = Reporter(request_for(warehouse), Sink(Path("unused")), clock=lambda: 6.0 * len(shown))
+    step = StepReport(step=MaintenanceStep.COMPACTION, is_done=True, reason=Reason.COMMITTED)
+    reporter.progress("a")
+    reporter.ended(step)
+    reporter.progress("b")
+    assert [report.steps for report in shown] == [(), (step,)]
+    assert reporter.base().steps == (step,)

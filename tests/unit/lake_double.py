@@ -61,13 +61,17 @@ class LakeTable:
 
 @dataclass(frozen=True)
 class Ends:
-    """How a scripted driver ends: with an exit code, and a report or none. ``commits``: it does its work first."""
+    """How a scripted driver ends: with an exit code, and a report or none. ``commits``: it does its work first.
+
+    ``steps``: those of a maintain run that had ended.
+    """
 
     exit_code: int
     reason: Reason | None = None
     commits: bool = False
     end_reason: str = "Error"
     outcome: RunOutcome = RunOutcome.FAILED
+    steps: tuple[StepReport, ...] = ()
 
 
 Script = Callable[[JobRequest], Ends | None]
@@ -95,6 +99,7 @@ class Lake:
         if ends.reason is None:
             return ends.exit_code, None, ends.end_reason
         report = replace(_blank(request), outcome=ends.outcome, reason=ends.reason, message="as scripted")
+        report = replace(report, steps=ends.steps)
         return ends.exit_code, report, ends.end_reason
 
     def work(self, request: JobRequest) -> JobReport:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.contract.reports import RunOutcome, StepReport
 from skipstone_core.contract.requests import RunKind
+from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
 from tests.unit.lake_double import Ends, request_of
@@ -324,6 +325,23 @@ class TestFailures:
         world.lake.failing_step = Reason.COLUMN_NOT_FOUND
         world.run_until(lambda: healthy(world) == ("False", "MaintenanceFailed"))
         assert message(world, "Healthy") == "Compaction ended with ColumnNotFound: as scripted"
+
+    def test_steps_that_ended_before_the_run_failed_are_told_as_done(self) -> None:
+        world = loaded(started({**COMPACTED, "snapshots": {"maxAge": "5d"}}), "jan")
+        done = StepReport(
+            step=MaintenanceStep.COMPACTION, is_done=True, reason=Reason.COMMITTED, counts={"filesRewritten": 2}
+        )
+        fails = Ends(69, Reason.STORAGE_UNAVAILABLE, outcome=RunOutcome.UNKNOWN, steps=(done,))
+        world.lake.script = lambda r: fails if r.kind is RunKind.MAINTAIN else None
+        annotate(world, "now")
+        world.run_until(lambda: bool(runs(world)))
+        assert [(one["step"], one["done"], one["reason"]) for one in status(world)["lastMaintenance"]] == [
+            ("Compaction", True, "Committed"),
+            ("Manifests", False, "StorageUnavailable"),
+            ("Snapshots", False, "StorageUnavailable"),
+        ]
+        assert world.meter.work["filesRewritten"] == 2
+        assert world.meter.done == {"Compaction"}
 
     def test_a_quota_is_waited_for(self) -> None:
         world = started()

@@ -62,7 +62,7 @@ class CompactionPolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class SnapshotPolicy:
-    """Snapshots of the main branch older than ``max_age_seconds`` expire, but for the newest ``min_to_keep``."""
+    """Snapshots of main that were replaced ``max_age_seconds`` ago expire, but for the newest ``min_to_keep``."""
 
     max_age_seconds: int
     min_to_keep: int = 1

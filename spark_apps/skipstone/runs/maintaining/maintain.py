@@ -1,7 +1,8 @@
 """The maintain run: the steps that are due, in their order, each with a report of its own.
 
-Called by ``spark_apps/maintain.py`` through ``run_app``. A step that fails does not keep the next one from running.
-Killed at any point, the run loses only what it did not commit: nothing is remembered of it but what is in the table.
+Called by ``spark_apps/maintain.py`` through ``run_app``. A step that fails does not keep the next one from running, and
+when one ends the run, those before it are told. Killed at any point, the run loses only what it did not commit: nothing
+is remembered of it but what is in the table.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ from skipstone.runs.maintaining.compacting import compact
 from skipstone.runs.maintaining.site import GivingWay, MaintainSite, Step
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.scrubbing import scrubbed
 from skipstone.tables.catalogs import open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
@@ -60,7 +60,9 @@ def run_maintain(
             gives_way=gives_way or GivingWay(),
         )
         site.load()
-    return _report(site, tuple(_done(site)))
+    for step in _done(site):
+        reporter.ended(step)
+    return _report(site, reporter.base())
 
 
 def _done(site: MaintainSite) -> Iterator[StepReport]:
@@ -94,19 +96,13 @@ def _attempted(site: MaintainSite, step: MaintenanceStep) -> StepReport:
 
 def _failed(step: MaintenanceStep, reason: Reason, message: str) -> StepReport:
     _log.warning("%s failed", step, exc_info=True)
-    return StepReport(step=step, is_done=False, reason=reason, message=scrubbed(message))
+    return StepReport(step=step, is_done=False, reason=reason, message=message)
 
 
-def _report(site: MaintainSite, steps: tuple[StepReport, ...]) -> JobReport:
+def _report(site: MaintainSite, base: JobReport) -> JobReport:
     """The report of all steps. What one of them could not do is its own affair: the run itself has ended well."""
-    failed = [f"{one.step}: {one.message}" for one in steps if not one.is_done and one.message]
-    report = replace(
-        site.reporter.base(),
-        outcome=RunOutcome.COMMITTED,
-        reason=Reason.COMMITTED,
-        message=" ".join(failed),
-        steps=steps,
-    )
+    failed = [f"{one.step}: {one.message}" for one in base.steps if not one.is_done and one.message]
+    report = replace(base, outcome=RunOutcome.COMMITTED, reason=Reason.COMMITTED, message=" ".join(failed))
     return told_with(report, lambda one: _with_state(site, one))
 
 

@@ -18,6 +18,7 @@ from skipstone_core.contract.reports import (
     MAX_TERMINATION_BYTES,
     JobReport,
     RunOutcome,
+    StepReport,
     report_digest,
 )
 from skipstone_core.contract.requests import JobRequest
@@ -66,10 +67,15 @@ class Reporter:
         self._counts: dict[str, int] = {}
         self._funnel: tuple[FunnelStage, ...] = ()
         self._notes: dict[str, None] = {}
+        self._steps: tuple[StepReport, ...] = ()
 
     def note(self, text: str) -> None:
         """Add a sentence to the message of the last report."""
         self._notes[text] = None
+
+    def ended(self, step: StepReport) -> None:
+        """Let all reports from now on tell of a step that has ended, also that of a failure of a later one."""
+        self._steps = (*self._steps, replace(step, message=scrubbed(step.message)))
 
     @contextmanager
     def stage(self, name: str) -> Iterator[None]:
@@ -106,7 +112,10 @@ class Reporter:
         return {name: round(seconds * 1000) for name, seconds in self._stages.items()}
 
     def base(self) -> JobReport:
-        """A report with outcome Running that carries the run's identity; ``dataclasses.replace`` it for the end."""
+        """A report with outcome Running that carries the run's identity and the steps that have ended.
+
+        ``dataclasses.replace`` it for the end.
+        """
         return JobReport(
             run_id=self.request.run_id,
             attempt=self.request.attempt,
@@ -114,6 +123,7 @@ class Reporter:
             outcome=RunOutcome.RUNNING,
             reason=Reason.DRIVER_RUNNING,
             stages_ms=self.stages_ms,
+            steps=self._steps,
         )
 
     def judge(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
@@ -178,10 +188,14 @@ def _without_secrets(report: JobReport) -> JobReport:
 
 
 def fit_termination(report: JobReport) -> str:
-    """``report`` without table states as JSON of at most 2048 bytes; the message is cut when it must be."""
+    """``report`` without table states as JSON of at most 2048 bytes; the message is cut when it must be.
+
+    Before that, steps give up their messages.
+    """
     short = replace(report, table_states=(), progress=None)
     bare = replace(short, funnel=())
-    return _fit(bare, [short, bare, replace(bare, stages_ms={})], MAX_TERMINATION_BYTES)
+    least = replace(bare, stages_ms={}, steps=tuple(replace(step, message="") for step in bare.steps))
+    return _fit(least, [short, bare, replace(bare, stages_ms={})], MAX_TERMINATION_BYTES)
 
 
 def fit_annotation(report: JobReport) -> str:
