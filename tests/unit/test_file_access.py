@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField
@@ -23,7 +24,7 @@ from skipstone.tables.filesets import read_file_set
 from skipstone.tables.storage import CATALOG_PROPERTIES, ON_VOLUMES, FileAccess, file_access
 from skipstone_core.errors import ContractViolation
 
-from tests.s3client import S3Client
+from tests.s3client import S3Client, values
 from tests.s3server import OWNER
 from tests.storages import credentials
 
@@ -110,3 +111,36 @@ def test_files_on_volumes_need_nothing(tmp_path: Path, scheme: str) -> None:
     with ON_VOLUMES.open(place).new_output(place).create() as file:
         file.write(b"content")
     assert (tmp_path / "file").read_bytes() == b"content"
+
+
+NAMES = ("a#b.parquet", "a?b.parquet", "a?b#c", "p=1#2/c", "tab\there", "a%23b", "a;b", "ü b")
+
+
+def _taken_whole(io: FileIO, folder: str) -> set[str]:
+    """Write files with these names, and read one; those that are left when all others were deleted again."""
+    for name in ("a", *NAMES):
+        with io.new_output(f"{folder}/{name}").create() as file:
+            file.write(name.encode())
+    for name in ("a", *NAMES):
+        found = io.new_input(f"{folder}/{name}")
+        with found.open() as content:
+            assert content.read() == name.encode()
+        assert (found.exists(), len(found)) == (True, len(name.encode()))
+    for name in NAMES[1:]:
+        io.delete(f"{folder}/{name}")
+    return {name for name in ("a", *NAMES) if io.new_input(f"{folder}/{name}").exists()}
+
+
+@pytest.mark.parametrize("scheme", ["", "file://", "file:"])
+def test_names_on_volumes_are_taken_whole(tmp_path: Path, scheme: str) -> None:
+    assert _taken_whole(ON_VOLUMES.open("/"), f"{scheme}{tmp_path}/d#1") == {"a", NAMES[0]}
+    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert left == {"d#1/a", f"d#1/{NAMES[0]}"}
+
+
+def test_names_in_buckets_are_taken_whole(table: Table, bucket: S3Client) -> None:
+    place = f"{table.location()}/data/d#1"
+    assert _taken_whole(table.io, place) == {"a", NAMES[0]}
+    prefix = place.removeprefix(f"s3://{bucket.bucket}/")
+    keys = values(bucket.send("GET", list_type="2", prefix=f"{prefix}/"), "Key")
+    assert {key for key in keys if not key.endswith("/")} == {f"{prefix}/a", f"{prefix}/{NAMES[0]}"}

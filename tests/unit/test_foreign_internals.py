@@ -61,6 +61,7 @@ METHODS = {
     (RestCatalog, "_create_session"): ["self"],
     (RestCatalog, "_init_sigv4"): ["self", "session"],
     (RestCatalog, "_response_to_table"): ["self", "identifier_tuple", "table_response"],
+    (arrow_io.PyArrowFileIO, "parse_location"): ["location", "properties"],
     (arrow_io.PyArrowFileIO, "_initialize_fs"): ["self", "scheme", "netloc"],
     (SqlCatalog, "_update_and_stage_table"): [
         "self",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from skipstone_core.errors import ContractViolation
 from skipstone_core.maintenance.health import TableHealth, plan_due
 from skipstone_core.maintenance.manifests import RADIX, ManifestFacts, plan_manifest_groups
-from skipstone_core.maintenance.orphans import FileMark, FoundFile, OrphanRecord, Reached, plan_orphans
+from skipstone_core.maintenance.orphans import FileMark, FoundFile, OrphanRecord, Reached, names_meant, plan_orphans
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep, SnapshotPolicy
 
 UID = "11111111-2222-3333-4444-555555555555"
@@ -76,6 +76,26 @@ def test_orphans_are_old_unnamed_and_of_no_run_that_goes_on() -> None:
         "ns/t/data/.left.parquet.crc",
         "ns/t/data/22222222-abcdef01-1-0-x.parquet",
         "ns/t/data/left.parquet",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("location", "meant"),
+    [
+        ("s3://b/t/data/a#b.parquet", {"a#b.parquet", "a"}),
+        ("s3://b/t/data/a?b#c.parquet", {"a?b#c.parquet", "a"}),
+        ("/t/data/p=a#b/c.parquet", {"c.parquet", "p=a"}),
+        ("/t/data/#c.parquet", {"#c.parquet"}),
+        ("file:/t/data/a%23b.parquet", {"a%23b.parquet"}),
+    ],
+)
+def test_what_an_engine_may_mean_by_a_name_is_in_use(location: str, meant: set[str]) -> None:
+    assert names_meant(location) == meant
+    reached = Reached(frozenset(), names_meant(location))
+    files = [found(f"t/elsewhere/{name}") for name in (*sorted(meant), "other", "other#b.parquet")]
+    assert [one.path for one in plan_orphans(files, reached, 1, (), ())] == [
+        "t/elsewhere/other",
+        "t/elsewhere/other#b.parquet",
     ]
 
 

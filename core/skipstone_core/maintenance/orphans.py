@@ -8,6 +8,7 @@ Must not list or read files: only what is known of them.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,6 +20,7 @@ MOST_RECORDED = 200_000
 #: What tables of other catalogs find their metadata by; it is named by nothing.
 _NAMELESS = frozenset({"version-hint.text"})
 _SUM = ".crc"
+_ENDS_PATH = re.compile("[#?]")
 
 
 @dataclass(frozen=True, order=True, kw_only=True)
@@ -40,7 +42,7 @@ class FoundFile:
 
 @dataclass(frozen=True)
 class Reached:
-    """What metadata names: ``paths`` relative to the root, and the last parts of all that it names in any form.
+    """What metadata names: ``paths`` relative to the root, and ``names_meant`` by all that it names in any form.
 
     Engines write locations in several forms. A file whose name is that of one in use is therefore never an orphan,
     wherever it lies.
@@ -75,6 +77,13 @@ def plan_orphans(
 def name_of(path: str) -> str:
     """The last part of a path or location."""
     return path.rpartition("/")[2]
+
+
+def names_meant(path: str) -> frozenset[str]:
+    """The names of the files that engines mean by a path or location: some end it where the path of an address ends."""
+    ends = _ENDS_PATH.search(path)
+    cut = "" if ends is None else name_of(path[: ends.start()])
+    return frozenset(name for name in (name_of(path), cut) if name)
 
 
 def _summed(name: str) -> str:

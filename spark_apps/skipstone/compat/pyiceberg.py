@@ -5,6 +5,7 @@ A new version of PyIceberg breaks here and in the tests of this module, not in t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
@@ -37,6 +38,10 @@ from urllib3 import Retry
 SnapshotProducer = _SnapshotProducer
 #: Connections to a REST catalog that are kept open: as many threads may ask it at once.
 CONNECTIONS = 64
+#: A location with a scheme: that, the authority if there is one, and the path.
+_WITH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
+#: Schemes whose authority is no part of the path.
+_WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs"})
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
 
 
@@ -292,7 +297,19 @@ class HookedRestCatalog(RestCatalog):
 
 
 class HookedFileIO(PyArrowFileIO):
-    """PyIceberg's FileIO with a choice of the file systems for volumes and for S3."""
+    """PyIceberg's FileIO with whole names, and a choice of the file systems for volumes and for S3."""
+
+    @staticmethod
+    def parse_location(location: str, properties: Properties = EMPTY_DICT) -> tuple[str, str, str]:
+        """Scheme, authority and path of ``location``; the authority is the first part of a path in an object store.
+
+        A location is no URL: PyIceberg ends a path at ``#`` or ``?`` and leaves out tabs, and so opens another file.
+        """
+        found = _WITH_SCHEME.fullmatch(location)
+        if found is None:
+            return PyArrowFileIO.parse_location(location, properties)
+        scheme, authority, path = found[1].lower(), found[2] or "", found[3]
+        return scheme, authority, path if scheme in _WITHOUT_AUTHORITY else f"{authority}{path}"
 
     def local_file_system(self) -> FileSystem:
         """The file system of paths without a scheme and of ``file:``."""

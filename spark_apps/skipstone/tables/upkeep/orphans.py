@@ -24,6 +24,7 @@ from skipstone_core.maintenance.orphans import (
     OrphanRecord,
     Reached,
     name_of,
+    names_meant,
     plan_orphans,
 )
 from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy
@@ -169,7 +170,7 @@ class _Search:
     def _reached(self, paths: set[str]) -> Reached:
         plain = {form for path in paths for form in (plain_location(path), unquote(plain_location(path)))}
         relative = (path.removeprefix(self._base) for path in plain if path.startswith(self._base))
-        return Reached(frozenset(relative), frozenset(name_of(path) for path in plain))
+        return Reached(frozenset(relative), frozenset(name for path in plain for name in names_meant(path)))
 
     def _may_go(self, file: FoundFile) -> bool:
         """What is old enough: the rest need not be held while metadata is read."""

@@ -18,7 +18,7 @@ from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.errors import ContractViolation
-from skipstone_core.maintenance.orphans import name_of
+from skipstone_core.maintenance.orphans import name_of, names_meant
 
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
@@ -156,10 +156,11 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
 def _names_in_use(paths: Iterable[str], kept: Iterable[str]) -> set[str]:
     """Names of files that are also those of files that stay.
 
-    A file that was taken out of a table may have been added again by another form of its path, or through a link.
+    A file that was taken out of a table may have been added again by another form of its path, or through a link; and
+    what one engine takes for a name may end earlier for another.
     """
     names = {name_of(path) for path in paths}
-    return {name for path in kept if (name := name_of(path)) in names} if names else set()
+    return {name for path in kept for name in names_meant(path) & names} if names else set()
 
 
 def delete_files(io: FileIO, sizes: Mapping[str, int]) -> Deleted:
