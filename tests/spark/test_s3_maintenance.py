@@ -72,7 +72,8 @@ def test_all_steps_leave_what_the_table_reaches_and_nothing_else(bucket: S3Clien
     first = {step.step: step for step in maintain(bed, 1).steps}
     assert all(step.is_done for step in first.values()), first
     assert first[MaintenanceStep.COMPACTION].counts["filesRewritten"] == 3
-    assert first[MaintenanceStep.SNAPSHOTS].counts["snapshotsExpired"] == 3
+    # The third was replaced by the compaction a moment ago.
+    assert first[MaintenanceStep.SNAPSHOTS].counts["snapshotsExpired"] == 2
     assert first[MaintenanceStep.ORPHAN_FILES].counts["filesFound"] == len(planted), first
     assert set(planted) <= set(bed.objects())
     second = {step.step: step for step in maintain(bed, 2).steps}
