@@ -1,0 +1,220 @@
+"""The commands as Typer sees them: names, options, help. What they do is in ``commands``.
+
+Every command takes the options by which kubectl finds the API server, and ends with one of the documented exit codes,
+never with a traceback.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import Annotated, Any, get_type_hints
+
+import typer
+from skipstone_core.maintenance.policies import MaintenanceStep
+
+from skipstone_cli import __version__
+from skipstone_cli.errors import CliError, ExitCode
+from skipstone_cli.kinds import INDEX, TABLE, parse_target, require_name
+from skipstone_cli.output.screen import Screen, make_printable
+
+app = typer.Typer(
+    name="skipstone",
+    help="Shows what Skipstone's tables, indexes and jobs do, and why. Also runs as 'kubectl skipstone'.",
+    epilog="Exit codes: 0 fine; 1 the object has failed; 2 usage, not found or forbidden; 3 no Kubernetes answers.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+TargetText = Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object, such as tbl/orders.")]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text or json.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code is 1 if it failed.")]
+Timeout = Annotated[
+    float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="With --wait: give up after this time.")
+]
+
+
+def _access(
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace; that of the context if absent.")] = "",
+    context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig.")] = "",
+    kubeconfig: Annotated[str, typer.Option("--kubeconfig", help="Path of the kubeconfig.")] = "",
+    as_user: Annotated[str, typer.Option("--as", metavar="USER", help="Act as this user.")] = "",
+    as_group: Annotated[
+        list[str] | None, typer.Option("--as-group", metavar="GROUP", help="Act as this group.")
+    ] = None,
+) -> Any:
+    """The options by which kubectl finds the API server."""
+    # Loading the Kubernetes client takes most of a second: not for --help.
+    from skipstone_cli.cluster.kubeconfig import Access
+
+    return Access(
+        namespace=require_name(namespace, "a namespace") if namespace else "",
+        context=context,
+        kubeconfig=kubeconfig,
+        as_user=as_user,
+        as_groups=tuple(as_group or ()),
+    )
+
+
+@dataclass(frozen=True)
+class Session:
+    """What a command works with. ``open``: the API server that the options name; raises CliError."""
+
+    screen: Screen
+    open: Callable[[], Any]
+
+
+def connected(function: Callable[..., ExitCode]) -> Callable[..., None]:
+    """A command that gets a ``Session`` and has the options of ``_access`` too; it ends with its exit code."""
+    own = _parameters(function)[1:]
+    shared = _parameters(_access)
+
+    @wraps(function)
+    def run(**given: Any) -> None:
+        chosen = {one.name: given.pop(one.name) for one in shared}
+        everywhere = bool(given.get("everywhere"))
+        session = Session(Screen(), lambda: _open(chosen, everywhere=everywhere))
+        raise typer.Exit(int(_guarded(lambda: function(session, **given))))
+
+    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
+    run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
+    return run
+
+
+def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    hints = get_type_hints(function, include_extras=True)
+    found = inspect.signature(function).parameters.values()
+    return [one.replace(annotation=hints.get(one.name, Any), kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
+
+
+def _open(chosen: dict[str, Any], *, everywhere: bool) -> Any:
+    from skipstone_cli.cluster.opening import open_api
+
+    return open_api(_access(**chosen), everywhere=everywhere)
+
+
+def _guarded(command: Callable[[], ExitCode]) -> ExitCode:
+    """What the command returns; what it raises becomes one sentence and an exit code."""
+    make_printable()
+    try:
+        code = command()
+        sys.stdout.flush()
+    except CliError as error:
+        Screen().note(f"skipstone: {error}")
+        return error.code
+    except BrokenPipeError:
+        # Whoever reads the output has seen enough. What is buffered must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FINE
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    return code
+
+
+def _wants_json(output: str) -> bool:
+    if output not in ("text", "json"):
+        raise CliError(f"--output is {output!r}: use text or json")
+    return output == "json"
+
+
+def _show_version(wanted: bool) -> None:  # noqa: FBT001
+    if wanted:
+        typer.echo(f"skipstone {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    *,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+@connected
+def status(
+    session: Session,
+    *,
+    target: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="Only this object, with what it holds.")] = "",
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")] = False,
+    every_job: Annotated[
+        bool, typer.Option("--all", help="All jobs of each Table, not only the newest three.")
+    ] = False,
+    output: Output = "text",
+) -> ExitCode:
+    """Show Warehouses, their Tables, and the indexes, schedules and jobs of each Table."""
+    from skipstone_cli.commands.status import run_status
+
+    chosen, as_json = parse_target(target) if target else None, _wants_json(output)
+    return run_status(session.open(), session.screen, chosen, every_job=every_job, as_json=as_json)
+
+
+@app.command()
+@connected
+def why(session: Session, *, target: TargetText, output: Output = "text") -> ExitCode:
+    """Say why an object stands as it does, what to do, and what it waits for; with Events and the driver's log."""
+    from skipstone_cli.commands.why import run_why
+
+    chosen, as_json = parse_target(target), _wants_json(output)
+    return run_why(session.open(), session.screen, chosen, as_json=as_json)
+
+
+@app.command()
+@connected
+def logs(
+    session: Session,
+    *,
+    target: TargetText,
+    attempt: Annotated[int | None, typer.Option("--attempt", min=1, help="Number of the attempt; the latest.")] = None,
+    tail: Annotated[int | None, typer.Option("--tail", min=0, help="Only so many of the last lines.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until the driver ends.")] = False,
+) -> ExitCode:
+    """Print the log of the driver, or what it reported when its pod is gone."""
+    from skipstone_cli.commands.logs import LogQuery, run_logs
+
+    chosen = parse_target(target)
+    return run_logs(session.open(), session.screen, chosen, LogQuery(attempt, tail, follow))
+
+
+@app.command()
+@connected
+def reindex(
+    session: Session,
+    *,
+    target: Annotated[str, typer.Argument(metavar="si/NAME", help="The SecondaryIndex.")],
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> ExitCode:
+    """Ask for a reindex now."""
+    from skipstone_cli.commands.asking import Waiting, run_reindex
+
+    chosen = parse_target(target, (INDEX,))
+    return run_reindex(session.open(), session.screen, chosen, Waiting(wait, timeout))
+
+
+@app.command()
+@connected
+def maintain(
+    session: Session,
+    *,
+    target: Annotated[str, typer.Argument(metavar="tbl/NAME", help="The Table.")],
+    step: Annotated[
+        list[MaintenanceStep] | None,
+        typer.Option("--step", case_sensitive=False, help="Only this step; may be given several times."),
+    ] = None,
+    wait: Wait = False,
+    timeout: Timeout = None,
+) -> ExitCode:
+    """Ask for maintenance now, of all that spec.maintenance names or of some steps."""
+    from skipstone_cli.commands.asking import Waiting, run_maintain
+
+    chosen = parse_target(target, (TABLE,))
+    return run_maintain(session.open(), session.screen, chosen, step or (), Waiting(wait, timeout))

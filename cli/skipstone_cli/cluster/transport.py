@@ -1,0 +1,173 @@
+"""One request to the API server, and what its answer means.
+
+What does not look like an answer of Kubernetes is never taken for one: a login page with status 200, a body that is cut
+or empty, an object of another kind. Used by ``api`` only.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import urllib3
+from kubernetes.client import ApiClient
+from kubernetes.client.exceptions import ApiException
+from urllib3 import HTTPHeaderDict, Retry
+
+from skipstone_cli import __version__
+from skipstone_cli.cluster.kubeconfig import Login
+from skipstone_cli.errors import CliError, Expired, Forbidden, NotFound, Unreachable
+from skipstone_cli.reading import JsonObject, text_of
+
+CONNECT_SECONDS = 10.0
+READ_SECONDS = 60.0
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+CHUNK = 64 * 1024
+MAX_SAID = 300
+#: Reads are tried again after a lost connection. A redirect is an answer: API servers send none.
+RETRIES = Retry(
+    total=3,
+    connect=2,
+    read=2,
+    status=3,
+    redirect=False,
+    raise_on_redirect=False,
+    raise_on_status=False,
+    backoff_factor=0.2,
+    status_forcelist=(429, 503),
+    respect_retry_after_header=True,
+)
+#: What an API server says of a path below a group that it does not serve.
+NO_SUCH_PATH = b"404 page not found"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ask:
+    """One request. ``right``: what a user must be allowed to do for it, in words. ``body``: a merge patch."""
+
+    path: tuple[str, ...]
+    right: str
+    query: Mapping[str, str] = field(default_factory=dict)
+    body: JsonObject | None = None
+
+
+class Transport:
+    """Requests to the API server of one login."""
+
+    def __init__(self, login: Login) -> None:
+        """Open no connection yet. Raises CliError for certificates that cannot be used."""
+        login.configuration.retries = RETRIES
+        self._login = login
+        self.server = str(login.configuration.host)
+        try:
+            self._client: Any = ApiClient(login.configuration)
+        except (OSError, ValueError, ImportError) as error:
+            raise CliError(f"the kubeconfig's settings for {self.server} cannot be used: {error}") from error
+
+    def read(self, ask: Ask, *, kind: str) -> JsonObject:
+        """The object of ``kind`` that the API server answers. Raises CliError of the sort that fits."""
+        response = self._send(ask)
+        try:
+            data = response.read()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        if response.status >= 300 or response.status < 200:
+            raise self._refusal(ask, response.status, data)
+        return self._object(data, kind)
+
+    def stream(self, ask: Ask) -> Iterator[bytes]:
+        """The body of the answer piece by piece. Raises as ``read``, and Unreachable when it is cut."""
+        response = self._send(ask, endless=ask.query.get("follow") == "true")
+        try:
+            if response.status != 200:
+                raise self._refusal(ask, response.status, response.read())
+            if "html" in str(response.headers.get("Content-Type", "")):
+                raise self._strange("answers with a web page")
+            yield from response.stream(CHUNK)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise self._unreachable(error) from error
+        finally:
+            response.close()
+
+    def _send(self, ask: Ask, *, endless: bool = False) -> urllib3.BaseHTTPResponse:
+        path = "/".join(quote(part, safe="") for part in ask.path)
+        url = f"{self.server}/{path}" + (f"?{urlencode(ask.query)}" if ask.query else "")
+        headers = HTTPHeaderDict({"Accept": f"{JSON}, */*", "User-Agent": f"skipstone-cli/{__version__}"})
+        if ask.body is not None:
+            headers["Content-Type"] = MERGE_PATCH
+        try:
+            if token := self._login.configuration.get_api_key_with_prefix("BearerToken"):
+                headers["Authorization"] = token
+            for name, value in self._login.headers:
+                headers.add(name, value)
+            timeout = (CONNECT_SECONDS, None if endless else READ_SECONDS)
+            method = "GET" if ask.body is None else "PATCH"
+            answer = self._client.rest_client.request(
+                method, url, headers=headers, body=ask.body, _request_timeout=timeout
+            )
+        except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
+            raise self._unreachable(error) from error
+        except ValueError as error:
+            raise CliError(f"the kubeconfig's server {self.server} cannot be asked: {error}") from error
+        found: urllib3.BaseHTTPResponse = answer.response
+        return found
+
+    def _object(self, data: bytes, kind: str) -> JsonObject:
+        try:
+            found = json.loads(data)
+        except (ValueError, RecursionError) as error:
+            begins = data[:40].decode(errors="replace")
+            what = f"begins with {begins!r}" if data else "is empty"
+            raise self._strange(f"gives an answer that is no JSON or was cut ({len(data)} bytes, {what})") from error
+        if text_of(found, "kind") != kind or not isinstance(found.get("metadata"), dict):
+            what = text_of(found, "kind") or "something else"
+            raise self._strange(f"answers with {what} where a {kind} was asked for")
+        return dict(found)
+
+    def _refusal(self, ask: Ask, status: int, data: bytes) -> CliError:
+        """The error for an answer that is no success."""
+        if status == 401:
+            return CliError(f"{self.server} refuses your credentials: they are missing, wrong or expired; log in again")
+        if status == 404 and data.strip() == NO_SUCH_PATH:
+            group = "/".join(ask.path[:3])
+            return CliError(f"{self.server} does not serve {group}: install the CRDs of Skipstone first")
+        try:
+            body = json.loads(data)
+        except (ValueError, RecursionError):
+            body = None
+        if text_of(body, "kind") != "Status":
+            return self._strange(f"answers with HTTP status {status} and no Status of Kubernetes")
+        return self._verdict(ask, status, text_of(body, "message")[:MAX_SAID])
+
+    def _verdict(self, ask: Ask, status: int, said: str) -> CliError:
+        """The error for a Status of Kubernetes."""
+        if status == 403:
+            return Forbidden(ask.right, said)
+        if status == 404:
+            return NotFound(said)
+        if status == 410:
+            return Expired(said)
+        if status == 429 or status >= 500:
+            return Unreachable(f"{self.server} cannot answer now ({status} {said}): try again")
+        return CliError(f"the API server refuses to {ask.right}: {said or status}")
+
+    def _strange(self, what: str) -> Unreachable:
+        return Unreachable(
+            f"{self.server} {what}: check that the kubeconfig names a Kubernetes API server, with no proxy between"
+        )
+
+    def _unreachable(self, error: Exception) -> Unreachable:
+        cause: object = error
+        while isinstance(cause, urllib3.exceptions.MaxRetryError) and cause.reason is not None:
+            cause = cause.reason
+        said = str(cause).strip() or type(cause).__name__
+        said = " ".join(said.rpartition("object at ")[2].partition(">: ")[2].split()) or " ".join(said.split())
+        if "CERTIFICATE" in said.upper() or "SSL" in said.upper():
+            return Unreachable(
+                f"the certificate of {self.server} or yours is not accepted: check the kubeconfig ({said[:MAX_SAID]})"
+            )
+        return Unreachable(f"{self.server} cannot be reached: check the network and the kubeconfig ({said[:MAX_SAID]})")

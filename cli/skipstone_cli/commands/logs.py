@@ -1,0 +1,97 @@
+"""``skipstone logs``: the log of a driver, or what the run said when its pod is gone."""
+
+from __future__ import annotations
+
+import codecs
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from skipstone_cli.cluster.api import Api
+from skipstone_cli.errors import CliError, ExitCode, NotFound
+from skipstone_cli.kinds import Target
+from skipstone_cli.output.screen import Screen
+from skipstone_cli.reading import JsonObject, entries_of, name_of, number_of, text_of, uid_of
+from skipstone_cli.views.pods import attempt_of, choose_driver, describe, find_obstacle, has_ended, has_started
+
+#: Seconds between two looks at a pod that has not started.
+PAUSE = 1.0
+RUNS = ("lastRun", "lastMaintainRun", "lastObserveRun")
+
+
+@dataclass(frozen=True)
+class LogQuery:
+    """Which log. ``attempt``, ``tail`` None: the latest, all lines."""
+
+    attempt: int | None = None
+    tail: int | None = None
+    follow: bool = False
+
+
+def run_logs(api: Api, screen: Screen, target: Target, query: LogQuery) -> ExitCode:
+    """Print the log of the latest attempt, or of that number. Raises CliError."""
+    obj, attempt = api.get(target), query.attempt
+
+    def find() -> JsonObject | None:
+        return choose_driver(target.kind, api.list_drivers(uid_of(obj)), attempt)
+
+    driver = find()
+    if driver is not None:
+        driver = _started(screen, driver, find, follow=query.follow)
+    if driver is None:
+        return _show_report(screen, target, obj, attempt)
+    screen.note(f"log of driver pod {describe(driver)}")
+    try:
+        copy_log(api, screen, name_of(driver), tail=query.tail, follow=query.follow)
+    except NotFound:
+        return _show_report(screen, target, api.get(target), attempt_of(driver))
+    return ExitCode.FINE
+
+
+def _started(
+    screen: Screen, driver: JsonObject, find: Callable[[], JsonObject | None], *, follow: bool
+) -> JsonObject | None:
+    """The driver once it has a log; None when it is gone meanwhile. Raises CliError unless it is waited for."""
+    told = ""
+    found: JsonObject | None = driver
+    while found is not None and not has_started(found) and not has_ended(found):
+        said = (
+            f"driver pod {describe(found)} has not started: {find_obstacle(found) or text_of(found, 'status', 'phase')}"
+        )
+        if not follow:
+            raise CliError(f"{said}; use --follow to wait for it")
+        if said != told:
+            screen.note(said)
+        told = said
+        time.sleep(PAUSE)
+        found = find()
+    return found
+
+
+def copy_log(api: Api, screen: Screen, pod: str, *, tail: int | None, follow: bool) -> None:
+    """Print the log of a pod as it comes. Raises NotFound, Forbidden, Unreachable."""
+    decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+    last = "\n"
+    for piece in api.read_log(pod, tail=tail, follow=follow):
+        if text := decoder.decode(piece).replace("\r\n", "\n"):
+            screen.write(text)
+            last = text[-1]
+    screen.write(decoder.decode(b"", final=True) + ("" if last == "\n" else "\n"))
+
+
+def _show_report(screen: Screen, target: Target, obj: JsonObject, attempt: int | None) -> ExitCode:
+    """What the run itself said, which outlives its pod."""
+    which = f"attempt {attempt} of {target}" if attempt is not None else str(target)
+    runs = [run for name in RUNS if isinstance(run := obj.get("status", {}).get(name), dict)]
+    fitting = [run for run in runs if attempt is None or number_of(run, "attempt") == attempt]
+    newest = max(fitting, key=lambda run: text_of(run, "completionTime"), default=None)
+    if newest is None:
+        more = "" if attempt is None else "; leave out --attempt for the latest one"
+        raise NotFound(f"no driver pod of {which} exists, and its status holds no report of it{more}")
+    screen.note(f"the driver pod of {which} is gone; run {text_of(newest, 'id')} said at its end:")
+    said = f"{text_of(newest, 'result')} {text_of(newest, 'reason')}: {text_of(newest, 'message')}"
+    screen.write(said.strip().removesuffix(":") + "\n")
+    for one in entries_of(obj, "status", "conditions"):
+        if text_of(one, "type") == "Failed" and text_of(one, "status") == "True" and attempt is None:
+            screen.write(f"Failed {text_of(one, 'reason')}: {text_of(one, 'message')}\n")
+    return ExitCode.FINE

@@ -1,0 +1,136 @@
+"""What ``why`` found, as lines and as JSON. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from skipstone_cli.output.screen import Line, Span
+from skipstone_cli.output.trees import DIM, STYLES
+from skipstone_cli.reading import JsonObject, number_of, text_of
+from skipstone_cli.views.causes import Explanation
+
+LABEL_WIDTH = 13
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogTail:
+    """The end of a driver's log. ``pod`` empty: no pod is left. ``note``: why there are no lines."""
+
+    pod: str = ""
+    attempt: int = 0
+    lines: tuple[str, ...] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """All that ``why`` tells. ``lacking``: rights that the user does not have."""
+
+    explanation: Explanation
+    events: Sequence[JsonObject] | None
+    log: LogTail
+    lacking: Sequence[str] = ()
+
+
+def event_time(event: JsonObject) -> str:
+    """When the Event was seen last."""
+    paths = (("series", "lastObservedTime"), ("lastTimestamp",), ("eventTime",), ("metadata", "creationTimestamp"))
+    return next((found for path in paths if (found := text_of(event, *path))), "")
+
+
+def sorted_events(events: Sequence[JsonObject]) -> list[JsonObject]:
+    """Events by time, the newest last."""
+    return sorted(events, key=lambda one: event_time(one)[:19])
+
+
+def _count(event: JsonObject) -> int:
+    return number_of(event, "series", "count") or number_of(event, "count") or 1
+
+
+def report_lines(report: Report) -> Iterator[Line]:
+    """The lines of a report."""
+    one = report.explanation
+    standing = one.standing
+    yield [
+        Span(f"{one.target}", "bold"),
+        Span(f" in namespace {one.namespace}: "),
+        Span(standing.state.value, STYLES[standing.state]),
+    ]
+    if standing.reason:
+        yield _row("Reason", f"{standing.reason}: {one.meaning}".removesuffix(": "))
+    for label, text in (("Message", standing.message), ("What to do", one.remedy), ("In progress", one.progress)):
+        if text:
+            yield _row(label, text)
+    if one.stale:
+        yield _row("Note", "the spec has changed since: the operator has not judged the newest one yet")
+    for number, wait in enumerate(one.waits):
+        yield _row("Waits for" if number == 0 else "", wait)
+    yield from _event_lines(report)
+    yield from _log_lines(report.log)
+
+
+def _row(label: str, text: str) -> Line:
+    return [Span(f"  {label:<{LABEL_WIDTH}}", DIM), Span(text)]
+
+
+def _event_lines(report: Report) -> Iterator[Line]:
+    if report.events is None:
+        return
+    if not report.events:
+        yield [Span("Events", "bold"), Span(": none; the API server forgets them after an hour", DIM)]
+        return
+    yield [Span("Events", "bold")]
+    for event in sorted_events(report.events):
+        kind = text_of(event, "type")
+        times = f" (x{count})" if (count := _count(event)) > 1 else ""
+        yield [
+            Span(f"  {event_time(event)[:19]}  ", DIM),
+            Span(f"{kind:<8}{text_of(event, 'reason')}", "yellow" if kind == "Warning" else ""),
+            Span(f"  {text_of(event, 'message')}{times}"),
+        ]
+
+
+def _log_lines(log: LogTail) -> Iterator[Line]:
+    if log.pod:
+        yield [Span(f"Log of {log.pod}", "bold")]
+        yield from ([Span(f"  {line}")] for line in log.lines)
+    if log.note:
+        yield [Span("  " if log.pod else "Log: "), Span(log.note, DIM)]
+
+
+def report_json(report: Report) -> dict[str, object]:
+    """The report as a JSON object."""
+    one = report.explanation
+    return {
+        "kind": one.target.kind.name,
+        "namespace": one.namespace,
+        "name": one.target.name,
+        "state": one.standing.state.value,
+        "failed": one.standing.failed,
+        "reason": one.standing.reason,
+        "meaning": one.meaning,
+        "message": one.standing.message,
+        "whatToDo": one.remedy,
+        "inProgress": one.progress,
+        "specChangedSince": one.stale,
+        "waitsFor": list(one.waits),
+        "events": None if report.events is None else [_event_json(each) for each in sorted_events(report.events)],
+        "log": {
+            "pod": report.log.pod,
+            "attempt": report.log.attempt,
+            "lines": list(report.log.lines),
+            "note": report.log.note,
+        },
+        "missingRights": list(report.lacking),
+    }
+
+
+def _event_json(event: JsonObject) -> dict[str, object]:
+    return {
+        "time": event_time(event),
+        "type": text_of(event, "type"),
+        "reason": text_of(event, "reason"),
+        "message": text_of(event, "message"),
+        "count": _count(event),
+    }

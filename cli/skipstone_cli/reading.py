@@ -1,0 +1,61 @@
+"""Reads fields of objects as the API server gave them, whatever their type turns out to be.
+
+A field that is absent or of another type reads as empty: one odd object never keeps the others from being shown. Pure.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+JsonObject = dict[str, Any]
+
+
+def field_of(found: object, *path: str) -> object:
+    """The value at ``path``, or None."""
+    for name in path:
+        found = found.get(name) if isinstance(found, dict) else None
+    return found
+
+
+def text_of(found: object, *path: str) -> str:
+    """The text at ``path``, or an empty one."""
+    value = field_of(found, *path)
+    return value if isinstance(value, str) else ""
+
+
+def number_of(found: object, *path: str) -> int | None:
+    """The whole number at ``path``, or None."""
+    value = field_of(found, *path)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def is_set(found: object, *path: str) -> bool:
+    """Whether the value at ``path`` is true."""
+    return field_of(found, *path) is True
+
+
+def entries_of(found: object, *path: str) -> tuple[JsonObject, ...]:
+    """The objects in the list at ``path``."""
+    value = field_of(found, *path)
+    return tuple(one for one in value if isinstance(one, dict)) if isinstance(value, list) else ()
+
+
+def texts_of(found: object, *path: str) -> tuple[str, ...]:
+    """The items of the list at ``path``, as text."""
+    value = field_of(found, *path)
+    return tuple(str(one) for one in value if isinstance(one, str | int)) if isinstance(value, list) else ()
+
+
+def name_of(found: object) -> str:
+    """The object's name."""
+    return text_of(found, "metadata", "name")
+
+
+def namespace_of(found: object) -> str:
+    """The object's namespace."""
+    return text_of(found, "metadata", "namespace")
+
+
+def uid_of(found: object) -> str:
+    """The object's uid."""
+    return text_of(found, "metadata", "uid")

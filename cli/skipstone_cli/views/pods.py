@@ -1,0 +1,72 @@
+"""Which driver pod is meant, and what keeps one from starting.
+
+Called by ``logs`` and ``why``. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from skipstone_cli.kinds import DRIVER_CONTAINER, JOB_KINDS, OPERATION_LABEL, RUN_ID_LABEL, ResourceKind
+from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of
+
+#: Runs of a job that do not do its work.
+ASIDE = ("Confirm",)
+
+
+def attempt_of(pod: JsonObject) -> int:
+    """The number of the attempt, which ends the name of its run; 0 when it does not."""
+    number = text_of(pod, "metadata", "labels", RUN_ID_LABEL).rpartition("-")[2]
+    return int(number) if number.isascii() and number.isdecimal() else 0
+
+
+def operation_of(pod: JsonObject) -> str:
+    """What the run does, such as Merge."""
+    return text_of(pod, "metadata", "labels", OPERATION_LABEL)
+
+
+def choose_driver(kind: ResourceKind, pods: Sequence[JsonObject], attempt: int | None = None) -> JsonObject | None:
+    """The newest driver pod, of that attempt if one is given. Of a job, one that does its work comes first."""
+    fitting = [pod for pod in pods if attempt is None or attempt_of(pod) == attempt]
+    if kind in JOB_KINDS:
+        fitting = [pod for pod in fitting if operation_of(pod) not in ASIDE] or fitting
+    return max(fitting, key=lambda pod: (text_of(pod, "metadata", "creationTimestamp"), attempt_of(pod)), default=None)
+
+
+def describe(pod: JsonObject) -> str:
+    """The pod, its operation and its attempt."""
+    return f"{name_of(pod)} ({operation_of(pod) or 'unknown operation'}, attempt {attempt_of(pod)})"
+
+
+def has_started(pod: JsonObject) -> bool:
+    """Whether the container of the driver runs or ran, so that it has a log."""
+    state = _container_state(pod)
+    return any(isinstance(field_of(state, name), dict) for name in ("running", "terminated"))
+
+
+def has_ended(pod: JsonObject) -> bool:
+    """Whether nothing more happens in the pod."""
+    return text_of(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def find_obstacle(pod: JsonObject) -> str:
+    """What keeps the pod from starting, in words; empty when nothing is known."""
+    waiting = field_of(_container_state(pod), "waiting")
+    said = _joined(text_of(waiting, "reason"), text_of(waiting, "message"))
+    if said:
+        return said
+    for one in entries_of(pod, "status", "conditions"):
+        if text_of(one, "type") == "PodScheduled" and text_of(one, "status") == "False":
+            return _joined(text_of(one, "reason"), text_of(one, "message"))
+    return _joined(text_of(pod, "status", "reason"), text_of(pod, "status", "message"))
+
+
+def _container_state(pod: JsonObject) -> object:
+    for one in entries_of(pod, "status", "containerStatuses"):
+        if text_of(one, "name") == DRIVER_CONTAINER:
+            return field_of(one, "state")
+    return None
+
+
+def _joined(reason: str, message: str) -> str:
+    return ": ".join(part for part in (reason, message) if part)
