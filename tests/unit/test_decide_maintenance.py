@@ -99,6 +99,17 @@ def test_orphan_files_wait_for_jobs_that_may_outlive_their_age() -> None:
     assert "activeDeadlineSeconds is longer than spec.maintenance.orphanFiles.olderThan" in found[2].held
 
 
+def test_a_request_that_is_held_back_waits_and_keeps_nothing_from_being_done() -> None:
+    asked = {"annotations": {"skipstone.dev/maintain": "OrphanFiles/1"}}
+    told = dict(good_table().raw["status"]) | {"health": {"dueFiles": 5}}
+    found: TableSubject = subject(objects.table(maintenance=MAINTENANCE), told, **asked)
+    free = table_world(found, place=place(table=found))
+    due, held = (find_due(one, found, found.status) for one in (free, replace(free, jobs=(queued("a", OLD, BEGUN),))))
+    assert (due.steps, due.request) == ((MaintenanceStep.ORPHAN_FILES,), "OrphanFiles/1")
+    assert (held.steps, held.request) == ((MaintenanceStep.COMPACTION,), "")
+    assert "has begun and may still commit" in held.held
+
+
 def test_files_of_unfinished_jobs_and_of_indexes_are_spared() -> None:
     done = {"conditions": [{"type": "Complete", "status": "True", "reason": "x", "lastTransitionTime": OLD}]}
     found = world({}, (queued("a", OLD), queued("b", OLD, done)))

@@ -159,6 +159,20 @@ class TestByHand:
         assert len(runs(world)) == 2
         assert [one["step"] for one in status(world)["lastMaintenance"]] == ["Compaction", "Manifests", "Snapshots"]
 
+    def test_a_value_that_begins_with_steps_does_only_these(self) -> None:
+        world = started({**COMPACTED, "snapshots": {"maxAge": "5d"}})
+        annotate(world, "snapshots,Manifests/1")
+        world.run_until(lambda: status(world).get("observedMaintain") == "snapshots,Manifests/1")
+        assert [one["step"] for one in status(world)["lastMaintenance"]] == ["Manifests", "Snapshots"]
+
+    def test_steps_that_the_spec_does_not_name_keep_nothing_from_being_done(self) -> None:
+        world = loaded(started(), "jan", "feb")
+        annotate(world, "OrphanFiles/1")
+        world.run_until(lambda: bool(runs(world)))
+        rest(world)
+        assert status(world)["observedMaintain"] == ""
+        assert [one["step"] for one in status(world)["lastMaintenance"]] == ["Compaction"]
+
     def test_outside_the_window_too(self) -> None:
         world = loaded(started({**COMPACTED, "window": {"schedule": "0 1 * * *", "duration": "4h"}}), "jan", "feb")
         rest(world)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.ids import MAINTAIN_ANNOTATION
+from skipstone_core.maintenance.asked import find_asked_steps
 from skipstone_core.maintenance.health import plan_due, seconds_to_due
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 
@@ -44,21 +45,28 @@ class Due:
 def find_due(world: TableWorld, table: TableSubject, status: TableStatus) -> Due:
     """What is due by the policy of the spec, the health that ``status`` tells, and the time."""
     policy = build_policy(table.spec.maintenance) or MaintenancePolicy()
-    request = asked_by_hand(table, status) if configured(policy) else ""
     now = world.setting.now.timestamp()
     health = count(status.health)
     looks, held = last_looks(world, status), find_hold(world, policy)
     pending = () if health is None else plan_due(policy, health, looks, now, in_use_since_ms=in_use_since_ms(world))
-    asked = configured(policy) if request else pending
-    steps = tuple(step for step in asked if not held or step is not MaintenanceStep.ORPHAN_FILES)
+    request = asked_by_hand(table, status)
+    by_hand = tuple(step for step in configured(policy) if request and step in find_asked_steps(request))
+    # A request that cannot be answered now waits, and keeps nothing that is due from being done.
+    asked = _unheld(by_hand, held)
+    steps = asked or _unheld(pending, held)
     return Due(
         policy=policy,
         steps=steps,
         pending=pending,
-        request=request,
-        held=held if steps != asked else "",
+        request=request if asked else "",
+        held=held if MaintenanceStep.ORPHAN_FILES in (*by_hand, *pending) else "",
         wait=None if health is None else seconds_to_due(policy, health, looks, now),
     )
+
+
+def _unheld(steps: Iterable[MaintenanceStep], held: str) -> tuple[MaintenanceStep, ...]:
+    """``steps`` without the look for orphan files while something holds it back."""
+    return tuple(step for step in steps if not held or step is not MaintenanceStep.ORPHAN_FILES)
 
 
 def asked_by_hand(table: TableSubject, status: TableStatus) -> str:
