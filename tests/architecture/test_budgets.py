@@ -14,6 +14,7 @@ PACKAGES = {
     "core": ROOT / "core" / "skipstone_core",
     "operator": ROOT / "operator" / "skipstone_operator",
     "data plane": ROOT / "spark_apps" / "skipstone",
+    "command line": ROOT / "cli" / "skipstone_cli",
 }
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -20,6 +20,7 @@ SOURCES = {
     "skipstone_core": ROOT / "core",
     "skipstone_operator": ROOT / "operator",
     "skipstone": ROOT / "spark_apps",
+    "skipstone_cli": ROOT / "cli",
 }
 OURS = tuple(SOURCES)
 #: The beginning of the name of a class in the JVM.
@@ -153,9 +154,13 @@ def test_every_node_of_a_plan_that_is_looked_for_is_listed() -> None:
     assert {text for text in texts if re.fullmatch(r"([A-Z][a-z]*)+(V2[A-Za-z]+)?", text)} == listed
 
 
-def test_one_module_uses_the_kubernetes_client() -> None:
+def test_one_module_of_the_operator_and_one_room_of_the_command_line_use_the_kubernetes_client() -> None:
     found = {module for module in modules() if [*clients(source_of(module))]}
-    assert found == {"skipstone_operator.adapters.connection"}
+    assert found == {
+        "skipstone_operator.adapters.connection",
+        "skipstone_cli.cluster.kubeconfig",
+        "skipstone_cli.cluster.transport",
+    }
 
 
 def test_the_rule_sees_what_it_forbids() -> None:

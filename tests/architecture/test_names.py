@@ -1,4 +1,7 @@
-"""A name means one thing wherever it can be imported: the two planes never meet, but both see the core."""
+"""A name means one thing wherever it can be imported.
+
+The planes and the command line never meet, but all see the core.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ CORE = ROOT / "core" / "skipstone_core"
 PLANES = {
     "operator": (CORE, ROOT / "operator" / "skipstone_operator"),
     "data plane": (CORE, ROOT / "spark_apps" / "skipstone"),
+    "command line": (CORE, ROOT / "cli" / "skipstone_cli"),
 }
 
 

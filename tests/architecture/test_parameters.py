@@ -11,6 +11,7 @@ PACKAGES = (
     ROOT / "core" / "skipstone_core",
     ROOT / "operator" / "skipstone_operator",
     ROOT / "spark_apps" / "skipstone",
+    ROOT / "cli" / "skipstone_cli",
 )
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -28,7 +28,11 @@ STORAGE = find_shared_cache() / "images"
 LOG = CACHE / "log" / "images.log"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 HOST_JAVA_CA = Path("/etc/ssl/certs/java/cacerts")
-MANIFESTS = ("pyproject.toml", "uv.lock", "core/pyproject.toml", "operator/pyproject.toml", "spark_apps/pyproject.toml")
+MANIFESTS = (
+    "pyproject.toml",
+    "uv.lock",
+    *(f"{one}/pyproject.toml" for one in ("core", "operator", "spark_apps", "cli")),
+)
 
 
 @dataclass(frozen=True)

@@ -180,6 +180,15 @@ def test_users_may_not_change_warehouses_and_admins_may(helm: Path) -> None:
     assert not any(resource.endswith("/status") for resource in verbs(roles, "skipstone-admin", "lake"))
 
 
+def test_people_read_events_and_logs_and_only_admins_read_pods(helm: Path) -> None:
+    roles = objects(render(helm, *EVERYTHING), "Role")
+    for role, pods in (("skipstone-user", None), ("skipstone-admin", {"get", "list", "watch"})):
+        allowed = verbs(roles, role, "lake")
+        assert allowed["events"] == {"get", "list", "watch"}
+        assert allowed["pods/log"] == {"get"}
+        assert allowed.get("pods") == pods
+
+
 def test_roles_are_bound_to_the_accounts_of_the_release(helm: Path) -> None:
     bindings = objects(render(helm, *EVERYTHING), "RoleBinding")
     found = {

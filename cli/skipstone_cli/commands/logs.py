@@ -8,15 +8,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from skipstone_cli.cluster.api import Api
-from skipstone_cli.errors import CliError, ExitCode, NotFound
+from skipstone_cli.errors import CliError, ExitCode, Forbidden, NotFound
 from skipstone_cli.kinds import Target
 from skipstone_cli.output.screen import Screen
-from skipstone_cli.reading import JsonObject, entries_of, name_of, number_of, text_of, uid_of
-from skipstone_cli.views.pods import attempt_of, choose_driver, describe, find_obstacle, has_ended, has_started
+from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, number_of, text_of, uid_of
+from skipstone_cli.views.pods import (
+    ENDED,
+    attempt_of,
+    choose_driver,
+    describe,
+    find_obstacle,
+    guess_driver,
+    has_ended,
+    has_started,
+)
 
 #: Seconds between two looks at a pod that has not started.
 PAUSE = 1.0
-RUNS = ("lastRun", "lastMaintainRun", "lastObserveRun")
 
 
 @dataclass(frozen=True)
@@ -33,7 +41,10 @@ def run_logs(api: Api, screen: Screen, target: Target, query: LogQuery) -> ExitC
     obj, attempt = api.get(target), query.attempt
 
     def find() -> JsonObject | None:
-        return choose_driver(target.kind, api.list_drivers(uid_of(obj)), attempt)
+        try:
+            return choose_driver(target.kind, api.list_drivers(uid_of(obj)), attempt)
+        except Forbidden:
+            return guess_driver(obj, attempt)
 
     driver = find()
     if driver is not None:
@@ -82,7 +93,7 @@ def copy_log(api: Api, screen: Screen, pod: str, *, tail: int | None, follow: bo
 def _show_report(screen: Screen, target: Target, obj: JsonObject, attempt: int | None) -> ExitCode:
     """What the run itself said, which outlives its pod."""
     which = f"attempt {attempt} of {target}" if attempt is not None else str(target)
-    runs = [run for name in RUNS if isinstance(run := obj.get("status", {}).get(name), dict)]
+    runs = [run for name in ENDED if isinstance(run := field_of(obj, "status", name), dict)]
     fitting = [run for run in runs if attempt is None or number_of(run, "attempt") == attempt]
     newest = max(fitting, key=lambda run: text_of(run, "completionTime"), default=None)
     if newest is None:

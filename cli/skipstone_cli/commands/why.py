@@ -18,7 +18,7 @@ from skipstone_cli.output.screen import Screen
 from skipstone_cli.reading import JsonObject, name_of, text_of, uid_of
 from skipstone_cli.views.causes import Neighbor, Surroundings, explain
 from skipstone_cli.views.details import last_error
-from skipstone_cli.views.pods import attempt_of, choose_driver, describe, has_started
+from skipstone_cli.views.pods import attempt_of, choose_driver, describe, guess_driver, has_started
 from skipstone_cli.views.standings import conditions_of
 from skipstone_cli.views.tree import table_name
 
@@ -46,10 +46,10 @@ def run_why(api: Api, screen: Screen, target: Target, *, as_json: bool = False) 
     """Explain one object. Raises CliError."""
     obj, rights = api.get(target), Rights()
     pods = rights.attempt(lambda: api.list_drivers(uid_of(obj)))
-    driver = choose_driver(target.kind, pods or ())
+    driver = choose_driver(target.kind, pods) if pods is not None else guess_driver(obj)
     explanation = explain(target, obj, _surroundings(api, target, obj, rights, driver))
     events = rights.attempt(lambda: api.list_events(uid_of(obj)))
-    log = _read_tail(api, rights, obj, driver) if pods is not None else LogTail(note="pods may not be listed")
+    log = _read_tail(api, rights, obj, driver)
     lacking = [str(one.right) for one in rights.lacking]
     report = Report(explanation=explanation, events=events, log=log, lacking=lacking)
     if as_json:
@@ -109,16 +109,22 @@ def _jobs_of(api: Api, rights: Rights, table: str) -> list[Item]:
 def _read_tail(api: Api, rights: Rights, obj: JsonObject, driver: JsonObject | None) -> LogTail:
     """The end of the driver's log, or why there is none."""
     if driver is None:
-        said = last_error(obj)
-        return LogTail(note="no driver pod is left" + (f"; the last run said: {said}" if said else ""))
+        return _gone(obj)
     pod, attempt = describe(driver), attempt_of(driver)
     if not has_started(driver):
         return LogTail(pod=pod, attempt=attempt, note="the driver has not started")
     try:
         lines = rights.attempt(lambda: _tail_lines(api, name_of(driver)))
+    except NotFound:
+        return _gone(obj)
     except CliError as error:
         return LogTail(pod=pod, attempt=attempt, note=f"the log cannot be read: {error}")
     return LogTail(pod=pod, attempt=attempt, lines=lines or (), note="" if lines else "no lines are shown")
+
+
+def _gone(obj: JsonObject) -> LogTail:
+    said = last_error(obj)
+    return LogTail(note="no driver pod is left" + (f"; the last run said: {said}" if said else ""))
 
 
 def _tail_lines(api: Api, pod: str) -> tuple[str, ...]:

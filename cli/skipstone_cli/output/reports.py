@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from skipstone_cli.output.screen import Line, Span
+from skipstone_cli.output.screen import Line, Piece
 from skipstone_cli.output.trees import DIM, STYLES
 from skipstone_cli.reading import JsonObject, number_of, text_of
 from skipstone_cli.views.causes import Explanation
@@ -53,9 +53,9 @@ def report_lines(report: Report) -> Iterator[Line]:
     one = report.explanation
     standing = one.standing
     yield [
-        Span(f"{one.target}", "bold"),
-        Span(f" in namespace {one.namespace}: "),
-        Span(standing.state.value, STYLES[standing.state]),
+        Piece(f"{one.target}", "bold"),
+        Piece(f" in namespace {one.namespace}: "),
+        Piece(standing.state.value, STYLES[standing.state]),
     ]
     if standing.reason:
         yield _row("Reason", f"{standing.reason}: {one.meaning}".removesuffix(": "))
@@ -71,32 +71,32 @@ def report_lines(report: Report) -> Iterator[Line]:
 
 
 def _row(label: str, text: str) -> Line:
-    return [Span(f"  {label:<{LABEL_WIDTH}}", DIM), Span(text)]
+    return [Piece(f"  {label:<{LABEL_WIDTH}}", DIM), Piece(text)]
 
 
 def _event_lines(report: Report) -> Iterator[Line]:
     if report.events is None:
         return
     if not report.events:
-        yield [Span("Events", "bold"), Span(": none; the API server forgets them after an hour", DIM)]
+        yield [Piece("Events", "bold"), Piece(": none; the API server forgets them after an hour", DIM)]
         return
-    yield [Span("Events", "bold")]
+    yield [Piece("Events", "bold")]
     for event in sorted_events(report.events):
         kind = text_of(event, "type")
         times = f" (x{count})" if (count := _count(event)) > 1 else ""
         yield [
-            Span(f"  {event_time(event)[:19]}  ", DIM),
-            Span(f"{kind:<8}{text_of(event, 'reason')}", "yellow" if kind == "Warning" else ""),
-            Span(f"  {text_of(event, 'message')}{times}"),
+            Piece(f"  {event_time(event)[:19]}  ", DIM),
+            Piece(f"{kind:<8}{text_of(event, 'reason')}", "yellow" if kind == "Warning" else ""),
+            Piece(f"  {text_of(event, 'message')}{times}"),
         ]
 
 
 def _log_lines(log: LogTail) -> Iterator[Line]:
     if log.pod:
-        yield [Span(f"Log of {log.pod}", "bold")]
-        yield from ([Span(f"  {line}")] for line in log.lines)
+        yield [Piece(f"Log of {log.pod}", "bold")]
+        yield from ([Piece(f"  {line}")] for line in log.lines)
     if log.note:
-        yield [Span("  " if log.pod else "Log: "), Span(log.note, DIM)]
+        yield [Piece("  " if log.pod else "Log: "), Piece(log.note, DIM)]
 
 
 def report_json(report: Report) -> dict[str, object]:

@@ -18,14 +18,14 @@ from skipstone_cli.escaping import clean, clean_line
 
 
 @dataclass(frozen=True)
-class Span:
+class Piece:
     """A piece of a line, and its style in words of Rich, such as ``bold red``."""
 
     text: str
     style: str = ""
 
 
-Line = Sequence[Span]
+Line = Sequence[Piece]
 
 
 def make_printable() -> None:

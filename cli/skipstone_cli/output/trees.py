@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from skipstone_cli.kinds import INDEX, JOB_KINDS, SCHEDULE, TABLE, WAREHOUSE
-from skipstone_cli.output.screen import Line, Span
+from skipstone_cli.output.screen import Line, Piece
 from skipstone_cli.views.details import Detail
 from skipstone_cli.views.standings import State
 from skipstone_cli.views.tree import Branch, OlderJobs
@@ -28,7 +28,7 @@ def tree_lines(tree: Sequence[Branch], *, namespaces: bool) -> Iterator[Line]:
     """The lines of all trees; ``namespaces``: with the namespace of each root."""
     for root in tree:
         prefix = f"{root.namespace}  " if namespaces else ""
-        yield [Span(prefix, DIM), *branch_line(root)]
+        yield [Piece(prefix, DIM), *branch_line(root)]
         yield from _below(root, "")
 
 
@@ -36,26 +36,26 @@ def _below(branch: Branch, indent: str) -> Iterator[Line]:
     rows: list[Branch | OlderJobs] = [*branch.children, *([branch.older] if branch.older else [])]
     for number, row in enumerate(rows, start=1):
         last = number == len(rows)
-        lead = Span(indent + ("└── " if last else "├── "), DIM)
+        lead = Piece(indent + ("└── " if last else "├── "), DIM)
         if isinstance(row, OlderJobs):
-            yield [lead, Span(older_text(row), DIM)]
+            yield [lead, Piece(older_text(row), DIM)]
             continue
         yield [lead, *branch_line(row)]
         yield from _below(row, indent + ("    " if last else "│   "))
 
 
-def branch_line(branch: Branch) -> list[Span]:
+def branch_line(branch: Branch) -> list[Piece]:
     """One object on one line: name, state, the numbers that matter, and what is wrong."""
-    name = Span(f"{branch.kind.short}/{branch.name}  ", "bold")
+    name = Piece(f"{branch.kind.short}/{branch.name}  ", "bold")
     if not branch.found:
         text = branch.standing.message if branch.name else f"no {branch.kind.name} is named"
-        return [Span(f"{branch.kind.short}/{branch.name or '-'}  ", "bold"), Span(text, "yellow")]
+        return [Piece(f"{branch.kind.short}/{branch.name or '-'}  ", "bold"), Piece(text, "yellow")]
     standing = branch.standing
-    spans = [name, Span(standing.state.value, STYLES[standing.state])]
+    spans = [name, Piece(standing.state.value, STYLES[standing.state])]
     if told := list(_details(branch)):
-        spans.append(Span("  " + "  ".join(told)))
+        spans.append(Piece("  " + "  ".join(told)))
     if said := _trouble(branch):
-        spans.append(Span(f"  {shortened(said)}", STYLES[standing.state]))
+        spans.append(Piece(f"  {shortened(said)}", STYLES[standing.state]))
     return spans
 
 

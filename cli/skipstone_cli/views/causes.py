@@ -14,7 +14,7 @@ from skipstone_core.remedies import find_remedy
 from skipstone_cli.kinds import JOB_KINDS, KINDS, SCHEDULE, TABLE, Item, ResourceKind, Target
 from skipstone_cli.reading import JsonObject, is_set, name_of, number_of, text_of, texts_of, uid_of
 from skipstone_cli.views.pods import find_obstacle, has_ended, has_started
-from skipstone_cli.views.standings import FINISHED, NEW, Standing, conditions_of, is_stale, judge
+from skipstone_cli.views.standings import FINISHED, NEW, Assessment, conditions_of, is_stale, judge
 
 _BY_KIND_NAME = {kind.name: kind for kind in KINDS}
 #: Reasons of a wait for whoever writes the table.
@@ -51,7 +51,7 @@ class Explanation:
 
     target: Target
     namespace: str
-    standing: Standing
+    standing: Assessment
     meaning: str
     remedy: str
     progress: str
@@ -83,7 +83,7 @@ def _meaning(reason: str) -> str:
         return ""
 
 
-def _remedy(standing: Standing) -> str:
+def _remedy(standing: Assessment) -> str:
     if standing.message == NEW:
         return "Wait a moment; if it stays so, check that the operator runs and watches this namespace."
     return find_remedy(standing.reason)

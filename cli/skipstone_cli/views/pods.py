@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skipstone_core.ids import DRIVER_SUFFIX, MAX_NAME, bounded_name
+
 from skipstone_cli.kinds import DRIVER_CONTAINER, JOB_KINDS, OPERATION_LABEL, RUN_ID_LABEL, ResourceKind
-from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, text_of
+from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, number_of, text_of
 
 #: Runs of a job that do not do its work.
 ASIDE = ("Confirm",)
+#: Fields of a status that hold a run.
+RUNNING = ("currentRun", "maintainRun", "observeRun")
+ENDED = ("lastRun", "lastMaintainRun", "lastObserveRun")
 
 
 def attempt_of(pod: JsonObject) -> int:
@@ -31,6 +36,28 @@ def choose_driver(kind: ResourceKind, pods: Sequence[JsonObject], attempt: int |
     if kind in JOB_KINDS:
         fitting = [pod for pod in fitting if operation_of(pod) not in ASIDE] or fitting
     return max(fitting, key=lambda pod: (text_of(pod, "metadata", "creationTimestamp"), attempt_of(pod)), default=None)
+
+
+def guess_driver(obj: JsonObject, attempt: int | None = None) -> JsonObject | None:
+    """The driver pod that the status of ``obj`` names, for users who may not list pods; whether it exists is not known.
+
+    A run in progress comes first, then the one that began last.
+    """
+    runs = [(name in RUNNING, run) for name in (*RUNNING, *ENDED) for run in [field_of(obj, "status", name)]]
+    fitting = [
+        (running, text_of(run, "startTime"), run)
+        for running, run in runs
+        if text_of(run, "id") and attempt in (None, number_of(run, "attempt"))
+    ]
+    chosen = max(fitting, key=lambda one: one[:2], default=None)
+    return _named_pod(chosen[2]) if chosen is not None else None
+
+
+def _named_pod(run: object) -> JsonObject:
+    name = bounded_name(text_of(run, "id"), MAX_NAME - len(DRIVER_SUFFIX)) + DRIVER_SUFFIX
+    labels = {RUN_ID_LABEL: text_of(run, "id"), OPERATION_LABEL: text_of(run, "kind")}
+    started = {"name": DRIVER_CONTAINER, "state": {"running": {}}}
+    return {"metadata": {"name": name, "labels": labels}, "status": {"containerStatuses": [started]}}
 
 
 def describe(pod: JsonObject) -> str:

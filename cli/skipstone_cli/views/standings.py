@@ -53,7 +53,7 @@ class Seen:
 
 
 @dataclass(frozen=True)
-class Standing:
+class Assessment:
     """How an object stands, and the condition that says most about it."""
 
     state: State
@@ -86,43 +86,43 @@ def is_deleting(obj: JsonObject) -> bool:
     return bool(text_of(obj, "metadata", "deletionTimestamp"))
 
 
-def judge(kind: ResourceKind, obj: JsonObject) -> Standing:
+def judge(kind: ResourceKind, obj: JsonObject) -> Assessment:
     """How the object stands."""
     found = conditions_of(obj)
     if is_deleting(obj):
         progress = found.get("Progressing")
-        return Standing(State.DELETING, Reason.DELETING, progress.message if progress else "")
+        return Assessment(State.DELETING, Reason.DELETING, progress.message if progress else "")
     if not found:
-        return Standing(State.UNKNOWN, "", NEW)
+        return Assessment(State.UNKNOWN, "", NEW)
     return _judge_job(obj, found) if kind in JOB_KINDS else _judge_lasting(obj, found)
 
 
-def _judge_job(obj: JsonObject, found: dict[str, Seen]) -> Standing:
+def _judge_job(obj: JsonObject, found: dict[str, Seen]) -> Assessment:
     for name, state in (("Failed", State.FAILED), ("Complete", State.COMPLETE)):
         if (ended := found.get(name)) is not None and ended.status == "True":
-            return Standing(state, ended.reason, ended.message)
+            return Assessment(state, ended.reason, ended.message)
     progress = found.get("Progressing")
     if progress is None:
-        return Standing(State.UNKNOWN, text_of(obj, "status", "reason"), "")
+        return Assessment(State.UNKNOWN, text_of(obj, "status", "reason"), "")
     running = progress.status == "True" and bool(field_of(obj, "status", "currentRun"))
-    return Standing(State.RUNNING if running else State.WAITING, progress.reason, progress.message)
+    return Assessment(State.RUNNING if running else State.WAITING, progress.reason, progress.message)
 
 
-def _judge_lasting(obj: JsonObject, found: dict[str, Seen]) -> Standing:
+def _judge_lasting(obj: JsonObject, found: dict[str, Seen]) -> Assessment:
     """A kind that stays: Warehouse, Table, SecondaryIndex, MergeSchedule."""
     ready = found.get("Ready")
     if ready is not None and ready.status != "True" and ready.reason not in PENDING:
-        return Standing(State.FAILED, ready.reason, ready.message)
+        return Assessment(State.FAILED, ready.reason, ready.message)
     if (degraded := found.get("Degraded")) is not None and degraded.status == "True":
-        return Standing(State.FAILED, degraded.reason, degraded.message)
+        return Assessment(State.FAILED, degraded.reason, degraded.message)
     behind = [one for name in ("Healthy", "Synced") if (one := found.get(name)) is not None and one.status == "False"]
     for one in behind:
         if one.reason in BROKEN:
-            return Standing(State.FAILED, one.reason, one.message)
+            return Assessment(State.FAILED, one.reason, one.message)
     if ready is None:
-        return Standing(State.UNKNOWN, "", NEW)
+        return Assessment(State.UNKNOWN, "", NEW)
     if ready.status != "True":
         running = bool(field_of(obj, "status", "currentRun"))
-        return Standing(State.RUNNING if running else State.WAITING, ready.reason, ready.message)
+        return Assessment(State.RUNNING if running else State.WAITING, ready.reason, ready.message)
     telling = behind[0] if behind else ready
-    return Standing(State.READY, telling.reason, telling.message)
+    return Assessment(State.READY, telling.reason, telling.message)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from skipstone_cli.kinds import INDEX, JOB_KINDS, SCHEDULE, TABLE, WAREHOUSE, Item, ResourceKind, Target
 from skipstone_cli.reading import JsonObject, name_of, namespace_of, text_of
 from skipstone_cli.views.details import Detail, find_details
-from skipstone_cli.views.standings import FINISHED, Standing, State, judge
+from skipstone_cli.views.standings import FINISHED, Assessment, State, judge
 
 #: So many jobs are shown below a Table, over all kinds of jobs together.
 SHOWN_JOBS = 3
-ABSENT = Standing(State.UNKNOWN, "", "does not exist")
+ABSENT = Assessment(State.UNKNOWN, "", "does not exist")
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Branch:
     kind: ResourceKind
     namespace: str
     name: str
-    standing: Standing
+    standing: Assessment
     details: Mapping[str, Detail]
     found: bool = True
     children: tuple[Branch, ...] = ()

@@ -20,6 +20,7 @@ COPY pyproject.toml uv.lock /src/
 COPY core/pyproject.toml /src/core/
 COPY operator/pyproject.toml /src/operator/
 COPY spark_apps/pyproject.toml /src/spark_apps/
+COPY cli/pyproject.toml /src/cli/
 RUN cd /src \
  && /opt/uv/bin/uv export --frozen --only-group dev --no-emit-workspace --no-hashes \
       --no-header --output-file /versions.txt > /dev/null \
