@@ -87,7 +87,7 @@ class Transport:
                 raise self._refusal(ask, response.status, response.read())
             if "html" in str(response.headers.get("Content-Type", "")):
                 raise self._strange("answers with a web page")
-            yield from response.stream(CHUNK)
+            yield from _pieces(response)
         except (urllib3.exceptions.HTTPError, OSError) as error:
             raise self._unreachable(error) from error
         finally:
@@ -171,3 +171,12 @@ class Transport:
                 f"the certificate of {self.server} or yours is not accepted: check the kubeconfig ({said[:MAX_SAID]})"
             )
         return Unreachable(f"{self.server} cannot be reached: check the network and the kubeconfig ({said[:MAX_SAID]})")
+
+
+def _pieces(response: urllib3.BaseHTTPResponse) -> Iterator[bytes]:
+    """The body as it comes: a follower sees each line when it is written."""
+    if getattr(response, "chunked", False):
+        yield from response.stream(CHUNK)
+        return
+    while piece := response.read1(CHUNK):
+        yield piece

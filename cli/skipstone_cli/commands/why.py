@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
@@ -110,16 +110,16 @@ def _read_tail(api: Api, rights: Rights, obj: JsonObject, driver: JsonObject | N
     """The end of the driver's log, or why there is none."""
     if driver is None:
         return _gone(obj)
-    pod, attempt = describe(driver), attempt_of(driver)
+    tail = LogTail(pod=name_of(driver), title=describe(driver), attempt=attempt_of(driver))
     if not has_started(driver):
-        return LogTail(pod=pod, attempt=attempt, note="the driver has not started")
+        return replace(tail, note="the driver has not started")
     try:
         lines = rights.attempt(lambda: _tail_lines(api, name_of(driver)))
     except NotFound:
         return _gone(obj)
     except CliError as error:
-        return LogTail(pod=pod, attempt=attempt, note=f"the log cannot be read: {error}")
-    return LogTail(pod=pod, attempt=attempt, lines=lines or (), note="" if lines else "no lines are shown")
+        return replace(tail, note=f"the log cannot be read: {error}")
+    return replace(tail, lines=lines or (), note="" if lines else "no lines are shown")
 
 
 def _gone(obj: JsonObject) -> LogTail:

@@ -15,9 +15,10 @@ LABEL_WIDTH = 13
 
 @dataclass(frozen=True, kw_only=True)
 class LogTail:
-    """The end of a driver's log. ``pod`` empty: no pod is left. ``note``: why there are no lines."""
+    """The end of a driver's log. ``pod`` empty: no pod is left. ``title``: the pod in words. ``note``: why no lines."""
 
     pod: str = ""
+    title: str = ""
     attempt: int = 0
     lines: tuple[str, ...] = ()
     note: str = ""
@@ -93,7 +94,7 @@ def _event_lines(report: Report) -> Iterator[Line]:
 
 def _log_lines(log: LogTail) -> Iterator[Line]:
     if log.pod:
-        yield [Piece(f"Log of {log.pod}", "bold")]
+        yield [Piece(f"Log of {log.title}", "bold")]
         yield from ([Piece(f"  {line}")] for line in log.lines)
     if log.note:
         yield [Piece("  " if log.pod else "Log: "), Piece(log.note, DIM)]
