@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from tests.unit.lake_double import Ends
-from tests.unit.lives import started, synced
+from tests.unit.lives import driver, hold_pods, started, synced
 from tests.unit.objects import index, load
 
 
@@ -37,6 +38,31 @@ class TestIndex:
         )
         world.run_until(lambda: world.holds("SecondaryIndex", "by-tail", "Synced"))
         assert world.kube.status("SecondaryIndex", "by-tail")["observedReindex"] == "1"
+
+    @pytest.mark.parametrize("trouble", ["fails", "is lost", "is suspended"])
+    def test_by_hand_is_not_forgotten_when_an_attempt(self, trouble: str) -> None:
+        world = started(load("jan"), index(maintenance="Manual"))
+        world.run_until(lambda: synced(world) == "0/1")
+        hold_pods(world, "Reindex")
+        world.kube.edit(
+            "SecondaryIndex", "by-tail", lambda o: o["metadata"].update(annotations={"skipstone.dev/reindex": "1"})
+        )
+        world.run_until(lambda: any(world.kube.find("Pod", operation="Reindex")))
+        world.tick()
+        if trouble == "fails":
+            world.lake.script = lambda r: Ends(1) if r.kind is RunKind.REINDEX and r.attempt == 1 else None
+        elif trouble == "is lost":
+            world.kube.drop("Pod", "lake", driver(world, "Reindex")["metadata"]["name"])
+        else:
+            world.kube.edit("SecondaryIndex", "by-tail", lambda o: o["spec"].update(suspend=True))
+            world.run_until(lambda: not any(world.kube.find("Pod", operation="Reindex")))
+            assert world.kube.condition("SecondaryIndex", "by-tail", "Progressing") == ("False", "Suspended")
+            world.kube.edit("SecondaryIndex", "by-tail", lambda o: o["spec"].update(suspend=False))
+        world.kubelet.holds = lambda _pod: False
+        world.run_until(lambda: world.holds("SecondaryIndex", "by-tail", "Synced"))
+        for _ in range(10):
+            world.tick()
+        assert [reason for kind, reason in world.meter.finished if kind == "Reindex"][1:] == ["Committed"]
 
     def test_a_refused_reindex_is_remembered_until_its_inputs_change(self) -> None:
         world = started(load("jan"), index())

@@ -117,10 +117,15 @@ def is_asked_for(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
 
 
 def is_needed(world: IndexWorld, status: SecondaryIndexStatus) -> bool:
-    """Whether a reindex would bring something: by hand always, else when segments are or may be missing."""
+    """Whether a reindex is due: by hand or begun always, else when segments are or may be missing."""
     if is_asked_for(world, status):
         return True
-    if world.index.spec.maintenance is Maintenance.MANUAL or needs_user(status):
+    if needs_user(status):
+        return False
+    if status.retry_time is not None:
+        # A request by hand counts as seen once its first attempt is intended: the attempts after it follow from this.
+        return True
+    if world.index.spec.maintenance is Maintenance.MANUAL:
         return False
     table = world.place.table
     behind = table is not None and table.status.sequence_number > status.table_sequence_number
@@ -276,9 +281,9 @@ def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
             ended = _tried_again(world, status, status.failed_attempts + 1)
         case Ending.LOST:
             stopped = verdict.reason is Reason.SUSPENDED
-            ended = (
-                status if stopped else replace(_tried_again(world, status, 1), failed_attempts=status.failed_attempts)
-            )
+            again = _tried_again(world, status, 1)
+            resumed = format_time(world.setting.now) if stopped else again.retry_time
+            ended = replace(again, failed_attempts=status.failed_attempts, retry_time=resumed)
         case _:
             assert_never(verdict.ending)
     return or_rest(written(world, ended, _progress_after(ended)), 0.0)
@@ -286,7 +291,7 @@ def conclude(world: IndexWorld, run: RunWorld, verdict: Verdict) -> Step:
 
 def _progress_after(status: SecondaryIndexStatus) -> Judgement:
     last = status.last_run
-    if status.retry_time is not None and last is not None:
+    if status.retry_time is not None and last is not None and last.reason != Reason.SUSPENDED:
         return holds(PROGRESSING, Reason.RETRYING, last_end(last))
     return fails(PROGRESSING, Reason.IDLE, "the reindex ended")
 
