@@ -108,12 +108,21 @@ def _guarded(command: Callable[[], ExitCode]) -> ExitCode:
         Screen().note(f"skipstone: {error}")
         return error.code
     except BrokenPipeError:
-        # Whoever reads the output has seen enough. What is buffered must not fail again when Python ends.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # Whoever reads the output has seen enough.
+        _drop_output()
         return ExitCode.FINE
+    except OSError as error:
+        _drop_output()
+        Screen().note(f"skipstone: the output cannot be written: {error}")
+        return ExitCode.REFUSED
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     return code
+
+
+def _drop_output() -> None:
+    """What is buffered must not fail again when Python ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _wants_json(output: str) -> bool:

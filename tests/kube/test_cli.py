@@ -185,6 +185,22 @@ def test_a_request_is_waited_for_until_the_operator_has_answered_it(
     assert (failed.exit_code, "not all was done: Compaction: GivingWay" in failed.stderr) == (1, True)
 
 
+def test_certificates_are_checked_unless_the_kubeconfig_says_not_to(
+    control_plane: ControlPlane, run: Run, tmp_path: Path
+) -> None:
+    document = yaml.safe_load(control_plane.kubeconfig_admin.read_text())
+    for (entry,) in [document["clusters"]]:
+        for name in [name for name in entry["cluster"] if name.startswith("certificate-authority")]:
+            del entry["cluster"][name]
+        path = tmp_path / "config"
+        path.write_text(yaml.safe_dump(document))
+        refused = run("status", KUBECONFIG=str(path))
+        assert (refused.exit_code, "certificate" in refused.stderr) == (3, True)
+        entry["cluster"]["insecure-skip-tls-verify"] = True
+        path.write_text(yaml.safe_dump(document))
+        assert run("status", KUBECONFIG=str(path)).exit_code == 0
+
+
 def test_a_group_that_is_not_served_is_told_from_an_object_that_is_missing(
     control_plane: ControlPlane, run: Run
 ) -> None:

@@ -353,20 +353,51 @@ class TestKubeconfig:
             assert (result.exit_code, says in result.stderr) == (code, True), result.stderr
         assert ("Authorization", "Bearer secret") in server.requests[0].headers
 
+    def test_paths_are_relative_to_their_file_and_tokens_lose_their_line_end(
+        self, server: StandIn, tmp_path: Path
+    ) -> None:
+        (tmp_path / "deep").mkdir()
+        (tmp_path / "deep" / "token").write_text("from-file\n")
+        plugin = tmp_path / "deep" / "plugin"
+        said = {"apiVersion": "client.authentication.k8s.io/v1", "kind": "ExecCredential", "status": {"token": "ours"}}
+        plugin.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
+        plugin.chmod(0o755)
+        runs = {"apiVersion": said["apiVersion"], "command": "./plugin"}
+        for user, token in (({"tokenFile": "token", "token": "old"}, "from-file"), ({"exec": runs}, "ours")):
+            config = write_kubeconfig(tmp_path / "deep" / "config", server.url, user)
+            assert server.run("status", KUBECONFIG=str(config)).exit_code == 0
+            assert ("Authorization", f"Bearer {token}") in server.requests[-1].headers
+
+    def test_an_address_without_scheme_is_one_of_http(self, server: StandIn, tmp_path: Path) -> None:
+        config = write_kubeconfig(tmp_path / "short", server.url.removeprefix("http://"))
+        assert server.run("status", KUBECONFIG=str(config)).exit_code == 0
+
+    def test_a_user_that_is_missing_is_told(self, server: StandIn) -> None:
+        document = yaml.safe_load(server.kubeconfig.read_text())
+        server.kubeconfig.write_text(yaml.safe_dump({**document, "users": []}))
+        assert "names user 'config', which the kubeconfig lacks" in sentence(server.run("status"), 2)
+
     def test_whom_to_act_as_is_said_in_headers(self, server: StandIn, tmp_path: Path) -> None:
         server.run("status", "--as", "jane", "--as-group", "devs", "--as-group", "ops")
-        user = {"as": "bot", "as-uid": "7", "as-groups": ["a", "b"], "as-user-extra": {"scopes": ["view", "edit"]}}
+        user = {
+            "as": "bot",
+            "as-uid": "7",
+            "as-groups": ["a", "b"],
+            "as-user-extra": {"scopes": ["view"], "a.b/c": ["edit"]},
+        }
         acting = write_kubeconfig(tmp_path / "acting", server.url, user)
         server.run("status", KUBECONFIG=str(acting))
         server.run("status", "--as", "jane", KUBECONFIG=str(acting))
         found = [[pair for pair in one.headers if pair[0].startswith("Impersonate")] for one in server.requests]
         assert found[0] == [("Impersonate-User", "jane"), ("Impersonate-Group", "devs"), ("Impersonate-Group", "ops")]
         assert found[len(KINDS)] == [
-            ("Impersonate-User", "bot"), ("Impersonate-Uid", "7"),
-            ("Impersonate-Group", "a"), ("Impersonate-Group", "b"),
-            ("Impersonate-Extra-scopes", "view"), ("Impersonate-Extra-scopes", "edit"),
+            ("Impersonate-User", "bot"), ("Impersonate-Group", "a"), ("Impersonate-Group", "b"),
+            ("Impersonate-Uid", "7"), ("Impersonate-Extra-a.b%2Fc", "edit"), ("Impersonate-Extra-scopes", "view"),
         ]  # fmt: skip
         assert found[-1] == [("Impersonate-User", "jane")]
+        server.run("status", "--as", "Jané")
+        assert ("Impersonate-User", "Jané".encode().decode("latin-1")) in server.requests[-1].headers
+        assert "remove the control characters" in sentence(server.run("status", "--as", "a\r\nX: y"), 2)
         assert "add --as USER" in sentence(server.run("status", "--as-group", "devs"), 2)
 
 
@@ -392,6 +423,17 @@ class TestPrograms:
             assert b"has not started" in program.stderr.readline()
             program.send_signal(signal.SIGINT)
             assert (program.stderr.read(), program.wait(60)) == (b"", 130)
+
+    @pytest.mark.parametrize("arguments", [("status",), ("status", "-o", "json"), ("logs", "mj/m")])
+    def test_output_that_cannot_be_written_is_told(self, server: StandIn, arguments: tuple[str, ...]) -> None:
+        last = {"id": "r", "result": "Failed"}
+        server.store(warehouse(), job("MergeJob", "m", READY, lastRun=last))
+        with Path("/dev/full").open("wb") as full:
+            with self.start(server, *arguments, stdout=full, stderr=subprocess.PIPE) as program:
+                assert program.stderr is not None
+                said = program.stderr.read().decode().splitlines()
+                assert said[-1].startswith("skipstone: the output cannot be written: ")
+                assert program.wait(60) == 2
 
     def test_output_of_any_language_is_printed_in_any_encoding(self, server: StandIn) -> None:
         server.store(warehouse("lake", condition("Ready", "False", "CheckFailed", "le café est fermé 日本")))

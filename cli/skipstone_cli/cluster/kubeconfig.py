@@ -7,15 +7,18 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
+import urllib3
 import yaml
 from kubernetes import config
 from kubernetes.client import Configuration
+from kubernetes.client.exceptions import OpenApiException
 from kubernetes.config import kube_config
 
 from skipstone_cli.errors import CliError
@@ -25,6 +28,16 @@ ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 #: Where kubectl looks when $KUBECONFIG is not set.
 DEFAULT_FILE = "~/.kube/config"
 MAPS = ("clusters", "users", "contexts")
+#: Fields that hold paths, which are relative to the file that they are in.
+PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+CERTIFICATES = ("certificate-authority", "certificate-authority-data")
+#: Characters of a header's name beside letters and digits.
+TOKEN = "!#$&'*+-.^_`|~"
+#: What the client raises for a kubeconfig, a credential plugin or an issuer of tokens that does not work.
+LOADING = (
+    config.ConfigException, OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError,
+    AttributeError, IndexError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +63,29 @@ class Login:
 def load_login(access: Access, environment: Mapping[str, str] = os.environ) -> Login:
     """The login that ``access`` and the environment give. Raises CliError in one sentence."""
     files = _existing_files(access, environment)
-    documents = {path: document for path in files if (document := _read(path)) is not None}
+    documents = [document for path in files if (document := _read(path)) is not None]
     if not documents:
         return _account_login(access, environment, files)
-    current = next((found for one in documents.values() if (found := text_of(one, "current-context"))), "")
-    context = access.context or current
+    merged = _merged(documents)
+    context = access.context or text_of(merged, "current-context")
     if not context:
         raise CliError("the kubeconfig has no current context: run 'kubectl config use-context' or pass --context")
-    return _file_login(access, documents, context)
+    return _file_login(access, merged, context)
+
+
+def _merged(documents: Sequence[JsonObject]) -> JsonObject:
+    """One kubeconfig out of several: what the first file says counts, for each name and for the current context."""
+    merged: JsonObject = {"current-context": _first(text_of(one, "current-context") for one in documents)}
+    for part in MAPS:
+        named: dict[str, JsonObject] = {}
+        for one in (entry for document in documents for entry in entries_of(document, part)):
+            named.setdefault(one["name"], one)
+        merged[part] = list(named.values())
+    return merged
+
+
+def _first(texts: Iterable[str]) -> str:
+    return next((text for text in texts if text), "")
 
 
 def _existing_files(access: Access, environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -81,7 +109,24 @@ def _read(path: str) -> JsonObject | None:
         return None
     if not isinstance(found, dict) or any(not _is_named_list(found.get(name)) for name in MAPS):
         raise CliError(f"the kubeconfig {path} is no kubeconfig: {', '.join(MAPS)} must be lists of named entries")
-    return found
+    return {**found, **{part: [_absolute(part, one, Path(path)) for one in entries_of(found, part)] for part in MAPS}}
+
+
+def _absolute(part: str, entry: JsonObject, file: Path) -> JsonObject:
+    """An entry of ``file`` whose paths do not depend on the file, and without what is empty or overruled."""
+    inner = entry.get(part.removesuffix("s"))
+    if not isinstance(inner, dict):
+        return {**entry, part.removesuffix("s"): {}}
+    kept = {name: value for name, value in inner.items() if value not in (None, "")}
+    if "tokenFile" in kept:
+        kept.pop("token", None)
+    for name in PATHS:
+        if isinstance(kept.get(name), str):
+            kept[name] = str(file.absolute().parent / kept[name])
+    plugin = kept.get("exec")
+    if isinstance(plugin, dict) and os.sep in text_of(plugin, "command"):
+        kept["exec"] = {**plugin, "command": str(file.absolute().parent / text_of(plugin, "command"))}
+    return {**entry, part.removesuffix("s"): kept}
 
 
 def _is_named_list(value: object) -> bool:
@@ -94,59 +139,71 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _file_login(access: Access, documents: Mapping[str, JsonObject], context: str) -> Login:
-    chosen = _named(documents, "contexts", context)
+def _file_login(access: Access, merged: JsonObject, context: str) -> Login:
+    chosen = _named(merged, "contexts", context)
     if chosen is None:
-        known = ", ".join(
-            sorted({text_of(one, "name") for doc in documents.values() for one in entries_of(doc, "contexts")})
-        )
+        known = ", ".join(sorted(text_of(one, "name") for one in entries_of(merged, "contexts")))
         raise CliError(f"the kubeconfig has no context {context!r}: use one of {known or 'those that you add'}")
-    user = _named(documents, "users", text_of(chosen, "context", "user")) or {}
-    cluster = _named(documents, "clusters", text_of(chosen, "context", "cluster"))
-    if not text_of(cluster, "cluster", "server"):
+    cluster = _named(merged, "clusters", text_of(chosen, "context", "cluster"))
+    if cluster is None or not text_of(cluster, "cluster", "server"):
         raise CliError(f"context {context!r} of the kubeconfig names no cluster with a server: correct the kubeconfig")
+    name = text_of(chosen, "context", "user")
+    user = _named(merged, "users", name)
+    if name and user is None:
+        raise CliError(f"context {context!r} names user {name!r}, which the kubeconfig lacks: correct the kubeconfig")
     configuration = _new_configuration()
     with _complaints() as said:
         try:
             client: Any = kube_config
-            merged = client.KubeConfigMerger(os.pathsep.join(documents)).config
-            client.KubeConfigLoader(merged, active_context=context, config_base_path=None).load_and_set(configuration)
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            loader = client.KubeConfigLoader(_with_scheme(merged, cluster), active_context=context, config_base_path="")
+            loader.load_and_set(configuration)
+        except LOADING as error:
             raise CliError(f"the kubeconfig cannot be used with context {context!r}: {_first_line(error)}") from error
     if field_of(user, "user", "exec") and not (configuration.api_key or configuration.cert_file):
-        raise CliError(
-            f"the credential plugin of the kubeconfig gave no credentials: {'; '.join(said) or 'no reason given'}"
-        )
+        why = "; ".join(said) or "it gave no reason"
+        raise CliError(f"the credential plugin of the kubeconfig gave no credentials: {why}")
     namespace = access.namespace or text_of(chosen, "context", "namespace") or "default"
-    return Login(configuration=configuration, namespace=namespace, headers=_impersonation(access, user.get("user")))
+    return Login(configuration=configuration, namespace=namespace, headers=_impersonation(access, user))
 
 
-def _named(documents: Mapping[str, JsonObject], part: str, name: str) -> JsonObject | None:
-    """The entry of that name; the first file that has it counts."""
-    found = (one for doc in documents.values() for one in entries_of(doc, part) if one["name"] == name)
-    return next(found, None)
+def _with_scheme(merged: JsonObject, cluster: JsonObject) -> JsonObject:
+    """The kubeconfig with a scheme in the cluster's address: https where certificates are spoken of, else http."""
+    inner = cluster["cluster"]
+    secure = any(name in inner for name in (*CERTIFICATES, "insecure-skip-tls-verify"))
+    server = inner["server"] if "://" in inner["server"] else f"{'https' if secure else 'http'}://{inner['server']}"
+    changed = {**cluster, "cluster": {**inner, "server": server}}
+    return {**merged, "clusters": [changed if one is cluster else one for one in merged["clusters"]]}
 
 
-def _impersonation(access: Access, user: object) -> tuple[tuple[str, str], ...]:
+def _named(merged: JsonObject, part: str, name: str) -> JsonObject | None:
+    """The entry of that name."""
+    return next((one for one in entries_of(merged, part) if one["name"] == name), None)
+
+
+def _impersonation(access: Access, user: JsonObject | None) -> tuple[tuple[str, str], ...]:
     """Headers that say as whom to act. What is on the command line replaces what the kubeconfig says."""
     if access.as_groups and not access.as_user:
         raise CliError("--as-group is only for use with --as: add --as USER")
-    if access.as_user:
-        return (("Impersonate-User", access.as_user), *(("Impersonate-Group", one) for one in access.as_groups))
-    acting = text_of(user, "as")
+    acting = access.as_user or text_of(user, "user", "as")
     if not acting:
         return ()
-    extra = field_of(user, "as-user-extra")
-    return (
-        ("Impersonate-User", acting),
-        *((("Impersonate-Uid", uid),) if (uid := text_of(user, "as-uid")) else ()),
-        *(("Impersonate-Group", one) for one in texts_of(user, "as-groups")),
-        *(
-            (f"Impersonate-Extra-{name}", value)
-            for name in (extra if isinstance(extra, dict) else {})
-            for value in texts_of(extra, name)
-        ),
-    )
+    groups = access.as_groups if access.as_user else texts_of(user, "user", "as-groups")
+    headers = [("Impersonate-User", acting), *(("Impersonate-Group", one) for one in groups)]
+    if not access.as_user:
+        headers += _other_identity(user)
+    for name, value in headers:
+        if not value.isprintable():
+            raise CliError(f"{name} {value!r} cannot be sent: remove the control characters")
+    return tuple(headers)
+
+
+def _other_identity(user: JsonObject | None) -> Iterator[tuple[str, str]]:
+    """What the kubeconfig says of whom to act as beside name and groups."""
+    if uid := text_of(user, "user", "as-uid"):
+        yield ("Impersonate-Uid", uid)
+    extra = field_of(user, "user", "as-user-extra")
+    for name in extra if isinstance(extra, dict) else ():
+        yield from ((f"Impersonate-Extra-{quote(str(name), safe=TOKEN)}", one) for one in texts_of(extra, name))
 
 
 def _account_login(access: Access, environment: Mapping[str, str], files: tuple[str, ...]) -> Login:

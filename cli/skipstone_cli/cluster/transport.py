@@ -15,6 +15,7 @@ from urllib.parse import quote, urlencode
 import urllib3
 from kubernetes.client import ApiClient
 from kubernetes.client.exceptions import ApiException
+from kubernetes.config import ConfigException
 from urllib3 import HTTPHeaderDict, Retry
 
 from skipstone_cli import __version__
@@ -63,6 +64,9 @@ class Transport:
         login.configuration.retries = RETRIES
         self._login = login
         self.server = str(login.configuration.host)
+        if not login.configuration.verify_ssl:
+            # Whoever says so in the kubeconfig knows.
+            urllib3.disable_warnings(urllib3.exceptions.InsecureRequestWarning)
         try:
             self._client: Any = ApiClient(login.configuration)
         except (OSError, ValueError, ImportError) as error:
@@ -101,9 +105,9 @@ class Transport:
             headers["Content-Type"] = MERGE_PATCH
         try:
             if token := self._login.configuration.get_api_key_with_prefix("BearerToken"):
-                headers["Authorization"] = token
+                headers["Authorization"] = token.strip()
             for name, value in self._login.headers:
-                headers.add(name, value)
+                headers.add(name, value.encode().decode("latin-1"))
             timeout = (CONNECT_SECONDS, None if endless else READ_SECONDS)
             method = "GET" if ask.body is None else "PATCH"
             answer = self._client.rest_client.request(
@@ -111,8 +115,8 @@ class Transport:
             )
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             raise self._unreachable(error) from error
-        except ValueError as error:
-            raise CliError(f"the kubeconfig's server {self.server} cannot be asked: {error}") from error
+        except (ConfigException, ValueError) as error:
+            raise CliError(f"{self.server} cannot be asked with the credentials of the kubeconfig: {error}") from error
         found: urllib3.BaseHTTPResponse = answer.response
         return found
 
