@@ -102,8 +102,7 @@ def _guarded(command: Callable[[], ExitCode]) -> ExitCode:
     """What the command returns; what it raises becomes one sentence and an exit code."""
     make_printable()
     try:
-        code = command()
-        sys.stdout.flush()
+        return command()
     except CliError as error:
         Screen().note(f"skipstone: {error}")
         return error.code
@@ -117,12 +116,16 @@ def _guarded(command: Callable[[], ExitCode]) -> ExitCode:
         return ExitCode.REFUSED
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
-    return code
 
 
 def _drop_output() -> None:
     """What is buffered must not fail again when Python ends."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except OSError:
+            os.dup2(nowhere, stream.fileno())
 
 
 def _wants_json(output: str) -> bool:

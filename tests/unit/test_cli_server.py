@@ -424,16 +424,15 @@ class TestPrograms:
             program.send_signal(signal.SIGINT)
             assert (program.stderr.read(), program.wait(60)) == (b"", 130)
 
-    @pytest.mark.parametrize("arguments", [("status",), ("status", "-o", "json"), ("logs", "mj/m")])
-    def test_output_that_cannot_be_written_is_told(self, server: StandIn, arguments: tuple[str, ...]) -> None:
-        last = {"id": "r", "result": "Failed"}
-        server.store(warehouse(), job("MergeJob", "m", READY, lastRun=last))
-        with Path("/dev/full").open("wb") as full:
-            with self.start(server, *arguments, stdout=full, stderr=subprocess.PIPE) as program:
-                assert program.stderr is not None
-                said = program.stderr.read().decode().splitlines()
-                assert said[-1].startswith("skipstone: the output cannot be written: ")
-                assert program.wait(60) == 2
+    def test_output_that_cannot_be_written_is_told(self, server: StandIn) -> None:
+        server.store(warehouse())
+        with (
+            Path("/dev/full").open("wb") as full,
+            self.start(server, "status", stdout=full, stderr=subprocess.PIPE) as program,
+        ):
+            assert program.stderr is not None
+            assert program.stderr.read().startswith(b"skipstone: the output cannot be written: ")
+            assert program.wait(60) == 2
 
     def test_output_of_any_language_is_printed_in_any_encoding(self, server: StandIn) -> None:
         server.store(warehouse("lake", condition("Ready", "False", "CheckFailed", "le café est fermé 日本")))

@@ -100,8 +100,8 @@ def _show_report(screen: Screen, target: Target, obj: JsonObject, attempt: int |
         more = "" if attempt is None else "; leave out --attempt for the latest one"
         raise NotFound(f"no driver pod of {which} exists, and its status holds no report of it{more}")
     screen.note(f"the driver pod of {which} is gone; run {text_of(newest, 'id')} said at its end:")
-    said = f"{text_of(newest, 'result')} {text_of(newest, 'reason')}: {text_of(newest, 'message')}"
-    screen.write(said.strip().removesuffix(":") + "\n")
+    ended = " ".join(part for name in ("result", "reason") if (part := text_of(newest, name)))
+    screen.write(f"{ended}: {text_of(newest, 'message')}\n")
     for one in entries_of(obj, "status", "conditions"):
         if text_of(one, "type") == "Failed" and text_of(one, "status") == "True" and attempt is None:
             screen.write(f"Failed {text_of(one, 'reason')}: {text_of(one, 'message')}\n")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from rich.console import Console
@@ -65,9 +66,10 @@ class Screen:
         self.out.file.flush()
 
     def note(self, text: str) -> None:
-        """Say something beside the result, on standard error."""
-        self.err.file.write(clean_line(text) + "\n")
-        self.err.file.flush()
+        """Say something beside the result, on standard error; nobody is told if that cannot be written."""
+        with suppress(OSError):
+            self.err.file.write(clean_line(text) + "\n")
+            self.err.file.flush()
 
 
 def clean_line_keeping_ends(text: str) -> str:
