@@ -23,6 +23,10 @@ FAILED = "Failed"
 SYNCED = "Synced"
 DEGRADED = "Degraded"
 HEALTHY = "Healthy"
+RECONCILING = "Reconciling"
+STALLED = "Stalled"
+#: What sums up the other conditions for tools that know no kind: there, and True, only while it holds.
+SUMMARIES = frozenset({RECONCILING, STALLED})
 
 #: Statuses that are bad news, by type of condition.
 _BAD = {
@@ -179,6 +183,9 @@ def _transition(condition: Condition) -> Transition:
 
 
 def _is_news(condition: Condition, *, is_first: bool) -> bool:
+    # The condition that is summed up is the news.
+    if condition.type in SUMMARIES:
+        return False
     # A job's Complete and Failed repeat the reason of Progressing until one of them becomes True.
     if condition.type in (COMPLETE, FAILED):
         return condition.status is ConditionStatus.TRUE

@@ -109,6 +109,7 @@ def launched_load() -> CurrentRun:
 
 
 FINISHED = {
+    "observedGeneration": 1,
     "completionTime": EARLIER,
     "attempts": 1,
     "conditions": [condition("Complete", "True", "Committed"), condition("Failed", "False", "Committed")],

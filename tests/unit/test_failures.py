@@ -104,7 +104,10 @@ def test_a_job_whose_spec_cannot_be_read_says_so_and_keeps_no_other_from_going_o
     world.kube.add(objects.load("odd", source={"format": "FromTheFuture", "paths": ["x"]}))
     world.kube.add(objects.load("jan"))
     world.run_until(lambda: world.holds("LoadJob", "jan", "Complete"))
-    assert conditions(world, "LoadJob", "odd") == {"Progressing": ("Unknown", "InvalidSpec")}
+    assert conditions(world, "LoadJob", "odd") == {
+        "Progressing": ("Unknown", "InvalidSpec"),
+        "Stalled": ("True", "InvalidSpec"),
+    }
 
 
 @pytest.mark.parametrize("kind", SUBJECTS)

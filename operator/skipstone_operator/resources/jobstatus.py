@@ -19,7 +19,12 @@ class JobStatus:
     observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
     conditions: Annotated[
         tuple[Condition, ...],
-        Doc("Complete, Failed and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
+        Doc(
+            "Complete, Failed and Progressing, and Reconciling or Stalled while they hold.",
+            max_items=16,
+            list_key="type",
+            item=Doc("One condition."),
+        ),
     ] = ()
     reason: Annotated[str, Doc("Reason of the condition that tells most now.", max_length=128)] = ""
     table_uid: Annotated[str, Doc("Uid of the Table that the first attempt was for.", max_length=64)] = ""

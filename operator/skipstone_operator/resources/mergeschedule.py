@@ -129,7 +129,12 @@ class MergeScheduleStatus:
     observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
     conditions: Annotated[
         tuple[Condition, ...],
-        Doc("Ready, Progressing and Degraded.", max_items=16, list_key="type", item=Doc("One condition.")),
+        Doc(
+            "Ready, Progressing and Degraded, and Reconciling or Stalled while they hold.",
+            max_items=16,
+            list_key="type",
+            item=Doc("One condition."),
+        ),
     ] = ()
     active: Annotated[int, Doc("MergeJobs that have not ended.", minimum=0)] = 0
     active_jobs: Annotated[

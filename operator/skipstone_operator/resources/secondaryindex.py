@@ -150,7 +150,12 @@ class SecondaryIndexStatus:
     observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
     conditions: Annotated[
         tuple[Condition, ...],
-        Doc("Ready, Synced, Progressing and Degraded.", max_items=16, list_key="type", item=Doc("One condition.")),
+        Doc(
+            "Ready, Synced, Progressing and Degraded, and Reconciling or Stalled while they hold.",
+            max_items=16,
+            list_key="type",
+            item=Doc("One condition."),
+        ),
     ] = ()
     column_list: Annotated[str, Doc("Indexed columns, joined by commas.", max_length=8448)] = ""
     warehouse: Annotated[str, Doc("Name of the Warehouse that the index lives in.", max_length=253)] = ""

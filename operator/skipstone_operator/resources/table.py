@@ -366,7 +366,12 @@ class TableStatus:
     observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
     conditions: Annotated[
         tuple[Condition, ...],
-        Doc("Ready, Progressing and Healthy.", max_items=16, list_key="type", item=Doc("One condition.")),
+        Doc(
+            "Ready, Progressing and Healthy, and Reconciling or Stalled while they hold.",
+            max_items=16,
+            list_key="type",
+            item=Doc("One condition."),
+        ),
     ] = ()
     table_uuid: Annotated[str, Doc("UUID of the Iceberg table; set once.", max_length=64)] = ""
     location: Annotated[str, Doc("Where the data is.", max_length=2048)] = ""

@@ -353,7 +353,12 @@ class WarehouseStatus:
     observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
     conditions: Annotated[
         tuple[Condition, ...],
-        Doc("Ready and Progressing.", max_items=16, list_key="type", item=Doc("One condition.")),
+        Doc(
+            "Ready and Progressing, and Reconciling or Stalled while they hold.",
+            max_items=16,
+            list_key="type",
+            item=Doc("One condition."),
+        ),
     ] = ()
     catalog: Annotated[str, Doc("Type of the catalog, and SQLite or PostgreSQL.", max_length=255)] = ""
     storage: Annotated[str, Doc("Kind and name of the storage.", max_length=255)] = ""

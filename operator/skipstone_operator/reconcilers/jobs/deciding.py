@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import PROGRESSING, Judgement, fails, format_time
+from skipstone_operator.conditions import FAILED, PROGRESSING, STALLED, Judgement, fails, format_time, is_true
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.jobs.confirms import confirm_policy
 from skipstone_operator.reconcilers.jobs.ends import conclude, count_failure, give_up
@@ -29,7 +29,7 @@ from skipstone_operator.reconcilers.jobs.status import at_work, failed, is_finis
 from skipstone_operator.reconcilers.runs.launch import delete_pod, refusal_finding, trim
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
 from skipstone_operator.reconcilers.runs.requests import RunPlan
-from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status
+from skipstone_operator.reconcilers.runs.statuses import earliest, judged, or_rest, put_status
 from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.jobstatus import JobStatus
@@ -69,6 +69,8 @@ def decide_finished(world: JobWorld) -> Step:
     leftover = next((pod for pod in children.pods if pod.live and not pod.deleting), None)
     if leftover is not None:
         return delete_pod(leftover)
+    if not is_end_told(world) and (told := tell_end(world)) is not None:
+        return told
     if (step := trim(children, (), keep=world.kept)) is not None:
         return step
     ttl, ended = job.spec.ttl_seconds_after_finished, seconds_since(job.status.completion_time, world.setting.now)
@@ -81,6 +83,18 @@ def decide_finished(world: JobWorld) -> Step:
     if ended < ttl:
         return Rest(requeue=Requeue(ttl - ended))
     return Delete(kind=job.kind, namespace=job.meta.namespace, name=job.meta.name, uid=job.meta.uid)
+
+
+def is_end_told(world: JobWorld) -> bool:
+    """Whether tools that know no kind see the end: of the present spec, which may change still, and as Stalled."""
+    status = world.job.status
+    stalled = is_true(status.conditions, STALLED) == is_true(status.conditions, FAILED)
+    return stalled and status.observed_generation == world.job.meta.generation
+
+
+def tell_end(world: JobWorld) -> PutStatus | None:
+    """The end as it was written, summed up for the present generation."""
+    return put_status(world.job, judged(world.job.status, world.job, (), world.setting.now))
 
 
 def attempt_policy(world: JobWorld) -> AttemptPolicy:

@@ -21,13 +21,13 @@ from skipstone_operator.conditions import (
     READY,
     find,
     is_true,
-    merge_conditions,
     shorten_bytes,
     unknown,
 )
 from skipstone_operator.ports import AccessDenied, EventRecord, EventType, JsonObject, Key, Ports, Refused, Requeue
 from skipstone_operator.reconcilers.passes.perform import perform
 from skipstone_operator.reconcilers.runs.statuses import MAX_NOTE
+from skipstone_operator.reconcilers.runs.summaries import lay_conditions
 from skipstone_operator.resources.common import Condition
 from skipstone_operator.resources.kinds import API_VERSION, KINDS, LOAD_JOB, MERGE_JOB, TABLE, TABLE_FIELD
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
@@ -88,12 +88,12 @@ def tell(raw: Raw, finding: Finding, now: datetime) -> Step:
     told = all(_is_told(find(old, type_), finding, generation) for type_ in types)
     if ended or told:
         return Rest(requeue=Requeue(POLL))
-    new = merge_conditions(
+    new = lay_conditions(
         old, (unknown(type_, finding.reason, finding.message) for type_ in types), generation=generation, now=now
     )
     return PutStatus(
         object=dict(raw),
-        status={**known, "conditions": encode(new)},
+        status={**known, "observedGeneration": generation, "conditions": encode(new)},
         events=(_event(raw, finding),),
         requeue=Requeue(POLL),
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from skipstone_operator.conditions import HEALTHY, PROGRESSING
+from skipstone_operator.conditions import HEALTHY, PROGRESSING, SUMMARIES
 from skipstone_operator.ports import Ports
 from skipstone_operator.reconcilers.passes.perform import put_shown
 from skipstone_operator.worlds.steps import PutStatus, Step
@@ -19,6 +19,8 @@ from skipstone_operator.worlds.subjects import Raw
 MAX_SHOWN = 100
 #: Fields of a status that say what is seen and on which nothing is built.
 SHOWN = frozenset({"conditions", "reason", "observedGeneration"})
+#: Conditions that only tell what is going on, though they hold.
+UNPROMISED = frozenset({PROGRESSING, HEALTHY}) | SUMMARIES
 
 
 @dataclass(frozen=True)
@@ -71,5 +73,5 @@ def promises(status: Raw) -> set[tuple[str, object]]:
     """What others rely on: conditions that hold, and the generation for which they do."""
     found: Iterable[object] = status.get("conditions") or ()
     conditions = [each for each in found if isinstance(each, Mapping)]
-    holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - {PROGRESSING, HEALTHY}
+    holding = {str(each.get("type")) for each in conditions if each.get("status") == "True"} - UNPROMISED
     return {(type_, status.get("observedGeneration")) for type_ in holding}

@@ -18,12 +18,12 @@ from skipstone_operator.conditions import (
     Judgement,
     find_transitions,
     format_time,
-    merge_conditions,
     shorten,
     shorten_bytes,
 )
 from skipstone_operator.ports import EventRecord, EventType, Requeue
 from skipstone_operator.reconcilers.runs.requests import RunPlan
+from skipstone_operator.reconcilers.runs.summaries import lay_conditions
 from skipstone_operator.resources.common import CurrentRun, LastRun, RunResult
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.mergeschedule import MergeScheduleStatus
@@ -50,9 +50,9 @@ _RESULTS = {
 
 
 def judged(status: T, subject: AnySubject, judgements: Sequence[Judgement], now: datetime) -> T:
-    """``status`` with these conditions laid over its own, and with the generation that was judged."""
+    """``status`` with these conditions laid over its own, summed up, and with the generation that was judged."""
     generation = subject.meta.generation
-    conditions = merge_conditions(status.conditions, judgements, generation=generation, now=now)
+    conditions = lay_conditions(status.conditions, judgements, generation=generation, now=now)
     return replace(status, conditions=conditions, observed_generation=generation)
 
 
