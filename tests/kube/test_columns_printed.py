@@ -21,14 +21,14 @@ def condition(kind: str, **more: str) -> dict[str, str]:
 
 
 COLUMNS: dict[str, tuple[str, str]] = {
-    "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES AGE"),
+    "wh": ("NAME CATALOG STORAGE READY TABLES AGE", "NAME CATALOG STORAGE READY TABLES REASON AGE"),
     "tbl": (
         "NAME READY ROWS FILES SEGMENTS INDEXES AGE",
-        "NAME READY ROWS FILES SEGMENTS INDEXES SNAPSHOT HEALTHY SMALL DELETES SNAPSHOTS STATUS AGE",
+        "NAME READY ROWS FILES SEGMENTS INDEXES SNAPSHOT HEALTHY SMALL DELETES SNAPSHOTS REASON STATUS AGE",
     ),
     "si": (
         "NAME TABLE COLUMNS SYNCED MISSING READY LASTSYNC AGE",
-        "NAME TABLE COLUMNS SYNCED MISSING COVERED READY LASTSYNC AGE",
+        "NAME TABLE COLUMNS SYNCED MISSING COVERED READY REASON LASTSYNC AGE",
     ),
     "lj": (
         "NAME TABLE COMPLETE SEGMENT ROWS REJECTED DURATION AGE",
@@ -36,18 +36,18 @@ COLUMNS: dict[str, tuple[str, str]] = {
     ),
     "mj": (
         "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED DURATION AGE",
-        "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED DURATION AGE",
+        "NAME TABLE COMPLETE PRUNED UPDATED DELETED INSERTED REASON DURATION AGE",
     ),
     "ms": (
         "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY AGE",
-        "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY TIMEZONE LASTSUCCESS AGE",
+        "NAME SCHEDULE SUSPEND LAST NEXT ACTIVE READY REASON TIMEZONE LASTSUCCESS AGE",
     ),
 }
 STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "Warehouse": (
         WAREHOUSE,
         {"catalog": "Sql", "storage": "pvc/lake", "tables": 2, "conditions": [condition("Ready")]},
-        "one Sql pvc/lake True 2",
+        "one Sql pvc/lake True 2 Because",
     ),
     "Table": (
         TABLE,
@@ -56,7 +56,7 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "conditions": [condition("Ready", message="fine"), condition("Healthy")],
             "health": {"smallFiles": 3, "deleteFiles": 4, "snapshots": 5},
         },
-        "one True 336776 12 12 1/2 77 True 3 4 5 fine",
+        "one True 336776 12 12 1/2 77 True 3 4 5 Because fine",
     ),
     "SecondaryIndex": (
         INDEX,
@@ -64,7 +64,7 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "columnList": "id,day", "synced": "10/12", "missing": "11,12", "covered": "83%", "lastSyncTime": TIME,
             "conditions": [condition("Ready")],
         },
-        "one orders id,day 10/12 11,12 83% True",
+        "one orders id,day 10/12 11,12 83% True Because",
     ),
     "LoadJob": (
         LOAD,
@@ -78,9 +78,9 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         MERGE,
         {
             "pruned": "388/400", "rows": {"updated": 5, "deleted": 6, "inserted": 7}, "duration": "8s",
-            "conditions": [condition("Complete")],
+            "reason": "Committed", "conditions": [condition("Complete")],
         },
-        "one orders True 388/400 5 6 7 8s",
+        "one orders True 388/400 5 6 7 Committed 8s",
     ),
     "MergeSchedule": (
         {**SCHEDULE, "schedule": "@hourly"},
@@ -88,7 +88,7 @@ STATUS: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
             "lastScheduleTime": YEARS_AGO, "nextScheduleTime": TIME, "active": 1,
             "conditions": [condition("Ready")],
         },
-        f"one @hourly false 36y {TIME} 1 True UTC",
+        f"one @hourly false 36y {TIME} 1 True Because UTC",
     ),
 }  # fmt: skip
 

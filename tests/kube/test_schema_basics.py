@@ -19,6 +19,7 @@ from tests.cluster.errors import ClusterError
 from tests.cluster.toolchain import read_releases
 from tests.kube.cases import INDEX, LEFT_OUT, LOAD, MERGE, TABLE, WAREHOUSE, Case, manifest
 from tests.kube.schedule_cases import ACCEPTED, SCHEDULE
+from tests.unit import kstatus
 
 SMALLEST = {
     "Warehouse": WAREHOUSE,
@@ -176,6 +177,14 @@ def test_status_is_a_subresource(api: CustomObjectsApi, namespace: str, kind: st
         GROUP, VERSION, namespace, plural, "one", {**after_status, "status": {"observedGeneration": 9}}
     )
     assert after_main["status"] == {"observedGeneration": 7}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_object_that_no_operator_has_seen_is_in_progress(api: CustomObjectsApi, namespace: str, kind: str) -> None:
+    assert kstatus.compute(create(api, namespace, kind)) == kstatus.IN_PROGRESS
+    found = api.get_namespaced_custom_object(GROUP, VERSION, namespace, KINDS[kind].plural, "one")
+    assert kstatus.compute(found) == kstatus.IN_PROGRESS
+    assert parse(found).status.conditions == ()
 
 
 def test_typed_status_comes_back_as_it_was_written(api: CustomObjectsApi, namespace: str) -> None:

@@ -26,6 +26,11 @@ def object_name(text: str, field_name: str) -> Doc:
     return Doc(text, min_length=1, max_length=253, pattern=DNS_SUBDOMAIN, help=wrong)
 
 
+#: What an object has for a status until the operator has seen it: a tool that compares generations waits for it.
+UNSEEN_STATUS = {"observedGeneration": -1}
+OBSERVED_GENERATION = Doc("The metadata.generation that this status judges; -1 before the first look.", minimum=-1)
+
+
 class ReclaimPolicy(StrEnum):
     """What happens to the data when the resource is deleted."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from skipstone_operator.resources.common import Condition, ConfirmState, CurrentRun, LastRun
+from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, ConfirmState, CurrentRun, LastRun
 from skipstone_operator.resources.rules.markers import Doc, time_text
 
 
@@ -16,7 +16,7 @@ from skipstone_operator.resources.rules.markers import Doc, time_text
 class JobStatus:
     """What is known of a job, whatever it does."""
 
-    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    observed_generation: Annotated[int, OBSERVED_GENERATION] = 0
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(

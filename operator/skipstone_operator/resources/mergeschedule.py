@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, ClassVar
 
-from skipstone_operator.resources.common import Condition
+from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition
 from skipstone_operator.resources.mergejob import MergeJobSpec
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.cron import SCHEDULE, SCHEDULE_HELP, TIME_ZONE, TIME_ZONE_HELP
@@ -126,7 +126,7 @@ class MergeScheduleSpec:
 class MergeScheduleStatus:
     """What is known of a schedule."""
 
-    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    observed_generation: Annotated[int, OBSERVED_GENERATION] = 0
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(

@@ -11,7 +11,15 @@ from typing import Annotated, ClassVar
 
 from skipstone_core.indexing.indexes import MAX_BUCKETS, MIN_BUCKETS
 
-from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, LocalRef, ReclaimPolicy, SeenMetadata
+from skipstone_operator.resources.common import (
+    OBSERVED_GENERATION,
+    Condition,
+    CurrentRun,
+    LastRun,
+    LocalRef,
+    ReclaimPolicy,
+    SeenMetadata,
+)
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import (
     Doc,
@@ -147,7 +155,7 @@ class Coverage:
 class SecondaryIndexStatus:
     """How far the index covers the table."""
 
-    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    observed_generation: Annotated[int, OBSERVED_GENERATION] = 0
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(

@@ -15,6 +15,7 @@ from skipstone_core.contract.requests import Management
 from skipstone_core.maintenance.policies import MaintenanceStep
 
 from skipstone_operator.resources.common import (
+    OBSERVED_GENERATION,
     Condition,
     ConfirmState,
     CurrentRun,
@@ -363,7 +364,7 @@ class Writer:
 class TableStatus:
     """What is known of the table."""
 
-    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    observed_generation: Annotated[int, OBSERVED_GENERATION] = 0
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(

@@ -14,7 +14,7 @@ from skipstone_core import signing
 from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
 from skipstone_core.contract.requests import CatalogType, SmallWork
 
-from skipstone_operator.resources.common import Condition, CurrentRun, LastRun, object_name
+from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, CurrentRun, LastRun, object_name
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, time_text
 from skipstone_operator.resources.rules.podtemplate import POD_TEMPLATE_SCHEMA
@@ -350,7 +350,7 @@ class WarehouseSpec:
 class WarehouseStatus:
     """What is known of a Warehouse."""
 
-    observed_generation: Annotated[int, Doc("The metadata.generation that this status judges.", minimum=0)] = 0
+    observed_generation: Annotated[int, OBSERVED_GENERATION] = 0
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(

@@ -27,6 +27,7 @@ def _condition(name: str, kind: str, part: str, text: str, *, wide: bool = False
 
 AGE = PrinterColumn(name="Age", path=".metadata.creationTimestamp", type="date", text="Time since creation.")
 READY = _condition("Ready", "Ready", "status", "Whether the resource can be used.")
+WHY = _condition("Reason", "Ready", "reason", "Why Ready is what it is.", wide=True)
 COMPLETE = _condition("Complete", "Complete", "status", "Whether the job's commit is in the table.")
 JOB_TABLE = PrinterColumn(name="Table", path=".spec.tableRef.name", text="The Table.")
 DURATION = PrinterColumn(name="Duration", path=".status.duration", text="Time from first attempt to end.")
@@ -44,12 +45,15 @@ def _string(name: str, path: str, text: str, *, wide: bool = False) -> PrinterCo
     return PrinterColumn(name=name, path=path, text=text, wide=wide)
 
 
+JOB_REASON = _string("Reason", ".status.reason", "Why the job is where it is.", wide=True)
+
 PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
     "Warehouse": (
         _string("Catalog", ".status.catalog", "The catalog."),
         _string("Storage", ".status.storage", "The storage."),
         READY,
         _count("Tables", ".status.tables", "Tables that name this Warehouse."),
+        WHY,
         AGE,
     ),
     "Table": (
@@ -63,6 +67,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Small", ".status.health.smallFiles", "Small data files.", wide=True),
         _count("Deletes", ".status.health.deleteFiles", "Delete files and deletion vectors.", wide=True),
         _count("Snapshots", ".status.health.snapshots", "Snapshots that the table retains.", wide=True),
+        WHY,
         _condition("Status", "Ready", "message", "What Ready says.", wide=True),
         AGE,
     ),
@@ -73,6 +78,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _string("Missing", ".status.missing", "Ids of segments that are not covered."),
         _string("Covered", ".status.covered", "Share of rows covered.", wide=True),
         READY,
+        WHY,
         PrinterColumn(name="LastSync", path=".status.lastSyncTime", type="date", text="Time since the last reindex."),
         AGE,
     ),
@@ -82,7 +88,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Segment", ".status.segment", "Segment that the load made."),
         _count("Rows", ".status.rowsLoaded", "Rows loaded."),
         _count("Rejected", ".status.rowsRejected", "Rows rejected."),
-        _string("Reason", ".status.reason", "Why the job is where it is.", wide=True),
+        JOB_REASON,
         DURATION,
         AGE,
     ),
@@ -93,6 +99,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _count("Updated", ".status.rows.updated", "Rows updated."),
         _count("Deleted", ".status.rows.deleted", "Rows deleted."),
         _count("Inserted", ".status.rows.inserted", "Rows inserted."),
+        JOB_REASON,
         DURATION,
         AGE,
     ),
@@ -103,6 +110,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
         _string("Next", ".status.nextScheduleTime", "When the next MergeJob is due."),
         _count("Active", ".status.active", "MergeJobs that have not ended."),
         READY,
+        WHY,
         _string("TimeZone", ".spec.timeZone", "Time zone of the schedule.", wide=True),
         _date("LastSuccess", ".status.lastSuccessfulTime", "Time since a MergeJob became Complete.", wide=True),
         AGE,

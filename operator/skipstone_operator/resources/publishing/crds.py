@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from skipstone_operator.resources.common import MAX_RESOURCE_NAME
+from skipstone_operator.resources.common import MAX_RESOURCE_NAME, UNSEEN_STATUS
 from skipstone_operator.resources.kinds import CATEGORY, GROUP, KINDS, VERSION, Kind
 from skipstone_operator.resources.publishing.columns import PRINTER_COLUMNS, PrinterColumn
 from skipstone_operator.resources.publishing.fieldreference import reference_page
@@ -78,7 +78,10 @@ def root_schema(kind: Kind[Any, Any]) -> Schema:
             "kind": {"type": "string", "description": f"{kind.name}."},
             "metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 253}}},
             "spec": object_schema(kind.spec, Doc("What is wanted."), defaults=True),
-            "status": object_schema(kind.status, Doc("What is known. Written by the operator."), defaults=False),
+            "status": {
+                **object_schema(kind.status, Doc("What is known. Written by the operator."), defaults=False),
+                "default": UNSEEN_STATUS,
+            },
         },
         "x-kubernetes-validations": [rule_schema(name_rule(kind))],
     }
