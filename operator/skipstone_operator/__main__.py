@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 import socket
 import sys
@@ -195,6 +196,7 @@ class Operator:
 
         Raises AccessGained when one of the ``barred`` namespaces can be watched.
         """
+        self.metrics.watch_operator(lambda: self.lease.is_held, self._measure_resync)
         self.metrics.serve(self.settings.metrics_port)
         await self.lease.acquire()
         try:
@@ -263,8 +265,16 @@ class Operator:
         """Why the operator is not healthy, or None."""
         if not self.lease.is_held:
             return "the lease is not held"
-        age = self.feed.deliveries.time() - self._resync.listed_at
+        age = self.resync_age
         return f"no resync for {age:.0f} s" if age > MAX_RESYNC_AGE else None
+
+    @property
+    def resync_age(self) -> float:
+        """Seconds since everything was listed."""
+        return self.feed.deliveries.time() - self._resync.listed_at
+
+    def _measure_resync(self) -> float:
+        return self.resync_age if self._resync.listed_at else math.nan
 
     async def _reconcile(self, key: Key) -> Requeue:
         return await reconcile(key, self.ports)

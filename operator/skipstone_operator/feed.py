@@ -14,9 +14,8 @@ from typing import Any, Protocol
 
 from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, slim
 from skipstone_operator.adapters.kube import KubeClient
-from skipstone_operator.ports import AccessDenied, HealthMeter, JsonObject, Key
-from skipstone_operator.reconcilers.passes.measures import publish_health
-from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, SECONDARY_INDEX, TABLE
+from skipstone_operator.ports import AccessDenied, JsonObject, Key
+from skipstone_operator.resources.kinds import IDENTIFIER_FIELD, TABLE
 from skipstone_operator.routing import Router, identity_of
 from skipstone_operator.runtime.cache import ObjectCache, Shard, Unordered, as_version, version_of
 from skipstone_operator.runtime.resync import Deliveries
@@ -28,19 +27,15 @@ MAX_SINGLE_READS = 16
 logger = logging.getLogger(__name__)
 
 
-class SeenMeter(HealthMeter, Protocol):
-    """What is measured of tables and indexes as they are seen."""
+class SeenMeter(Protocol):
+    """What is measured of objects as they are seen; must not fail."""
 
-    def index_lag(self, namespace: str, name: str, segments: int) -> None:
-        """How many segments the index misses now."""
+    def seen(self, obj: Mapping[str, Any]) -> None:
+        """``obj`` is so now."""
         ...
 
-    def index_gone(self, namespace: str, name: str) -> None:
-        """The index was deleted."""
-        ...
-
-    def table_gone(self, namespace: str, name: str) -> None:
-        """The table was deleted."""
+    def gone(self, identity: Key) -> None:
+        """The object does not exist any more."""
         ...
 
 
@@ -66,11 +61,7 @@ class Feed:
         if newest is None:
             # It is known to be deleted, and whoever depends on it was told.
             return
-        if identity.kind == SECONDARY_INDEX.name:
-            missing = ((newest.get("status") or {}).get("segments") or {}).get("missing", 0)
-            self.meter.index_lag(identity.namespace, identity.name, missing)
-        if identity.kind == TABLE.name:
-            publish_health(newest["metadata"], newest.get("status") or {}, self.meter)
+        self.meter.seen(newest)
         if identity.kind not in SILENT:
             self._wake(self.router.changed(newest) | self._rivals(newest))
 
@@ -86,10 +77,7 @@ class Feed:
     def forget(self, identities: Collection[Key]) -> None:
         """These objects do not exist any more."""
         for identity in identities:
-            if identity.kind == SECONDARY_INDEX.name:
-                self.meter.index_gone(identity.namespace, identity.name)
-            if identity.kind == TABLE.name:
-                self.meter.table_gone(identity.namespace, identity.name)
+            self.meter.gone(identity)
             self._wake(self.router.removed(identity))
 
     def enqueue(self, identities: Collection[Key]) -> None:
@@ -158,9 +146,10 @@ class Feed:
         return None if obj is None or not FOREIGN.get(kind, {}).items() <= labels.items() else slim(obj)
 
     def _know(self, kind: str, objects: Iterable[JsonObject]) -> None:
-        """Whom these objects belong to."""
+        """Whom these objects belong to, and what they are worth."""
         for obj in objects if kind not in SILENT else ():
             self.router.changed(obj)
+            self.meter.seen(obj)
 
     async def _list_whole(self, kind: str, namespace: str) -> dict[Key, str]:
         snapshot = await self.kube.snapshot(kind, namespace, labels=FOREIGN.get(kind))

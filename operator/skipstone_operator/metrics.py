@@ -1,18 +1,23 @@
-"""Prometheus metrics: queue, reconciles, runs, index lag, launch latency, health of tables.
+"""Prometheus metrics: the operator itself, its queue, reconciles, runs and their stages, and every resource.
 
-Implements the meters that runtime and reconcilers call; served on /metrics by ``__main__``.
-Every series of a bounded label set exists from the start at zero, so rates are right from the first scrape.
+Implements the meters that runtime, feed and reconcilers call; served on /metrics by ``__main__``.
+Every series of a bounded label set exists from the start at zero, so rates are right from the first scrape. What is
+measured of single resources is in ``measuring``, and ends with them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.maintenance.policies import MaintenanceStep
 from skipstone_core.reasons import Reason
 
+from skipstone_operator.measuring.objects import ObjectMetrics
+from skipstone_operator.ports import Key
 from skipstone_operator.settings import BadSetting
 
 PREFIX = "skipstone"
@@ -36,15 +41,6 @@ RUN_REASONS = (
     Reason.OUTCOME_UNKNOWN,
     Reason.ABORTED,
 )
-#: Gauges of a table's health by the fields of ``status.health``.
-HEALTH_GAUGES = {
-    "smallFiles": ("small_files", "Data files below three quarters of the target size."),
-    "dueFiles": ("due_files", "Data files that compaction would rewrite now."),
-    "deleteFiles": ("delete_files", "Delete files and deletion vectors."),
-    "snapshots": ("snapshots", "Snapshots that the table retains."),
-    "manifests": ("manifests", "Manifests of the current snapshot."),
-    "metadataBytes": ("metadata_bytes", "Bytes of the metadata file, the manifest lists and the manifests."),
-}
 #: Counters of maintenance by the counts of its steps.
 WORK_COUNTERS = {
     "filesRewritten": ("files_rewritten", "Files that maintain runs rewrote."),
@@ -52,6 +48,17 @@ WORK_COUNTERS = {
     "filesDeleted": ("files_deleted", "Files that maintain runs deleted."),
     "bytesDeleted": ("bytes_deleted", "Bytes of files that maintain runs deleted."),
 }
+#: Stages of runs; what a driver names otherwise is counted as ``other``, so that no driver can make series at will.
+STAGES = frozenset(
+    {
+        *("build", "catalog", "check", "commit", "confirm", "drop", "index", "merge", "open", "plan", "prune", "read"),
+        *("report", "rewrite", "session", "snapshot", "state", "storage", "table", "write"),
+        *(step.value for step in MaintenanceStep),
+    }
+)
+OTHER_STAGE = "other"
+#: Reasons with which a run ends well.
+GOOD_REASONS = frozenset({Reason.COMMITTED, Reason.ALREADY_COMMITTED})
 SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
 LONG = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400)
 
@@ -59,13 +66,31 @@ LONG = (0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86
 class Metrics:
     """All meters of the operator on one registry. Methods neither fail nor block."""
 
-    def __init__(self, kinds: tuple[str, ...], registry: CollectorRegistry | None = None) -> None:
-        """``kinds`` are the kinds of reconcile keys, for series that exist from the start."""
+    def __init__(
+        self,
+        kinds: tuple[str, ...],
+        registry: CollectorRegistry | None = None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """``kinds`` are the kinds of reconcile keys, for series that exist from the start; ``now``: since 1970."""
         self.registry = registry or CollectorRegistry()
+        self._objects = ObjectMetrics(PREFIX, self.registry, now)
+        self._operator_metrics()
         self._queue_metrics()
         self._run_metrics()
-        self._table_metrics()
-        self._set_to_zero(kinds)
+        self._maintenance_metrics()
+        self._set_to_zero()
+        for name in kinds:
+            for result in RECONCILE_RESULTS:
+                self._reconcile.labels(name, result)
+
+    def _operator_metrics(self) -> None:
+        self._leader = Gauge(f"{PREFIX}_leader", "Whether this operator holds the Lease.", registry=self.registry)
+        self._resync_age = Gauge(
+            f"{PREFIX}_resync_age_seconds",
+            "Seconds since everything was last listed; NaN before the first time.",
+            registry=self.registry,
+        )
 
     def _queue_metrics(self) -> None:
         self._depth = Gauge(
@@ -108,42 +133,38 @@ class Metrics:
             buckets=LONG,
             registry=self.registry,
         )
-        self._lag = Gauge(
-            f"{PREFIX}_index_lag_segments",
-            "Segments that an index misses.",
-            ("namespace", "index"),
+        self._failures = Counter(
+            f"{PREFIX}_run_failures_total",
+            "Runs that failed or whose end is not known, by kind and reason; not those lost to the cluster or stopped.",
+            ("kind", "reason"),
+            registry=self.registry,
+        )
+        self._stages = Histogram(
+            f"{PREFIX}_run_stage_seconds",
+            "Time that ended runs spent in each stage, as their drivers say.",
+            ("kind", "stage"),
+            buckets=LONG,
             registry=self.registry,
         )
 
-    def _table_metrics(self) -> None:
-        self._health = {
-            name: Gauge(f"{PREFIX}_table_{measure}", text, ("namespace", "table"), registry=self.registry)
-            for name, (measure, text) in HEALTH_GAUGES.items()
-        }
-        self._maintained = Gauge(
-            f"{PREFIX}_table_maintained_timestamp_seconds",
-            "When a step of maintenance was last done, in seconds since 1970.",
-            ("namespace", "table", "step"),
-            registry=self.registry,
-        )
+    def _maintenance_metrics(self) -> None:
         self._work = {
             name: Counter(f"{PREFIX}_maintenance_{measure}_total", text, ("step",), registry=self.registry)
             for name, (measure, text) in WORK_COUNTERS.items()
         }
 
-    def _set_to_zero(self, kinds: tuple[str, ...]) -> None:
+    def _set_to_zero(self) -> None:
         for kind in RunKind:
             self._run_seconds.labels(kind.value)
             for reason in RUN_REASONS:
                 self._runs.labels(kind.value, reason.value)
+            for reason in set(RUN_REASONS) - GOOD_REASONS:
+                self._failures.labels(kind.value, reason.value)
         for counter in self._work.values():
             for step in MaintenanceStep:
                 counter.labels(step.value)
         for phase in LAUNCH_PHASES:
             self._launch.labels(phase)
-        for name in kinds:
-            for result in RECONCILE_RESULTS:
-                self._reconcile.labels(name, result)
 
     def queue_depth(self, keys: int) -> None:
         """Keys that are ready and wait for a worker."""
@@ -170,32 +191,36 @@ class Metrics:
         """``phase`` is ``submit``, ``schedule`` or ``run``."""
         self._launch.labels(phase).observe(seconds)
 
-    def index_lag(self, namespace: str, name: str, segments: int) -> None:
-        """How many segments the index misses now."""
-        self._lag.labels(namespace, name).set(segments)
+    def run_failed(self, kind: RunKind, reason: Reason) -> None:
+        """One run that ended did not do what it was for, and was neither lost nor stopped."""
+        self._failures.labels(kind.value, reason.value).inc()
 
-    def index_gone(self, namespace: str, name: str) -> None:
-        """The index was deleted: its series ends."""
-        self._lag.remove_by_labels({"namespace": namespace, "index": name})
+    def run_stages(self, kind: RunKind, seconds: Mapping[str, float]) -> None:
+        """How long a run that ended was in each of its stages, by their names."""
+        for stage, spent in seconds.items():
+            self._stages.labels(kind.value, stage if stage in STAGES else OTHER_STAGE).observe(spent)
 
-    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
-        """How the table is: counts by the fields of ``status.health``."""
-        for measure, gauge in self._health.items():
-            gauge.labels(namespace, name).set(health.get(measure, 0))
+    def job_committed(self, namespace: str, table: str, counts: Mapping[str, int]) -> None:
+        """A job of ``table`` became Complete; ``counts`` of its rows and files by name."""
+        self._objects.job_committed(namespace, table, counts)
 
-    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
-        """The step of maintenance was done at ``moment``, in seconds since 1970."""
-        self._maintained.labels(namespace, name, step).set(moment)
+    def seen(self, obj: Mapping[str, Any]) -> None:
+        """An object of any kind is so now."""
+        self._objects.seen(obj)
+
+    def gone(self, identity: Key) -> None:
+        """The object does not exist any more."""
+        self._objects.gone(identity)
+
+    def watch_operator(self, leads: Callable[[], bool], resync_age: Callable[[], float]) -> None:
+        """Ask these at each scrape, from its thread: whether the Lease is held, and seconds since the last resync."""
+        self._leader.set_function(lambda: float(leads()))
+        self._resync_age.set_function(resync_age)
 
     def maintenance_work(self, step: str, counts: Mapping[str, int]) -> None:
         """What a step of a maintain run that ended counted; names without a counter are not measured."""
         for name, counter in self._work.items():
             counter.labels(step).inc(counts.get(name, 0))
-
-    def table_gone(self, namespace: str, name: str) -> None:
-        """The table was deleted: its series end."""
-        for gauge in (*self._health.values(), self._maintained):
-            gauge.remove_by_labels({"namespace": namespace, "table": name})
 
     def serve(self, port: int, address: str = "0.0.0.0") -> int:
         """Serve /metrics from a thread of its own; answers the port, which 0 leaves open. Raises BadSetting."""

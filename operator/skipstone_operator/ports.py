@@ -197,19 +197,7 @@ class Events(Protocol):
         ...
 
 
-class HealthMeter(Protocol):
-    """What is measured of tables as they are seen."""
-
-    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
-        """How the table is: counts by the fields of ``status.health``."""
-        ...
-
-    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
-        """The step of maintenance was done at ``moment``, in seconds since 1970."""
-        ...
-
-
-class Meter(HealthMeter, Protocol):
+class Meter(Protocol):
     """What reconcilers count. Implemented by the metrics room; must not fail and must not block."""
 
     def run_finished(self, kind: RunKind, reason: Reason, *, seconds: float) -> None:
@@ -220,8 +208,16 @@ class Meter(HealthMeter, Protocol):
         """``phase`` is ``submit`` (intent to pod), ``schedule`` (pod to started) or ``run`` (started to ended)."""
         ...
 
-    def index_lag(self, namespace: str, name: str, segments: int) -> None:
-        """How many segments the index misses now."""
+    def run_failed(self, kind: RunKind, reason: Reason) -> None:
+        """One run that ended did not do what it was for, and was neither lost nor stopped."""
+        ...
+
+    def run_stages(self, kind: RunKind, seconds: Mapping[str, float]) -> None:
+        """How long a run that ended was in each of its stages, by their names."""
+        ...
+
+    def job_committed(self, namespace: str, table: str, counts: Mapping[str, int]) -> None:
+        """A job of ``table`` became Complete; ``counts`` of its rows and files by name."""
         ...
 
     def maintenance_work(self, step: str, counts: Mapping[str, int]) -> None:

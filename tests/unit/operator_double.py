@@ -52,9 +52,9 @@ class RecordingRuns:
 
     finished: list[tuple[str, str]] = field(default_factory=list)
     phases: list[str] = field(default_factory=list)
-    lag: dict[str, int] = field(default_factory=dict)
-    small: dict[str, int] = field(default_factory=dict)
-    done: set[str] = field(default_factory=set)
+    failed: list[tuple[str, str]] = field(default_factory=list)
+    stages: Counter[str] = field(default_factory=Counter)
+    committed: Counter[str] = field(default_factory=Counter)
     work: Counter[str] = field(default_factory=Counter)
 
     def run_finished(self, kind: RunKind, reason: Reason, *, seconds: float) -> None:
@@ -65,14 +65,14 @@ class RecordingRuns:
         assert seconds >= 0
         self.phases.append(phase)
 
-    def index_lag(self, namespace: str, name: str, segments: int) -> None:
-        self.lag[f"{namespace}/{name}"] = segments
+    def run_failed(self, kind: RunKind, reason: Reason) -> None:
+        self.failed.append((kind.value, reason.value))
 
-    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
-        self.small[f"{namespace}/{name}"] = health["smallFiles"]
+    def run_stages(self, kind: RunKind, seconds: Mapping[str, float]) -> None:
+        self.stages.update(seconds.keys())
 
-    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
-        self.done.add(step)
+    def job_committed(self, namespace: str, table: str, counts: Mapping[str, int]) -> None:
+        self.committed.update({f"{namespace}/{table}": 1, **counts})
 
     def maintenance_work(self, step: str, counts: Mapping[str, int]) -> None:
         self.work.update(counts)

@@ -22,28 +22,16 @@ OLD, NEW = Key("Table", "lake", "old"), Key("Table", "lake", "new")
 
 
 class Meter:
-    """Which indexes are measured now."""
+    """What is measured now: versions by kind and name."""
 
     def __init__(self) -> None:
-        self.lags: dict[str, int] = {}
-        self.small: dict[str, int] = {}
-        self.done: dict[str, tuple[str, float]] = {}
+        self.versions: dict[tuple[str, str], str] = {}
 
-    def index_lag(self, namespace: str, name: str, segments: int) -> None:
-        self.lags[name] = segments
+    def seen(self, obj: Mapping[str, Any]) -> None:
+        self.versions[obj["kind"], obj["metadata"]["name"]] = obj["metadata"]["resourceVersion"]
 
-    def index_gone(self, namespace: str, name: str) -> None:
-        del self.lags[name]
-
-    def table_health(self, namespace: str, name: str, health: Mapping[str, int]) -> None:
-        self.small[name] = health["smallFiles"]
-
-    def maintained(self, namespace: str, name: str, step: str, moment: float) -> None:
-        self.done[name] = (step, moment)
-
-    def table_gone(self, namespace: str, name: str) -> None:
-        self.small.pop(name, None)
-        self.done.pop(name, None)
+    def gone(self, identity: Key) -> None:
+        self.versions.pop((identity.kind, identity.name), None)
 
 
 @dataclass
@@ -157,9 +145,9 @@ def test_late_news_of_an_index_that_was_created_again_leave_the_new_one_measured
     bench.feed.changed(child("SecondaryIndex", "u2", 13, "new"))
     bench.feed.changed(child("SecondaryIndex", "u1", 11, "old"))
     bench.feed.removed(child("SecondaryIndex", "u1", 12, "old"))
-    assert bench.meter.lags == {"jan": 13}
+    assert bench.meter.versions == {("SecondaryIndex", "jan"): "13"}
     bench.feed.removed(child("SecondaryIndex", "u2", 14, "new"))
-    assert bench.meter.lags == {}
+    assert bench.meter.versions == {}
 
 
 def test_the_table_of_the_old_object_is_told_when_its_successor_belongs_to_another() -> None:
@@ -276,20 +264,14 @@ def test_a_pod_that_loses_our_labels_after_the_list_of_names_is_gone() -> None:
     assert bench.held("Pod") == {}
 
 
-def test_the_health_of_a_table_is_measured_while_it_is_there() -> None:
-    bench = Bench(CountingServer("LoadJob", "20", {}))
-    meter = cast(Meter, bench.feed.meter)
-    result = {"step": "Compaction", "run": "r", "done": True, "time": "2026-01-01T00:00:00Z"}
-    status = {"health": {"smallFiles": 3}, "lastMaintenance": [result, {**result, "step": "Snapshots", "done": False}]}
-    metadata = {"name": "t", "namespace": "lake", "uid": "u", "resourceVersion": "30"}
-    found = {
-        "apiVersion": "skipstone.dev/v1alpha1",
-        "kind": "Table",
-        "metadata": metadata,
-        "spec": {},
-        "status": status,
-    }
-    bench.feed.changed(found)
-    assert (meter.small, meter.done) == ({"t": 3}, {"t": ("Compaction", 1_767_225_600.0)})
-    bench.feed.removed(found)
-    assert (meter.small, meter.done) == ({}, {})
+def test_what_a_list_finds_is_measured_until_a_list_lacks_it() -> None:
+    server = CountingServer("LoadJob", "20", {"jan": child("LoadJob", "u1", 11, "old")})
+    bench = Bench(server)
+    asyncio.run(bench.feed.list_all())
+    assert bench.meter.versions == {("LoadJob", "jan"): "11"}
+    server.objects, server.version = {"jan": child("LoadJob", "u1", 21, "old")}, "22"
+    asyncio.run(bench.feed.list_all())
+    assert bench.meter.versions == {("LoadJob", "jan"): "21"}
+    server.objects, server.version = {}, "30"
+    asyncio.run(bench.feed.list_all())
+    assert bench.meter.versions == {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import urllib.request
+from pathlib import Path
 
 import pytest
 from prometheus_client import generate_latest
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
-from skipstone_operator.metrics import Metrics
+from skipstone_operator.metrics import STAGES, Metrics
 
 KINDS = ("Warehouse", "Table", "SecondaryIndex")
 
@@ -62,32 +64,40 @@ def test_queue_depth_and_latency_are_kept(metrics: Metrics) -> None:
     assert value(metrics, "skipstone_queue_latency_seconds_sum") == 0.5
 
 
-def test_the_lag_of_an_index_is_shown_until_it_is_deleted(metrics: Metrics) -> None:
-    labels = {"namespace": "air", "index": "by-tail"}
-    metrics.index_lag("air", "by-tail", 2)
-    assert value(metrics, "skipstone_index_lag_segments", **labels) == 2
-    metrics.index_gone("air", "by-tail")
-    assert value(metrics, "skipstone_index_lag_segments", **labels) is None
-    metrics.index_gone("air", "by-tail")
-
-
-def test_the_health_of_a_table_is_shown_until_it_is_deleted(metrics: Metrics) -> None:
-    labels = {"namespace": "air", "table": "flights"}
-    metrics.table_health("air", "flights", {"smallFiles": 3, "metadataBytes": 4096})
-    metrics.maintained("air", "flights", "Compaction", 1_767_000_000.0)
-    assert value(metrics, "skipstone_table_small_files", **labels) == 3
-    assert value(metrics, "skipstone_table_metadata_bytes", **labels) == 4096
-    done = {**labels, "step": "Compaction"}
-    assert value(metrics, "skipstone_table_maintained_timestamp_seconds", **done) == 1_767_000_000
-    metrics.table_gone("air", "flights")
-    assert value(metrics, "skipstone_table_small_files", **labels) is None
-    assert value(metrics, "skipstone_table_maintained_timestamp_seconds", **done) is None
-
-
 def test_the_work_of_maintenance_is_counted_from_zero(metrics: Metrics) -> None:
     assert value(metrics, "skipstone_maintenance_files_deleted_total", step="OrphanFiles") == 0
     metrics.maintenance_work("OrphanFiles", {"filesDeleted": 2, "filesFound": 9})
     assert value(metrics, "skipstone_maintenance_files_deleted_total", step="OrphanFiles") == 2
+
+
+def test_failed_runs_are_counted_by_reason_from_zero(metrics: Metrics) -> None:
+    assert value(metrics, "skipstone_run_failures_total", kind="Merge", reason="OutOfMemory") == 0
+    assert value(metrics, "skipstone_run_failures_total", kind="Merge", reason="Committed") is None
+    metrics.run_failed(RunKind.MERGE, Reason.OUT_OF_MEMORY)
+    assert value(metrics, "skipstone_run_failures_total", kind="Merge", reason="OutOfMemory") == 1
+
+
+def test_stages_of_runs_are_timed_and_none_but_ours_make_series(metrics: Metrics) -> None:
+    metrics.run_stages(RunKind.MERGE, {"prune": 2.0, "rewrite": 3.5, "made-up-1": 1.0, "made-up-2": 1.0})
+    assert value(metrics, "skipstone_run_stage_seconds_sum", kind="Merge", stage="rewrite") == 3.5
+    assert value(metrics, "skipstone_run_stage_seconds_count", kind="Merge", stage="other") == 2
+    assert value(metrics, "skipstone_run_stage_seconds_count", kind="Merge", stage="made-up-1") is None
+
+
+def test_every_stage_of_a_run_is_known() -> None:
+    sources = (Path(__file__).resolve().parents[2] / "spark_apps" / "skipstone").rglob("*.py")
+    named = {name for path in sources for name in re.findall(r"\.stage\(\"([^\"]+)\"\)", path.read_text())}
+    assert len(named) > 15
+    assert named <= STAGES
+
+
+def test_who_leads_and_how_old_the_resync_is_are_asked_at_each_scrape(metrics: Metrics) -> None:
+    assert value(metrics, "skipstone_leader") == 0
+    facts = [(True, 3.0), (False, 700.0)]
+    metrics.watch_operator(lambda: facts[0][0], lambda: facts[0][1])
+    assert (value(metrics, "skipstone_leader"), value(metrics, "skipstone_resync_age_seconds")) == (1, 3)
+    facts.pop(0)
+    assert (value(metrics, "skipstone_leader"), value(metrics, "skipstone_resync_age_seconds")) == (0, 700)
 
 
 def test_a_deaf_watch_is_shown(metrics: Metrics) -> None:

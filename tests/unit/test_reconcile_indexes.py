@@ -23,7 +23,7 @@ class TestIndex:
         assert world.kube.status("SecondaryIndex", "by-tail")["missing"] == "2,3"
         assert world.kube.condition("SecondaryIndex", "by-tail", "Progressing") == ("False", "Suspended")
         assert world.kube.condition("SecondaryIndex", "by-tail", "Ready") == ("True", "Healthy")
-        assert world.meter.lag["lake/by-tail"] == 2
+        assert world.kube.status("SecondaryIndex", "by-tail")["segments"]["missing"] == 2
         world.kube.edit("SecondaryIndex", "by-tail", lambda o: o["spec"].update(suspend=False))
         world.run_until(lambda: world.kube.status("SecondaryIndex", "by-tail")["synced"] == "3/3")
 

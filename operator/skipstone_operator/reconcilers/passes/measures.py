@@ -9,42 +9,53 @@ from collections.abc import Mapping
 
 from skipstone_core.contract.requests import RunKind
 
-from skipstone_operator.conditions import read_reason
-from skipstone_operator.ports import HealthMeter, Meter
+from skipstone_operator.conditions import COMPLETE, read_reason
+from skipstone_operator.ports import Meter
+from skipstone_operator.resources.common import RunResult
 from skipstone_operator.worlds.subjects import Raw
 from skipstone_operator.worlds.times import parse_time
 
 CURRENT = ("currentRun", "observeRun", "maintainRun")
 LAST = ("lastRun", "lastObserveRun", "lastMaintainRun")
+JOBS = ("LoadJob", "MergeJob")
+#: A run that is lost to the cluster or stopped on purpose is no failure of what it does.
+FAILED_RESULTS = (RunResult.FAILED.value, RunResult.UNKNOWN.value)
 
 
 def publish_measures(obj: Raw, status: Raw, meter: Meter) -> None:
-    """Tell ``meter`` of runs that ended, of launches that got on, of an index's lag and of a table's health."""
+    """Tell ``meter`` of runs that ended, of launches that got on, of work that was done."""
     before = _part(obj, "status")
     for current, last in zip(CURRENT, LAST, strict=True):
         _run_finished(_part(before, current), _part(before, last), _part(status, last), meter)
     for name in CURRENT:
         _launched(_part(before, name), _part(status, name), meter)
     if obj.get("kind") == "Table":
-        _maintained(obj["metadata"], before, status, meter)
-    if obj.get("kind") == "SecondaryIndex":
-        metadata = obj["metadata"]
-        meter.index_lag(metadata["namespace"], metadata["name"], int((status.get("segments") or {}).get("missing", 0)))
+        _maintained(before, status, meter)
+    if obj.get("kind") in JOBS and _is_complete(status) and not _is_complete(before):
+        table = str(_part(_part(obj, "spec"), "tableRef").get("name", ""))
+        meter.job_committed(str(obj["metadata"]["namespace"]), table, _count(status))
 
 
-def publish_health(metadata: Raw, status: Raw, meter: HealthMeter) -> None:
-    """Tell ``meter`` how a table is, and when each step of its maintenance was last done."""
-    place = (metadata["namespace"], metadata["name"])
-    if health := _part(status, "health"):
-        meter.table_health(*place, {name: value for name, value in health.items() if isinstance(value, int)})
-    for step, result in _results(status).items():
-        moment = parse_time(result.get("time"))
-        if result.get("done") and moment is not None:
-            meter.maintained(*place, step, moment.timestamp())
+def _is_complete(status: Raw) -> bool:
+    found = status.get("conditions") or ()
+    return any(each.get("type") == COMPLETE and each.get("status") == "True" for each in found)
 
 
-def _maintained(metadata: Raw, before: Raw, after: Raw, meter: Meter) -> None:
-    publish_health(metadata, after, meter)
+def _count(status: Raw) -> dict[str, int]:
+    """The rows and files of a job that committed, by the names under which they are measured."""
+    rows, files = _part(status, "rows"), _part(status, "files")
+    total = int(files.get("total") or 0)
+    return {
+        "rowsLoaded": int(status.get("rowsLoaded") or 0),
+        "rowsUpdated": int(rows.get("updated") or 0),
+        "rowsDeleted": int(rows.get("deleted") or 0),
+        "rowsInserted": int(rows.get("inserted") or 0),
+        "filesTotal": total,
+        "filesPruned": total - int(files.get("candidate") or 0),
+    }
+
+
+def _maintained(before: Raw, after: Raw, meter: Meter) -> None:
     known = _results(before)
     for step, result in _results(after).items():
         if result.get("run") != known.get(step, {}).get("run"):
@@ -66,7 +77,11 @@ def _run_finished(current: Raw, before: Raw, after: Raw, meter: Meter) -> None:
     if not after or (after.get("id"), after.get("completionTime")) == (before.get("id"), before.get("completionTime")):
         return
     spent = _seconds(after.get("startTime"), after.get("completionTime")) or 0.0
-    meter.run_finished(RunKind(after["kind"]), read_reason(after["reason"]), seconds=spent)
+    kind, reason = RunKind(after["kind"]), read_reason(after["reason"])
+    meter.run_finished(kind, reason, seconds=spent)
+    if after.get("result") in FAILED_RESULTS:
+        meter.run_failed(kind, reason)
+    meter.run_stages(kind, {stage: ms / 1000 for stage, ms in _part(after, "stagesMs").items()})
     worked = _seconds(current.get("runningTime"), after.get("completionTime"))
     if worked is not None and current.get("id") == after.get("id"):
         meter.launch_latency("run", worked)
