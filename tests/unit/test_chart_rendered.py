@@ -27,6 +27,7 @@ EVERYTHING = (
     *NAMESPACED,
     *("--set", "watchNamespaces={lake,ponds}"),
     *("--set", "serviceMonitor.enabled=true"),
+    *("--set", "metrics.prometheusRule.enabled=true"),
     *("--set", "networkPolicy.restrictEgress=true"),
     *("--set", "image.pullSecrets={registry}"),
     *("--set", "operator.priorityClassName=high"),

@@ -1,0 +1,197 @@
+"""Alerts and dashboards of the chart: they ask for what the operator tells, and each alert has its runbook."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from skipstone_core.contract.requests import RunKind
+from skipstone_operator.measuring.families import FAMILIES, WORK
+from skipstone_operator.metrics import Metrics
+from skipstone_operator.routing import KEY_KINDS
+
+from tests.cluster.toolchain import build_tools
+from tests.unit.test_chart_rendered import CHART, NAMESPACED, REPOSITORY, objects, render, run_helm
+
+RULES = (*NAMESPACED, "--set", "metrics.prometheusRule.enabled=true")
+BOARDS = (*NAMESPACED, "--set", "metrics.dashboards.enabled=true")
+RUNBOOKS = (REPOSITORY / "docs" / "runbooks.md").read_text()
+#: Labels that Prometheus gives to whatever it scrapes, and those of buckets.
+GIVEN = {"instance", "pod", "job", "namespace", "le"}
+SUFFIXES = {"counter": ("_total",), "gauge": ("",), "histogram": ("_bucket", "_count", "_sum")}
+Rule = dict[str, Any]
+
+
+def exposed() -> Mapping[str, set[str]]:
+    """The series that the operator serves by name, with the labels of each."""
+    found: dict[str, set[str]] = {}
+    metrics = Metrics(KEY_KINDS)
+    metrics.run_stages(RunKind.MERGE, {"prune": 1.0})
+    families = {family.name: family.type for family in metrics.registry.collect()}
+    for name, kind in families.items():
+        found |= {f"{name}{suffix}": labels_of(metrics, name) for suffix in SUFFIXES[kind]}
+    return found
+
+
+def labels_of(metrics: Metrics, name: str) -> set[str]:
+    """The labels of a family: from its series, or as its collector declares them."""
+    declared = {**FAMILIES, **WORK}.get(name.removeprefix("skipstone_"))
+    if declared is not None:
+        return set(declared.labels)
+    family = next(each for each in metrics.registry.collect() if each.name == name)
+    return {label for sample in family.samples for label in sample.labels}
+
+
+EXPOSED = exposed()
+NAME = re.compile(r"\bskipstone_\w+")
+#: A selector: the name and what is between its braces.
+SELECTOR = re.compile(r"\b(skipstone_\w+)(?:\{([^}]*)\})?")
+GROUPED = re.compile(r"\b(?:by|on) \(([^)]*)\)")
+
+
+@pytest.fixture(scope="session")
+def helm() -> Path:
+    """The helm that the test cluster uses."""
+    return build_tools(["helm"])["helm"]
+
+
+@pytest.fixture(scope="module")
+def rules(helm: Path) -> list[Rule]:
+    """All alerts."""
+    (found,) = objects(render(helm, *RULES), "PrometheusRule")
+    return [rule for group in found["spec"]["groups"] for rule in group["rules"]]
+
+
+@pytest.fixture(scope="module")
+def boards(helm: Path) -> dict[str, Any]:
+    """All dashboards by file name."""
+    (found,) = objects(render(helm, *BOARDS), "ConfigMap")
+    assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
+    return {name: json.loads(text) for name, text in found["data"].items()}
+
+
+def find_faults(expression: str) -> Iterator[str]:
+    """Names and labels in ``expression`` that no scrape of the operator has."""
+    names = set(NAME.findall(expression))
+    if not names:
+        yield f"no metric in {expression}"
+    known: set[str] = set(GIVEN)
+    for name, matchers in SELECTOR.findall(expression):
+        labels = EXPOSED.get(name)
+        if labels is None:
+            yield f"{name} is not exposed"
+            continue
+        known |= labels
+        used = set(re.findall(r"(\w+)\s*(?:=~|!~|!=|=)", matchers))
+        yield from (f"{name} has no label {label}" for label in used - labels - GIVEN)
+    grouped = {label.strip() for group in GROUPED.findall(expression) for label in group.split(",")}
+    yield from (f"no metric of {expression} has the label {label}" for label in grouped - known)
+    if expression.count("(") != expression.count(")") or expression.count("{") != expression.count("}"):
+        yield f"unbalanced: {expression}"
+
+
+def test_this_file_finds_what_is_not_exposed() -> None:
+    assert list(find_faults("sum by (kind) (skipstone_runs_total)")) == []
+    assert list(find_faults("skipstone_run_total > 0")) == ["skipstone_run_total is not exposed"]
+    assert list(find_faults('skipstone_leader{kind="x"}')) == ["skipstone_leader has no label kind"]
+    assert list(find_faults("sum by (shape) (skipstone_leader)"))
+
+
+def test_every_metric_of_the_alerts_is_exposed(rules: list[Rule]) -> None:
+    assert [fault for rule in rules for fault in find_faults(rule["expr"])] == []
+
+
+def test_labels_in_the_texts_of_alerts_are_those_of_their_metrics(rules: list[Rule]) -> None:
+    for rule in rules:
+        grouped = GROUPED.search(rule["expr"])
+        labels = set.union(*(EXPOSED[name] for name in NAME.findall(rule["expr"])))
+        kept = set(grouped.group(1).split(", ")) if grouped is not None else labels
+        used = re.findall(r"\$labels\.(\w+)", " ".join(rule["annotations"].values()))
+        assert set(used) <= kept, rule["alert"]
+
+
+def test_every_alert_is_complete_and_has_a_section_of_the_runbooks(rules: list[Rule]) -> None:
+    names = [rule["alert"] for rule in rules]
+    assert len(set(names)) == len(names) >= 8
+    assert re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE) == names
+    for rule in rules:
+        assert rule["labels"]["severity"] in ("warning", "critical")
+        assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+        assert rule["annotations"]["runbook_url"] == f"docs/runbooks.md#{rule['alert'].lower()}"
+
+
+def test_links_inside_the_runbooks_lead_somewhere() -> None:
+    sections = {name.lower() for name in re.findall(r"^## (\w+)$", RUNBOOKS, re.MULTILINE)}
+    assert set(re.findall(r"\(#([^)]+)\)", RUNBOOKS)) <= sections
+    for path in re.findall(r"\(([\w/]+\.md)\)", RUNBOOKS):
+        assert (REPOSITORY / "docs" / path).exists()
+
+
+def test_every_threshold_of_the_runbooks_is_a_value() -> None:
+    values = yaml.safe_load((CHART / "values.yaml").read_text())["metrics"]["prometheusRule"]["thresholds"]
+    named = set(re.findall(r"`(\w+(?:Minutes|Hours|Runs))`", RUNBOOKS))
+    assert named == set(values) - {"notReadyMinutes"}
+
+
+def test_thresholds_runbooks_and_selector_are_values(helm: Path) -> None:
+    chosen = {
+        "thresholds.indexLagMinutes": "7",
+        "runbookUrl": "https://example.com/books",
+        "selector": 'job="mine"',
+        "labels.release": "monitoring",
+    }
+    values = [word for name, value in chosen.items() for word in ("--set", f"metrics.prometheusRule.{name}={value}")]
+    (found,) = objects(render(helm, *RULES, *values), "PrometheusRule")
+    assert found["metadata"]["labels"]["release"] == "monitoring"
+    rules = [rule for group in found["spec"]["groups"] for rule in group["rules"]]
+    (lagging,) = (rule for rule in rules if rule["alert"] == "SkipstoneIndexLagging")
+    assert lagging["expr"] == 'skipstone_index_lag_seconds{catches_up="true",job="mine"} > 60 * 7'
+    assert lagging["annotations"]["runbook_url"] == "https://example.com/books#skipstoneindexlagging"
+    for rule in rules:
+        assert [matchers for _, matchers in SELECTOR.findall(rule["expr"]) if 'job="mine"' not in matchers] == []
+        assert list(find_faults(rule["expr"])) == []
+
+
+def test_every_metric_of_the_dashboards_is_exposed(boards: dict[str, Any]) -> None:
+    assert len(boards) == 2
+    for board in boards.values():
+        panels = board["panels"]
+        assert len({panel["id"] for panel in panels}) == len(panels)
+        expressions = [target["expr"] for panel in panels for target in panel["targets"]]
+        assert [fault for expression in expressions for fault in find_faults(expression)] == []
+        for variable in board["templating"]["list"]:
+            assert variable["type"] == "datasource" or list(find_faults(variable["query"])) == []
+
+
+def test_legends_of_dashboards_use_labels_of_their_metrics(boards: dict[str, Any]) -> None:
+    targets = [target for board in boards.values() for panel in board["panels"] for target in panel["targets"]]
+    for target in targets:
+        labels = set.union(GIVEN, *(EXPOSED[name] for name in NAME.findall(target["expr"])))
+        assert set(re.findall(r"\{\{(\w+)\}\}", target["legendFormat"])) <= labels, target["expr"]
+
+
+def test_nothing_of_it_is_made_unless_asked_for(helm: Path) -> None:
+    assert not {obj["kind"] for obj in objects(render(helm, *NAMESPACED))} & {"PrometheusRule", "ConfigMap"}
+
+
+def test_series_keep_the_namespace_of_their_resource(helm: Path) -> None:
+    (monitor,) = objects(render(helm, *NAMESPACED, "--set", "serviceMonitor.enabled=true"), "ServiceMonitor")
+    assert [endpoint["honorLabels"] for endpoint in monitor["spec"]["endpoints"]] == [True]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "prometheusRule.thresholds.indexLagMinutes=0",
+        "prometheusRule.runbookUrl=here#there",
+        "prometheusRule.selector={x}",
+        "dashboards.enabled=maybe",
+    ],
+)
+def test_values_that_would_break_them_are_refused(helm: Path, value: str) -> None:
+    assert run_helm(helm, "template", "skipstone", str(CHART), "--set", f"metrics.{value}").returncode != 0
