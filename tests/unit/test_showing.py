@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from skipstone_operator.ports import JsonObject, Key, Refused, UpdateAnswer
-from skipstone_operator.reconcilers.passes.showing import only_shows
+from skipstone_operator.reconcilers.passes.showing import only_shows, takes_back
 from skipstone_operator.reconcilers.passes.sightings import is_seen
 from skipstone_operator.worlds.steps import PutStatus
 
@@ -116,11 +116,21 @@ def condition(type_: str, status: str) -> dict[str, str]:
         ({"currentRun": {"id": "a"}}, {}, False),
         ({}, {"currentRun": {"id": "a"}}, False),
         ({"attempts": 1}, {"attempts": 2}, False),
+        ({}, {"conditions": [condition("Reconciling", "True")], "observedGeneration": 2}, True),
+        ({"conditions": [condition("Reconciling", "True")]}, {"conditions": [condition("Stalled", "True")]}, True),
     ],
-    ids=["waits", "ends", "is ready", "is not ready", "is ready again", "run over", "run intended", "attempt counted"],
+    ids=[
+        *("waits", "ends", "is ready", "is not ready", "is ready again", "run over", "run intended", "attempt counted"),
+        *("reconciles", "stalls"),
+    ],
 )
 def test_only_what_nothing_is_built_on_is_shown(old: dict[str, Any], new: dict[str, Any], shows: bool) -> None:
     assert only_shows(put(old, new)) is shows
+
+
+@pytest.mark.parametrize("summary", ["Reconciling", "Stalled"])
+def test_a_summary_that_ends_takes_back_nothing(summary: str) -> None:
+    assert not takes_back(put({"conditions": [condition(summary, "True")]}, {"conditions": []}))
 
 
 RUN = {"id": "a", "kind": "Load", "attempt": 1, "inputsHash": "h"}
