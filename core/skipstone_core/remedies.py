@@ -80,7 +80,7 @@ WAYS_OUT: Mapping[Reason, str] = {
     Reason.CONTAINER_CONFIG_ERROR: "Create the Secret, ConfigMap or key that the message names.",
     Reason.VOLUME_UNAVAILABLE: "Create the PersistentVolumeClaim, or see why it cannot be mounted.",
     Reason.POD_REJECTED: "Change what the message quotes: a policy, a quota or the podTemplate of the Warehouse.",
-    Reason.SOURCE_ALREADY_APPLIED: "Nothing: the rows are there. A new job with source.duplicates: Allow adds them again.",
+    Reason.SOURCE_ALREADY_APPLIED: "Nothing: the rows are there. A job with source.duplicates: Allow adds them again.",
     Reason.SOURCE_NOT_FOUND: f"Put the file there, or correct spec.source.paths. {_NEW_JOB}",
     Reason.SOURCE_LOCATION_NOT_FOUND: "Add the location to spec.sourceLocations of the Warehouse.",
     Reason.SOURCE_UNREADABLE: f"Repair the file, or correct spec.source.format. {_NEW_JOB}",

@@ -11,6 +11,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "operator/skipstone_operator": ROOT / "operator" / "skipstone_operator",
     "spark_apps/skipstone": ROOT / "spark_apps" / "skipstone",
+    "report/skipstone_report": ROOT / "report" / "skipstone_report",
     "core/skipstone_core": ROOT / "core" / "skipstone_core",
 }
 #: Modules in one folder; more than these are divided by purpose.
