@@ -13,7 +13,7 @@ from enum import IntEnum
 from skipstone_core.reasons import Reason
 from skipstone_core.remedies import way_out
 
-from skipstone_report.reading import Entity, ConditionSeen
+from skipstone_report.reading import ConditionSeen, Entity
 
 
 class Urgency(IntEnum):
@@ -87,7 +87,7 @@ def find_problems(entities: Iterable[Entity]) -> list[OpenProblem]:
 
 def _problems_of(entity: Entity) -> Iterator[OpenProblem]:
     told = set[str]()
-    for one in entity.observations:
+    for one in entity.conditions:
         urgency = _urgency(one, is_job=entity.kind in ("LoadJob", "MergeJob"))
         # One cause often shows in several conditions.
         if urgency is not None and one.reason not in told:

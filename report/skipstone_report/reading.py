@@ -116,21 +116,22 @@ class Entity:
         return self.moment("metadata.creationTimestamp")
 
     @property
-    def observations(self) -> tuple[ConditionSeen, ...]:
+    def conditions(self) -> tuple[ConditionSeen, ...]:
         """Its conditions, one of each type."""
-        found = [self._observation(f"status.conditions.{at}") for at in range(self.size("status.conditions"))]
+        found = [self._condition(f"status.conditions.{at}") for at in range(self.size("status.conditions"))]
         return tuple({one.type: one for one in found if one.type}.values())
 
-    def observation(self, type_: str) -> ConditionSeen | None:
+    def condition(self, type_: str) -> ConditionSeen | None:
         """The condition of this type."""
-        return next((one for one in self.observations if one.type == type_), None)
+        paths = (f"status.conditions.{at}" for at in reversed(range(self.size("status.conditions"))))
+        return next((self._condition(path) for path in paths if self.look(f"{path}.type") == type_), None)
 
     def is_so(self, type_: str) -> bool:
         """Whether the condition of this type is True."""
-        found = self.observation(type_)
+        found = self.condition(type_)
         return found is not None and found.status == "True"
 
-    def _observation(self, path: str) -> ConditionSeen:
+    def _condition(self, path: str) -> ConditionSeen:
         return ConditionSeen(
             type=self.text(f"{path}.type"),
             status=self.text(f"{path}.status"),

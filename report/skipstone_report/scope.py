@@ -75,5 +75,5 @@ def job_state(job: Entity) -> str:
         return "Failed"
     if job.is_so("Complete"):
         return "Complete"
-    found = job.observation("Progressing")
+    found = job.condition("Progressing")
     return (found.reason if found is not None else "") or job.text("status.reason")

@@ -47,6 +47,11 @@ def draw_funnel(merge: Entity) -> Markup:
     return tag("div", tag("ol", *rows, class_="funnel"), fallback(_grid(merge, bars)))
 
 
+def has_funnel(merge: Entity) -> bool:
+    """Whether the status of a MergeJob tells of files."""
+    return merge.number("status.files.total") is not None or merge.size("status.funnel") > 0
+
+
 def funnel_bars(merge: Entity) -> tuple[FunnelBar, ...]:
     """All files, each stage, then what the merge did to the candidates, as far as the status tells."""
     read = (_stage(merge, at) for at in range(min(merge.size("status.funnel"), MAX_STAGES)))

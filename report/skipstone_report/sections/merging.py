@@ -6,7 +6,7 @@ Called by the page.
 from __future__ import annotations
 
 from skipstone_report.charts.filemap import draw_filemap
-from skipstone_report.charts.funnel import draw_funnel, funnel_bars
+from skipstone_report.charts.funnel import draw_funnel, has_funnel
 from skipstone_report.markup import NOTHING, Markup, count, join, tag, when
 from skipstone_report.reading import Entity
 from skipstone_report.scope import Scope, job_state, newest_first
@@ -16,7 +16,7 @@ MAX_MERGES = 8
 
 def show_merges(scope: Scope) -> Markup:
     """Funnel and map of each of the newest merges whose status tells of files."""
-    told = [one for one in newest_first(scope.by_kind["MergeJob"]) if funnel_bars(one)]
+    told = [one for one in newest_first(scope.by_kind["MergeJob"]) if has_funnel(one)]
     if not told:
         return tag("p", "No MergeJob tells of its files yet.", class_="note")
     shown, more = told[:MAX_MERGES], len(told) - MAX_MERGES

@@ -50,7 +50,7 @@ def show_tables(scope: Scope) -> Markup:
         head=("Table", "Ready", "Rows", "Files", "Size", "Segments", "Updated", "Indexes in sync", "Looked at"),
         rows=[_size(one, scope) for one in shown],
     )
-    judged = [one for one in shown if one.look("status.health") is not None or one.observation("Healthy") is not None]
+    judged = [one for one in shown if one.look("status.health") is not None or one.condition("Healthy") is not None]
     health = Grid(
         caption="Health of tables that are maintained",
         head=("Table", "Healthy", *HEALTH.values(), "Metadata"),
@@ -68,7 +68,7 @@ def show_tables(scope: Scope) -> Markup:
 
 
 def _rank(one: Entity) -> tuple[bool, str]:
-    states = (one.observation("Ready"), one.observation("Healthy"))
+    states = (one.condition("Ready"), one.condition("Healthy"))
     return not any(state is not None and state.status == "False" for state in states), one.key
 
 
@@ -78,7 +78,7 @@ def _where(one: Entity) -> str:
 
 def judged(one: Entity, type_: str) -> Markup:
     """Status and reason of a condition, with a sign."""
-    found = one.observation(type_)
+    found = one.condition(type_)
     if found is None:
         return tag("span", NOT_KNOWN, class_="none", title="not known")
     sign = {"True": "✓", "False": "✗"}.get(found.status, "?")
