@@ -86,7 +86,7 @@ def format_seconds(seconds: float) -> str:
     if seconds < 1:
         return f"{round(seconds * 1000)} ms"
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"

@@ -109,8 +109,9 @@ table{border-collapse:collapse;width:100%;font-size:13.5px}caption{text-align:le
 th,td{padding:5px 10px;text-align:left;border-top:1px solid var(--line);vertical-align:top;overflow-wrap:normal}
 td{font-variant-numeric:tabular-nums}thead th{color:var(--muted);font-weight:600;white-space:nowrap}
 tbody th{font-weight:600;min-width:130px;overflow-wrap:anywhere}time,data{white-space:nowrap}
-td time small{display:block}
-.heat{width:auto;min-width:60%}.heat td:nth-child(3){min-width:140px}.heat td:nth-child(2){white-space:nowrap}
+td small{display:block}.wide{display:inline-block;min-width:110px}
+.heat{width:auto;min-width:60%}.heat td:nth-child(3){width:76px;min-width:76px}.heat tbody th{min-width:100px}
+.heat td:nth-child(2){white-space:nowrap}
 .cell{text-align:center;min-width:24px}td.cell{padding:4px 2px;border:1px solid var(--page)}
 .heat thead th{padding:5px 4px}.heat thead th:first-child{padding-left:10px}
 span.cell{display:inline-block;border-radius:3px}
@@ -125,7 +126,7 @@ footer{color:var(--muted);font-size:13px;margin-top:36px}
 @media(min-width:900px){.pair{grid-template-columns:3fr 2fr}}
 @media(max-width:480px){.funnel li,.waterfall li{grid-template-columns:104px 1fr 62px;gap:6px}
 .problems dl{grid-template-columns:1fr}
-.problems dd{margin-bottom:4px}}
+.problems dd{margin-bottom:4px}.heat td:nth-child(3){display:none}}
 @media print{body{max-width:none}.scroll{overflow:visible}details{display:none}}
 """
 

@@ -231,8 +231,16 @@ def test_bytes_are_rounded_to_a_unit(value: int, text: str) -> None:
 @pytest.mark.parametrize(
     ("seconds", "text"),
     [
-        *((0, "0 ms"), (0.25, "250 ms"), (12.5, "12.5 s"), (60, "1 min"), (243, "4 min 3 s"), (3600, "1 h")),
-        *((5400, "1 h 30 min"), (200_000, "2 d 7 h")),
+        *(
+            (0, "0 ms"),
+            (0.25, "250 ms"),
+            (12.5, "12.5 s"),
+            (40, "40 s"),
+            (60, "1 min"),
+            (243, "4 min 3 s"),
+            (3600, "1 h"),
+        ),
+        *((3600, "1 h"), (5400, "1 h 30 min"), (200_000, "2 d 7 h")),
     ],
 )
 def test_times_are_written_as_people_do(seconds: float, text: str) -> None:

@@ -114,9 +114,9 @@ def _axes(scales: _Scales) -> list[Content]:
         if scales.low <= math.log10(seconds) <= scales.high:
             y = scales.down(seconds)
             lines.append(tag("line", x1="0", x2="100%", y1=str(y), y2=str(y), class_="tick"))
-            lines.append(tag("text", format_seconds(seconds).replace(".0 s", " s"), x="0", y=str(y - 2)))
+            lines.append(tag("text", format_seconds(seconds), x="0", y=str(y - 2)))
     bottom = HEIGHT - 4
-    lines.append(tag("text", scales.first.strftime("%m-%d %H:%M"), x="0", y=bottom))
+    lines.append(tag("text", scales.first.strftime("%m-%d %H:%M"), x="14%", y=bottom))
     lines.append(tag("text", scales.last.strftime("%m-%d %H:%M UTC"), x="100%", y=bottom, text_anchor="end"))
     return lines
 

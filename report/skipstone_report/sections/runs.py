@@ -95,7 +95,7 @@ def show_jobs(scope: Scope) -> Markup:
     jobs = scope.jobs
     if not jobs:
         return tag("p", "There are no jobs.", class_="note")
-    head = ("Job", "Kind", "Table", "State", "Attempts", "Created", "Ended", "Duration", "Pruned", "Rows", "Reason")
+    head = ("Job", "Kind", "Table", "State", "Attempts", "Created", "Ended", "Duration", "Pruned", "Rows")
     grid = Grid(caption="Newest jobs", head=head, rows=[_job(one, scope) for one in jobs[:MAX_JOBS]])
     more = len(jobs) - len(grid.rows)
     rest = tag("p", count(more), " older jobs are not shown.", class_="note") if more else NOTHING
@@ -106,18 +106,19 @@ def _job(job: Entity, scope: Scope) -> Sequence[Content]:
     state = job_state(job)
     style = {"Complete": "yes", "Failed": "no"}.get(state, "none")
     sign = {"Complete": "✓ ", "Failed": "✗ "}.get(state, "… ")
+    reason = job.text("status.reason")
+    why = tag("small", reason) if reason not in ("", state) else NOTHING
     return (
         f"{job.namespace}/{job.name}" if job.namespace else job.name,
         job.kind,
         job.table,
-        tag("span", tag("span", sign, aria_hidden="true"), state or "not known", class_=style),
+        join((tag("span", tag("span", sign, aria_hidden="true"), state or "not known", class_=style), why)),
         number(job.figure("status.attempts")),
         when(job.created, scope.now),
         when(job.moment("status.completionTime"), scope.now),
         job.text("status.duration"),
         job.text("status.pruned"),
-        _rows(job),
-        job.text("status.reason"),
+        tag("span", _rows(job), class_="wide"),
     )
 
 
