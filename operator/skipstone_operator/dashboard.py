@@ -34,6 +34,7 @@ HEADERS = {
     "Content-Security-Policy": f"{CONTENT_POLICY}; frame-ancestors 'none'",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Referrer-Policy": "no-referrer",
+    "Server": "skipstone",
     "X-Content-Type-Options": "nosniff",
 }
 

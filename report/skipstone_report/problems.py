@@ -13,7 +13,7 @@ from enum import IntEnum
 from skipstone_core.reasons import Reason
 from skipstone_core.remedies import way_out
 
-from skipstone_report.reading import ConditionSeen, Entity
+from skipstone_report.reading import JOB_KINDS, ConditionSeen, Entity
 
 
 class Urgency(IntEnum):
@@ -78,17 +78,19 @@ class OpenProblem:
 
 
 def find_problems(entities: Iterable[Entity]) -> list[OpenProblem]:
-    """All problems, the urgent ones first, of these the newest first."""
-    found = [problem for entity in entities for problem in _problems_of(entity)]
-    return sorted(
-        found, key=lambda one: (one.urgency, -(one.since or _LONG_AGO).timestamp(), one.entity.key, one.condition)
-    )
+    """All problems: the urgent ones first, of these what jobs wait for before the jobs, then the newest first."""
+    return sorted((problem for entity in entities for problem in _problems_of(entity)), key=_rank)
+
+
+def _rank(one: OpenProblem) -> tuple[int, bool, float, str, str]:
+    is_job = one.entity.kind in JOB_KINDS
+    return (one.urgency, is_job, -(one.since or _LONG_AGO).timestamp(), one.entity.key, one.condition)
 
 
 def _problems_of(entity: Entity) -> Iterator[OpenProblem]:
     told = set[str]()
     for one in entity.conditions:
-        urgency = _urgency(one, is_job=entity.kind in ("LoadJob", "MergeJob"))
+        urgency = _urgency(one, is_job=entity.kind in JOB_KINDS)
         # One cause often shows in several conditions.
         if urgency is not None and one.reason not in told:
             told.add(one.reason)

@@ -21,6 +21,7 @@ PLURALS: Mapping[str, str] = {
     "MergeJob": "Merge jobs",
     "MergeSchedule": "Merge schedules",
 }
+JOB_KINDS = ("LoadJob", "MergeJob")
 MAX_NUMBER = (1 << 63) - 1
 #: Longest text of an object that is shown; the API server keeps messages of up to 4096 characters.
 MAX_TEXT = 2000

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from skipstone_report.problems import OpenProblem, find_problems
-from skipstone_report.reading import PLURALS, Entity
+from skipstone_report.reading import JOB_KINDS, PLURALS, Entity
 
-JOB_KINDS = ("LoadJob", "MergeJob")
 _LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 

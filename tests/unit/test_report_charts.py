@@ -24,6 +24,7 @@ from tests.unit.report_cases import (
     FUNNEL,
     NOW,
     FileFunnel,
+    at,
     failed_merge,
     indexed,
     loaded,
@@ -162,6 +163,12 @@ class TestLag:
         text = draw_lag("lake/flights", found, (), NOW).html
         assert "#mark-failed" in text and "MergeJob f: failed 22 min after it was due" in text
 
+    def test_a_sync_after_the_last_job_is_drawn_too(self) -> None:
+        index = indexed("by-tail", "tailnum", ())
+        index["status"]["lastSyncTime"] = at(minutes=1)
+        drawing = draw_lag("t", find_landings([entity(loaded("l", 1, hours=5))], NOW), [entity(index)], NOW).html
+        assert drawn(drawing).find("use", href="#mark-sync")
+
     def test_points_lie_inside_the_chart(self) -> None:
         jobs = [entity(loaded(f"l{number}", 1, days=number, seconds=3**number)) for number in range(12)]
         tree = drawn(draw_lag("t", find_landings(jobs, NOW), (), NOW).html)
@@ -185,6 +192,11 @@ class TestProblems:
         (failed,) = (one for one in found if one.entity.name == "hourly-1")
         assert failed.way_out == way_out(Reason.DUPLICATE_SOURCE_KEYS) != ""
         assert failed.meaning == Reason.DUPLICATE_SOURCE_KEYS.doc
+
+    def test_jobs_that_failed_do_not_bury_what_is_older(self) -> None:
+        table, failed = maintained_table(), [failed_merge(f"f{number}", minutes=number + 1) for number in range(9)]
+        first = find_problems(read_entities([*failed, table]))[0]
+        assert first.entity.kind == "Table"
 
     def test_one_cause_in_two_conditions_is_one_problem(self) -> None:
         obj = failed_merge("f", hours=1)

@@ -85,7 +85,7 @@ def draw_lag(table: str, landings: Sequence[Landing], syncs: Sequence[Entity], n
     """The chart of one table; nothing without jobs that have ended."""
     if not landings:
         return NOTHING
-    scales = _scales(landings, now)
+    scales = _scales(landings, syncs)
     drawn = tag(
         "svg",
         *_axes(scales),
@@ -99,13 +99,14 @@ def draw_lag(table: str, landings: Sequence[Landing], syncs: Sequence[Entity], n
     return tag("div", drawn, fallback(_grid(table, landings, syncs, now)))
 
 
-def _scales(landings: Sequence[Landing], now: datetime) -> _Scales:
-    first, last = landings[0].ended, landings[-1].ended
+def _scales(landings: Sequence[Landing], syncs: Sequence[Entity]) -> _Scales:
+    first = landings[0].ended
+    last = max(landings[-1].ended, *filter(None, (one.moment("status.lastSyncTime") for one in syncs)), first)
     if last - first < timedelta(minutes=1):
         first -= timedelta(minutes=1)
     lags = [max(1.0, one.seconds) for one in landings]
     low, high = math.floor(math.log10(min(lags))), math.ceil(math.log10(max(lags)) + 0.01)
-    return _Scales(first=first, last=min(max(last, first), now), low=float(low), high=float(max(high, low + 1)))
+    return _Scales(first=first, last=last, low=float(low), high=float(max(high, low + 1)))
 
 
 def _axes(scales: _Scales) -> list[Content]:
