@@ -6,13 +6,13 @@ import sys
 from pathlib import Path
 
 from skipstone_core.reasons import Reason
-from skipstone_core.remedies import way_out
+from skipstone_core.remedies import REMEDIES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "reference" / "reasons.md"
 HEAD = """# Reasons
 
 Generated from `skipstone_core.reasons` and `skipstone_core.remedies`. Conditions, Events and metric labels use these
-and no others. In commands, NAME is the resource that shows the reason.
+and no others. [`skipstone why`](cli.md#why) shows the same sentences for one resource.
 
 | Reason | Meaning | What to do |
 |---|---|---|
@@ -21,7 +21,7 @@ and no others. In commands, NAME is the resource that shows the reason.
 
 def page() -> str:
     """The whole page."""
-    return HEAD + "".join(f"| `{reason.value}` | {reason.doc} | {way_out(reason.value)} |\n" for reason in Reason)
+    return HEAD + "".join(f"| `{reason.value}` | {reason.doc} | {REMEDIES[reason]} |\n" for reason in Reason)
 
 
 def main(argv: list[str]) -> int:

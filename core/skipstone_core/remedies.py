@@ -1,7 +1,6 @@
-"""What to do about a reason: the one list of ways out, which the reference page and the report show.
+"""What to do about each reason, one sentence for people.
 
-A reason that is no trouble, or that ends by itself without anybody having to know, has none. Must not hold logic: the
-sentences name fields and commands, and who shows them decides when.
+The reference page of reasons and ``skipstone why`` both take it from here. Must not hold logic.
 """
 
 from __future__ import annotations
@@ -10,108 +9,168 @@ from collections.abc import Mapping
 
 from skipstone_core.reasons import Reason
 
-_CORRECT = "Correct the field that the message names and apply the resource again."
-_NEW_JOB = "Then create a new job: the rows of this one are not in the table."
-_WAIT = "Nothing: it goes on by itself."
-_INDEX_CATCHES_UP = (
-    "Nothing with maintenance Auto or Inline: a reindex follows. With Manual, or to have it now: "
-    "kubectl annotate si/NAME skipstone.dev/reindex=$(date +%s) --overwrite"
-)
-_MAINTAIN_NOW = (
-    "Nothing: a maintain run follows. To have it now: "
-    "kubectl annotate tbl/NAME skipstone.dev/maintain=$(date +%s) --overwrite"
-)
+NOTHING = "Nothing to do."
+WAIT = "Wait: it goes on by itself."
+SEE_LOG = "Read the message and the driver's log"
 
-#: One or two sentences by reason, for whoever applies resources or runs the cluster.
-WAYS_OUT: Mapping[Reason, str] = {
-    Reason.INVALID_SPEC: f"{_CORRECT} For a field that never changes, delete it and create it again.",
-    Reason.WAREHOUSE_NOT_FOUND: "Create the Warehouse, or correct spec.warehouseRef.",
-    Reason.WAREHOUSE_NOT_READY: "Look at the Ready condition of the Warehouse: its message says what it lacks.",
-    Reason.TABLE_NOT_FOUND: "Create the Table, or correct spec.tableRef.",
-    Reason.TABLE_NOT_READY: "Look at the Ready condition of the Table: its message says what it lacks.",
-    Reason.RESOURCE_CONFLICT: "Delete one of the two resources, or give this one another name.",
+REMEDIES: Mapping[Reason, str] = {
+    # Specification and references
+    Reason.INVALID_SPEC: "Correct the field that the message names; a field that never changes needs a new resource.",
+    Reason.WAREHOUSE_NOT_FOUND: "Create the Warehouse in this namespace, or correct spec.warehouseRef.",
+    Reason.WAREHOUSE_NOT_READY: "Find out why the Warehouse is not ready; this goes on once it is.",
+    Reason.TABLE_NOT_FOUND: "Create the Table in this namespace, or correct spec.tableRef.",
+    Reason.TABLE_NOT_READY: "Find out why the Table is not ready; this goes on once it is.",
+    Reason.RESOURCE_CONFLICT: "Delete one of the two resources, or give this one another name in the catalog.",
     Reason.COLUMN_NOT_FOUND: "Correct the name of the column, or add the column to the table.",
-    Reason.COLUMN_REPLACED: "Delete the SecondaryIndex and create it again, so that it indexes the new column.",
-    Reason.COLUMN_TYPE_UNSUPPORTED: "Name another column, or one of a type that the message lists.",
-    Reason.DUPLICATE_INDEX: "Delete this SecondaryIndex: the older one answers the same questions.",
-    Reason.CHECK_PENDING: "Nothing: the check run ends within minutes. If it does not, look at its pod.",
-    Reason.CHECK_FAILED: "Correct the catalog, the storage or the credentials that the message names.",
+    Reason.COLUMN_REPLACED: "Delete the SecondaryIndex and create it again, so that it is built from the new column.",
+    Reason.COLUMN_TYPE_UNSUPPORTED: "Choose another column, or change its type; the message names the types.",
+    Reason.DUPLICATE_INDEX: "Delete this SecondaryIndex; the older one answers the same queries.",
+    # Warehouse
+    Reason.CHECK_PENDING: WAIT,
+    Reason.CHECKED: NOTHING,
+    Reason.CHECK_FAILED: (
+        "Correct the catalog, the storage or the credentials that the message names; the check runs again by itself."
+    ),
     Reason.CLAIM_NOT_FOUND: "Create the PersistentVolumeClaim, or correct spec.storage.pvc.claimName.",
-    Reason.CATALOG_NEEDS_ONE_NODE: "Claim the volume ReadWriteOnce, or use a PostgreSQL or Rest catalog.",
-    Reason.CATALOG_UNAVAILABLE: "Bring the catalog back: what waits for it goes on by itself.",
-    Reason.CATALOG_UNPROVEN: "Bring back the catalog or the volume that held the table, or delete the resource.",
-    Reason.STORAGE_UNAVAILABLE: "Bring the volume or bucket back, and see that the runs may write, read and list it.",
-    Reason.SCHEMA_MISMATCH: "Change spec.columns to what the table can become, or evolve the table itself.",
-    Reason.SCHEMA_DRIFT: "Put the other change into spec.columns, or take it back in the table.",
-    Reason.TABLE_MISSING: "Restore the table in the catalog, or delete the Table and create it again.",
-    Reason.TABLE_REPLACED: "Put the former table back, or delete the Table and create it again for the new one.",
-    Reason.FORMAT_VERSION_UNSUPPORTED: "Take out of the table what the message names, or write it with another engine.",
-    Reason.DELETES_UNSUPPORTED: "Compact the table with the engine that wrote these deletes, then run the job again.",
-    Reason.SEGMENTS_MISSING: _INDEX_CATCHES_UP,
-    Reason.SEGMENTS_FAILED: "Repair or remove the data files that the message names, then start a reindex.",
-    Reason.INDEX_DAMAGED: _INDEX_CATCHES_UP,
-    Reason.LAG_EXCEEDED: f"{_INDEX_CATCHES_UP}. If it lags all the time, raise spec.maxLagSegments or use Inline.",
-    Reason.COVERAGE_BELOW_MINIMUM: _INDEX_CATCHES_UP,
-    Reason.NOT_BUILT: _INDEX_CATCHES_UP,
-    Reason.SMALL_FILES: _MAINTAIN_NOW,
-    Reason.MANY_DELETES: _MAINTAIN_NOW,
-    Reason.MANY_MANIFESTS: _MAINTAIN_NOW,
-    Reason.SNAPSHOTS_PENDING: _MAINTAIN_NOW,
-    Reason.ORPHAN_FILES_KEPT: "Finish or delete the jobs that have begun, or raise olderThan above their deadline.",
-    Reason.WINDOW_CLOSED: "Nothing: the message says when the window opens. The annotation skipstone.dev/maintain "
-    "starts a run outside of it.",
-    Reason.MAINTENANCE_FAILED: "Correct what the message names; the next maintain run tries again by itself.",
-    Reason.GIVING_WAY: _WAIT,
-    Reason.PREVIOUS_JOB_ACTIVE: "Nothing: one MergeJob follows for all times that passed. If that happens often, make "
-    "spec.schedule less frequent.",
-    Reason.JOB_FAILED: "Look at the Failed condition of the MergeJob that ended last.",
-    Reason.JOB_REJECTED: "Correct spec.mergeTemplate as the message says.",
-    Reason.RUN_MISSED: "Nothing: the latest time is made up for. For older ones, raise startingDeadlineSeconds.",
-    Reason.TOO_MANY_MISSED: "Nothing: the latest time is made up for. See why no MergeJob was created for so long.",
-    Reason.WAITING_FOR_TABLE: _WAIT,
-    Reason.WAITING_FOR_TURN: _WAIT,
-    Reason.WAITING_FOR_QUOTA: "Nothing, or raise spec.maxConcurrentRuns of the Warehouse or the ResourceQuota.",
-    Reason.WAITING_FOR_WAREHOUSE: "Create the Warehouse, or look at its Ready condition, which says what it lacks.",
-    Reason.SUSPENDED: "Set spec.suspend to false when it shall go on.",
-    Reason.RETRYING: "Nothing while attempts are left. The message says what failed.",
-    Reason.CONFIRMING: _WAIT,
-    Reason.IMAGE_PULL_FAILED: "Correct the name of the image, or let the cluster pull it (image.pullSecrets).",
-    Reason.UNSCHEDULABLE: "Add a node, or ask for less in spec.spark of the Warehouse.",
-    Reason.CONTAINER_CONFIG_ERROR: "Create the Secret, ConfigMap or key that the message names.",
-    Reason.VOLUME_UNAVAILABLE: "Create the PersistentVolumeClaim, or see why it cannot be mounted.",
-    Reason.POD_REJECTED: "Change what the message quotes: a policy, a quota or the podTemplate of the Warehouse.",
-    Reason.SOURCE_ALREADY_APPLIED: "Nothing: the rows are there. A job with source.duplicates: Allow adds them again.",
-    Reason.SOURCE_NOT_FOUND: f"Put the file there, or correct spec.source.paths. {_NEW_JOB}",
-    Reason.SOURCE_LOCATION_NOT_FOUND: "Add the location to spec.sourceLocations of the Warehouse.",
-    Reason.SOURCE_UNREADABLE: f"Repair the file, or correct spec.source.format. {_NEW_JOB}",
-    Reason.SOURCE_CHANGED: "Let writers move finished files into the folder, or set source.settleSeconds.",
-    Reason.SOURCE_NOT_SETTLED: "Nothing: the job tries again when the file has settled.",
-    Reason.SOURCE_COLUMN_MISSING: f"Add the column to the source, or change the mapping. {_NEW_JOB}",
-    Reason.PATH_OUTSIDE_WAREHOUSE: "Use a path below the Warehouse's root, or add a source location to the Warehouse.",
-    Reason.BAD_RECORDS: f"Repair the rows that the message names, or allow them in spec.badRecords. {_NEW_JOB}",
-    Reason.DUPLICATE_SOURCE_KEYS: f"Set spec.sequenceBy, or leave one row of each key in the source. {_NEW_JOB}",
-    Reason.KEY_COLUMN_MISSING: f"Correct spec.keys. {_NEW_JOB}",
-    Reason.KEY_TYPE_MISMATCH: f"Give the source column the type of the table's column. {_NEW_JOB}",
-    Reason.CONFLICTED: "Run the job when other writers are quiet, or let fewer of them write the same files.",
-    Reason.ROLLED_BACK: "Nothing if the rollback was meant. Else create a new job with the same source.",
-    Reason.CLOCK_SKEWED: "Correct the clock of the node that the driver ran on.",
-    Reason.CREDENTIALS_EXPIRED: "Nothing: the next attempt takes new ones. If it happens often, let them live longer.",
-    Reason.DRIVER_FAILED: "Read the last words in the message, and the logs of the driver pod.",
-    Reason.DRIVER_LOST: "Nothing: another attempt follows. If it happens often, see why nodes evict pods.",
-    Reason.OUT_OF_MEMORY: "Raise the field of spec.spark of the Warehouse that the message names.",
-    Reason.DISK_FULL: "Make room on the Warehouse's volume, or raise the size of the scratch volume.",
-    Reason.JVM_LOST: "Read in the message how the JVM ended. For lack of memory, raise spec.spark of the Warehouse.",
-    Reason.BACKOFF_LIMIT_EXCEEDED: f"Look at the message of the last attempt. {_NEW_JOB}",
-    Reason.DEADLINE_EXCEEDED: f"Raise spec.activeDeadlineSeconds, or give its runs more resources. {_NEW_JOB}",
-    Reason.OUTCOME_UNKNOWN: "Bring back the catalog or storage that the message names: the job then finds out.",
-    Reason.ABORTED: "Nothing: the rows are not in the table, and this job never adds them. Create a new job for them.",
-    Reason.INTERNAL_ERROR: "Nothing: the operator tries again each minute. If it stays, read the operator's log.",
+    Reason.CATALOG_NEEDS_ONE_NODE: (
+        "Claim the volume ReadWriteOnce or ReadWriteOncePod, or use PostgreSQL or a REST catalog."
+    ),
+    Reason.CATALOG_UNAVAILABLE: (
+        "Bring the catalog back, or correct its address in the Warehouse; runs try again by themselves."
+    ),
+    Reason.CATALOG_UNPROVEN: "Bring back the catalog that held the table, or delete this resource.",
+    Reason.STORAGE_UNAVAILABLE: (
+        "Check the volume or bucket, its space and its credentials; runs try again by themselves."
+    ),
+    # Table
+    Reason.APPLIED: NOTHING,
+    Reason.CREATED: NOTHING,
+    Reason.ADOPTED: NOTHING,
+    Reason.OBSERVED: NOTHING,
+    Reason.NOT_CREATED_HERE: "Nothing to do; delete the data by hand if nobody needs it.",
+    Reason.SCHEMA_MISMATCH: "Make spec.columns fit the table, or change the table; the message says how they differ.",
+    Reason.SCHEMA_DRIFT: "Write the change of the schema into spec.columns too, or undo it in the table.",
+    Reason.TABLE_MISSING: (
+        "Restore the table in the catalog; if it may be created again empty, delete this Table and create it again."
+    ),
+    Reason.TABLE_REPLACED: (
+        "Bring the earlier table back under this identifier; for the new one, delete this Table and create it again."
+    ),
+    Reason.FORMAT_VERSION_UNSUPPORTED: "Write the table with the engine that made it, or upgrade Skipstone.",
+    Reason.DELETES_UNSUPPORTED: "Compact the table with the engine that wrote the deletes, then try again.",
+    # SecondaryIndex
+    Reason.SEGMENTS_IN_SYNC: NOTHING,
+    Reason.SEGMENTS_MISSING: (
+        "Wait for the next reindex; with maintenance Manual or spec.suspend, reindex by hand. Queries are "
+        "right meanwhile."
+    ),
+    Reason.SEGMENTS_FAILED: f"{SEE_LOG}, correct the cause, then reindex by hand. Queries are right meanwhile.",
+    Reason.INDEX_DAMAGED: "Wait for the next reindex, or reindex by hand. Queries are right meanwhile.",
+    Reason.LAG_EXCEEDED: "Wait for the reindex, or raise spec.maxLagSegments. Queries are right meanwhile.",
+    Reason.COVERAGE_BELOW_MINIMUM: (
+        "Wait for the reindex, or lower spec.minCoveredPercent. Queries are right meanwhile."
+    ),
+    Reason.HEALTHY: NOTHING,
+    Reason.NOT_BUILT: "Wait for the first reindex; with maintenance Manual, reindex by hand.",
+    # Maintenance of a Table
+    Reason.SMALL_FILES: "Wait for the next maintain run, or ask for one by hand.",
+    Reason.MANY_DELETES: "Wait for the next maintain run, or ask for one by hand.",
+    Reason.MANY_MANIFESTS: "Wait for the next maintain run, or ask for one by hand.",
+    Reason.SNAPSHOTS_PENDING: "Wait for the next maintain run, or ask for one by hand.",
+    Reason.ORPHAN_FILES_KEPT: "Wait until the job that the message names has finished.",
+    Reason.WINDOW_CLOSED: "Wait until the window opens, or ask for a maintain run by hand, which needs no window.",
+    Reason.MAINTENANCE_FAILED: f"{SEE_LOG}; another run follows by itself.",
+    Reason.MAINTENANCE_OFF: NOTHING,
+    Reason.MAINTAINING: WAIT,
+    Reason.GIVING_WAY: WAIT,
+    # MergeSchedule
+    Reason.SCHEDULED: NOTHING,
+    Reason.JOB_ACTIVE: WAIT,
+    Reason.PREVIOUS_JOB_ACTIVE: "Wait for the MergeJob in progress; if it takes too long, find out why.",
+    Reason.JOB_FAILED: "Find out why the MergeJob failed; the next one is created at its time all the same.",
+    Reason.JOB_REJECTED: "Correct spec.mergeTemplate, or the quota or policy that the message names.",
+    Reason.RUN_MISSED: "Nothing to do; a consumed folder is merged by the next MergeJob.",
+    Reason.TOO_MANY_MISSED: "Nothing to do; check the clocks and whether the operator runs if this happens again.",
+    # Waiting: no deadline runs
+    Reason.WAITING_FOR_TABLE: (
+        "Wait for the run that writes the table; if it takes too long, find out what it waits for."
+    ),
+    Reason.WAITING_FOR_TURN: "Wait for the older job; delete or suspend it if it should not go first.",
+    Reason.WAITING_FOR_QUOTA: (
+        "Wait for other runs, or raise the ResourceQuota or spec.maxConcurrentRuns of the Warehouse."
+    ),
+    Reason.WAITING_FOR_WAREHOUSE: "Create the Warehouse, or find out why it is not ready.",
+    Reason.SUSPENDED: "Set spec.suspend to false.",
+    # Progress
+    Reason.RUN_INTENDED: WAIT,
+    Reason.DRIVER_PENDING: WAIT,
+    Reason.DRIVER_RUNNING: WAIT,
+    Reason.RETRYING: "Wait for the next attempt; the message says why the last one failed.",
+    Reason.CONFIRMING: WAIT,
+    Reason.IDLE: NOTHING,
+    Reason.DELETING: WAIT,
+    # Cluster waits: a deadline runs
+    Reason.IMAGE_PULL_FAILED: (
+        "Correct spec.spark.image of the Warehouse or the pull secret of the chart, or push the image."
+    ),
+    Reason.UNSCHEDULABLE: "Add nodes, or lower the resources or loosen the placement in spec.spark of the Warehouse.",
+    Reason.CONTAINER_CONFIG_ERROR: "Create the Secret, the ConfigMap or the key that the message names.",
+    Reason.VOLUME_UNAVAILABLE: "Create the PersistentVolumeClaim, or find out why it cannot be mounted.",
+    Reason.POD_REJECTED: (
+        "Correct what the API server objects to: a policy, a quota or the pod template of the Warehouse."
+    ),
+    # How a run ended
+    Reason.COMMITTED: NOTHING,
+    Reason.ALREADY_COMMITTED: NOTHING,
+    Reason.SOURCE_ALREADY_APPLIED: (
+        "Nothing to do; to apply the same source again, create a job with source.duplicates Allow."
+    ),
+    Reason.SOURCE_NOT_FOUND: "Put the files in place, or create a job with the right paths.",
+    Reason.SOURCE_LOCATION_NOT_FOUND: (
+        "Add the location to spec.sourceLocations of the Warehouse, or create a job that names another one."
+    ),
+    Reason.SOURCE_UNREADABLE: (
+        "Correct the file that the message names, or spec.source.format, and create the job again."
+    ),
+    Reason.SOURCE_CHANGED: (
+        "Stop writing to the files while a job reads them: move them into place when they are whole."
+    ),
+    Reason.SOURCE_NOT_SETTLED: WAIT,
+    Reason.SOURCE_COLUMN_MISSING: "Add the column to the source, or correct the mapping, and create the job again.",
+    Reason.PATH_OUTSIDE_WAREHOUSE: "Use a path below the Warehouse's root, or a source location of the Warehouse.",
+    Reason.BAD_RECORDS: "Correct the rows, or create a job whose spec.badRecords allows them.",
+    Reason.DUPLICATE_SOURCE_KEYS: "Set spec.sequenceBy in a new job, or remove the duplicates from the source.",
+    Reason.KEY_COLUMN_MISSING: "Correct spec.keys in a new job, or add the column.",
+    Reason.KEY_TYPE_MISMATCH: "Make the types equal: declare the source column with the type of the table.",
+    Reason.CONFLICTED: "Let other writers of the table finish, then create the job again.",
+    Reason.ROLLED_BACK: "To apply the rows again, create a job with another name and source.duplicates Allow.",
+    Reason.CLOCK_SKEWED: "Correct the clock of the node that the message names.",
+    Reason.CREDENTIALS_EXPIRED: WAIT,
+    Reason.DRIVER_FAILED: f"{SEE_LOG}; the next attempt starts by itself while spec.backoffLimit allows it.",
+    Reason.DRIVER_LOST: "Wait: the next attempt starts by itself; look at the node if it happens again.",
+    Reason.OUT_OF_MEMORY: "Raise the field of the Warehouse that the message names; the next attempt starts by itself.",
+    Reason.DISK_FULL: "Free or add room on the volume that the message names; the next attempt starts by itself.",
+    Reason.JVM_LOST: "Raise the field of the Warehouse that the message names; the next attempt starts by itself.",
+    Reason.BACKOFF_LIMIT_EXCEEDED: (
+        "Correct what the message names, then create the job again: its rows are not in the table."
+    ),
+    Reason.DEADLINE_EXCEEDED: (
+        "Create the job again with a longer spec.activeDeadlineSeconds: its rows are not in the table."
+    ),
+    Reason.OUTCOME_UNKNOWN: "Bring back the catalog or the file that the message names: confirm runs keep asking.",
+    Reason.ABORTED: "Create the job again: its rows are not in the table and never will be.",
+    # Deletion
+    Reason.DATA_DELETED: NOTHING,
+    Reason.DATA_RETAINED: "Nothing to do; delete the data by hand if nobody needs it.",
+    # Trouble of the operator itself
+    Reason.INTERNAL_ERROR: "Read the operator's log; it tries again by itself. Report it if it stays.",
+    Reason.UNRECOGNIZED: WAIT,
 }
 
 
-def way_out(reason: str) -> str:
-    """What to do about the reason of this name; empty for one that is no trouble or that is not known."""
+def find_remedy(reason: str) -> str:
+    """What to do about ``reason``; empty for a word that is no reason of this release."""
     try:
-        return WAYS_OUT.get(Reason(reason), "")
+        return REMEDIES[Reason(reason)]
     except ValueError:
         return ""

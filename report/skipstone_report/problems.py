@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from enum import IntEnum
 
 from skipstone_core.reasons import Reason
-from skipstone_core.remedies import way_out
+from skipstone_core.remedies import find_remedy
 
 from skipstone_report.reading import JOB_KINDS, ConditionSeen, Entity
 
@@ -74,7 +74,7 @@ class OpenProblem:
     @property
     def way_out(self) -> str:
         """What to do about it."""
-        return way_out(self.reason)
+        return find_remedy(self.reason)
 
 
 def find_problems(entities: Iterable[Entity]) -> list[OpenProblem]:

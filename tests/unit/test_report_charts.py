@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skipstone_core.reasons import Reason
-from skipstone_core.remedies import way_out
+from skipstone_core.remedies import find_remedy
 from skipstone_report.charts.coverage import Cell, columns, judge_segment
 from skipstone_report.charts.filemap import COLUMNS, MAX_CELLS, classify, draw_filemap, share_cells
 from skipstone_report.charts.funnel import draw_funnel
@@ -190,7 +190,7 @@ class TestProblems:
         found = find_problems(read_entities(sample()))
         assert [one.urgency for one in found] == sorted(one.urgency for one in found)
         (failed,) = (one for one in found if one.entity.name == "hourly-1")
-        assert failed.way_out == way_out(Reason.DUPLICATE_SOURCE_KEYS) != ""
+        assert failed.way_out == find_remedy(Reason.DUPLICATE_SOURCE_KEYS) != ""
         assert failed.meaning == Reason.DUPLICATE_SOURCE_KEYS.doc
 
     def test_jobs_that_failed_do_not_bury_what_is_older(self) -> None:
