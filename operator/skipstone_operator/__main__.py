@@ -24,6 +24,7 @@ from skipstone_operator.adapters.connection import ApiFault, Connection, connect
 from skipstone_operator.adapters.events import KubeEvents
 from skipstone_operator.adapters.kube import FencedClient, KubeClient, Unprepared
 from skipstone_operator.adapters.leases import KubeLeaseStore
+from skipstone_operator.dashboard import Dashboard
 from skipstone_operator.feed import Feed
 from skipstone_operator.metrics import Metrics
 from skipstone_operator.ports import Key, Ports, Requeue, RunDefaults
@@ -144,6 +145,9 @@ def build_operator(settings: Settings, connection: Connection, kube: KubeClient,
             namespaces=settings.namespaces,
         ),
         metrics=metrics,
+        dashboard=Dashboard(
+            namespaces=settings.namespaces, cache=remembering.cache, leads=lambda: lease.is_held, now=clock.now
+        ),
         lease=lease,
         queue=queue,
         feed=Feed(
@@ -168,6 +172,7 @@ class Operator:
     kube: KubeClient
     ports: Ports
     metrics: Metrics
+    dashboard: Dashboard
     lease: Lease
     queue: WorkQueue[Key]
     feed: Feed
@@ -198,13 +203,18 @@ class Operator:
         """
         self.metrics.watch_operator(lambda: self.lease.is_held, self._measure_resync)
         self.metrics.serve(self.settings.metrics_port)
-        await self.lease.acquire()
         try:
-            async with asyncio.TaskGroup() as group:
-                await self._work_in(group, barred)
+            if self.settings.dashboard_port:
+                await self.dashboard.serve(self.settings.dashboard_port)
+            await self.lease.acquire()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    await self._work_in(group, barred)
+            finally:
+                self.queue.close()
+                await self.lease.release()
         finally:
-            self.queue.close()
-            await self.lease.release()
+            await self.dashboard.stop()
 
     async def _work_in(self, group: asyncio.TaskGroup, barred: tuple[str, ...]) -> None:
         workers = group.create_task(self._work_when_filled(), name="loop")

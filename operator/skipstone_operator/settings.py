@@ -24,7 +24,7 @@ class BadSetting(SkipstoneError):
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """How this operator runs. ``identity`` tells it from others in the Lease."""
+    """How this operator runs. ``identity`` tells it from others in the Lease; ``dashboard_port`` 0: no dashboard."""
 
     namespaces: tuple[str, ...]
     operator_namespace: str
@@ -38,6 +38,7 @@ class Settings:
     identity: str = ""
     probe_port: int = 8080
     metrics_port: int = 8081
+    dashboard_port: int = 0
 
 
 def load_settings(environment: Mapping[str, str]) -> Settings:
@@ -56,6 +57,7 @@ def load_settings(environment: Mapping[str, str]) -> Settings:
         identity=environment.get("POD_NAME", ""),
         probe_port=read.number("PROBE_PORT", 1, 65535, default=8080),
         metrics_port=read.number("METRICS_PORT", 1, 65535, default=8081),
+        dashboard_port=read.number("DASHBOARD_PORT", 0, 65535, default=0),
     )
 
 

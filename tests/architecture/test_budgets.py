@@ -13,6 +13,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = {
     "core": ROOT / "core" / "skipstone_core",
     "operator": ROOT / "operator" / "skipstone_operator",
+    "report": ROOT / "report" / "skipstone_report",
     "data plane": ROOT / "spark_apps" / "skipstone",
     "command line": ROOT / "cli" / "skipstone_cli",
 }

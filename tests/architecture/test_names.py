@@ -14,7 +14,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 CORE = ROOT / "core" / "skipstone_core"
 PLANES = {
-    "operator": (CORE, ROOT / "operator" / "skipstone_operator"),
+    "operator": (CORE, ROOT / "report" / "skipstone_report", ROOT / "operator" / "skipstone_operator"),
     "data plane": (CORE, ROOT / "spark_apps" / "skipstone"),
     "command line": (CORE, ROOT / "cli" / "skipstone_cli"),
 }

@@ -10,6 +10,7 @@ ROOT = Path(__file__).parents[2]
 PACKAGES = (
     ROOT / "core" / "skipstone_core",
     ROOT / "operator" / "skipstone_operator",
+    ROOT / "report" / "skipstone_report",
     ROOT / "spark_apps" / "skipstone",
     ROOT / "cli" / "skipstone_cli",
 )

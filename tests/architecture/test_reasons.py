@@ -10,13 +10,15 @@ from skipstone_core.reasons import Reason
 
 ROOT = Path(__file__).parents[2]
 CODE = ("core/skipstone_core", "operator/skipstone_operator", "spark_apps/skipstone")
+#: Lists of all reasons: what they name is not produced by that.
+LISTS = ("reasons.py", "remedies.py")
 TESTS = ("tests/unit", "tests/spark", "tests/kube", "tests/e2e")
 
 
 @cache
 def text_of(*folders: str) -> str:
     files = (path for folder in folders for path in sorted((ROOT / folder).rglob("*.py")))
-    return "\n".join(path.read_text() for path in files if path.name != "reasons.py")
+    return "\n".join(path.read_text() for path in files if path.name not in LISTS)
 
 
 def is_named(reason: Reason, text: str) -> bool:

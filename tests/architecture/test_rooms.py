@@ -12,6 +12,7 @@ PACKAGES = {
     "operator/skipstone_operator": ROOT / "operator" / "skipstone_operator",
     "spark_apps/skipstone": ROOT / "spark_apps" / "skipstone",
     "cli/skipstone_cli": ROOT / "cli" / "skipstone_cli",
+    "report/skipstone_report": ROOT / "report" / "skipstone_report",
     "core/skipstone_core": ROOT / "core" / "skipstone_core",
 }
 #: Modules in one folder; more than these are divided by purpose.

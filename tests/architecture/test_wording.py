@@ -12,7 +12,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOLDERS = ("core", "operator", "spark_apps", "cli", "demo", "docs", "charts", "crds", "examples", "scripts", "tests")
+FOLDERS = (
+    "core",
+    "operator",
+    "report",
+    "spark_apps",
+    "cli",
+    "demo",
+    "docs",
+    "charts",
+    "crds",
+    "examples",
+    "scripts",
+    "tests",
+)
 SUFFIXES = {".py", ".md", ".yaml", ".tpl", ".txt", ".mk", ""}
 LIST = re.compile(r"^\| (?P<instead>[^|]+) \| (?P<plain>[^|]+) \|$", re.MULTILINE)
 

@@ -28,11 +28,8 @@ STORAGE = find_shared_cache() / "images"
 LOG = CACHE / "log" / "images.log"
 HOST_CA = Path("/etc/ssl/certs/ca-certificates.crt")
 HOST_JAVA_CA = Path("/etc/ssl/certs/java/cacerts")
-MANIFESTS = (
-    "pyproject.toml",
-    "uv.lock",
-    *(f"{one}/pyproject.toml" for one in ("core", "operator", "spark_apps", "cli")),
-)
+MEMBERS = ("core", "operator", "report", "spark_apps", "cli")
+MANIFESTS = ("pyproject.toml", "uv.lock", *(f"{member}/pyproject.toml" for member in MEMBERS))
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,9 @@ class Image:
 IMAGES = (
     Image("skipstone-pause", "tests/cluster/images/pause.Dockerfile", programs=("pause",)),
     Image(
-        "skipstone-operator", "operator/Dockerfile", (*MANIFESTS, "core/skipstone_core", "operator/skipstone_operator")
+        "skipstone-operator",
+        "operator/Dockerfile",
+        (*MANIFESTS, "core/skipstone_core", "report/skipstone_report", "operator/skipstone_operator"),
     ),
     Image("skipstone-spark", "spark_apps/Dockerfile", (*MANIFESTS, "core/skipstone_core", "spark_apps")),
     Image(

@@ -51,9 +51,11 @@ class Operator:
     command: tuple[str, ...] = ()
     probe: int = field(default_factory=free_port)
     metrics: int = field(default_factory=free_port)
+    dashboard: int = field(default_factory=free_port)
 
     def start(self) -> None:
         ports = {"SKIPSTONE_PROBE_PORT": str(self.probe), "SKIPSTONE_METRICS_PORT": str(self.metrics)}
+        ports["SKIPSTONE_DASHBOARD_PORT"] = str(self.dashboard)
         environment = {**self.environment, **ports}
         if not self.command:
             self.process: subprocess.Popen[bytes] | ForkedOperator = ForkedOperator(environment, self.log)
@@ -248,12 +250,22 @@ def test_a_status_of_another_release_keeps_nothing_from_going_on(
     )
 
 
-def test_probe_and_metrics_answer(operators: list[Operator]) -> None:
+def test_probe_metrics_and_dashboard_answer(
+    operators: list[Operator], api: client.CustomObjectsApi, namespace: str
+) -> None:
+    create(api, namespace, warehouse("shown"))
     operators[0].start()
     operators[0].wait_healthy()
     status, text = operators[0].get(operators[0].metrics, "/metrics")
     assert status == 200
     assert 'skipstone_runs_total{kind="Load",reason="Committed"} 0.0' in text
+    page = f"/namespaces/{namespace}"
+    wait_until(
+        lambda: f"{namespace}/shown" in operators[0].get(operators[0].dashboard, page)[1],
+        seconds=300,
+        failure="the dashboard did not show the Warehouse",
+    )
+    assert operators[0].get(operators[0].dashboard, "/namespaces/elsewhere")[0] == 404
 
 
 def test_sigterm_ends_the_operator_and_frees_the_lease(
@@ -277,6 +289,7 @@ def test_a_second_operator_waits_for_the_lease_and_takes_over_when_the_first_is_
     second.start()
     wait_until(lambda: "waiting for the lease" in second.messages(), seconds=300, failure="the second did not wait")
     assert second.get(second.probe, "/healthz")[0] == 0
+    assert (first.get(first.dashboard, "/")[0], second.get(second.dashboard, "/")[0]) == (200, 503)
     first.kill()
     second.wait_healthy()
     assert holder(leases, namespace) == "operator-1"

@@ -31,6 +31,8 @@ EVERYTHING = (
     *("--set", "networkPolicy.restrictEgress=true"),
     *("--set", "image.pullSecrets={registry}"),
     *("--set", "operator.priorityClassName=high"),
+    *("--set", "dashboard.enabled=true"),
+    *("--set", "dashboard.allowFrom[0].namespaceSelector.matchLabels.team=ingress"),
 )
 PLURALS = {kind.plural for kind in KINDS.values()}
 
@@ -166,6 +168,19 @@ def test_runs_are_reached_from_each_other_only_and_on_two_ports(helm: Path) -> N
     assert not objects(render(helm, "--set", "networkPolicy.enabled=false"), "NetworkPolicy")
 
 
+def test_the_dashboard_is_off_and_reached_by_those_who_are_named(helm: Path) -> None:
+    assert "dashboard" not in render(helm) and "DASHBOARD" not in render(helm)
+    silent = objects(render(helm, "--set", "dashboard.enabled=true"))
+    (service,) = (one for one in silent if one["metadata"]["name"] == "skipstone-dashboard")
+    assert service["spec"]["ports"] == [{"name": "http", "port": 80, "targetPort": "dashboard"}]
+    for found, peers in ((silent, []), (objects(render(helm, *EVERYTHING)), [{"matchLabels": {"team": "ingress"}}])):
+        policies = {one["metadata"]["name"]: one["spec"] for one in found if one["kind"] == "NetworkPolicy"}
+        rules = policies["skipstone-operator"]["ingress"]
+        assert rules[0] == {"ports": [{"port": "probes"}, {"port": "metrics"}]}
+        assert [peer["namespaceSelector"] for rule in rules[1:] for peer in rule["from"]] == peers
+        assert all(rule["ports"] == [{"port": "dashboard"}] for rule in rules[1:])
+
+
 def test_admission_policies_come_with_the_crds_or_when_asked_for(helm: Path) -> None:
     kind = "ValidatingAdmissionPolicy"
     assert len(objects(render(helm), kind)) == 2
@@ -231,6 +246,7 @@ def test_environment_of_the_operator_is_what_its_settings_read(helm: Path, value
     assert settings.image_pull_secrets == (("registry",) if values else ())
     assert settings.service_account == "skipstone-spark"
     assert settings.lease_name == "skipstone-operator"
+    assert settings.dashboard_port == (8082 if values else 0)
 
 
 def test_names_follow_the_release(helm: Path) -> None:
@@ -250,6 +266,7 @@ def test_names_follow_the_release(helm: Path) -> None:
         ("spark.serviceAccount.name=Not_A_Name", "name"),
         ("networkPolicy.apiServerPorts={0}", "apiServerPorts"),
         ("admissionPolicy.install=Maybe", "install"),
+        ("dashboard.allowFrom={everybody}", "allowFrom"),
     ],
 )
 def test_wrong_value_is_refused_by_name(helm: Path, setting: str, named: str) -> None:

@@ -19,7 +19,7 @@ def test_what_is_not_set_has_a_default() -> None:
     assert (settings.image_pull_policy, settings.image_pull_secrets) == ("IfNotPresent", ())
     assert (settings.service_account, settings.lease_name) == ("skipstone-spark", "skipstone-operator")
     assert (settings.log_level, settings.workers) == ("info", 8)
-    assert (settings.probe_port, settings.metrics_port) == (8080, 8081)
+    assert (settings.probe_port, settings.metrics_port, settings.dashboard_port) == (8080, 8081, 0)
 
 
 def test_everything_can_be_set() -> None:
@@ -34,13 +34,14 @@ def test_everything_can_be_set() -> None:
             "SKIPSTONE_WORKERS": "3",
             "SKIPSTONE_PROBE_PORT": "9000",
             "SKIPSTONE_METRICS_PORT": "9001",
+            "SKIPSTONE_DASHBOARD_PORT": "9002",
             "POD_NAME": "operator-0",
         }
     )
     assert (settings.image_pull_policy, settings.image_pull_secrets) == ("Never", ("one", "two"))
     assert (settings.service_account, settings.lease_name) == ("runner", "mine")
     assert (settings.log_level, settings.workers, settings.identity) == ("debug", 3, "operator-0")
-    assert (settings.probe_port, settings.metrics_port) == (9000, 9001)
+    assert (settings.probe_port, settings.metrics_port, settings.dashboard_port) == (9000, 9001, 9002)
 
 
 def test_namespaces_may_be_spaced_and_repeated() -> None:

@@ -19,6 +19,7 @@ FROM uv AS versions
 COPY pyproject.toml uv.lock /src/
 COPY core/pyproject.toml /src/core/
 COPY operator/pyproject.toml /src/operator/
+COPY report/pyproject.toml /src/report/
 COPY spark_apps/pyproject.toml /src/spark_apps/
 COPY cli/pyproject.toml /src/cli/
 RUN cd /src \

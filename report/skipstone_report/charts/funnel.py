@@ -1,0 +1,122 @@
+"""The prune funnel of a merge as bars: how many files each stage let through, and why one was left out.
+
+Called by the section of merges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from skipstone_core.funnel import EXACT_JOIN, LeftOut
+
+from skipstone_report.charts.drawing import Part, bar
+from skipstone_report.markup import NOTHING, Grid, Markup, duration, fallback, number, tag
+from skipstone_report.reading import Entity, Figure
+
+#: What ``status.files`` counts after the stages, and the fill of its bar.
+_ENDS = (
+    ("candidate", "Candidates", "candidate"),
+    ("touched", "Touched", "unchanged"),
+    ("rewritten", "Rewritten", "rewritten"),
+    ("marked", "Marked", "marked"),
+)
+MAX_STAGES = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class FunnelBar:
+    """One row: ``files`` of the stage's output. ``note``: why the stage did not run, or what it says of how it did."""
+
+    label: str
+    fill: str
+    files: Figure | None
+    given: Figure | None = None
+    left_out: bool = False
+    note: str = ""
+    in_vain: str = ""
+    spent: Figure | None = None
+
+
+def draw_funnel(merge: Entity) -> Markup:
+    """The funnel of a MergeJob; nothing when its status tells of none."""
+    bars = funnel_bars(merge)
+    if not bars:
+        return NOTHING
+    whole = max((one.value for row in bars for one in (row.files, row.given) if one is not None), default=0)
+    rows = (_row(one, whole) for one in bars)
+    return tag("div", tag("ol", *rows, class_="funnel"), fallback(_grid(merge, bars)))
+
+
+def has_funnel(merge: Entity) -> bool:
+    """Whether the status of a MergeJob tells of files."""
+    return merge.number("status.files.total") is not None or merge.size("status.funnel") > 0
+
+
+def funnel_bars(merge: Entity) -> tuple[FunnelBar, ...]:
+    """All files, each stage, then what the merge did to the candidates, as far as the status tells."""
+    read = (_stage(merge, at) for at in range(min(merge.size("status.funnel"), MAX_STAGES)))
+    stages = [one for one in read if one is not None]
+    total = merge.figure("status.files.total")
+    start = [FunnelBar(label="All files", fill="kept", files=total)] if total is not None else []
+    ends = [
+        FunnelBar(label=label, fill=fill, files=merge.figure(f"status.files.{name}"))
+        for name, label, fill in _ENDS
+        if name == "candidate" or (is_decided(merge) and (name != "marked" or merge.number("status.files.marked")))
+    ]
+    # Candidates are what the stages before the merge itself leave.
+    before = [one for one in stages if one.label != EXACT_JOIN]
+    rows = (*start, *before, *ends[:1], *(one for one in stages if one.label == EXACT_JOIN), *ends[1:])
+    return tuple(one for one in rows if one.files is not None or one.left_out)
+
+
+def is_decided(merge: Entity) -> bool:
+    """Whether the merge has ended, so that its status counts what it found in the candidates."""
+    return merge.is_so("Complete")
+
+
+def _stage(merge: Entity, at: int) -> FunnelBar | None:
+    path = f"status.funnel.{at}"
+    name = merge.text(f"{path}.name")
+    if not name:
+        return None
+    left_out = merge.text(f"{path}.leftOut")
+    return FunnelBar(
+        label=name,
+        fill="candidate",
+        files=merge.figure(f"{path}.filesOut"),
+        given=merge.figure(f"{path}.filesIn"),
+        left_out=bool(left_out),
+        note=_note(left_out, merge.text(f"{path}.message")),
+        in_vain=merge.text(f"{path}.falsePositiveRate"),
+        spent=merge.figure(f"{path}.durationMs"),
+    )
+
+
+def _note(left_out: str, message: str) -> str:
+    if not left_out:
+        return message
+    try:
+        told = message or LeftOut(left_out).doc
+    except ValueError:
+        told = message
+    return f"Left out ({left_out}): {told.rstrip('.')}" if told else f"Left out ({left_out})"
+
+
+def _row(one: FunnelBar, whole: int) -> Markup:
+    name, note = tag("span", one.label, class_="stage"), tag("small", one.note) if one.note else NOTHING
+    if one.left_out:
+        return tag("li", name, note)
+    parts = [Part(label=one.label, amount=one.files.value, fill=one.fill, figure=one.files)] if one.files else []
+    drawn = bar(parts, whole, f"{one.label}: {one.files.value:,} of {whole:,} files" if one.files else one.label)
+    return tag("li", name, drawn, tag("span", number(one.files), class_="amount"), note)
+
+
+def _grid(merge: Entity, bars: tuple[FunnelBar, ...]) -> Grid:
+    rows = tuple(
+        (one.label, number(one.given), number(one.files), one.in_vain, duration(one.spent), one.note) for one in bars
+    )
+    return Grid(
+        caption=f"Prune funnel of {merge.name}",
+        head=("Stage", "Files in", "Files out", "Let through in vain", "Time", "Note"),
+        rows=rows,
+    )

@@ -1,0 +1,78 @@
+"""All objects of a page by kind and by table, and the time at which they are looked at.
+
+Used by the page and its sections.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from skipstone_report.problems import OpenProblem, find_problems
+from skipstone_report.reading import JOB_KINDS, PLURALS, Entity
+
+_LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableKey:
+    """A Table by namespace and name, whether or not it is there."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        """As the page names it."""
+        return f"{self.namespace}/{self.name}" if self.namespace else self.name
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """What the page is about. ``by_kind`` has every kind of ours; jobs are newest first."""
+
+    now: datetime
+    by_kind: Mapping[str, tuple[Entity, ...]]
+    problems: Sequence[OpenProblem]
+
+    @property
+    def jobs(self) -> tuple[Entity, ...]:
+        """Loads and merges, the newest first."""
+        return newest_first([one for kind in JOB_KINDS for one in self.by_kind[kind]])
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those that any object is in."""
+        return tuple(sorted({one.namespace for found in self.by_kind.values() for one in found if one.namespace}))
+
+
+def look_at(entities: Iterable[Entity], now: datetime) -> Scope:
+    """The scope of these objects."""
+    found = tuple(entities)
+    by_kind = {kind: tuple(one for one in found if one.kind == kind) for kind in PLURALS}
+    return Scope(now=now, by_kind=by_kind, problems=find_problems(found))
+
+
+def newest_first(entities: Iterable[Entity]) -> tuple[Entity, ...]:
+    """By the time of creation; those without one last."""
+    return tuple(sorted(entities, key=lambda one: (-(one.created or _LONG_AGO).timestamp(), one.key)))
+
+
+def by_table(entities: Iterable[Entity]) -> Mapping[TableKey, list[Entity]]:
+    """The objects of each table, in their order."""
+    found: defaultdict[TableKey, list[Entity]] = defaultdict(list)
+    for one in entities:
+        if one.table:
+            found[TableKey(namespace=one.namespace, name=one.table)].append(one)
+    return found
+
+
+def job_state(job: Entity) -> str:
+    """Complete, Failed, or what Progressing gives as reason; empty when nothing is known."""
+    if job.is_so("Failed"):
+        return "Failed"
+    if job.is_so("Complete"):
+        return "Complete"
+    found = job.condition("Progressing")
+    return (found.reason if found is not None else "") or job.text("status.reason")
