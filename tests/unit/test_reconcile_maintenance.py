@@ -354,7 +354,6 @@ class TestFailures:
             ("Snapshots", False, "StorageUnavailable"),
         ]
         assert world.meter.work["filesRewritten"] == 2
-        assert world.meter.done == {"Compaction"}
 
     def test_a_quota_is_waited_for(self) -> None:
         world = started()
