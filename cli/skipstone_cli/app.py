@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
@@ -167,6 +168,22 @@ def status(
 
     chosen, as_json = parse_target(target) if target else None, _wants_json(output)
     return run_status(session.open(), session.screen, chosen, every_job=every_job, as_json=as_json)
+
+
+@app.command()
+@connected
+def report(
+    session: Session,
+    *,
+    everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")] = False,
+    file: Annotated[
+        str, typer.Option("--file", "-f", metavar="FILE", help="Where to write the page; - is standard output.")
+    ] = "-",
+) -> ExitCode:
+    """Write one HTML page: open problems, what merges read, coverage of indexes, lag, stages of runs."""
+    from skipstone_cli.commands.report import run_report
+
+    return run_report(session.open(), session.screen, file, datetime.now(UTC))
 
 
 @app.command()

@@ -162,6 +162,19 @@ class TestRights:
         document = json.loads(server.run("status", "-o", "json").stdout)
         assert document["missingRights"] == ["list mergejobs in namespace lake"]
 
+    def test_a_report_that_is_not_whole_is_told(self, server: StandIn, tmp_path: Path) -> None:
+        server.store(warehouse(), table("<b>orders</b>"))
+        self.forbid(server, collection("MergeJob"))
+        printed = server.run("report")
+        assert printed.exit_code == 2
+        assert "the report is not whole: you may not list mergejobs" in printed.stderr
+        assert "namespace lake" in printed.stdout
+        assert "&lt;b&gt;orders&lt;/b&gt;" in printed.stdout
+        file = tmp_path / "report.html"
+        assert server.run("report", "--file", str(file)).exit_code == 2
+        assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+        assert "cannot be written" in server.run("report", "--file", str(tmp_path)).stderr
+
     def test_without_any_right_there_is_no_tree(self, server: StandIn) -> None:
         self.forbid(server, *(collection(kind.name) for kind in KINDS))
         assert "you may not list warehouses in namespace lake" in sentence(server.run("status"), 2)

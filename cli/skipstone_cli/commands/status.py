@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-
 from skipstone_cli.cluster.api import EVERYWHERE, Api
-from skipstone_cli.errors import CliError, ExitCode, Forbidden, NotFound
-from skipstone_cli.kinds import KINDS, ResourceKind, Target
+from skipstone_cli.commands.gathering import gather
+from skipstone_cli.errors import CliError, ExitCode, NotFound
+from skipstone_cli.kinds import Target
 from skipstone_cli.output.screen import Screen
 from skipstone_cli.output.trees import tree_json, tree_lines
-from skipstone_cli.reading import JsonObject
 from skipstone_cli.views.tree import build_tree, narrow
 
 DOCUMENT = {"apiVersion": "cli.skipstone.dev/v1", "kind": "Status"}
-
-
-@dataclass
-class Gathered:
-    """What was read, and the rights that were lacking."""
-
-    objects: dict[ResourceKind, Sequence[JsonObject]] = field(default_factory=dict)
-    lacking: list[Forbidden] = field(default_factory=list)
 
 
 def run_status(
@@ -31,7 +20,7 @@ def run_status(
     everywhere = api.namespace == EVERYWHERE
     if target is not None and everywhere:
         raise CliError("-A shows all namespaces: name the namespace with -n to show one object")
-    gathered = _gather(api, target)
+    gathered = gather(api, target)
     tree = build_tree(gathered.objects, every_job=every_job, target=target)
     if target is not None:
         tree = narrow(tree, target, api.namespace)
@@ -48,18 +37,3 @@ def run_status(
     for one in gathered.lacking:
         screen.note(f"the tree is not whole: {one}")
     return ExitCode.REFUSED if rights else ExitCode.FINE
-
-
-def _gather(api: Api, target: Target | None) -> Gathered:
-    """The objects of all kinds that may be listed, and the target. Raises when none may."""
-    gathered = Gathered()
-    named = api.get(target) if target is not None else None
-    for kind in KINDS:
-        try:
-            gathered.objects[kind] = api.list_kind(kind)
-        except Forbidden as error:
-            gathered.lacking.append(error)
-            gathered.objects[kind] = (named,) if named is not None and target and target.kind is kind else ()
-    if len(gathered.lacking) == len(KINDS) and target is None:
-        raise gathered.lacking[0]
-    return gathered

@@ -65,6 +65,13 @@ class Screen:
         self.out.file.write(clean(text))
         self.out.file.flush()
 
+    def pass_on(self, document: str) -> None:
+        """Print a document that is safe already, in UTF-8 whatever the terminal's encoding is."""
+        if hasattr(self.out.file, "reconfigure"):
+            self.out.file.reconfigure(encoding="utf-8")
+        self.out.file.write(document)
+        self.out.file.flush()
+
     def note(self, text: str) -> None:
         """Say something beside the result, on standard error; nobody is told if that cannot be written."""
         with suppress(OSError):

@@ -1,0 +1,40 @@
+"""All objects of Skipstone that may be listed, and what may not.
+
+Called by commands that show many objects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from skipstone_cli.cluster.api import Api
+from skipstone_cli.errors import Forbidden
+from skipstone_cli.kinds import KINDS, ResourceKind, Target
+from skipstone_cli.reading import JsonObject
+
+
+@dataclass
+class Gathered:
+    """What was read, and the rights that were lacking."""
+
+    objects: dict[ResourceKind, Sequence[JsonObject]] = field(default_factory=dict)
+    lacking: list[Forbidden] = field(default_factory=list)
+
+
+def gather(api: Api, target: Target | None = None) -> Gathered:
+    """The objects of all kinds that may be listed, and the target.
+
+    Raises Forbidden when none may and no target is asked for, NotFound without the target, and Unreachable.
+    """
+    gathered = Gathered()
+    named = api.get(target) if target is not None else None
+    for kind in KINDS:
+        try:
+            gathered.objects[kind] = api.list_kind(kind)
+        except Forbidden as error:
+            gathered.lacking.append(error)
+            gathered.objects[kind] = (named,) if named is not None and target and target.kind is kind else ()
+    if len(gathered.lacking) == len(KINDS) and target is None:
+        raise gathered.lacking[0]
+    return gathered
