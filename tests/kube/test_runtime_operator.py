@@ -231,6 +231,14 @@ def test_a_new_object_is_seen_at_once_and_an_edited_status_is_mended(
         "skipstone.dev", "v1alpha1", namespace, "warehouses", "late", {"status": {"conditions": []}}
     )
     wait_until(lambda: ready_reason(api, namespace, "late") == "ClaimNotFound", seconds=300, failure="not fixed")
+    series = f'skipstone_resource_ready{{kind="Warehouse",name="late",namespace="{namespace}"}} 0.0'
+
+    def measured() -> bool:
+        return series in operators[0].get(operators[0].metrics, "/metrics")[1]
+
+    wait_until(measured, seconds=300, failure="not measured")
+    api.delete_namespaced_custom_object("skipstone.dev", "v1alpha1", namespace, "warehouses", "late")
+    wait_until(lambda: not measured(), seconds=300, failure="still measured")
 
 
 def test_a_status_of_another_release_keeps_nothing_from_going_on(
@@ -259,6 +267,8 @@ def test_probe_metrics_and_dashboard_answer(
     status, text = operators[0].get(operators[0].metrics, "/metrics")
     assert status == 200
     assert 'skipstone_runs_total{kind="Load",reason="Committed"} 0.0' in text
+    assert "skipstone_leader 1.0" in text
+    assert "skipstone_resync_age_seconds" in text
     page = f"/namespaces/{namespace}"
     wait_until(
         lambda: f"{namespace}/shown" in operators[0].get(operators[0].dashboard, page)[1],
