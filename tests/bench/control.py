@@ -341,7 +341,8 @@ def finished_status(number: int) -> JsonObject:
         {**done, "type": "Progressing", "status": "False", "reason": "Idle"},
     ]
     last = {"id": f"l{number}", "kind": "Load", "result": "Succeeded", "reason": "Committed", "message": "m" * 200}
-    return {"conditions": conditions, "completionTime": TIME, "attempts": 1, "lastRun": last, "rowsLoaded": 10**6}
+    ended = {"conditions": conditions, "observedGeneration": 1, "completionTime": TIME}
+    return {**ended, "attempts": 1, "lastRun": last, "rowsLoaded": 10**6}
 
 
 async def _finished(bench: Bench, number: int) -> None:
