@@ -49,13 +49,6 @@ class LoadJobSpec(RunFields):
         frozen_optional("badRecords"),
         frozen_optional("timeZone"),
         Rule(
-            holds=lambda spec: spec.source.change_format is None,
-            rule="!has(self.source.changeFormat)",
-            message="source.changeFormat is for MergeJobs and MergeSchedules only: a load adds rows and applies no "
-            "changes, merge the feed instead",
-            field_path=".source",
-        ),
-        Rule(
             holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.source.format is SourceFormat.PARQUET,
             rule="!has(self.mode) || self.mode != 'Register' || self.source.format == 'Parquet'",
             message="mode Register takes files of the format Parquet only: the files stay as they are. Use the mode "

@@ -17,7 +17,7 @@ from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required, name_text
-from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
+from skipstone_operator.resources.source import TIME_ZONE, MergeSource, RunFields
 
 #: How many indexes a status lists.
 MAX_INDEXES_BEHIND = 32
@@ -218,7 +218,7 @@ class MergeJobSpec(RunFields):
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is changed. Never changes.")]
-    source: Annotated[Source, Doc("The changes. Never changes.")]
+    source: Annotated[MergeSource, Doc("The changes. Never changes.")]
     keys: Annotated[
         tuple[MergeKeyPair, ...],
         Doc(

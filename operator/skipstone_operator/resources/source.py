@@ -100,42 +100,6 @@ class Source:
             message="source.options is for the formats Csv and Json only: remove it for Parquet, Orc and Avro",
             field_path=".options",
         ),
-        Rule(
-            holds=lambda source: (
-                source.change_format is None or source.format in FORMATS[ChangeFormat(source.change_format)]
-            ),
-            rule="!has(self.changeFormat) || (self.changeFormat == 'Dms' ? self.format in ['Csv', 'Parquet'] : "
-            "self.format == 'Json' || (self.changeFormat != 'Maxwell' && self.format == 'Avro'))",
-            message="source.changeFormat does not fit source.format: Debezium and DebeziumFlat are read as Json or "
-            "Avro, Dms as Csv or Parquet, Maxwell as Json",
-            field_path=".changeFormat",
-        ),
-        Rule(
-            holds=lambda source: source.change_format is None or not (source.columns or source.mapping),
-            rule="!has(self.changeFormat) || ((!has(self.columns) || self.columns.size() == 0) && "
-            "(!has(self.mapping) || self.mapping.size() == 0))",
-            message="source.changeFormat takes names and types of columns from the table: remove source.columns and "
-            "source.mapping",
-            field_path=".changeFormat",
-        ),
-        Rule(
-            holds=lambda source: (
-                source.change_format is None or not source.options or source.format == SourceFormat.CSV
-            ),
-            rule="!has(self.changeFormat) || !has(self.options) || self.options.size() == 0 || self.format == 'Csv'",
-            message="source.options has no meaning for a change feed in Json: remove it",
-            field_path=".options",
-        ),
-        Rule(
-            holds=lambda source: (
-                source.change_format in DEBEZIUM or (source.allow_truncate is None and source.time_precision is None)
-            ),
-            rule="(!has(self.allowTruncate) && !has(self.timePrecision)) || (has(self.changeFormat) && "
-            "self.changeFormat in ['Debezium', 'DebeziumFlat'])",
-            message="source.allowTruncate and source.timePrecision are for the change formats Debezium and "
-            "DebeziumFlat only: remove them",
-            field_path=".changeFormat",
-        ),
     )
 
     format: Annotated[SourceFormat, Doc("Format of the files: Csv, Json (one object a line), Parquet, Orc or Avro.")]
@@ -208,12 +172,57 @@ class Source:
             maximum=86_400,
         ),
     ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeSource(Source):
+    """Files with changes: rows with columns of their own, or the change feed of a tool."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *Source.RULES,
+        Rule(
+            holds=lambda source: (
+                source.change_format is None or source.format in FORMATS[ChangeFormat(source.change_format)]
+            ),
+            rule="!has(self.changeFormat) || (self.changeFormat == 'Dms' ? self.format in ['Csv', 'Parquet'] : "
+            "self.format == 'Json' || (self.changeFormat != 'Maxwell' && self.format == 'Avro'))",
+            message="source.changeFormat does not fit source.format: Debezium and DebeziumFlat are read as Json or "
+            "Avro, Dms as Csv or Parquet, Maxwell as Json",
+            field_path=".changeFormat",
+        ),
+        Rule(
+            holds=lambda source: source.change_format is None or not (source.columns or source.mapping),
+            rule="!has(self.changeFormat) || ((!has(self.columns) || self.columns.size() == 0) && "
+            "(!has(self.mapping) || self.mapping.size() == 0))",
+            message="source.changeFormat takes names and types of columns from the table: remove source.columns and "
+            "source.mapping",
+            field_path=".changeFormat",
+        ),
+        Rule(
+            holds=lambda source: (
+                source.change_format is None or not source.options or source.format == SourceFormat.CSV
+            ),
+            rule="!has(self.changeFormat) || !has(self.options) || self.options.size() == 0 || self.format == 'Csv'",
+            message="source.options has no meaning for a change feed in Json: remove it",
+            field_path=".options",
+        ),
+        Rule(
+            holds=lambda source: (
+                source.change_format in DEBEZIUM or (source.allow_truncate is None and source.time_precision is None)
+            ),
+            rule="(!has(self.allowTruncate) && !has(self.timePrecision)) || (has(self.changeFormat) && "
+            "self.changeFormat in ['Debezium', 'DebeziumFlat'])",
+            message="source.allowTruncate and source.timePrecision are for the change formats Debezium and "
+            "DebeziumFlat only: remove them",
+            field_path=".changeFormat",
+        ),
+    )
+
     change_format: Annotated[
         ChangeFormat | None,
         Doc(
             "The files are a change feed that Debezium, Debezium with ExtractNewRecordState (DebeziumFlat), AWS DMS or "
-            "Maxwell wrote: what each change does, to which row and in which order is read from them. For MergeJobs "
-            "only."
+            "Maxwell wrote: what each change does, to which row and in which order is read from them."
         ),
     ] = None
     allow_truncate: Annotated[
