@@ -388,8 +388,9 @@ def _bounded(value: int, first: int, last: int) -> int:
 def _list(value: Raw, of: _Of) -> object:
     if not isinstance(value, list):
         raise TypeError(value)
-    item = _Of(cast(ListType, of.type).element_type, _item(of), of.rules)
-    return [None if one is None else _converted(one, item) for one in value]
+    kind = cast(ListType, of.type)
+    item = _Of(kind.element_type, _item(of), of.rules)
+    return [_inner(one, item, required=kind.element_required) for one in value]
 
 
 def _map(value: Raw, of: _Of) -> object:
@@ -399,7 +400,13 @@ def _map(value: Raw, of: _Of) -> object:
     if not isinstance(value, Mapping):
         raise TypeError(value)
     item = _Of(kind.value_type, _item(of), of.rules)
-    return [(_string(key, of), None if one is None else _converted(one, item)) for key, one in value.items()]
+    return [(_string(key, of), _inner(one, item, required=kind.value_required)) for key, one in value.items()]
+
+
+def _inner(value: Raw, of: _Of, *, required: bool) -> object:
+    if value is None and not required:
+        return None
+    return _converted(value, of)
 
 
 def _item(of: _Of) -> Semantic | None:
