@@ -33,7 +33,7 @@ from skipstone.sources.feeds.shapes import (
     Semantics,
     refused,
 )
-from skipstone.sources.feeds.values import Misfit, ValueRules, column_array
+from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
 
 #: What Debezium writes in the place of a value that the database did not log, because the change leaves it as it is
 #: (``unavailable.value.placeholder``), as text, bytes, whole numbers and a UUID.
@@ -104,7 +104,7 @@ class BatchMaker:
         """``values``, which stand in ``lines``, in the type of ``column``. Raises BadData."""
         try:
             return column_array(values, column, semantic, self._rules)
-        except Misfit as error:
+        except UnfitValue as error:
             message = f"column '{column.name}': the value is not {error.what}"
             raise refused(self.name, message, lines[error.position]) from error
 

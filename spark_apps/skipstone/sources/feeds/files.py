@@ -50,7 +50,7 @@ _BOM = b"\xef\xbb\xbf"
 T = TypeVar("T")
 
 
-class ChangeReader(Protocol):
+class FeedReader(Protocol):
     """Turns the messages of a tool into changes."""
 
     def changes(self, message: Fields, line: int) -> Iterator[Change]:
@@ -152,7 +152,7 @@ def _batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     return _json_batches(stored, reader, maker)
 
 
-def _reader(target: FeedTarget) -> ChangeReader:
+def _reader(target: FeedTarget) -> FeedReader:
     match target.tool:
         case ChangeFormat.DEBEZIUM:
             return EnvelopeReader(keys=target.keys, allow_truncate=target.allow_truncate)
@@ -162,7 +162,7 @@ def _reader(target: FeedTarget) -> ChangeReader:
             return MaxwellReader(keys=target.keys)
 
 
-def _json_batches(stored: StoredFile, reader: ChangeReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+def _json_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     messages = MessageReader()
     held = _Held(maker)
     try:
@@ -179,7 +179,7 @@ def _json_batches(stored: StoredFile, reader: ChangeReader, maker: BatchMaker) -
     yield from held.rest()
 
 
-def _avro_batches(stored: StoredFile, reader: ChangeReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+def _avro_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     held = _Held(maker)
     for number, (message, semantics) in enumerate(avro_messages(stored), 1):
         yield from held.full(semantics)
@@ -191,7 +191,7 @@ def _plain(line: bytes, number: int) -> bytes:
     return line.removeprefix(_BOM) if number == 1 else line
 
 
-def _changes(stored: StoredFile, reader: ChangeReader, message: Fields, number: int) -> list[Change]:
+def _changes(stored: StoredFile, reader: FeedReader, message: Fields, number: int) -> list[Change]:
     return _placed(stored, number, lambda: list(reader.changes(message, number)))
 
 

@@ -64,7 +64,7 @@ _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASC
 _UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
 
 
-class Misfit(Exception):
+class UnfitValue(Exception):
     """The value at ``position`` does not fit; ``what`` says what would."""
 
     def __init__(self, position: int, what: str) -> None:
@@ -96,7 +96,7 @@ class _Of:
 
 
 def column_array(values: Sequence[Raw], column: FeedColumn, semantic: Semantic | None, rules: ValueRules) -> pa.Array:
-    """``values`` in the kernel type of ``column``; None is null. Raises Misfit for the first that does not fit."""
+    """``values`` in the kernel type of ``column``; None is null. Raises UnfitValue for the first that does not fit."""
     of = _Of(column.type, semantic, rules)
     try:
         found = _at_once(values, column, of)
@@ -161,7 +161,7 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array:
         try:
             found.append(None if value is None else _converted(value, of))
         except _UNFIT as error:
-            raise Misfit(position, _what(of)) from error
+            raise UnfitValue(position, _what(of)) from error
     return pa.array(found, column.arrow)
 
 
