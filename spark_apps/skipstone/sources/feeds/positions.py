@@ -90,8 +90,8 @@ def _mysql(source: Fields, flag: bytes, _time: int) -> _Place:
 def _postgres(source: Fields, flag: bytes, time: int) -> _Place:
     """The last commit before the transaction, then the change: transactions lie across each other in the log.
 
-    A snapshot holds all that was committed before its own place. Where ``sequence`` is not told, commits are ordered by
-    their time.
+    The first snapshot knows no commit: it holds all that was committed before its own place. Where ``sequence`` is not
+    told, commits are ordered by their time.
     """
     lsn = source.get("lsn")
     at = _number(lsn if lsn is not None or flag == _CHANGE else 0, "source.lsn")
@@ -103,7 +103,7 @@ def _postgres(source: Fields, flag: bytes, time: int) -> _Place:
     except (ValueError, TypeError) as error:
         raise FeedError("its 'source.sequence' is not a list of two positions") from error
     at = at if change is None else _number(change, "source.sequence")
-    last = at if commit is None or flag == _SNAPSHOT else _number(commit, "source.sequence")
+    last = at if commit is None else _number(commit, "source.sequence")
     return _Place(_u64(last) + flag + _u64(at), "by sequence")
 
 
