@@ -14,6 +14,7 @@ from skipstone.sources.feeds.shapes import FeedError, Fields, Raw, Semantic, Sem
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _IMAGES = ("after", "before")
+_DECODER = json.JSONDecoder(parse_float=Decimal)
 
 
 @dataclass
@@ -59,7 +60,7 @@ def _parsed(line: bytes) -> Raw:
     except UnicodeDecodeError as error:
         raise FeedError("it is not UTF-8: write the file in UTF-8") from error
     try:
-        found: Raw = json.loads(text, parse_float=Decimal)
+        found: Raw = _DECODER.decode(text)
     except (ValueError, RecursionError) as error:
         raise FeedError("it is no JSON object: write one message a line") from error
     return found

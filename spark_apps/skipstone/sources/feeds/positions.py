@@ -7,16 +7,17 @@ documentation of Debezium's connectors, "Change events"; the fields of Maxwell i
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from skipstone.sources.feeds.shapes import FeedError, Fields, Mark, Raw
 
-_FALSE = frozenset({"", "false", "none"})
+_FALSE = (None, False, "false", "FALSE", "")
 _BINLOG = re.compile(r"(?P<base>.*?)\.?(?P<number>\d+)", re.ASCII)
 _LSN = re.compile(r"[0-9a-fA-F]+(:[0-9a-fA-F]+)*", re.ASCII)
+#: Text in JSON: the position of the last commit, and that of the change, each as text or null.
+_SEQUENCE = re.compile(r'\s*\[\s*(?:null|"?(?P<commit>\d+)"?)\s*,\s*(?:null|"?(?P<change>\d+)"?)\s*\]\s*', re.ASCII)
 _CHANGE, _SNAPSHOT = b"\1", b"\0"
 _LSN_BYTES = 24
 _ZEROS = bytes(17)
@@ -42,7 +43,7 @@ def debezium_mark(source: Fields, *, is_read: bool, ts_ms: Raw) -> Mark:
             "it is of Debezium's MongoDB connector, whose documents are text: let the ExtractNewDocumentState "
             "transform write them as columns, and merge them as a source of the format Json"
         )
-    is_snapshot = is_read or str(source.get("snapshot") or "").lower() not in _FALSE
+    is_snapshot = is_read or source.get("snapshot") not in _FALSE
     place_of = _PLACES.get(connector, _by_time)
     time = _number(source.get("ts_ms") or ts_ms or 0, "source.ts_ms")
     place = place_of(source, _SNAPSHOT if is_snapshot else _CHANGE, time)
@@ -76,7 +77,7 @@ def _table(source: Fields) -> str:
     if not source.get("table") and not source.get("collection"):
         raise FeedError("its 'source' does not name a table")
     parts = (source.get("db"), source.get("schema"), source.get("table") or source.get("collection"))
-    return ".".join(_text(part) for part in parts if part)
+    return ".".join([str(part) for part in parts if part])
 
 
 def _mysql(source: Fields, flag: bytes, _time: int) -> _Place:
@@ -98,12 +99,11 @@ def _postgres(source: Fields, flag: bytes, time: int) -> _Place:
     sequence = source.get("sequence")
     if sequence is None:
         return _Place(flag + _u64(time) + _u64(at), "by ts_ms and lsn")
-    try:
-        commit, change = json.loads(_text(sequence))
-    except (ValueError, TypeError) as error:
-        raise FeedError("its 'source.sequence' is not a list of two positions") from error
-    at = at if change is None else _number(change, "source.sequence")
-    last = at if commit is None else _number(commit, "source.sequence")
+    found = _SEQUENCE.fullmatch(_text(sequence))
+    if found is None:
+        raise FeedError("its 'source.sequence' is not a list of two positions")
+    at = at if found["change"] is None else _number(found["change"], "source.sequence")
+    last = at if found["commit"] is None else _number(found["commit"], "source.sequence")
     return _Place(_u64(last) + flag + _u64(at), "by sequence")
 
 
