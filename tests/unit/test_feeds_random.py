@@ -16,6 +16,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 
+from tests.examples import cases
 from tests.unit.feed_bed import KEPT, MISSING, FeedBed, Row
 
 SCHEMA = Schema(
@@ -164,7 +165,7 @@ TOOLS = {
 
 
 @pytest.mark.parametrize("tool", TOOLS)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(25, 400), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_history_told_by_a_tool_is_replayed(tool: str, seed: int) -> None:
     kind, tell, truncates = TOOLS[tool]
@@ -189,7 +190,7 @@ def test_a_history_told_by_a_tool_is_replayed(tool: str, seed: int) -> None:
         assert table == history.state
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=cases(25, 400), deadline=None)
 @given(seed=st.integers(0, 2**32))
 def test_a_history_in_files_of_dms_is_replayed(seed: int) -> None:
     random = Random(seed)

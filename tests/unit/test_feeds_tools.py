@@ -293,6 +293,8 @@ def test_parquet_of_dms_is_read_by_the_types_of_the_table(parquet_bed: FeedBed) 
         ("local", pa.array([1], pa.timestamp("ns"))),
         ("local", pa.array([1], pa.timestamp("us", tz="UTC"))),
         ("day", pa.array([1], pa.timestamp("us"))),
+        ("day", pa.array([3_000_000], pa.date32())),
+        ("local", pa.array([1 << 40], pa.timestamp("s"))),
         ("flag", pa.array([1])),
         ("text", pa.array([1])),
         ("text", pa.array([b"x"])),

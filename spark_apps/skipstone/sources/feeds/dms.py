@@ -21,6 +21,7 @@ from skipstone.sources.feeds.batches import BatchMaker
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
 from skipstone.sources.feeds.texts import instant
+from skipstone.sources.feeds.values import require_years
 from skipstone.sources.text.headers import open_binary, unreadable
 from skipstone.storage.port import READ_AHEAD, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
@@ -176,7 +177,7 @@ def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) 
         found = _cast(values, column, maker.target)
         if found is not None:
             found.validate(full=True)
-            return found
+            return require_years(found)
     except (pa.ArrowException, ValueError, OverflowError):
         pass
     raise refused(

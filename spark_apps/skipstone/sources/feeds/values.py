@@ -56,6 +56,7 @@ _MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILL
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
 _INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _SPECIAL_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": -float("inf")}
@@ -115,6 +116,15 @@ def is_carried(kind: IcebergType) -> bool:
     return type(kind) in _CONVERT
 
 
+def require_years(array: pa.Array) -> pa.Array:
+    """``array``; raises ValueError for a date or timestamp in a year that Python does not have."""
+    if pa.types.is_date32(array.type):
+        _within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+    if pa.types.is_timestamp(array.type):
+        _within(array.cast(pa.int64()), *_MOMENTS)
+    return array
+
+
 def _at_once(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array | None:
     """All values in one step of Arrow's, where all are of the one Python type that needs no look at each."""
     kinds = set(map(type, values)) - {type(None)}
@@ -145,7 +155,7 @@ def _moments(values: Sequence[Raw], unit: TimePrecision) -> pa.Array:
         if not pc.all(pc.equal(pc.multiply(micros, 1000), numbers)).as_py():
             raise ValueError(unit)
         numbers = micros
-    return _within(numbers, _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1)
+    return _within(numbers, *_MOMENTS)
 
 
 def _within(numbers: pa.Array, first: int, last: int) -> pa.Array:
@@ -351,7 +361,7 @@ def _timestamptz(value: Raw, of: _Of) -> object:
         found = instant(micros, of.rules.zone) if offset is None else micros - offset * 1_000_000
     else:
         found = instant(_moment(value, of), of.rules.zone)
-    return _bounded(found, _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1)
+    return _bounded(found, *_MOMENTS)
 
 
 def _moment(value: Raw, of: _Of) -> int:
@@ -359,7 +369,7 @@ def _moment(value: Raw, of: _Of) -> int:
         micros = value * DAY_MICROS
     else:
         micros = _micros(value, _unit(of, _MOMENT_UNITS))
-    return _bounded(micros, _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1)
+    return _bounded(micros, *_MOMENTS)
 
 
 def _unit(of: _Of, units: Mapping[str, TimePrecision]) -> TimePrecision:
