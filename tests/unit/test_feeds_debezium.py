@@ -216,6 +216,11 @@ def test_placeholders_of_every_type_are_known(tmp_path: Path) -> None:
              "pairs": {PLACEHOLDER: PLACEHOLDER}, "text": PLACEHOLDER}  # fmt: skip
     found = bed.lines(envelope("u", postgres(1), after=after)).row()
     assert {name for name, value in found.items() if value == MISSING} == set(after) - {"id"}
+    as_text = f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'
+    bed.lines(envelope("u", postgres(2), after={"id": 2, "pairs": as_text, "text": as_text}), name="1.json")
+    second = bed.left()[1]
+    assert isinstance(second, dict)
+    assert second["pairs"] == second["text"] == MISSING
 
 
 def schema_of(*columns: Row) -> Row:

@@ -36,11 +36,12 @@ from skipstone.sources.feeds.shapes import (
 from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
 
 #: What Debezium writes in the place of a value that the database did not log, because the change leaves it as it is
-#: (``unavailable.value.placeholder``), as text, bytes, whole numbers and a UUID.
+#: (``unavailable.value.placeholder``), as text, bytes, whole numbers, a UUID and the text of a map.
 _TEXT = "__debezium_unavailable_value"
 _BYTES = _TEXT.encode()
 _BASE64 = base64.b64encode(_BYTES).decode()
 _NUMBERS = list(_BYTES)
+_MAP_TEXT = f'{{"{_TEXT}":"{_TEXT}"}}'
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
 _CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
 _TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL)
@@ -136,7 +137,7 @@ class BatchMaker:
 
 def placeholders(column: FeedColumn) -> tuple[list[Raw], list[Raw]]:
     """What stands for a value of ``column`` that is left out: as plain values, and as lists and maps."""
-    plain: list[Raw] = [_TEXT, _BYTES]
+    plain: list[Raw] = [_TEXT, _BYTES, _MAP_TEXT]
     if isinstance(column.type, BinaryType | FixedType):
         plain.append(_BASE64)
     if isinstance(column.type, UUIDType):
