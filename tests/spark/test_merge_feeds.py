@@ -8,11 +8,14 @@ from dataclasses import replace
 from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
 from skipstone.runs.merging import feed as feed_module
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.requests import (
@@ -25,8 +28,10 @@ from skipstone_core.contract.requests import (
 )
 from skipstone_core.errors import BadData, BadSpec
 
+from tests.examples import cases
 from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of
 from tests.unit.feed_bed import EVERY, ORDERS, Row
+from tests.unit.feed_histories import SCHEMA, TOOLS, History
 
 PLACEHOLDER = "__debezium_unavailable_value"
 NOON = datetime.fromisoformat("2024-05-01T12:00:00")
@@ -211,3 +216,29 @@ def test_a_feed_takes_no_clauses(bed: MergeBed) -> None:
     source = SourceSpec(format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM)
     with pytest.raises(BadSpec, match="remove sequenceBy"):
         bed.merge(task_of("", source=source, when_matched=(MergeClause(action=MergeAction.UPDATE),)))
+
+
+@pytest.mark.parametrize("seed", range(cases(4, 60)))
+def test_a_random_history_is_replayed_into_tables_of_every_kind(bed: MergeBed, seed: int) -> None:
+    """Rows keep values that their changes lack, in files that are copied, rewritten and marked."""
+    random = Random(seed)
+    tool, tell, _ = TOOLS[random.choice(["postgresql", "mysql"])]
+    by_value = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    spec = by_value if random.random() < 0.5 else UNPARTITIONED_PARTITION_SPEC
+    properties = {
+        "write.merge.mode": ("copy-on-write", "merge-on-read")[seed % 2],
+        "format-version": random.choice("23"),
+        "write.parquet.row-group-limit": "4",
+    }
+    bed.create(SCHEMA, spec, **properties)
+    history = History(random)
+    history.state = {number: history.row(number) for number in range(8)}
+    bed.append(list(history.state.values()))
+    for number in range(3):
+        before, history.events = dict(history.state), []
+        for _ in range(random.randint(1, 3)):
+            history.transaction()
+        path = bed.text(f"{number}.json", "\n".join(tell(history.events, before, random)) + "\n")
+        apply(bed, tool, SourceFormat.JSON, path, allow_truncate=True)
+        rows = bed.table().scan().to_arrow().select(SCHEMA.column_names).to_pylist()
+        assert sorted(rows, key=lambda row: row["id"]) == [history.state[key] for key in sorted(history.state)]
