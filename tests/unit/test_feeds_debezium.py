@@ -296,7 +296,9 @@ def test_times_without_schema_need_their_unit(bed: FeedBed) -> None:
 
 @pytest.mark.parametrize(
     ("column", "value"),
-    [("small", 1 << 31), ("small", 1.5), ("ratio", 0.12345678901), ("wide", 2**53 + 1), ("price", "1.005"),
+    [("small", 1 << 31), ("small", 1.5), ("ratio", 0.12345678901), ("wide", 2**53 + 1),
+     ("wide", "1.2345e-320"), ("wide", "1e400"), ("ratio", "1e39"),
+     ("price", "1.005"),
      ("price", 10_000_000), ("text", 5), ("raw", "not base64!"), ("code", "x"), ("flag", 2), ("text", "\ud800"),
      ("wide", "Infinite"), ("local", "2024-05-01T12:00:00+02:00"), ("local", "2024-05-01T12:00:00.1234567"),
      ("day", "2024-02-30"), ("clock", "24:00:00"), ("counts", ["x"]),

@@ -19,6 +19,7 @@ from decimal import Context, Decimal, localcontext
 from typing import cast
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import (
@@ -231,10 +232,24 @@ def _floating(value: Raw, of: _Of) -> object:
         return value
     number = _exact(value, of)
     found = _single(float(number)) if is_single else float(number)
-    shown = {Decimal(f"{found:.{digits}g}") for digits in ((6, 7, 8, 9) if is_single else (15, 16, 17))}
-    if abs(found) == float("inf") or not (Decimal(found) == number or number in shown):
+    if _is_short(number, is_single=is_single):
+        return found
+    if not math.isfinite(found) or number not in _ways_to_write(found, is_single=is_single):
         raise ValueError(value)
     return found
+
+
+def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:
+    """The number itself, the shortest text that stands for it, and what writers with a number of digits write."""
+    shortest = str(np.float32(value)) if is_single else repr(value)
+    rounded = (f"{value:.{digits}g}" for digits in ((6, 7, 8, 9) if is_single else (15, 16, 17)))
+    return {Decimal(value), Decimal(shortest), *map(Decimal, rounded)}
+
+
+def _is_short(number: Decimal, *, is_single: bool) -> bool:
+    """Whether a number has so few digits that floats tell it from all others that have no more."""
+    digits, exponent = (6, 30) if is_single else (15, 290)
+    return len(number.as_tuple().digits) <= digits and abs(number.adjusted()) < exponent
 
 
 def _single(value: float) -> float:
