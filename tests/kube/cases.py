@@ -38,6 +38,12 @@ MERGE: Manifest = {
     "keys": [{"target": "id", "source": "order_id"}],
     "whenMatched": [{"action": "Update"}],
 }
+#: Changes to MERGE that make it the merge of a change feed.
+FEED: Manifest = {
+    "source": {"format": "Json", "paths": ["feed/orders"], "changeFormat": "Debezium"},
+    "keys": [{"target": "id", "source": "id"}],
+    "whenMatched": ABSENT,
+}
 
 
 @dataclass(frozen=True)
@@ -169,6 +175,26 @@ ACCEPTED = (
         "warehouse-most-source-locations",
         _locations(*({"name": f"l{i}", "s3": {"bucket": "landing", "prefix": f"erp/{i}"}} for i in range(16))),
     ),
+    _mj("feed-smallest", FEED),
+    _mj(
+        "feed-every-field",
+        {
+            **FEED,
+            "source.format": "Avro",
+            "source.changeFormat": "DebeziumFlat",
+            "source.allowTruncate": True,
+            "source.timePrecision": "Nanos",
+            "source.consume": "New",
+            "schemaEvolution": "None",
+            "targetWhere": "target.id > 0",
+        },
+    ),
+    _mj(
+        "feed-of-dms",
+        {**FEED, "source.format": "Csv", "source.changeFormat": "Dms", "source.options": {"nullValue": ""}},
+    ),
+    _mj("feed-of-dms-in-parquet", {**FEED, "source.format": "Parquet", "source.changeFormat": "Dms"}),
+    _mj("feed-of-maxwell", {**FEED, "source.changeFormat": "Maxwell"}),
     _tbl("table-smallest", {}),
     _tbl("table-in-a-nested-namespace", {"identifier.namespace": "sales.eu.north"}),
     Case("table-observed", "Table", OBSERVED),
@@ -445,6 +471,30 @@ REJECTED = (
         "spec.source.mapping", "id", by_schema=True),
     _lj("load-reference-ill-formed", {"tableRef.name": "A b"}, "spec.tableRef.name", "name must be a Kubernetes name"),
     # MergeJob
+    _mj("feed-in-another-format", {**FEED, "source.format": "Parquet"}, "spec.source.changeFormat",
+        "source.changeFormat does not fit source.format"),
+    _mj("feed-of-dms-in-json", {**FEED, "source.changeFormat": "Dms"}, "spec.source.changeFormat",
+        "source.changeFormat does not fit source.format"),
+    _mj("feed-of-maxwell-in-avro", {**FEED, "source.changeFormat": "Maxwell", "source.format": "Avro"},
+        "spec.source.changeFormat", "source.changeFormat does not fit source.format"),
+    _mj("feed-with-columns", {**FEED, "source.columns": [{"name": "a", "type": "int"}]}, "spec.source.changeFormat",
+        "source.changeFormat takes names and types of columns from the table"),
+    _mj("feed-with-mapping", {**FEED, "source.mapping": [{"column": "id", "from": "a"}]}, "spec.source.changeFormat",
+        "source.changeFormat takes names and types of columns from the table"),
+    _mj("feed-with-options", {**FEED, "source.options": {"multiLine": "true"}}, "spec.source.options",
+        "source.options has no meaning for a change feed in Json"),
+    _mj("feed-truncate-of-maxwell", {**FEED, "source.changeFormat": "Maxwell", "source.allowTruncate": True},
+        "spec.source.changeFormat", "source.allowTruncate and source.timePrecision are for the change formats"),
+    _mj("feed-precision-without-feed", {"source.timePrecision": "Millis"}, "spec.source.changeFormat",
+        "source.allowTruncate and source.timePrecision are for the change formats"),
+    _mj("feed-with-sequence", {**FEED, "sequenceBy": "ts"}, "spec.source",
+        "source.changeFormat says what each change does and in which order"),
+    _mj("feed-with-clauses", {**FEED, "whenMatched": [{"action": "Update"}]}, "spec.source",
+        "source.changeFormat says what each change does and in which order"),
+    _mj("feed-with-evolution", {**FEED, "schemaEvolution": "AddColumns"}, "spec.source",
+        "source.changeFormat says what each change does and in which order"),
+    _mj("feed-with-renamed-key", {**FEED, "keys": [{"target": "id", "source": "order_id"}]}, "spec.keys",
+        "keys must pair each column with itself when source.changeFormat is set"),
     _mj("merge-stage-twice", {"pruning": {"disabledStages": ["KeyIndex", "KeyIndex"]}},
         "spec.pruning.disabledStages", "pruning.disabledStages names a stage twice"),
     _mj("merge-without-clause", {"whenMatched": ABSENT}, "spec.whenMatched",

@@ -336,6 +336,19 @@ class TestLaunching:
         assert base.inputs_hash != load_plan(timeZone="Europe/Berlin").inputs_hash
         assert base.intent(1, "x").id == f"uidjan-{base.inputs_hash}-1"
 
+    def test_a_job_without_a_change_feed_is_named_and_asked_for_as_before_there_were_any(self) -> None:
+        """The fields of change feeds are in no request that does not use them: an upgrade renames no attempt."""
+        feed = {"source": {"format": "Json", "paths": ["feed"], "changeFormat": "Debezium", "allowTruncate": False}}
+        for spec, found in (
+            ({}, set()),
+            ({**feed, "whenMatched": [], "whenNotMatched": []}, {"changeFormat", "allowTruncate"}),
+        ):
+            plan = plan_job_run(subject(objects.merge("jan", **spec)), place(), good_table(), good_warehouse(), SETTING)
+            request = json.loads(build_manifest(plan, plan.intent(1, "2026-01-01T12:00:00Z")).request.to_json())
+            inputs = json.loads(json.dumps(plan.inputs))
+            for source in (inputs["spec"]["source"], request["merge"]["source"]):
+                assert {"changeFormat", "allowTruncate", "timePrecision"} & set(source) == found
+
     def test_the_effective_warehouse_is_part_of_the_name(self) -> None:
         job, table = subject(objects.load("jan")), good_table()
         hashes = {

@@ -10,6 +10,7 @@ from skipstone.peek import may_do_without_spark
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
+    ChangeFormat,
     JobRequest,
     LoadTask,
     MergeKey,
@@ -45,6 +46,10 @@ def test_only_parquet_and_avro_may_be_loaded_and_merged_without_spark(
     path = tmp_path / "request.json"
     path.write_text(request.to_json())
     assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)}) is (kind in (SourceFormat.PARQUET, SourceFormat.AVRO))
+    if run is RunKind.MERGE:
+        feed = MergeTask(source=replace(source, change_format=ChangeFormat.DEBEZIUM), keys=())
+        path.write_text(replace(request, merge=feed).to_json())
+        assert may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
     path.write_text(replace(request, spark=SparkRef(small_work=SmallWork.SPARK)).to_json())
     assert not may_do_without_spark({"SKIPSTONE_REQUEST": str(path)})
 

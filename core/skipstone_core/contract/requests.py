@@ -66,6 +66,23 @@ class SourceFormat(StrEnum):
     AVRO = "Avro"
 
 
+class ChangeFormat(StrEnum):
+    """The tools whose change feeds a merge reads as they are written."""
+
+    DEBEZIUM = "Debezium"
+    DEBEZIUM_FLAT = "DebeziumFlat"
+    DMS = "Dms"
+    MAXWELL = "Maxwell"
+
+
+class TimePrecision(StrEnum):
+    """The unit of whole numbers that stand for times and timestamps."""
+
+    MILLIS = "Millis"
+    MICROS = "Micros"
+    NANOS = "Nanos"
+
+
 class DuplicatesPolicy(StrEnum):
     """What happens to a source that another job already applied to the same table."""
 
@@ -284,6 +301,9 @@ class SourceSpec:
     ``columns`` gives types to source columns of untyped formats that the table does not declare (else string).
     ``consumer`` says whose memory of consumed files counts with ``consume`` New. ``settle_seconds``: files that changed
     more recently are not read yet.
+    ``change_format``: the files are a change feed that this tool wrote; merges only. ``allow_truncate``: a truncate in
+    it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema. These
+    are None when unset, so that requests without them stay as they were.
     """
 
     format: SourceFormat
@@ -296,6 +316,9 @@ class SourceSpec:
     consumer: str = ""
     settle_seconds: int = 0
     location: str = ""
+    change_format: ChangeFormat | None = None
+    allow_truncate: bool | None = None
+    time_precision: TimePrecision | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,6 +35,7 @@ __all__ = [
     "MergeColumn",
     "MergeCounts",
     "MergePlan",
+    "PartialRows",
     "StoredSequence",
     "bind_keys",
     "check_sequence",
@@ -57,10 +58,25 @@ class StoredSequence:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PartialRows:
+    """Source rows that do not have all their columns. ``columns``: those that may be left out, by position of a bit.
+
+    ``kept`` and ``missing`` are source columns that hold a bit for each of ``columns``, the first in the highest bit of
+    the first byte. ``kept``: an update leaves the table's value as it is. ``missing``: the row cannot be inserted,
+    because its value exists and the source does not have it.
+    """
+
+    columns: tuple[str, ...]
+    kept: str
+    missing: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class MergePlan:
     """A merge checked against both schemas. Clauses keep their order: the first whose ``when`` holds wins.
 
-    ``target_where``: a row of the table that does not satisfy it matches nothing.
+    ``target_where``: a row of the table that does not satisfy it matches nothing. ``partial``: which columns source
+    rows may lack; None: they have all.
     """
 
     keys: tuple[BoundKey, ...]
@@ -73,6 +89,7 @@ class MergePlan:
     when_not_matched_by_source: tuple[BoundClause, ...] = ()
     stored_sequence: StoredSequence | None = None
     target_where: Predicate | None = None
+    partial: PartialRows | None = None
 
     @property
     def target_clauses(self) -> tuple[BoundClause, ...]:

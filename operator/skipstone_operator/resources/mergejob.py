@@ -17,7 +17,7 @@ from skipstone_operator.resources.common import LocalRef
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, frozen_optional, frozen_required, name_text
-from skipstone_operator.resources.source import TIME_ZONE, RunFields, Source
+from skipstone_operator.resources.source import TIME_ZONE, MergeSource, RunFields
 
 #: How many indexes a status lists.
 MAX_INDEXES_BEHIND = 32
@@ -158,6 +158,14 @@ def _reachable(name: str, attribute: str) -> Rule:
     )
 
 
+def _steered(spec: MergeJobSpec) -> bool:
+    """Whether the spec says itself what a change does, or in which order."""
+    clauses = spec.when_matched or spec.when_not_matched or spec.when_not_matched_by_source
+    return bool(
+        clauses or spec.sequence_by or spec.target_sequence or spec.schema_evolution is not SchemaEvolution.NONE
+    )
+
+
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
 _OPTIONAL = ("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning")
 
@@ -170,11 +178,33 @@ class MergeJobSpec(RunFields):
         *(frozen_required(name) for name in ("tableRef", "source", "keys")),
         *(frozen_optional(name) for name in _OPTIONAL),
         Rule(
-            holds=lambda spec: bool(spec.when_matched or spec.when_not_matched or spec.when_not_matched_by_source),
-            rule=" || ".join(f"(has(self.{name}) && self.{name}.size() > 0)" for name in _LISTS),
+            holds=lambda spec: bool(
+                spec.source.change_format
+                or spec.when_matched
+                or spec.when_not_matched
+                or spec.when_not_matched_by_source
+            ),
+            rule="has(self.source.changeFormat) || "
+            + " || ".join(f"(has(self.{name}) && self.{name}.size() > 0)" for name in _LISTS),
             message="whenMatched, whenNotMatched or whenNotMatchedBySource must have at least one clause: without any "
             "the merge does nothing",
             field_path=".whenMatched",
+        ),
+        Rule(
+            holds=lambda spec: spec.source.change_format is None or not _steered(spec),
+            rule="!has(self.source.changeFormat) || (!has(self.sequenceBy) && !has(self.targetSequence) && "
+            + " && ".join(f"(!has(self.{name}) || self.{name}.size() == 0)" for name in _LISTS)
+            + " && (!has(self.schemaEvolution) || self.schemaEvolution == 'None'))",
+            message="source.changeFormat says what each change does and in which order: remove sequenceBy, "
+            "targetSequence, whenMatched, whenNotMatched, whenNotMatchedBySource and schemaEvolution",
+            field_path=".source",
+        ),
+        Rule(
+            holds=lambda spec: spec.source.change_format is None or all(key.target == key.source for key in spec.keys),
+            rule="!has(self.source.changeFormat) || self.keys.all(k, k.target == k.source)",
+            message="keys must pair each column with itself when source.changeFormat is set: changes carry the names "
+            "of the table's columns",
+            field_path=".keys",
         ),
         Rule(
             holds=lambda spec: spec.target_sequence is None or spec.sequence_by is not None,
@@ -188,7 +218,7 @@ class MergeJobSpec(RunFields):
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is changed. Never changes.")]
-    source: Annotated[Source, Doc("The changes. Never changes.")]
+    source: Annotated[MergeSource, Doc("The changes. Never changes.")]
     keys: Annotated[
         tuple[MergeKeyPair, ...],
         Doc(

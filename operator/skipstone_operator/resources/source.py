@@ -9,13 +9,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
-from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, SourceFormat
+from skipstone_core.contract.requests import (
+    ChangeFormat,
+    ConsumePolicy,
+    DuplicatesPolicy,
+    SourceFormat,
+    TimePrecision,
+)
+from skipstone_core.merging.feeds import FORMATS
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
 from skipstone_operator.resources.storage import LOCATION_NAME
 
 UNTYPED = (SourceFormat.CSV, SourceFormat.JSON)
+DEBEZIUM = (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
 
 
 def _first_folder(path: str) -> str:
@@ -164,6 +172,70 @@ class Source:
             maximum=86_400,
         ),
     ] = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MergeSource(Source):
+    """Files with changes: rows with columns of their own, or the change feed of a tool."""
+
+    RULES: ClassVar[tuple[Rule, ...]] = (
+        *Source.RULES,
+        Rule(
+            holds=lambda source: (
+                source.change_format is None or source.format in FORMATS[ChangeFormat(source.change_format)]
+            ),
+            rule="!has(self.changeFormat) || (self.changeFormat == 'Dms' ? self.format in ['Csv', 'Parquet'] : "
+            "self.format == 'Json' || (self.changeFormat != 'Maxwell' && self.format == 'Avro'))",
+            message="source.changeFormat does not fit source.format: Debezium and DebeziumFlat are read as Json or "
+            "Avro, Dms as Csv or Parquet, Maxwell as Json",
+            field_path=".changeFormat",
+        ),
+        Rule(
+            holds=lambda source: source.change_format is None or not (source.columns or source.mapping),
+            rule="!has(self.changeFormat) || ((!has(self.columns) || self.columns.size() == 0) && "
+            "(!has(self.mapping) || self.mapping.size() == 0))",
+            message="source.changeFormat takes names and types of columns from the table: remove source.columns and "
+            "source.mapping",
+            field_path=".changeFormat",
+        ),
+        Rule(
+            holds=lambda source: (
+                source.change_format is None or not source.options or source.format == SourceFormat.CSV
+            ),
+            rule="!has(self.changeFormat) || !has(self.options) || self.options.size() == 0 || self.format == 'Csv'",
+            message="source.options has no meaning for a change feed in Json: remove it",
+            field_path=".options",
+        ),
+        Rule(
+            holds=lambda source: (
+                source.change_format in DEBEZIUM or (source.allow_truncate is None and source.time_precision is None)
+            ),
+            rule="(!has(self.allowTruncate) && !has(self.timePrecision)) || (has(self.changeFormat) && "
+            "self.changeFormat in ['Debezium', 'DebeziumFlat'])",
+            message="source.allowTruncate and source.timePrecision are for the change formats Debezium and "
+            "DebeziumFlat only: remove them",
+            field_path=".changeFormat",
+        ),
+    )
+
+    change_format: Annotated[
+        ChangeFormat | None,
+        Doc(
+            "The files are a change feed that Debezium, Debezium with ExtractNewRecordState (DebeziumFlat), AWS DMS or "
+            "Maxwell wrote: what each change does, to which row and in which order is read from them."
+        ),
+    ] = None
+    allow_truncate: Annotated[
+        bool | None,
+        Doc("Whether a truncate in a feed of Debezium deletes all rows; it fails the job when absent or false."),
+    ] = None
+    time_precision: Annotated[
+        TimePrecision | None,
+        Doc(
+            "Unit of the numbers that stand for times and timestamps in messages of Debezium that carry no schema; "
+            "such numbers fail the job when absent."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)

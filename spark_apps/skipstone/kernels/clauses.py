@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,11 +16,12 @@ import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
 from skipstone_core.language.predicates import ColumnRef
-from skipstone_core.merging.merges import BoundClause, MergePlan
+from skipstone_core.merging.merges import BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.kernels.partial import kept_columns
 from skipstone.tables.arrow import LAST_UPDATED, field_id
 
 Columns = Mapping[str, pa.Array]
@@ -33,12 +35,16 @@ TOO_LATE = -2
 
 @dataclass(frozen=True)
 class MatchedBatch:
-    """Target rows with their source rows: row ``match[i]`` of ``source`` belongs to row i when it is >= 0."""
+    """Target rows with their source rows: row ``match[i]`` of ``source`` belongs to row i when it is >= 0.
+
+    ``partial``: which columns rows of ``source`` may lack.
+    """
 
     target: pa.RecordBatch
     source: pa.Table
     match: Int64s
     choice: Choice
+    partial: PartialRows | None = None
 
 
 def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) -> Choice:
@@ -185,22 +191,32 @@ def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
 
 
 def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
-    for name, values in _assigned(clause, batch, rows):
-        before = batch.target.column(name)
-        if not _is_same(before.take(pa.array(rows)), values):
-            changed[name] = _replaced(changed.get(name, before), rows, values)
+    for one in _assigned(clause, batch, rows):
+        before = batch.target.column(one.name)
+        if len(one.rows) and not _is_same(before.take(pa.array(one.rows)), one.values):
+            changed[one.name] = _replaced(changed.get(one.name, before), one.rows, one.values)
 
 
-def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[tuple[str, pa.Array]]:
+class _Assigned(NamedTuple):
+    """The ``values`` that ``rows`` get in column ``name``."""
+
+    name: str
+    rows: Int64s
+    values: pa.Array
+
+
+def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[_Assigned]:
     """What a clause gives ``rows``, for the columns of the batch."""
     schema = batch.target.schema
-    taken = pa.array(batch.match[rows]) if clause.values else None
+    kept = kept_columns(batch.source, batch.partial) if batch.partial and clause.values else {}
     for name, origin in clause.values.items():
         if name in schema.names:
-            yield name, fitted(batch.source.column(origin).take(taken), schema.field(name))
+            given = rows[~kept[name][batch.match[rows]]] if name in kept else rows
+            taken = pa.array(batch.match[given])
+            yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), schema.field(name)))
     for name, value in clause.literals.items():
         if name in schema.names:
-            yield name, _repeated(value, schema.field(name), len(rows))
+            yield _Assigned(name, rows, _repeated(value, schema.field(name), len(rows)))
 
 
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:

@@ -71,7 +71,7 @@ class FileMarker:
         start = 0
         for batch in self._rows(group, positions[updated]):
             stop = start + batch.num_rows
-            rows = MatchedBatch(batch, self._source, match[start:stop], choice[start:stop])
+            rows = MatchedBatch(batch, self._source, match[start:stop], choice[start:stop], self._plan.partial)
             self._writer.write(apply_clauses(rows, self._plan.target_clauses))
             start = stop
 
@@ -101,6 +101,8 @@ class FileMarker:
     @cached_property
     def _kept(self) -> list[str]:
         """Columns that some update leaves alone."""
+        if self._plan.partial is not None:  # any row may leave any column alone
+            return list(self._plan.target_columns)
         assigned = [_assigned(self._plan.target_clauses[number]) for number in self._updates]
         everywhere = frozenset.intersection(*assigned) if assigned else frozenset()
         return [name for name in self._plan.target_columns if name not in everywhere]

@@ -37,6 +37,7 @@ from skipstone.kernels.clauses import (
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
+from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
 
 
@@ -233,6 +234,8 @@ def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter
     for number, picked in work.rows:
         rows = np.frombuffer(picked, dtype=np.int64)
         for source in _picked_rows(reader, work.slices[number], number, rows):
+            if work.plan.partial is not None:
+                require_whole(source, work.plan.partial)
             for batch in _inserts(source, work.plan.when_not_matched, writer.arrow_schema):
                 writer.write(batch)
                 inserted += batch.num_rows

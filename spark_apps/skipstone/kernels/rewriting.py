@@ -126,7 +126,8 @@ class FileRewriter:
         start = 0
         for batch in self._opened.read(names, group):
             stop = start + batch.num_rows
-            yield MatchedBatch(batch, self._source, merge.match[start:stop], merge.choice[start:stop])
+            match, choice = merge.match[start:stop], merge.choice[start:stop]
+            yield MatchedBatch(batch, self._source, match, choice, self._plan.partial)
             start = stop
 
 

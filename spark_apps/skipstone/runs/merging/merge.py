@@ -29,6 +29,7 @@ from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.runs.indexing.inlining import InlineSite, enter_commit
 from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
+from skipstone.runs.merging.feed import read_feed, read_feed_here
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
@@ -200,14 +201,15 @@ def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, t
 def _read(job: _Job, listing: SourceListing, scratch: Scratch, pinned: PinnedTable) -> Changes:
     job.reporter.progress("reading the source")
     site = SourceSite(task=job.task, listing=listing, scratch=scratch, share=job.share)
+    is_feed = job.task.source.change_format is not None
     with job.reporter.stage("read"), readable(listing):
-        changes = read_changes_here(site, pinned.table, pinned.files)
+        changes = (read_feed_here if is_feed else read_changes_here)(site, pinned.table, pinned.files)
     if changes is not None:
         return changes
     spark = job.session()
     warm_workers(spark)
     with job.reporter.stage("read"), readable(listing), task_progress(spark, job.reporter, "reading the source"):
-        return read_changes(spark, site, pinned.table, pinned.files)
+        return (read_feed if is_feed else read_changes)(spark, site, pinned.table, pinned.files)
 
 
 def _prune(job: _Job, changes: Changes, target: PinnedTable) -> Pruned:

@@ -45,8 +45,9 @@ from skipstone.tasks.share import DriverShare
 
 #: Source bytes per slice. A slice is sorted in the memory of one task.
 SLICE_BYTES = 64 * 1024 * 1024
-_ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
-_ANSWER_DDL = "answer binary not null"
+#: What a task that writes a slice answers, as Arrow and as Spark have it.
+ANSWER = pa.schema([pa.field("answer", pa.binary(), nullable=False)])
+ANSWER_DDL = "answer binary not null"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +91,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     """
     read = read_source(spark, site.listing, site.task.source, files.schema, site.task.time_zone)
     planned = _plan(site.task, read.columns, table, files)
-    return _written_down(site, planned, _write_slices(site, read, planned.plan))
+    return written_down(site, planned, _write_slices(site, read, planned.plan))
 
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
@@ -105,7 +106,7 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     if rows is None:
         return None
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
-    return _written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
+    return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
 
 
 def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
@@ -114,12 +115,13 @@ def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files:
     types = {str(column.type): column.type for column in columns}
     wanted = new_columns(task, target_schema(table.schema()), source)
     added = plan_columns(table, {column.name: types[column.type] for column in wanted})
-    plan = plan_merge(task, target_schema(with_fields(files.schema, added)), source, _zone(task))
+    plan = plan_merge(task, target_schema(with_fields(files.schema, added)), source, time_zone(task))
     plan = selective_first(plan, files)
     return Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added)
 
 
-def _written_down(site: SourceSite, planned: Changes, slices: Sequence[ChangeSlice]) -> Changes:
+def written_down(site: SourceSite, planned: Changes, slices: Sequence[ChangeSlice]) -> Changes:
+    """``planned`` with its slices, numbered. Raises as ``require_unchanged`` does."""
     require_unchanged(site.listing)
     numbered = (replace(one, base=base) for one, base in zip(slices, _bases(slices), strict=True))
     return replace(planned, slices=tuple(numbered))
@@ -143,7 +145,8 @@ def _source_schema(columns: Sequence[SourceColumn]) -> tuple[MergeColumn, ...]:
     return tuple(MergeColumn(name=column.name, type=str(column.type)) for column in columns)
 
 
-def _zone(task: MergeTask) -> ZoneInfo:
+def time_zone(task: MergeTask) -> ZoneInfo:
+    """The time zone of ``task``. Raises BadSpec for one that is not known."""
     try:
         return ZoneInfo(task.time_zone)
     except (KeyError, ValueError, OSError):
@@ -162,7 +165,7 @@ def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[C
     columns, rule = _slice_columns(read.columns, plan)
     frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
     kernel = _slice_kernel(_kernel_schema(columns), rule, site.scratch)
-    answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, _ANSWER_DDL).collect()
+    answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
 
 
@@ -195,7 +198,7 @@ def _slice_kernel(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         answer = caught(lambda: _write_partition(batches, schema, rule, scratch), scratch.where)
-        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=_ANSWER)
+        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)
 
     return kernel
 
@@ -211,10 +214,10 @@ def _write_partition(
 
 
 def _write_rows(rows: pa.Table, rule: SortRule, scratch: Scratch) -> ChangeSlice | None:
-    return scratch.write(rows, rule, f"slice-{_attempt_id()}") if rows.num_rows else None
+    return scratch.write(rows, rule, f"slice-{attempt_id()}") if rows.num_rows else None
 
 
-def _attempt_id() -> int:
+def attempt_id() -> int:
     """Unique within the application: another attempt at the same partition writes another file."""
     context = TaskContext.get()
     return context.taskAttemptId() if context else 0

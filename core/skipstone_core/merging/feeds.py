@@ -1,0 +1,102 @@
+"""What a change feed of a tool means as a merge: its clauses, and the columns that carry what is no column of a row.
+
+Called by the merge run before it plans. Must not know how feeds are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from skipstone_core.contract.requests import (
+    ChangeFormat,
+    MergeAction,
+    MergeClause,
+    MergeTask,
+    SchemaEvolution,
+    SourceFormat,
+    SourceSpec,
+)
+from skipstone_core.errors import BadSpec
+from skipstone_core.merging.merges import MergeColumn, MergePlan, PartialRows
+from skipstone_core.reasons import Reason
+
+#: What a change does to its row: one of the three below.
+OP_COLUMN = "_skipstone_op"
+UPSERT, DELETE, TRUNCATE = "U", "D", "T"
+#: See PartialRows.
+KEPT_COLUMN, MISSING_COLUMN = "_skipstone_kept", "_skipstone_missing"
+
+#: The file formats in which each tool writes.
+FORMATS = {
+    ChangeFormat.DEBEZIUM: (SourceFormat.JSON, SourceFormat.AVRO),
+    ChangeFormat.DEBEZIUM_FLAT: (SourceFormat.JSON, SourceFormat.AVRO),
+    ChangeFormat.DMS: (SourceFormat.CSV, SourceFormat.PARQUET),
+    ChangeFormat.MAXWELL: (SourceFormat.JSON,),
+}
+_GONE = f"source.{OP_COLUMN} = '{DELETE}'"
+_LIVES = f"source.{OP_COLUMN} != '{DELETE}'"
+
+
+def feed_task(task: MergeTask) -> MergeTask:
+    """``task`` with the clauses that apply its feed. Raises BadSpec for fields that say the same themselves."""
+    require_feed(task.source)
+    steered = (task.when_matched, task.when_not_matched, task.when_not_matched_by_source, task.sequence_by)
+    if any(steered) or task.target_sequence or task.schema_evolution is not SchemaEvolution.NONE:
+        raise _refused(
+            "it says what each change does and in which order: remove sequenceBy, targetSequence, whenMatched, "
+            "whenNotMatched, whenNotMatchedBySource and schemaEvolution"
+        )
+    if renamed := [key for key in task.keys if key.target != key.source]:
+        raise BadSpec(
+            Reason.INVALID_SPEC,
+            f"a change feed carries the names of the table's columns: pair {renamed[0].target!r} with itself",
+            field="spec.keys",
+        )
+    return replace(
+        task,
+        when_matched=(
+            MergeClause(action=MergeAction.DELETE, when=_GONE),
+            MergeClause(action=MergeAction.UPDATE),
+        ),
+        when_not_matched=(MergeClause(action=MergeAction.INSERT, when=_LIVES),),
+    )
+
+
+def truncated(task: MergeTask) -> MergeTask:
+    """``task`` made to delete all rows that its feed does not have: it holds what came after a truncate only."""
+    return replace(task, when_not_matched_by_source=(MergeClause(action=MergeAction.DELETE),))
+
+
+def require_feed(source: SourceSpec) -> None:
+    """Raise BadSpec (INVALID_SPEC) for fields of ``source`` that do not go with its change format."""
+    if source.change_format is None:
+        raise _refused("the source names no change format")
+    formats = FORMATS[source.change_format]
+    if source.format not in formats:
+        told = " or ".join(formats)
+        raise _refused(f"{source.change_format} is read as {told}, not as {source.format}: fix source.format")
+    if source.columns or source.mapping:
+        raise _refused("names and types come from the table: remove source.columns and source.mapping")
+    is_debezium = source.change_format in (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
+    if not is_debezium and (source.allow_truncate is not None or source.time_precision is not None):
+        raise _refused("allowTruncate and timePrecision are for Debezium and DebeziumFlat only: remove them")
+
+
+def control_columns() -> tuple[MergeColumn, ...]:
+    """The columns of a feed besides those of rows, as the rules of merges take them."""
+    return (
+        MergeColumn(name=OP_COLUMN, type="string"),
+        MergeColumn(name=KEPT_COLUMN, type="binary"),
+        MergeColumn(name=MISSING_COLUMN, type="binary"),
+    )
+
+
+def feed_plan(plan: MergePlan, columns: Sequence[str]) -> MergePlan:
+    """``plan`` for source rows that may lack some of ``columns``, in the order of their bits."""
+    partial = PartialRows(columns=tuple(columns), kept=KEPT_COLUMN, missing=MISSING_COLUMN)
+    return replace(plan, partial=partial, source_columns=(*plan.source_columns, KEPT_COLUMN, MISSING_COLUMN))
+
+
+def _refused(message: str) -> BadSpec:
+    return BadSpec(Reason.INVALID_SPEC, message, field="spec.source.changeFormat")

@@ -1,0 +1,216 @@
+"""First half of a merge of a change feed: its files become slices with one row a key, as ``source`` makes of others.
+
+Called by the merge run: in this process for a small feed, else in Spark. Both read files and resolve changes by the
+same functions; Spark only brings all changes of a key together in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+from pyiceberg.table import Table
+from pyiceberg.types import IcebergType, ListType, MapType, UUIDType
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as sf
+from skipstone_core.merging.feeds import OP_COLUMN, TRUNCATE, control_columns, feed_plan, feed_task, truncated
+from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
+
+from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.runs.merging.scratch import Scratch
+from skipstone.runs.merging.source import (
+    ANSWER,
+    ANSWER_DDL,
+    SLICE_BYTES,
+    Changes,
+    SourceSite,
+    attempt_id,
+    selective_first,
+    target_schema,
+    time_zone,
+    written_down,
+)
+from skipstone.sources.arrow import table_batch
+from skipstone.sources.feeds.batches import batch_schema
+from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, feed_target, require_one_table
+from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve_changes
+from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, TABLE_COLUMN, FeedTarget
+from skipstone.sources.groups import quoted
+from skipstone.sources.projection import frame_type
+from skipstone.tables.filesets import FileSet
+from skipstone.tasks.failures import carrying, caught, opened
+
+#: Messages are read one by one: from here on Spark's tasks are sooner done.
+HERE_BYTES = 16 << 20
+#: Source bytes that one task reads when there are more than cores.
+_TASK_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedSlice:
+    """What one task made of its keys: ``slice`` is None when no change is left. ``tables``: that changes were of."""
+
+    slice: ChangeSlice | None
+    tables: frozenset[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Feed:
+    """A feed on its way: what it is read for, its files and its plan."""
+
+    target: FeedTarget
+    files: tuple[FeedFile, ...]
+    planned: Changes
+    truncation: Truncation | None = None
+
+    @property
+    def resolution(self) -> Resolution:
+        columns = tuple(column.name for column in self.target.carried)
+        return Resolution(keys=self.planned.plan.keys, columns=columns, truncation=self.truncation)
+
+
+def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
+    """Read, check and write down the feed in this process; None when it is not small. Raises as ``read_feed``."""
+    feed = _planned(site, files)
+    if site.listing.total_bytes > min(HERE_BYTES, site.share.source_bytes):
+        return None
+    batches: list[pa.RecordBatch] = []
+    rows = size = 0
+    for file in feed.files:
+        for batch in feed_batches(file, feed.target):
+            batches.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            if rows > site.share.rows or size > site.share.source_bytes:
+                return None
+    changes = pa.Table.from_batches(batches, schema=batch_schema(feed.target))
+    feed = _with_truncation(feed, site, files, find_truncation(changes))
+    answer = caught(lambda: _slice(changes, feed.resolution, site.scratch), site.scratch.where)
+    return _kept(site, feed, [opened(answer)])
+
+
+def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
+    """Read, check and write down the feed for a merge into ``files`` of ``table``.
+
+    Raises BadSpec for a task that does not fit the table, BadData for messages that cannot be used, for changes of
+    several tables or of one row in several logs, and for a source that changed while it was read.
+    """
+    feed = _planned(site, files)
+    frame = _frame(spark, site, feed)
+    if feed.target.allow_truncate:
+        found = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN)
+        feed = _with_truncation(feed, site, files, find_truncation(found.toArrow()))
+    kernel = _slice_kernel(batch_schema(feed.target), feed.resolution, site.scratch)
+    answers = _by_key(frame, site, feed.planned.plan).mapInArrow(kernel, ANSWER_DDL).collect()
+    return _kept(site, feed, [opened(bytes(answer.answer)) for answer in answers])
+
+
+def _planned(site: SourceSite, files: FileSet) -> _Feed:
+    task = feed_task(site.task)
+    target = feed_target(task, files.schema)
+    zone = time_zone(task)
+    source = [MergeColumn(name=column.name, type=str(column.type)) for column in target.carried]
+    plan = plan_merge(task, target_schema(files.schema), (*source, *control_columns()), zone)
+    plan = selective_first(feed_plan(plan, [column.name for column in source]), files)
+    planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id)
+    return _Feed(target=target, files=feed_files(site.listing), planned=planned)
+
+
+def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:
+    """``feed`` made to delete what the table had before the truncate."""
+    if found is None:
+        return feed
+    task, plan = truncated(feed_task(site.task)), feed.planned.plan
+    source = [MergeColumn(name=column.name, type=str(column.type)) for column in feed.target.carried]
+    other = plan_merge(task, target_schema(files.schema), (*source, *control_columns()), time_zone(task))
+    plan = replace(plan, when_not_matched_by_source=other.when_not_matched_by_source)
+    return replace(feed, planned=replace(feed.planned, plan=plan), truncation=found)
+
+
+def _kept(site: SourceSite, feed: _Feed, answers: Sequence[object]) -> Changes:
+    parts = [one for one in answers if isinstance(one, FeedSlice)]
+    require_one_table(name for part in parts for name in part.tables)
+    return written_down(site, feed.planned, [part.slice for part in parts if part.slice is not None])
+
+
+def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
+    tables = frozenset(changes.column(TABLE_COLUMN).unique().to_pylist())
+    rows = resolve_changes(changes, how)
+    if not rows.num_rows:
+        return FeedSlice(slice=None, tables=tables)
+    made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}")
+    return FeedSlice(slice=replace(made, read=changes.num_rows), tables=tables)
+
+
+def _frame(spark: SparkSession, site: SourceSite, feed: _Feed) -> DataFrame:
+    cores = max(1, spark.sparkContext.defaultParallelism)
+    tasks = max(1, min(len(feed.files), max(cores, -(-site.listing.total_bytes // _TASK_BYTES))))
+    schema = batch_schema(feed.target)
+    types = {column.name: column.type for column in feed.target.carried}
+    ddl = [
+        f"{quoted(one.name)} {_spark_type(types[one.name]) if one.name in types else _control_type(one.type)}"
+        for one in schema
+    ]
+    kernel = _read_kernel(feed.files, feed.target)
+    return spark.range(0, len(feed.files), 1, tasks).mapInArrow(kernel, ", ".join(ddl))
+
+
+def _control_type(kind: pa.DataType) -> str:
+    return "binary" if pa.types.is_binary(kind) else "string"
+
+
+def _spark_type(kind: IcebergType) -> str:
+    match kind:
+        case ListType():
+            return f"array<{_spark_type(kind.element_type)}>"
+        case MapType():
+            return f"map<{_spark_type(kind.key_type)}, {_spark_type(kind.value_type)}>"
+        case UUIDType():
+            return "binary"
+    return frame_type(kind)
+
+
+def _read_kernel(
+    files: Sequence[FeedFile], target: FeedTarget
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for number in batch.column("id").to_pylist():
+                with carrying():
+                    yield from map(_for_spark, feed_batches(files[number], target))
+
+    return read
+
+
+def _for_spark(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """In types that Spark has."""
+    arrays = [_plain(array) for array in batch.columns]
+    return pa.RecordBatch.from_arrays(arrays, names=batch.schema.names)
+
+
+def _plain(array: pa.Array) -> pa.Array:
+    if pa.types.is_fixed_size_binary(array.type):
+        return array.cast(pa.binary())
+    return array.cast(pa.int64()) if pa.types.is_time(array.type) else array
+
+
+def _by_key(frame: DataFrame, site: SourceSite, plan: MergePlan) -> DataFrame:
+    """All changes of a key in one partition: one partition for a small feed, ranges of keys for a large one."""
+    count = -(-site.listing.total_bytes // SLICE_BYTES)
+    if count <= 1:
+        return frame.coalesce(1)
+    return frame.repartitionByRange(count, *(sf.col(quoted(key.source)) for key in plan.keys))
+
+
+def _slice_kernel(
+    schema: pa.Schema, how: Resolution, scratch: Scratch
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        def work() -> FeedSlice:
+            rows = [table_batch(batch, schema) for batch in batches]
+            return _slice(pa.Table.from_batches(rows, schema=schema), how, scratch)
+
+        answer = caught(work, scratch.where)
+        yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)
+
+    return kernel

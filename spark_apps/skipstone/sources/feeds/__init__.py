@@ -1,0 +1,1 @@
+"""Change feeds as tools write them: messages become rows of the table, with what happened to each and its order."""

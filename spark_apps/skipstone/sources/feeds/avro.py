@@ -1,0 +1,171 @@
+"""Messages of Kafka Connect in Avro: values under the names of their schema, and what it says of columns.
+
+Called by ``files``. The layout that reads records has no names (see ``sources.avro.schemas``), so they are put back
+here. Source: the documentation of Confluent's AvroData and of Avro's logical types.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skipstone.files.avro.containers import BlockReader, Damaged
+from skipstone.files.avro.records import avro_records
+from skipstone.sources.avro.schemas import Json, layout_name, parse_schema
+from skipstone.sources.feeds.connect import DECIMAL
+from skipstone.sources.feeds.shapes import Fields, Raw, Semantic
+from skipstone.sources.text.headers import unreadable
+from skipstone.storage.port import StoredFile
+
+_CONNECT = "org.apache.kafka.connect.data."
+_LOGICAL = {
+    "date": f"{_CONNECT}Date",
+    "time-millis": f"{_CONNECT}Time",
+    "time-micros": "io.debezium.time.MicroTime",
+    "timestamp-millis": f"{_CONNECT}Timestamp",
+    "timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "local-timestamp-millis": f"{_CONNECT}Timestamp",
+    "local-timestamp-micros": "io.debezium.time.MicroTimestamp",
+    "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
+    "decimal": DECIMAL,
+}
+_Named = Callable[[Raw], Raw]
+
+
+def avro_messages(stored: StoredFile) -> Iterator[tuple[Fields, Mapping[str, Semantic]]]:
+    """The records of a file by the names of their fields, with what its schema says of columns.
+
+    Raises BadData (SOURCE_UNREADABLE), maybe after the first records.
+    """
+    try:
+        with stored.open() as opened:
+            container = BlockReader(opened)
+            schema = parse_schema(container.schema)
+            tree = _Tree()
+            root = tree.node(json.loads(container.schema), "")
+            semantics = _columns(root)
+            for record, _ in avro_records(schema.layout, container.blocks()):
+                named = root.named(record)
+                if isinstance(named, Mapping):
+                    yield named, semantics
+    except Damaged as error:
+        raise unreadable(stored.name, f"this is no readable Avro file: {error}") from error
+
+
+@dataclass(frozen=True)
+class _Node:
+    """A type: how its values get names, what it means, and the types of its fields."""
+
+    named: _Named
+    semantic: Semantic = field(default_factory=Semantic)
+    fields: Mapping[str, _Node] = field(default_factory=dict)
+
+
+def _columns(root: _Node) -> Mapping[str, Semantic]:
+    image = root.fields.get("after") or root.fields.get("before")
+    columns = root.fields if image is None or "op" not in root.fields else image.fields
+    return {name: node.semantic for name, node in columns.items()}
+
+
+@dataclass
+class _Tree:
+    """Types by full name. The schema has been judged by ``parse_schema``."""
+
+    _named: dict[str, _Node] = field(default_factory=dict)
+
+    def node(self, tree: Json, space: str) -> _Node:
+        if isinstance(tree, str):
+            return self._called(tree, space)
+        if isinstance(tree, Mapping):
+            return self._complex(tree, space)
+        return self._union(tree, space)
+
+    def _called(self, name: str, space: str) -> _Node:
+        for full in (name if "." in name or not space else f"{space}.{name}", name):
+            if full in self._named:
+                return self._named[full]
+        return _Node(_text if name == "string" else _same)
+
+    def _union(self, tree: Json, space: str) -> _Node:
+        branches = [one for one in tree if one != "null"] if isinstance(tree, Sequence) else []
+        if len(branches) != 1:
+            raise Damaged("a field may have values of several types, which is not read in change feeds")
+        inner = self.node(branches[0], space)
+        return _Node(_or_null(inner.named), inner.semantic, inner.fields)
+
+    def _complex(self, tree: Mapping[str, Json], space: str) -> _Node:
+        kind = tree["type"]
+        match kind:
+            case "record" | "error":
+                return self._record(tree, space)
+            case "enum":
+                symbols = tree["symbols"]
+                return self._keep(tree, space, _Node(_picked(symbols if isinstance(symbols, list) else [])))
+            case "fixed":
+                return self._keep(tree, space, _Node(_same, _meaning(tree)))
+            case "array":
+                item = self.node(tree["items"], space)
+                return _Node(_each(item.named), Semantic(_meaning(tree).name, None, item.semantic))
+            case "map":
+                item = self.node(tree["values"], space)
+                return _Node(_pairs(item.named), Semantic(_meaning(tree).name, None, item.semantic))
+        inner = self.node(kind, space)
+        return _Node(inner.named, _meaning(tree), inner.fields)
+
+    def _record(self, tree: Mapping[str, Json], space: str) -> _Node:
+        full = _full(tree, space)
+        listed = tree["fields"]
+        trees = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
+        found = {str(one["name"]): self.node(one["type"], full.rpartition(".")[0]) for one in trees}
+        return self._keep(tree, space, _Node(_record_named(found), _meaning(tree), found))
+
+    def _keep(self, tree: Mapping[str, Json], space: str, node: _Node) -> _Node:
+        self._named[_full(tree, space)] = node
+        return node
+
+
+def _full(tree: Mapping[str, Json], space: str) -> str:
+    name, given = str(tree["name"]), tree.get("namespace")
+    outer = given if isinstance(given, str) else space
+    return name if "." in name or not outer else f"{outer}.{name}"
+
+
+def _meaning(tree: Mapping[str, Json]) -> Semantic:
+    logical = tree.get("logicalType")
+    name = str(tree.get("connect.name") or _LOGICAL.get(str(logical), ""))
+    parameters = tree.get("connect.parameters")
+    told = parameters.get("scale") if isinstance(parameters, Mapping) else None
+    scale = tree.get("scale", 0 if told is None else told) if name == DECIMAL or logical == "decimal" else None
+    return Semantic(name, None if scale is None else int(str(scale)))
+
+
+def _same(value: Raw) -> Raw:
+    return value
+
+
+def _text(value: Raw) -> Raw:
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def _or_null(inner: _Named) -> _Named:
+    return lambda value: None if value is None else inner(value)
+
+
+def _picked(symbols: Sequence[Json]) -> _Named:
+    return lambda value: symbols[value] if isinstance(value, int) else value
+
+
+def _each(inner: _Named) -> _Named:
+    return lambda value: [inner(one) for one in value] if isinstance(value, list) else value
+
+
+def _pairs(inner: _Named) -> _Named:
+    """Maps are laid out as arrays of pairs."""
+    return lambda value: {_text(one["k"]): inner(one["v"]) for one in value} if isinstance(value, list) else value
+
+
+def _record_named(found: Mapping[str, _Node]) -> _Named:
+    parts = [(name, layout_name(at), node.named) for at, (name, node) in enumerate(found.items())]
+    return lambda value: {name: named(value[at]) for name, at, named in parts} if isinstance(value, dict) else value

@@ -1,0 +1,146 @@
+"""Changes as Arrow batches: the columns of rows in kernel types, what happened to each row, and in which order.
+
+Called by ``files``. A column that a change does not have is null in its batch, and a bit says that it is no null.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from propcache.api import cached_property
+from pyiceberg.types import BinaryType, FixedType, ListType, MapType, UUIDType
+from skipstone_core.contract.requests import ChangeFormat
+from skipstone_core.merging.feeds import KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN, UPSERT
+
+from skipstone.kernels.partial import Bits, pack_bits
+from skipstone.sources.feeds.shapes import (
+    ABSENT,
+    LOG_COLUMN,
+    ORDER_COLUMN,
+    ORIGIN_COLUMN,
+    TABLE_COLUMN,
+    Change,
+    FeedColumn,
+    FeedTarget,
+    Raw,
+    Semantic,
+    Semantics,
+    refused,
+)
+from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
+
+#: What Debezium writes in the place of a value that the database did not log, because the change leaves it as it is
+#: (``unavailable.value.placeholder``), as text, bytes, whole numbers, a UUID and the text of a map.
+_TEXT = "__debezium_unavailable_value"
+_BYTES = _TEXT.encode()
+_BASE64 = base64.b64encode(_BYTES).decode()
+_NUMBERS = list(_BYTES)
+_MAP_TEXT = f'{{"{_TEXT}":"{_TEXT}"}}'
+_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
+_CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
+_TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL)
+
+
+def batch_schema(target: FeedTarget) -> pa.Schema:
+    """Of the batches of a feed: the columns that feeds can carry, then those of control."""
+    binary = (ORDER_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
+    control = [pa.field(name, pa.binary() if name in binary else pa.string()) for name in _CONTROL]
+    return pa.schema([*(pa.field(column.name, column.arrow) for column in target.carried), *control])
+
+
+@dataclass(frozen=True)
+class BatchMaker:
+    """Makes batches of one file: ``name``, and its ``number`` in the order of files."""
+
+    target: FeedTarget
+    name: str
+    number: int
+
+    def batch(self, changes: Sequence[Change], semantics: Semantics = None) -> pa.RecordBatch:
+        """``changes``, which are of one schema. Raises BadData naming the line and the column that does not fit."""
+        carried = self.target.carried
+        self._refuse_unread(changes)
+        shape = (len(changes), len(carried))
+        absent, unavailable = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
+        arrays = []
+        for at, column in enumerate(carried):
+            values = [change.values.get(column.name, ABSENT) for change in changes]
+            absent[:, at] = [value is ABSENT for value in values]
+            unavailable[:, at] = self._unavailable(values, column)
+            kept = absent[:, at] | unavailable[:, at]
+            if kept.any():
+                values = [None if left else value for value, left in zip(values, kept, strict=True)]
+            semantic = semantics.get(column.name) if semantics is not None else None
+            arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
+        return self.assembled(arrays, changes, absent, unavailable)
+
+    def assembled(
+        self, arrays: Sequence[pa.Array], changes: Sequence[Change], absent: Bits, unavailable: Bits
+    ) -> pa.RecordBatch:
+        """A batch of the columns ``arrays``; of ``changes`` all but their values counts."""
+        writes = np.array([change.op == UPSERT for change in changes], dtype=bool)[:, None]
+        marks = [change.mark for change in changes]
+        place = self.number.to_bytes(4, "big")
+        orders = [change.mark.order + place + change.line.to_bytes(8, "big") for change in changes]
+        control = [
+            pa.array([change.op for change in changes], pa.string()),
+            pa.array(orders, pa.binary()),
+            pa.array([mark.origin for mark in marks], pa.string()),
+            pa.array([mark.log for mark in marks], pa.string()),
+            pa.array([mark.table for mark in marks], pa.string()),
+            pack_bits((absent | unavailable) & writes),
+            pack_bits(unavailable & writes),
+        ]
+        return pa.RecordBatch.from_arrays([*arrays, *control], schema=batch_schema(self.target))
+
+    def decoded(
+        self, values: Sequence[Raw], column: FeedColumn, lines: Sequence[int], semantic: Semantic | None = None
+    ) -> pa.Array:
+        """``values``, which stand in ``lines``, in the type of ``column``. Raises BadData."""
+        try:
+            return column_array(values, column, semantic, self._rules)
+        except UnfitValue as error:
+            message = f"column '{column.name}': the value is not {error.what}"
+            raise refused(self.name, message, lines[error.position]) from error
+
+    def _refuse_unread(self, changes: Sequence[Change]) -> None:
+        """Raise BadData for a column of the table that the feed has and cannot carry."""
+        for column in self.target.columns:
+            if column.read:
+                continue
+            found = next((change for change in changes if change.values.get(column.name) is not None), None)
+            if found is not None:
+                message = f"column '{column.name}' is {column.type}, which change feeds cannot carry: leave it out"
+                raise refused(self.name, message, found.line)
+
+    def _unavailable(self, values: Sequence[Raw], column: FeedColumn) -> Sequence[bool] | bool:
+        if self.target.tool in _TEXT_FORMATS:
+            return False
+        plain, listed = placeholders(column)
+        if any(one in values for one in plain):
+            return [any(value == one for one in plain) for value in values]
+        if isinstance(column.type, ListType | MapType):
+            return [value in listed for value in values]
+        return False
+
+    @cached_property
+    def _rules(self) -> ValueRules:
+        target = self.target
+        return ValueRules(zone=target.zone, unit=target.unit, text=target.tool in _TEXT_FORMATS)
+
+
+def placeholders(column: FeedColumn) -> tuple[list[Raw], list[Raw]]:
+    """What stands for a value of ``column`` that is left out: as plain values, and as lists and maps."""
+    plain: list[Raw] = [_TEXT, _BYTES, _MAP_TEXT]
+    if isinstance(column.type, BinaryType | FixedType):
+        plain.append(_BASE64)
+    if isinstance(column.type, UUIDType):
+        plain.append(_UUID)
+    listed: list[Raw] = [[_TEXT], [_BASE64], [_BYTES], [_UUID], _NUMBERS, {_TEXT: _TEXT}]
+    return plain, listed

@@ -1,0 +1,91 @@
+"""Messages of Kafka Connect in JSON: with and without the schema that its converter can write beside each.
+
+Called by ``files``. Source: Kafka's documentation of JsonConverter. Must not know what a message means.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from decimal import Decimal
+
+from skipstone.sources.feeds.shapes import FeedError, Fields, Raw, Semantic, Semantics
+
+DECIMAL = "org.apache.kafka.connect.data.Decimal"
+_IMAGES = ("after", "before")
+_DECODER = json.JSONDecoder(parse_float=Decimal)
+
+
+@dataclass
+class MessageReader:
+    """Reads one line after the other; remembers the last schema, because most lines repeat it."""
+
+    _schema: Raw = None
+    _semantics: dict[str, Semantic] = field(default_factory=dict)
+
+    def read(self, line: bytes) -> tuple[Fields, Semantics] | None:
+        """The message of ``line`` and what its schema says of columns; None for a blank line and for a tombstone.
+
+        Raises FeedError.
+        """
+        if not line.strip():
+            return None
+        message = _parsed(line)
+        if message is None:
+            return None
+        if not isinstance(message, Mapping):
+            raise FeedError("it is no JSON object: write one message a line")
+        if set(message) != {"schema", "payload"}:
+            return message, None
+        payload = message["payload"]
+        if payload is None:
+            return None
+        if not isinstance(payload, Mapping):
+            raise FeedError("its payload is no object")
+        return payload, self._told(message["schema"])
+
+    def _told(self, schema: Raw) -> Semantics:
+        if schema is None:
+            return None
+        if schema != self._schema:
+            self._semantics = _columns(schema)
+            self._schema = schema
+        return self._semantics
+
+
+def _parsed(line: bytes) -> Raw:
+    try:
+        text = line.decode()
+    except UnicodeDecodeError as error:
+        raise FeedError("it is not UTF-8: write the file in UTF-8") from error
+    try:
+        found: Raw = _DECODER.decode(text)
+    except (ValueError, RecursionError) as error:
+        raise FeedError("it is no JSON object: write one message a line") from error
+    return found
+
+
+def _columns(schema: Raw) -> dict[str, Semantic]:
+    """The columns of an envelope's images, or of a flat message."""
+    fields = _fields(schema)
+    image = next((fields[name] for name in _IMAGES if name in fields), None)
+    columns = fields if image is None or "op" not in fields else _fields(image)
+    return {name: _semantic(one) for name, one in columns.items()}
+
+
+def _fields(schema: Raw) -> dict[str, Fields]:
+    listed = schema.get("fields") if isinstance(schema, Mapping) else None
+    if not isinstance(listed, list):
+        return {}
+    return {str(one.get("field")): one for one in listed if isinstance(one, Mapping)}
+
+
+def _semantic(schema: Raw) -> Semantic:
+    if not isinstance(schema, Mapping):
+        return Semantic()
+    parameters = schema.get("parameters")
+    name = str(schema.get("name") or "")
+    scale = parameters.get("scale") if isinstance(parameters, Mapping) and name == DECIMAL else None
+    inner = schema.get("items") or schema.get("values")
+    return Semantic(name, None if scale is None else int(str(scale)), _semantic(inner) if inner else None)

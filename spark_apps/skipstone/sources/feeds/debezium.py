@@ -1,0 +1,167 @@
+"""Messages of Debezium as changes: envelopes with before and after, and the flat rows of ExtractNewRecordState.
+
+Called by ``files`` for each message, from JSON or Avro. Source: Debezium's documentation, "Change events" of each
+connector and "New Record State Extraction". Must not know how values are written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from skipstone_core.merging.feeds import DELETE, TRUNCATE, UPSERT
+
+from skipstone.sources.feeds.positions import debezium_mark
+from skipstone.sources.feeds.shapes import ABSENT, Change, FeedError, Fields, Mark, Raw
+
+_CREATE, _READ, _UPDATE, _DELETE, _TRUNCATE, _MESSAGE = "c", "r", "u", "d", "t", "m"
+_WRITES = (_CREATE, _READ, _UPDATE)
+#: What flat messages must tell besides their columns, and what their order needs by connector.
+_ALWAYS = ("op", "source.connector", "source.name", "source.db", "source.table", "source.snapshot", "source.ts_ms")
+_BY_CONNECTOR = {
+    "mysql": ("source.server_id", "source.file", "source.pos", "source.row"),
+    "mariadb": ("source.server_id", "source.file", "source.pos", "source.row"),
+    "postgresql": ("source.schema", "source.lsn", "source.sequence"),
+    "sqlserver": ("source.schema", "source.commit_lsn", "source.change_lsn", "source.event_serial_no"),
+    "db2": ("source.schema", "source.commit_lsn", "source.change_lsn"),
+    "oracle": ("source.schema", "source.scn", "source.commit_scn"),
+}
+_TEXTS_OF_TRUE, _TEXTS_OF_FALSE = ("true", True), ("false", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvelopeReader:
+    """Reads messages with ``before`` and ``after``; ``keys``: the columns that name a row."""
+
+    keys: tuple[str, ...]
+    allow_truncate: bool = False
+
+    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+        """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
+        op = message.get("op")
+        if op == _MESSAGE:
+            return
+        source = message.get("source")
+        if not isinstance(op, str) or not isinstance(source, Mapping):
+            raise FeedError(_no_envelope(message))
+        mark = debezium_mark(source, is_read=op == _READ, ts_ms=message.get("ts_ms"))
+        if op == _TRUNCATE:
+            yield _truncate(mark, line, allowed=self.allow_truncate)
+        elif op == _DELETE:
+            yield self._delete(_image(message, "before"), mark, line)
+        elif op in _WRITES:
+            yield from self._write(message, mark, line)
+        else:
+            raise FeedError(f"its op is none of c, r, u, d, t and m: {_READ_AGAIN}")
+
+    def _write(self, message: Fields, mark: Mark, line: int) -> Iterator[Change]:
+        after = _image(message, "after")
+        new = require_keys(after, self.keys)
+        before = message.get("before")
+        if isinstance(before, Mapping):
+            old = [before.get(key) for key in self.keys]
+            if all(value is not None for value in old) and old != new:
+                yield Change(DELETE, dict(zip(self.keys, old, strict=True)), mark, line)
+        yield Change(UPSERT, after, mark, line)
+
+    def _delete(self, before: Fields, mark: Mark, line: int) -> Change:
+        return Change(DELETE, dict(zip(self.keys, require_keys(before, self.keys), strict=True)), mark, line)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FlatReader:
+    """Reads messages whose columns lie beside ``__deleted``, ``__op`` and fields of the source."""
+
+    keys: tuple[str, ...]
+    allow_truncate: bool = False
+
+    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+        """What ``message`` does: nothing or one change. Raises FeedError."""
+        told = {name[2:]: value for name, value in message.items() if name.startswith("__")}
+        op = told.get("op")
+        if op == _MESSAGE:
+            return
+        source = _flat_source(told)
+        mark = debezium_mark(source, is_read=op == _READ, ts_ms=told.get("ts_ms"))
+        if op == _TRUNCATE:
+            yield _truncate(mark, line, allowed=self.allow_truncate)
+            return
+        deleted = told.get("deleted", ABSENT)
+        if deleted not in (*_TEXTS_OF_TRUE, *_TEXTS_OF_FALSE):
+            raise FeedError(
+                "it has no '__deleted', without which deletes are lost: set "
+                "transforms.unwrap.delete.tombstone.handling.mode to rewrite"
+            )
+        values = {name: value for name, value in message.items() if not name.startswith("__")}
+        found = require_keys(values, self.keys)
+        if op == _DELETE or deleted in _TEXTS_OF_TRUE:
+            yield Change(DELETE, dict(zip(self.keys, found, strict=True)), mark, line)
+        elif op in _WRITES:
+            yield Change(UPSERT, values, mark, line)
+        else:
+            raise FeedError(f"its __op is none of c, r, u, d, t and m: {_READ_AGAIN}")
+
+
+def required_fields(connector: str) -> tuple[str, ...]:
+    """What ``transforms.unwrap.add.fields`` must name for feeds of ``connector``."""
+    return (*_ALWAYS, *_BY_CONNECTOR.get(connector, ()))
+
+
+_READ_AGAIN = "name only files of one topic of Debezium in source.paths"
+
+
+def require_keys(values: Fields, keys: tuple[str, ...]) -> list[Raw]:
+    """The values of ``keys``. Raises FeedError when one is null or not there."""
+    for key in keys:
+        if values.get(key) is None:
+            raise FeedError(
+                f"it has no value for the key column '{key}': name the columns of the table's primary key in keys, and "
+                "let the database log them"
+            )
+    return [values[key] for key in keys]
+
+
+def _flat_source(told: Fields) -> Fields:
+    """The fields of ``source``, which may be told with and without it. Raises FeedError naming those to add."""
+    names = [name.removeprefix("source.") for name in required_fields(str(_told(told, "connector") or ""))[1:]]
+    missing = [name for name in names if _told(told, name) is ABSENT]
+    if missing or "op" not in told:
+        wanted = [*(() if "op" in told else ("op",)), *(f"source.{name}" for name in missing)]
+        raise FeedError(
+            f"it does not tell {', '.join(wanted)}, by which changes are told apart and ordered: add "
+            f"{','.join(wanted)} to transforms.unwrap.add.fields"
+        )
+    shared = ("ssn", "collection")
+    found = {name: _told(told, name) for name in (*names, *shared, "schema")}
+    return {name: value for name, value in found.items() if value is not ABSENT}
+
+
+def _told(told: Fields, name: str) -> Raw:
+    return told.get(f"source_{name}", told.get(name, ABSENT))
+
+
+def _image(message: Fields, name: str) -> Fields:
+    found = message.get(name)
+    if isinstance(found, Mapping):
+        return found
+    if isinstance(found, str):
+        raise FeedError(f"its '{name}' is text, as of Debezium's MongoDB connector, which is not read")
+    raise FeedError(
+        f"its op is '{message.get('op')}' and it has no '{name}': let the database log it (in PostgreSQL by REPLICA "
+        "IDENTITY)"
+    )
+
+
+def _truncate(mark: Mark, line: int, *, allowed: bool) -> Change:
+    if not allowed:
+        raise FeedError(
+            "it is a truncate, which deletes all rows of the table: set source.allowTruncate to true to apply it, or "
+            "leave it out (skipped.operations of the connector)"
+        )
+    return Change(TRUNCATE, {}, mark, line)
+
+
+def _no_envelope(message: Fields) -> str:
+    if "__op" in message or "__deleted" in message:
+        return "it is a flat message of ExtractNewRecordState: set source.changeFormat to DebeziumFlat"
+    return f"it is no change event, which has 'op' and 'source': {_READ_AGAIN}"

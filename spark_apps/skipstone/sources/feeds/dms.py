@@ -1,0 +1,247 @@
+"""Files of AWS DMS as changes: Csv with a header, and Parquet.
+
+Called by ``files``. Source: the documentation of AWS DMS, "Using Amazon S3 as a target". A later file and a later row
+win; files of the full load, which are called LOAD… or have no column Op, come before those with changes.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import PurePosixPath
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.types import TimestampType, TimestamptzType
+from skipstone_core.merging.feeds import DELETE, UPSERT
+
+from skipstone.sources.feeds.batches import BatchMaker
+from skipstone.sources.feeds.positions import dms_mark
+from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
+from skipstone.sources.feeds.texts import instant
+from skipstone.sources.feeds.values import require_years
+from skipstone.sources.text.headers import open_binary, unreadable
+from skipstone.storage.port import READ_AHEAD, StoredFile
+from skipstone.tables.parquetfiles import WholeFile
+
+OP = "Op"
+BATCH_ROWS = 8192
+_OPS = {"I": UPSERT, "U": UPSERT, "D": DELETE}
+_FULL_LOAD = "LOAD"
+#: Of one value; Python's own limit is that of short texts.
+_FIELD_CHARACTERS = 1 << 30
+
+
+def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+    """The rows of a Csv file. Raises BadData naming file and line."""
+    target = maker.target
+    csv.field_size_limit(_FIELD_CHARACTERS)
+    try:
+        with open_binary(stored, READ_AHEAD) as binary:
+            encoding = "utf-8-sig" if target.encoding == "UTF-8" else target.encoding
+            text = io.TextIOWrapper(binary, encoding=encoding, newline="")
+            rows = csv.reader(text, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
+                              quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
+            header = next(rows, None)
+            if header is None:
+                return
+            _require_header(stored.name, header, target)
+            yield from _csv_rows(stored.name, header, rows, maker)
+    except (OSError, EOFError, UnicodeError, csv.Error) as error:
+        raise unreadable(stored.name, f"the file cannot be read as Csv: {error}") from error
+
+
+def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
+    lacking = [key for key in target.keys if key not in header]
+    if lacking:
+        raise refused(
+            name,
+            f"its first line does not name the key column '{lacking[0]}': files without a header lose deletes, let AWS "
+            "DMS write one (AddColumnName=true)",
+            1,
+        )
+    twice = next((column for column in header if header.count(column) > 1), None)
+    if twice is not None:
+        raise refused(name, f"the column '{twice}' stands twice in the header: give each column its own name", 1)
+
+
+def _csv_rows(
+    name: str, header: Sequence[str], rows: Iterator[list[str]], maker: BatchMaker
+) -> Iterator[pa.RecordBatch]:
+    empties = {column.name for column in maker.target.columns if _is_text(column)}
+    mark = _mark(name, header)
+    changes: list[Change] = []
+    for line, row in enumerate(rows, 2):
+        if not row:
+            continue
+        if len(row) != len(header):
+            raise refused(name, f"the row does not have the {len(header)} fields of the header", line)
+        found = dict(zip(header, row, strict=True))
+        op = found.pop(OP, "I")
+        values = {key: _value(text, maker.target, keeps_empty=key in empties) for key, text in found.items()}
+        changes.append(_change(name, maker.target, Change(op, values, mark, line)))
+        if len(changes) == BATCH_ROWS:
+            yield maker.batch(changes)
+            changes = []
+    if changes:
+        yield maker.batch(changes)
+
+
+def _is_text(column: FeedColumn) -> bool:
+    return bool(pa.types.is_string(column.arrow))
+
+
+def _value(text: str, target: FeedTarget, *, keeps_empty: bool) -> str | None:
+    return None if text == target.null_text or not (text or keeps_empty) else text
+
+
+def _change(name: str, target: FeedTarget, row: Change) -> Change:
+    """The change of a row whose ``op`` is as DMS writes it."""
+    if row.op not in _OPS:
+        raise refused(name, f"its {OP} is none of I, U and D", row.line)
+    if lacking := [key for key in target.keys if row.values.get(key) is None]:
+        raise refused(name, f"it has no value for the key column '{lacking[0]}'", row.line)
+    op = _OPS[row.op]
+    values = row.values if op == UPSERT else {key: row.values[key] for key in target.keys}
+    return Change(op, values, row.mark, row.line)
+
+
+def _mark(name: str, columns: Sequence[str]) -> Mark:
+    return dms_mark(is_full_load=OP not in columns or PurePosixPath(name).name.startswith(_FULL_LOAD))
+
+
+def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+    """The rows of a Parquet file, from Arrow to Arrow. Raises BadData naming file and column."""
+    line, known = 1, {column.name for column in maker.target.columns}
+    try:
+        with stored.open(buffering=0) as opened:
+            file = WholeFile(opened, coerce_int96_timestamp_unit="us")
+            names = file.schema_arrow.names
+            _require_keys(stored.name, names, maker.target)
+            mark = _mark(stored.name, names)
+            wanted = [name for name in names if name == OP or name in known]
+            for batch in file.batches(wanted, rows=BATCH_ROWS):
+                yield _parquet_batch(batch, line, mark, maker)
+                line += batch.num_rows
+    except (OSError, pa.ArrowException) as error:
+        raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
+
+
+def _require_keys(name: str, columns: Sequence[str], target: FeedTarget) -> None:
+    lacking = [key for key in target.keys if key not in columns]
+    if lacking:
+        raise refused(name, f"it has no key column '{lacking[0]}': names are exact, fix keys or the task of AWS DMS")
+
+
+def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMaker) -> pa.RecordBatch:
+    target, names = maker.target, batch.schema.names
+    ops = _ops(batch, line, maker)
+    changes = [Change(op, {}, mark, line + at) for at, op in enumerate(ops)]
+    deletes = pa.array([op == DELETE for op in ops], pa.bool_())
+    absent = np.zeros((batch.num_rows, len(target.carried)), dtype=bool)
+    arrays = []
+    for at, column in enumerate(target.carried):
+        if column.name not in names:
+            absent[:, at] = True
+            arrays.append(pa.nulls(batch.num_rows, column.arrow))
+            continue
+        values = batch.column(column.name)
+        if pa.types.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        if column.is_key and values.null_count:
+            raise refused(maker.name, f"the key column '{column.name}' holds null")
+        if not column.is_key:  # what a delete says of them does not count
+            values = pc.if_else(deletes, pa.scalar(None, values.type), values)
+        arrays.append(_fitted(values, column, line, maker))
+    return maker.assembled(arrays, changes, absent, np.zeros_like(absent))
+
+
+def _ops(batch: pa.RecordBatch, line: int, maker: BatchMaker) -> list[str]:
+    if OP not in batch.schema.names:
+        return [UPSERT] * batch.num_rows
+    told = batch.column(OP).to_pylist()
+    wrong = next((at for at, op in enumerate(told) if op not in _OPS), None)
+    if wrong is not None:
+        raise refused(maker.name, f"its {OP} is none of I, U and D", line + wrong)
+    return [_OPS[op] for op in told]
+
+
+def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) -> pa.Array:
+    """``values`` in the type of ``column``; whatever a cast would change is refused."""
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        lines = range(line, line + len(values))
+        return maker.decoded(values.to_pylist(), column, lines)
+    try:
+        found = _cast(values, column, maker.target)
+        if found is not None:
+            found.validate(full=True)
+            return require_years(found)
+    except (pa.ArrowException, ValueError, OverflowError):
+        pass
+    raise refused(
+        maker.name,
+        f"column '{column.name}': a value of type {values.type} near row {line} is not of type {column.type} without "
+        "loss: change the table's type, or that of the task of AWS DMS",
+    )
+
+
+def _cast(values: pa.Array, column: FeedColumn, target: FeedTarget) -> pa.Array | None:
+    """None for types that do not stand for each other."""
+    kind, into = values.type, column.arrow
+    for family in _FAMILIES:
+        if family(kind) and family(into):
+            break
+    else:
+        return None
+    if pa.types.is_timestamp(kind):
+        return _moments(values, column, target)
+    if kind == into:
+        return values
+    found = _numbers(values, into) if _is_number(kind) else values.cast(into)
+    back = _numbers(found, kind) if _is_number(kind) else found.cast(kind)
+    return found if _same(values, back) else None
+
+
+def _same(values: pa.Array, back: pa.Array) -> bool:
+    """Whether all values came back; NaN does."""
+    equal = pc.or_(pc.equal(values, back), pc.not_equal(values, values)) if _is_number(values.type) else None
+    equal = pc.equal(values, back) if equal is None else equal
+    return bool(pc.all(pc.fill_null(equal, fill_value=True)).as_py() in (True, None))
+
+
+def _numbers(values: pa.Array, into: pa.DataType) -> pa.Array:
+    """Integers on their way to decimals: Arrow judges that cast by types, not by values."""
+    if pa.types.is_integer(values.type) and pa.types.is_decimal(into):
+        return values.cast(pa.decimal128(38, min(into.scale, 18))).cast(into)
+    return values.cast(into, safe=not (pa.types.is_floating(values.type) and pa.types.is_floating(into)))
+
+
+def _moments(values: pa.Array, column: FeedColumn, target: FeedTarget) -> pa.Array | None:
+    """Timestamps of any unit; those without zone are times in the job's zone where instants are wanted."""
+    zone = values.type.tz
+    if isinstance(column.type, TimestampType):
+        return None if zone is not None else values.cast(column.arrow)
+    if not isinstance(column.type, TimestamptzType):
+        return None
+    if zone is not None:
+        return values.cast(column.arrow)
+    micros = values.cast(pa.timestamp("us")).cast(pa.int64())
+    if target.zone is None:
+        return micros.cast(column.arrow)
+    return pa.array([None if v is None else instant(v, target.zone) for v in micros.to_pylist()], column.arrow)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+_FAMILIES: Sequence[Callable[[pa.DataType], bool]] = (
+    _is_number,
+    pa.types.is_boolean,
+    pa.types.is_date,
+    pa.types.is_time,
+    pa.types.is_timestamp,
+    lambda kind: pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind),
+)

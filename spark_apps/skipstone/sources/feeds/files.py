@@ -1,0 +1,230 @@
+"""Reads the files of a feed, one after the other: the same in the driver and in tasks.
+
+Called by the merge run. A file is read whole by one reader: its rows are numbered. What is wrong with a message is told
+with its file and line, and never with a value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyiceberg.schema import Schema
+from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat
+from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.reasons import Reason
+
+from skipstone.sources.feeds.avro import avro_messages
+from skipstone.sources.feeds.batches import BatchMaker
+from skipstone.sources.feeds.connect import MessageReader
+from skipstone.sources.feeds.debezium import EnvelopeReader, FlatReader
+from skipstone.sources.feeds.dms import csv_batches, parquet_batches
+from skipstone.sources.feeds.maxwell import MaxwellReader
+from skipstone.sources.feeds.shapes import (
+    TABLE_COLUMN,
+    Change,
+    FeedColumn,
+    FeedError,
+    FeedTarget,
+    Fields,
+    Semantics,
+    refused,
+)
+from skipstone.sources.feeds.values import is_carried
+from skipstone.sources.listing import SourceListing
+from skipstone.sources.text.headers import open_binary, require_unpackable, unreadable
+from skipstone.sources.text.options import TextOptions, text_options
+from skipstone.storage.port import READ_AHEAD, StoredFile
+from skipstone.tables.arrow import arrow_type_of
+
+#: Changes, and bytes of lines, that become one batch.
+_BATCH_ROWS, _BATCH_BYTES = 8192, 8 << 20
+_CSV_OPTIONS = ("header", "delimiter", "quote", "encoding", "nullValue")
+#: What AWS DMS writes for null (CsvNullValue).
+_DMS_NULL = "NULL"
+_BOM = b"\xef\xbb\xbf"
+T = TypeVar("T")
+
+
+class FeedReader(Protocol):
+    """Turns the messages of a tool into changes."""
+
+    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+        """What a message does. Raises FeedError."""
+        ...
+
+
+@dataclass(frozen=True)
+class FeedFile:
+    """A file and its number in the order of the feed."""
+
+    stored: StoredFile
+    number: int
+
+
+def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
+    """What the feed of ``task`` is read for: a table of ``schema``. Raises BadSpec for options that have no meaning."""
+    source = task.source
+    if source.change_format is None:
+        raise BadSpec(Reason.INVALID_SPEC, "the source names no change format", field="spec.source.changeFormat")
+    keys = {key.target for key in task.keys}
+    columns = tuple(
+        FeedColumn(
+            name=field.name,
+            type=field.field_type,
+            arrow=arrow_type_of(field.field_type),
+            is_key=field.name in keys,
+            read=is_carried(field.field_type),
+        )
+        for field in schema.fields
+    )
+    options = _options(task)
+    return FeedTarget(
+        tool=source.change_format,
+        format=source.format,
+        columns=columns,
+        time_zone=task.time_zone,
+        unit=source.time_precision,
+        allow_truncate=bool(source.allow_truncate),
+        null_text=source.options.get("nullValue", _DMS_NULL),
+        delimiter=options.delimiter,
+        quote=options.quote,
+        encoding=options.encoding,
+    )
+
+
+def _options(task: MergeTask) -> TextOptions:
+    source = task.source
+    for name in source.options:
+        if source.format is not SourceFormat.CSV or name not in _CSV_OPTIONS:
+            message = f"has no meaning for a feed of {source.change_format} in {source.format}: remove it"
+            raise BadSpec(Reason.INVALID_SPEC, message, field=f"spec.source.options.{name}")
+    if source.options.get("header", "true").lower() != "true":
+        message = "must be true for a feed of Dms: files without a header lose deletes"
+        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.source.options.header")
+    return text_options(source) if source.format is SourceFormat.CSV else TextOptions()
+
+
+def feed_files(listing: SourceListing) -> tuple[FeedFile, ...]:
+    """The files in the order of the feed: that of their paths. Raises BadData for one packed in a way not read."""
+    for file in listing.files:
+        require_unpackable(file.path)
+    return tuple(FeedFile(stored, number) for number, stored in enumerate(listing.stored))
+
+
+def feed_batches(file: FeedFile, target: FeedTarget) -> Iterator[pa.RecordBatch]:
+    """The changes of ``file`` under ``batch_schema``, in its order.
+
+    Raises BadData naming file and line of a message that cannot be used, and both tables of a file with two.
+    """
+    maker = BatchMaker(target, file.stored.name, file.number)
+    tables: set[str] = set()
+    for batch in _batches(file.stored, maker):
+        tables |= set(pc.unique(batch.column(TABLE_COLUMN)).to_pylist())
+        require_one_table(tables)
+        yield batch
+
+
+def require_one_table(tables: Iterable[str]) -> None:
+    """Raise BadData when changes are of several tables."""
+    names = sorted(set(tables))
+    if len(names) > 1:
+        raise BadData(
+            Reason.BAD_RECORDS,
+            f"the feed has changes of '{names[0]}' and of '{names[1]}', which are not one table: name only files of "
+            "one table in source.paths",
+            field="spec.source",
+        )
+
+
+def _batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+    target = maker.target
+    if target.tool is ChangeFormat.DMS:
+        is_csv = target.format is SourceFormat.CSV
+        return csv_batches(stored, maker) if is_csv else parquet_batches(stored, maker)
+    reader = _reader(target)
+    if target.format is SourceFormat.AVRO:
+        return _avro_batches(stored, reader, maker)
+    return _json_batches(stored, reader, maker)
+
+
+def _reader(target: FeedTarget) -> FeedReader:
+    match target.tool:
+        case ChangeFormat.DEBEZIUM:
+            return EnvelopeReader(keys=target.keys, allow_truncate=target.allow_truncate)
+        case ChangeFormat.DEBEZIUM_FLAT:
+            return FlatReader(keys=target.keys, allow_truncate=target.allow_truncate)
+        case _:
+            return MaxwellReader(keys=target.keys)
+
+
+def _json_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+    messages = MessageReader()
+    held = _Held(maker)
+    try:
+        with open_binary(stored, READ_AHEAD) as binary:
+            for number, line in enumerate(binary, 1):
+                told = _placed(stored, number, partial(messages.read, _plain(line, number)))
+                if told is None:
+                    continue
+                message, semantics = told
+                yield from held.full(semantics)
+                held.take(_changes(stored, reader, message, number), len(line))
+    except (OSError, EOFError) as error:
+        raise unreadable(stored.name, f"the file cannot be read: {error}") from error
+    yield from held.rest()
+
+
+def _avro_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
+    held = _Held(maker)
+    for number, (message, semantics) in enumerate(avro_messages(stored), 1):
+        yield from held.full(semantics)
+        held.take(_changes(stored, reader, message, number), 0)
+    yield from held.rest()
+
+
+def _plain(line: bytes, number: int) -> bytes:
+    return line.removeprefix(_BOM) if number == 1 else line
+
+
+def _changes(stored: StoredFile, reader: FeedReader, message: Fields, number: int) -> list[Change]:
+    return _placed(stored, number, lambda: list(reader.changes(message, number)))
+
+
+def _placed(stored: StoredFile, number: int, work: Callable[[], T]) -> T:
+    try:
+        return work()
+    except FeedError as error:
+        raise refused(stored.name, str(error), number) from error
+
+
+class _Held:
+    """Changes of one schema that wait for their batch."""
+
+    def __init__(self, maker: BatchMaker) -> None:
+        self._maker = maker
+        self._changes: list[Change] = []
+        self._semantics: Semantics = None
+        self._bytes = 0
+
+    def full(self, semantics: Semantics) -> Iterator[pa.RecordBatch]:
+        """The batch of what waits, when it is enough or ``semantics`` of the next message are others."""
+        is_full = len(self._changes) >= _BATCH_ROWS or self._bytes >= _BATCH_BYTES
+        if is_full or semantics is not self._semantics:
+            yield from self.rest()
+        self._semantics = semantics
+
+    def take(self, changes: list[Change], size: int) -> None:
+        """Wait with those before."""
+        self._changes += changes
+        self._bytes += size
+
+    def rest(self) -> Iterator[pa.RecordBatch]:
+        """The batch of what waits."""
+        if self._changes:
+            yield self._maker.batch(self._changes, self._semantics)
+        self._changes, self._bytes = [], 0

@@ -1,0 +1,52 @@
+"""Messages of Maxwell as changes.
+
+Called by ``files`` for each line. Source: Maxwell's documentation, "Data Format" and "Bootstrapping".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from skipstone_core.merging.feeds import DELETE, UPSERT
+
+from skipstone.sources.feeds.debezium import require_keys
+from skipstone.sources.feeds.positions import maxwell_mark
+from skipstone.sources.feeds.shapes import Change, FeedError, Fields
+
+_WRITES = ("insert", "update", "bootstrap-insert")
+#: Messages that tell of no row.
+_SKIPPED = frozenset({"bootstrap-start", "bootstrap-complete", "heartbeat", "table-create", "table-alter",
+                      "database-create", "database-alter"})  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaxwellReader:
+    """Reads messages with ``data`` and ``old``; ``keys``: the columns that name a row."""
+
+    keys: tuple[str, ...]
+
+    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+        """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
+        kind = message.get("type")
+        if kind in _SKIPPED:
+            return
+        data = message.get("data")
+        if kind not in (*_WRITES, "delete"):
+            raise FeedError(
+                "its type is none of insert, update, delete and those of bootstrapping: leave such messages out of the "
+                "feed"
+            )
+        if not isinstance(data, Mapping) or not message.get("table"):
+            raise FeedError("it is no message of Maxwell, which has 'database', 'table' and 'data'")
+        mark = maxwell_mark(message)
+        keys = dict(zip(self.keys, require_keys(data, self.keys), strict=True))
+        if kind == "delete":
+            yield Change(DELETE, keys, mark, line)
+            return
+        old = message.get("old")
+        if kind == "update" and isinstance(old, Mapping):
+            before = {**keys, **{key: old[key] for key in self.keys if old.get(key) is not None}}
+            if before != keys:
+                yield Change(DELETE, before, mark, line)
+        yield Change(UPSERT, data, mark, line)

@@ -1,0 +1,198 @@
+"""The last change of each row, whole: what a feed leaves of each key after all its changes.
+
+Called by the merge run with all changes of some keys. Rows are ordered by key and by when they happened; the last one
+counts, and a column that it does not have comes from the change before it that has one, back to the row's last delete.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from skipstone_core.errors import BadData
+from skipstone_core.merging.feeds import DELETE, KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN, TRUNCATE
+from skipstone_core.merging.merges import BoundKey
+from skipstone_core.reasons import Reason
+
+from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.changes import source_keys
+from skipstone.kernels.partial import Bits, pack_bits, unpack_bits
+from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Truncation:
+    """The last truncate of a feed: what came before it is gone. ``origin``, ``log``: of which its ``order`` is."""
+
+    order: bytes
+    origin: str
+    log: str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resolution:
+    """How changes become one row a key. ``columns``: those of rows, in the order of their bits."""
+
+    keys: tuple[BoundKey, ...]
+    columns: tuple[str, ...]
+    truncation: Truncation | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns of the result."""
+        return (*self.columns, OP_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Sorted rows by key: where the rows of each one's key begin, where its life begins, and which are the last.
+
+    ``reborn``: the key's row was deleted before, in this feed.
+    """
+
+    starts: Int64s
+    lives: Int64s
+    last: Int64s
+    reborn: Bools
+
+
+def find_truncation(changes: pa.Table) -> Truncation | None:
+    """The last truncate among ``changes``, if there is one. Raises BadData when several logs have one."""
+    found = changes.filter(pc.equal(changes.column(OP_COLUMN), TRUNCATE))
+    if not found.num_rows:
+        return None
+    rows = found.select([ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN]).to_pylist()
+    if len({(row[ORIGIN_COLUMN], row[LOG_COLUMN]) for row in rows}) > 1:
+        raise _two_logs("truncates")
+    last = max(rows, key=lambda row: row[ORDER_COLUMN])
+    return Truncation(order=last[ORDER_COLUMN], origin=last[ORIGIN_COLUMN], log=last[LOG_COLUMN])
+
+
+def resolve_changes(changes: pa.Table, how: Resolution) -> pa.Table:
+    """One row for each key of ``changes``, under ``how.names``.
+
+    Raises BadData for changes of one row that come from several logs, whose order nothing tells, and for a row that is
+    left without a value.
+    """
+    changes = _after(changes.filter(pc.not_equal(changes.column(OP_COLUMN), TRUNCATE)), how.truncation)
+    if not changes.num_rows:
+        return changes.select(how.names)
+    keys = source_keys(changes, how.keys)
+    named = {f"key{at}": key for at, key in enumerate(keys)} | {"order": changes.column(ORDER_COLUMN)}
+    table = pa.table(named)
+    picked = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
+    changes = changes.take(picked)
+    starts = _starts([key.take(picked) for key in keys])
+    require_one_log(changes, starts)
+    runs = _runs(changes, starts, has_truncation=how.truncation is not None)
+    return _last_rows(changes, runs, how)
+
+
+def require_one_log(changes: pa.Table, starts: Int64s) -> None:
+    """Raise BadData when changes of one row come from several logs. ``starts``: of the rows of each one's key."""
+    for name in (ORIGIN_COLUMN, LOG_COLUMN):
+        values = pc.fill_null(changes.column(name).combine_chunks().dictionary_encode().indices, -1)
+        codes = np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
+        told = codes >= 0  # rows of snapshots are of no log
+        highest, lowest = np.full(len(codes), -1), np.full(len(codes), np.iinfo(np.int64).max)
+        np.maximum.at(highest, starts[told], codes[told])
+        np.minimum.at(lowest, starts[told], codes[told])
+        if (highest > lowest).any():
+            raise _two_logs("changes of one row")
+
+
+def _two_logs(what: str) -> BadData:
+    return BadData(
+        Reason.BAD_RECORDS,
+        f"{what} come from two logs (another server, connector or form of position), and nothing tells which was last: "
+        "merge the files of each log by a job of its own, in their order",
+        field="spec.source",
+    )
+
+
+def _after(changes: pa.Table, truncation: Truncation | None) -> pa.Table:
+    """The changes after a truncate."""
+    if truncation is None:
+        return changes
+    origins = set(pc.unique(changes.column(ORIGIN_COLUMN)).to_pylist())
+    logs = set(pc.unique(changes.column(LOG_COLUMN)).to_pylist())
+    if origins - {truncation.origin} or logs - {truncation.log, None}:
+        raise _two_logs("a truncate and changes")
+    return changes.filter(pc.greater(changes.column(ORDER_COLUMN), truncation.order))
+
+
+def _starts(keys: Sequence[pa.Array]) -> Int64s:
+    """For each sorted row the first row of its key."""
+    rows = len(keys[0])
+    begins = np.zeros(rows, dtype=bool)
+    begins[0] = True
+    for key in keys:
+        equal = pc.equal(key.slice(0, rows - 1), key.slice(1))
+        begins[1:] |= ~np.asarray(equal.to_numpy(zero_copy_only=False), dtype=bool)
+    return np.asarray(np.maximum.accumulate(np.where(begins, np.arange(rows), 0)), dtype=np.int64)
+
+
+def _runs(changes: pa.Table, starts: Int64s, *, has_truncation: bool) -> _Runs:
+    rows = len(starts)
+    numbers = np.arange(rows, dtype=np.int64)
+    deleted = np.asarray(pc.equal(changes.column(OP_COLUMN), DELETE).to_numpy(), dtype=bool)
+    deaths = np.maximum.accumulate(np.where(deleted, numbers, -1))
+    lives = np.where(deaths >= starts, deaths + 1, starts)
+    last = np.append(np.flatnonzero(starts[1:] != starts[:-1]), rows - 1)
+    return _Runs(starts, lives, last, (lives > starts) | has_truncation)
+
+
+def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
+    kept = unpack_bits(changes.column(KEPT_COLUMN), len(how.columns))
+    missing = unpack_bits(changes.column(MISSING_COLUMN), len(how.columns))
+    last = runs.last
+    picked = changes.take(pa.array(last))
+    columns, left = {}, kept[last]
+    for at, name in enumerate(how.columns):
+        if left[:, at].any():
+            columns[name] = _filled(changes.column(name), kept[:, at], runs)
+            found = _sources(kept[:, at], runs)[last] >= 0
+            left[:, at] &= ~found
+        else:
+            columns[name] = picked.column(name)
+    lacking = left & missing[last]
+    reborn = runs.reborn[last]
+    _require_values(lacking & reborn[:, None], how.columns)
+    left &= ~reborn[:, None]
+    return pa.table(
+        {
+            **columns,
+            OP_COLUMN: picked.column(OP_COLUMN),
+            KEPT_COLUMN: pack_bits(left),
+            MISSING_COLUMN: pack_bits(lacking),
+        }
+    )
+
+
+def _sources(kept: Bools, runs: _Runs) -> Int64s:
+    """For each row the last one, itself included, of its key's life that has the column; -1 when none has."""
+    numbers = np.arange(len(kept), dtype=np.int64)
+    found = np.maximum.accumulate(np.where(kept, -1, numbers))
+    return np.where(found >= runs.lives, found, -1)
+
+
+def _filled(column: pa.ChunkedArray, kept: Bools, runs: _Runs) -> pa.ChunkedArray:
+    sources = _sources(kept, runs)[runs.last]
+    return column.take(pa.array(sources, mask=sources < 0))
+
+
+def _require_values(lacking: Bits, columns: Sequence[str]) -> None:
+    if lacking.any():
+        name = columns[int(np.argmax(lacking.any(axis=0)))]
+        raise BadData(
+            Reason.BAD_RECORDS,
+            f"column '{name}': a change leaves its value out as unchanged, and the row was inserted without it: load a "
+            "snapshot of the row, or set REPLICA IDENTITY FULL on the table that it comes from",
+            field="spec.source",
+        )

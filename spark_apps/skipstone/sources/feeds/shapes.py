@@ -1,0 +1,125 @@
+"""What a feed is read for and what it is made of, whichever tool wrote it.
+
+Used by all modules of this room. Plain data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+import pyarrow as pa
+from pyiceberg.types import IcebergType
+from skipstone_core.contract.requests import ChangeFormat, SourceFormat, TimePrecision
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+#: A value as JSON, Avro or text has it.
+Raw = object
+Fields = Mapping[str, Raw]
+#: Columns of batches besides those of rows and OP_COLUMN, KEPT_COLUMN and MISSING_COLUMN of the core. ORDER: binary, a
+#: greater one is a later change among those of one ORIGIN and LOG. ORIGIN: which tool and connector, and what its order
+#: is made of. LOG: which log of it; null for rows of snapshots. TABLE: the table that the change is of.
+ORDER_COLUMN = "_skipstone_order"
+ORIGIN_COLUMN = "_skipstone_origin"
+LOG_COLUMN = "_skipstone_log"
+TABLE_COLUMN = "_skipstone_table"
+
+
+class FeedError(Exception):
+    """A message cannot be used: its text ends the sentence "'file', line 3: …"."""
+
+
+class _Absent:
+    """Stands for a column that a message does not have, which is not null."""
+
+
+ABSENT = _Absent()
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedColumn:
+    """A column of the table. ``arrow``: its type in kernels. ``read``: whether feeds can carry its type."""
+
+    name: str
+    type: IcebergType
+    arrow: pa.DataType
+    is_key: bool = False
+    read: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class FeedTarget:
+    """What a feed is read for. ``columns``: all of the table's, in its order; ``time_zone``: of times without offset.
+
+    ``null_text`` and ``delimiter``, ``quote`` and ``encoding``: how Csv is written. ``unit``: of times in messages
+    without schema.
+    """
+
+    tool: ChangeFormat
+    format: SourceFormat
+    columns: tuple[FeedColumn, ...]
+    time_zone: str = "UTC"
+    unit: TimePrecision | None = None
+    allow_truncate: bool = False
+    null_text: str = "NULL"
+    delimiter: str = ","
+    quote: str = '"'
+    encoding: str = "UTF-8"
+
+    @property
+    def zone(self) -> ZoneInfo | None:
+        """That of times without offset; None: UTC."""
+        return None if self.time_zone == "UTC" else ZoneInfo(self.time_zone)
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The key columns."""
+        return tuple(column.name for column in self.columns if column.is_key)
+
+    @property
+    def carried(self) -> tuple[FeedColumn, ...]:
+        """The columns that feeds can carry."""
+        return tuple(column for column in self.columns if column.read)
+
+
+class Mark(NamedTuple):
+    """Of which table a change is, and when it happened: see the columns above."""
+
+    table: str
+    origin: str
+    log: str | None
+    order: bytes
+
+
+class Change(NamedTuple):
+    """One change of one row. ``op``: UPSERT, DELETE or TRUNCATE of the core; a delete has the values of keys only."""
+
+    op: str
+    values: Fields
+    mark: Mark
+    line: int
+
+
+@dataclass(frozen=True)
+class Semantic:
+    """What a message's schema says of a column: Connect's ``name`` of its type, and the ``scale`` of decimals.
+
+    ``item``: of the items of a list or the values of a map.
+    """
+
+    name: str = ""
+    scale: int | None = None
+    item: Semantic | None = None
+
+
+#: By column; None: the message carries no schema.
+Semantics = Mapping[str, Semantic] | None
+
+
+def refused(file: str, message: str, line: int | None = None) -> BadData:
+    """The error for a file that holds a message that cannot be used."""
+    place = f"'{file}', line {line}" if line is not None else f"'{file}'"
+    return BadData(Reason.BAD_RECORDS, f"{place}: {message}", field="spec.source")

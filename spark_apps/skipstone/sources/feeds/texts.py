@@ -1,0 +1,83 @@
+"""Dates, times and timestamps as text: those of ISO 8601 and of SQL.
+
+Called by ``values``. Nothing is rounded or cut: digits below a microsecond must be zeros.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, date, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+DAY_MICROS = 86_400_000_000
+_EPOCH = date(1970, 1, 1)
+_DAY = r"(\d{4})-(\d\d)-(\d\d)"
+_CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,12}))?)?"
+_OFFSET = r"(Z|[+-]\d\d(?::?\d\d)?(?::?\d\d)?)?"
+_MOMENT = re.compile(rf"{_DAY}(?:[T ]{_CLOCK})? ?{_OFFSET}", re.ASCII)
+_TIME = re.compile(rf"{_CLOCK}(Z?)", re.ASCII)
+_DATE = re.compile(rf"{_DAY}Z?", re.ASCII)
+_OFFSET_PARTS = re.compile(r"([+-])(\d\d):?(\d\d)?:?(\d\d)?", re.ASCII)
+
+
+def days(text: str) -> int:
+    """Days since 1970 of a date such as 2013-01-31. Raises ValueError."""
+    found = _DATE.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return _days(found[1], found[2], found[3])
+
+
+def time_micros(text: str) -> int:
+    """Microseconds of the day of a time such as 10:00:00.5, in UTC when it says so. Raises ValueError."""
+    found = _TIME.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    return _clock(found[1], found[2], found[3], found[4])
+
+
+def moment_micros(text: str) -> tuple[int, int | None]:
+    """Microseconds since 1970 as the clock shows, and the seconds that it is ahead of UTC (None: not told).
+
+    Raises ValueError.
+    """
+    found = _MOMENT.fullmatch(text)
+    if found is None:
+        raise ValueError(text)
+    clock = _clock(found[4], found[5], found[6], found[7]) if found[4] else 0
+    return _days(found[1], found[2], found[3]) * DAY_MICROS + clock, _seconds(found[8])
+
+
+def instant(micros: int, zone: ZoneInfo | None) -> int:
+    """Microseconds since 1970 at which clocks of ``zone`` (None: UTC) show ``micros``; the first of two such times.
+
+    Raises ValueError or OverflowError for a year that Python does not have.
+    """
+    if zone is None:
+        return micros
+    wall = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)
+    offset = wall.replace(tzinfo=zone).utcoffset() or timedelta()
+    return micros - (offset // timedelta(microseconds=1))
+
+
+def _days(year: str, month: str, day: str) -> int:
+    return (date(int(year), int(month), int(day)) - _EPOCH).days
+
+
+def _clock(hour: str, minute: str, second: str | None, fraction: str | None) -> int:
+    if int(hour) > 23 or int(minute) > 59 or int(second or 0) > 59:
+        raise ValueError(hour)
+    digits = (fraction or "").ljust(6, "0")
+    if digits[6:].strip("0"):
+        raise ValueError(fraction)
+    return ((int(hour) * 60 + int(minute)) * 60 + int(second or 0)) * 1_000_000 + int(digits[:6])
+
+
+def _seconds(offset: str | None) -> int | None:
+    if offset is None:
+        return None
+    found = _OFFSET_PARTS.fullmatch(offset)
+    if found is None:
+        return 0
+    size = (int(found[2]) * 60 + int(found[3] or 0)) * 60 + int(found[4] or 0)
+    return -size if found[1] == "-" else size

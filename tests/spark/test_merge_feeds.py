@@ -1,0 +1,244 @@
+"""Merges of change feeds as tools write them: whole runs, the same in the driver and in Spark's tasks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime, time
+from decimal import Decimal
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.transforms import IdentityTransform
+from skipstone.runs.merging import feed as feed_module
+from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.requests import (
+    ChangeFormat,
+    MergeAction,
+    MergeClause,
+    SourceFormat,
+    SourceSpec,
+    TimePrecision,
+)
+from skipstone_core.errors import BadData, BadSpec
+
+from tests.examples import cases
+from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of
+from tests.unit.feed_bed import EVERY, ORDERS, Row
+from tests.unit.feed_histories import SCHEMA, TOOLS, History
+
+PLACEHOLDER = "__debezium_unavailable_value"
+NOON = datetime.fromisoformat("2024-05-01T12:00:00")
+#: The source is read in Spark's tasks, the rest is done in the driver.
+READ_IN_SPARK = replace(USUAL_SHARE, source_bytes=0)
+HERE_AND_IN_SPARK = pytest.mark.parametrize("limits", [USUAL_SHARE, READ_IN_SPARK], ids=["driver", "spark"])
+
+
+@pytest.fixture
+def bed(tmp_path: Path) -> Iterator[MergeBed]:
+    made = MergeBed(tmp_path)
+    yield made
+    made.catalog.close()
+
+
+def orders(bed: MergeBed, **properties: str) -> None:
+    bed.create(ORDERS, **properties)
+    bed.append(*([{"id": n + at, "name": f"n{n + at}", "price": Decimal(1)} for at in range(10)] for n in (0, 10)))
+
+
+def apply(bed: MergeBed, tool: ChangeFormat, kind: SourceFormat, path: str, **source: Any) -> dict[str, int]:
+    """Merge the feed at ``path``; the counts."""
+    spec = SourceSpec(format=kind, paths=(path,), change_format=tool, **source)
+    return dict(bed.merge(task_of("", source=spec, when_matched=(), when_not_matched=())).counts)
+
+
+def lines(bed: MergeBed, name: str, *messages: object) -> str:
+    bed.text(f"{name}", "\n".join(json.dumps(one) for one in messages) + "\n")
+    return f"feeds/{name}"
+
+
+def found(bed: MergeBed) -> dict[int, str | None]:
+    return {row["id"]: row["name"] for row in bed.table().scan().to_arrow().to_pylist()}
+
+
+def event(op: str, lsn: int, before: Row | None = None, after: Row | None = None, **source: Any) -> Row:
+    told = {"connector": "postgresql", "name": "s", "db": "d", "schema": "public", "table": "orders", "ts_ms": 1,
+            "snapshot": "false", "sequence": json.dumps([None, str(lsn)]), "lsn": lsn}  # fmt: skip
+    return {"op": op, "before": before, "after": after, "source": told | source, "ts_ms": 1}
+
+
+def flat(op: str, pos: int, row: Row) -> Row:
+    source = {"connector": "mysql", "name": "s", "db": "d", "table": "orders", "snapshot": "false", "ts_ms": 5,
+              "server_id": 1, "file": "bin.000001", "pos": pos, "row": 0}  # fmt: skip
+    told = {f"__source_{name}": value for name, value in source.items()}
+    return {**row, **told, "__deleted": "true" if op == "d" else "false", "__op": op}
+
+
+def maxwell(kind: str, data: Row, **more: Any) -> Row:
+    return {"database": "d", "table": "orders", "type": kind, "ts": 1, "xid": 1, "data": data, **more}
+
+
+@HERE_AND_IN_SPARK
+def test_feeds_of_every_tool_change_the_table_as_they_say(
+    bed: MergeBed, limits: DriverShare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bed.limits = limits
+    monkeypatch.setattr(feed_module, "SLICE_BYTES", 300)  # in Spark, one feed is of several slices
+    orders(bed)
+    expected: dict[int, str | None] = {n: f"n{n}" for n in range(20)}
+
+    lines(bed, "dbz/1.json", event("u", 8, after={"id": 1, "name": "late"}), event("d", 4, before={"id": 2}), None)
+    lines(
+        bed, "dbz/2.json", event("u", 7, after={"id": 1, "name": "early"}), event("c", 9, after={"id": 30, "name": "c"})
+    )
+    lines(bed, "dbz/3.json", event("u", 9, before={"id": 3}, after={"id": 31, "name": "moved"}))
+    counts = apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, "feeds/dbz")
+    monkeypatch.undo()
+    expected |= {1: "late", 30: "c", 31: "moved"}
+    del expected[2], expected[3]
+    assert found(bed) == expected
+    assert (counts["rowsSource"], counts["rowsDeleted"], counts["rowsUpdated"], counts["rowsInserted"]) == (6, 2, 1, 2)
+
+    path = lines(bed, "flat.json", flat("u", 1, {"id": 4, "name": "flat"}), flat("d", 2, {"id": 5, "name": None}))
+    apply(bed, ChangeFormat.DEBEZIUM_FLAT, SourceFormat.JSON, path)
+    expected |= {4: "flat"}
+    del expected[5]
+
+    path = lines(bed, "maxwell.json", maxwell("insert", {"id": 32, "name": "m"}), maxwell("delete", {"id": 6}),
+                 maxwell("update", {"id": 33, "name": "key"}, old={"id": 7}))  # fmt: skip
+    apply(bed, ChangeFormat.MAXWELL, SourceFormat.JSON, path)
+    expected |= {32: "m", 33: "key"}
+    del expected[6], expected[7]
+
+    bed.text("dms/LOAD1.csv", "id,name\n34,load\n8,load\n")
+    bed.text("dms/20240501.csv", "Op,id,name\nU,34,changed\nD,9,\n")
+    apply(bed, ChangeFormat.DMS, SourceFormat.CSV, "feeds/dms")
+    expected |= {34: "changed", 8: "load"}
+    del expected[9]
+
+    (bed.root / "feeds" / "parquet").mkdir()
+    changes = pa.table({"Op": ["D", "U"], "id": [10, 11], "name": ["x", "parquet"]})
+    pq.write_table(changes, bed.root / "feeds" / "parquet" / "1.parquet")
+    apply(bed, ChangeFormat.DMS, SourceFormat.PARQUET, "feeds/parquet")
+    expected |= {11: "parquet"}
+    del expected[10]
+    assert found(bed) == expected
+    prices = {row["id"]: row["price"] for row in bed.table().scan().to_arrow().to_pylist()}
+    assert {n for n, price in prices.items() if price is None} == {30, 31, 32, 33, 34}, "an update keeps what it lacks"
+
+
+FULL = {
+    "id": 1, "flag": True, "small": 7, "ratio": 0.5, "wide": "NaN", "price": "-1.25", "day": 19844,
+    "clock": 43_200_000_000, "local": 1_714_564_800_000_000, "instant": "2024-05-01T14:00:00+02:00", "text": "ä",
+    "code": "00000000-0000-0000-0000-00000000000a", "raw": "AP8=", "tags": ["x", None], "counts": [1],
+    "pairs": {"k": "v"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("limits", "mode"),
+    [(USUAL_SHARE, "copy-on-write"), (USUAL_SHARE, "merge-on-read"), (ALL_IN_SPARK, "merge-on-read")],
+)
+def test_values_of_every_type_arrive_and_unchanged_ones_stay(bed: MergeBed, limits: DriverShare, mode: str) -> None:
+    bed.limits = limits
+    bed.create(EVERY, **{"write.merge.mode": mode})
+    others = [event("c", 1, after={"id": n, "text": f"t{n}"}) for n in range(10, 20)]
+    path = lines(bed, "1.json", event("c", 1, after=FULL), *others)
+    micros = {"time_precision": TimePrecision.MICROS}
+    apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, path, **micros)
+    (row,) = (one for one in bed.table().scan().to_arrow().to_pylist() if one["id"] == 1)
+    assert row.pop("wide") != row.get("wide")
+    expected = {
+        "id": 1, "flag": True, "small": 7, "ratio": 0.5, "price": Decimal("-1.25"), "day": date(2024, 5, 1),
+        "clock": time(12), "local": NOON, "instant": NOON.replace(tzinfo=UTC), "text": "ä", "raw": b"\x00\xff",
+        "tags": ["x", None], "counts": [1], "pairs": [("k", "v")], "shape": None,
+    }  # fmt: skip
+    code = row.pop("code")
+    assert row == expected
+    assert getattr(code, "bytes", code) == bytes(15) + b"\n"
+
+    left = {"id": 1, "flag": False, "text": PLACEHOLDER, "tags": [PLACEHOLDER], "raw": None}
+    path = lines(bed, "2.json", event("u", 2, after=left))
+    apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, path, **micros)
+    (row,) = (one for one in bed.table().scan().to_arrow().to_pylist() if one["id"] == 1)
+    del row["wide"], row["code"]
+    assert row == expected | {"flag": False, "raw": None}
+
+
+@HERE_AND_IN_SPARK
+def test_a_truncate_leaves_what_came_after_it(bed: MergeBed, limits: DriverShare) -> None:
+    bed.limits = limits
+    orders(bed)
+    lines(bed, "t/1.json", event("u", 1, after={"id": 1, "name": "gone"}), event("t", 5))
+    lines(
+        bed, "t/2.json", event("c", 6, after={"id": 2, "name": "back"}), event("u", 2, after={"id": 3, "name": "gone"})
+    )
+    with pytest.raises(BadData, match=r"'feeds/t/1.json', line 2: it is a truncate"):
+        apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, "feeds/t")
+    assert len(found(bed)) == 20
+    apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, "feeds/t", allow_truncate=True)
+    assert [dict(row) for row in bed.table().scan().to_arrow().to_pylist()] == [
+        {"id": 2, "name": "back", "price": None, "placed": None}
+    ]
+    bed.limits = USUAL_SHARE
+    path = lines(bed, "only.json", event("t", 9))
+    apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, path, allow_truncate=True)
+    assert found(bed) == {}
+
+
+def test_what_cannot_be_applied_is_refused_and_changes_nothing(bed: MergeBed) -> None:
+    orders(bed)
+    before = bed.rows(), bed.on_disk()
+    lines(bed, "two/1.json", event("c", 1, after={"id": 1}))
+    lines(bed, "two/2.json", event("c", 2, after={"id": 2}, table="lines"))
+    lines(bed, "lacking.json", event("u", 1, after={"id": 99, "name": PLACEHOLDER}))
+    lines(bed, "bad.json", event("c", 1, after={"id": 1, "price": "1.005"}))
+    for path, says in (
+        ("two", "changes of 'd.public.lines' and of 'd.public.orders'"),
+        ("lacking.json", "column 'name': a change leaves its value out as unchanged"),
+        ("bad.json", "'feeds/bad.json', line 1: column 'price'"),
+    ):
+        with pytest.raises(BadData) as caught:
+            apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, f"feeds/{path}")
+        assert says in str(caught.value)
+    assert (bed.rows(), bed.on_disk()) == before
+
+
+def test_a_feed_takes_no_clauses(bed: MergeBed) -> None:
+    orders(bed)
+    path = lines(bed, "1.json", event("c", 1, after={"id": 1}))
+    source = SourceSpec(format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM)
+    with pytest.raises(BadSpec, match="remove sequenceBy"):
+        bed.merge(task_of("", source=source, when_matched=(MergeClause(action=MergeAction.UPDATE),)))
+
+
+@pytest.mark.parametrize("seed", range(cases(4, 60)))
+def test_a_random_history_is_replayed_into_tables_of_every_kind(bed: MergeBed, seed: int) -> None:
+    """Rows keep values that their changes lack, in files that are copied, rewritten and marked."""
+    random = Random(seed)
+    tool, tell, _ = TOOLS[random.choice(["postgresql", "mysql"])]
+    by_value = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "part"))
+    spec = by_value if random.random() < 0.5 else UNPARTITIONED_PARTITION_SPEC
+    properties = {
+        "write.merge.mode": ("copy-on-write", "merge-on-read")[seed % 2],
+        "format-version": random.choice("23"),
+        "write.parquet.row-group-limit": "4",
+    }
+    bed.create(SCHEMA, spec, **properties)
+    history = History(random)
+    history.state = {number: history.row(number) for number in range(8)}
+    bed.append(list(history.state.values()))
+    for number in range(3):
+        before, history.events = dict(history.state), []
+        for _ in range(random.randint(1, 3)):
+            history.transaction()
+        path = bed.text(f"{number}.json", "\n".join(tell(history.events, before, random)) + "\n")
+        apply(bed, tool, SourceFormat.JSON, path, allow_truncate=True)
+        rows = bed.table().scan().to_arrow().select(SCHEMA.column_names).to_pylist()
+        assert sorted(rows, key=lambda row: row["id"]) == [history.state[key] for key in sorted(history.state)]

@@ -1,0 +1,90 @@
+"""Values of messages in the types of columns: each comes out as it is, however it is written, or does not fit."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from zoneinfo import ZoneInfo
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, TimestampType, TimestamptzType
+from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
+from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
+from skipstone.tables.arrow import arrow_type_of
+from skipstone_core.contract.requests import TimePrecision
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+UTC_RULES = ValueRules()
+BERLIN = ValueRules(zone=ZoneInfo("Europe/Berlin"))
+SCALED = Semantic("org.apache.kafka.connect.data.Decimal", 3)
+
+
+def read(value: Raw, kind: IcebergType, semantic: Semantic | None = None, rules: ValueRules = UTC_RULES) -> object:
+    column = FeedColumn(name="x", type=kind, arrow=arrow_type_of(kind))
+    return column_array([value], column, semantic, rules)[0].as_py()
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_double_comes_out_as_it_is_however_it_is_written(value: float) -> None:
+    for written in (value, repr(value), f"{value:.17g}", Decimal(repr(value)), Decimal(value)):
+        assert read(written, DoubleType()) == value
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False, width=32))
+def test_a_float_comes_out_as_it_is_however_it_is_written(value: float) -> None:
+    for written in (value, str(np.float32(value)), f"{value:.9g}", Decimal(value)):
+        assert read(written, FloatType()) == value
+
+
+@given(st.integers(-(10**12), 10**12))
+def test_a_decimal_keeps_its_value_or_does_not_fit(unscaled: int) -> None:
+    value = Decimal(unscaled).scaleb(-3)
+    content = unscaled.to_bytes(8, "big", signed=True)
+    encoded = base64.b64encode(content).decode()
+    cases = [(value, None), (str(value), None), (content, SCALED), (encoded, SCALED), (value, SCALED)]
+    for written, semantic in [*cases, ({"scale": 3, "value": encoded}, None)]:
+        if abs(unscaled) < 10**10 and unscaled % 10 == 0:
+            assert read(written, DecimalType(9, 2), semantic) == value
+        else:
+            with pytest.raises(UnfitValue):
+                read(written, DecimalType(9, 2), semantic)
+
+
+@given(st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31)))  # noqa: DTZ001
+def test_a_timestamp_comes_out_as_it_is_in_every_unit(moment: datetime) -> None:
+    micros = (moment.replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
+    numbers = {TimePrecision.MICROS: micros, TimePrecision.NANOS: micros * 1000}
+    if micros % 1000 == 0:
+        numbers[TimePrecision.MILLIS] = micros // 1000
+    for unit, number in numbers.items():
+        assert read(number, TimestampType(), rules=ValueRules(unit=unit)) == moment
+    assert read(moment.isoformat(), TimestampType()) == moment
+    assert read(f"{moment.isoformat(' ')}Z", TimestamptzType()) == moment.replace(tzinfo=UTC)
+    with pytest.raises(UnfitValue, match="timePrecision"):
+        read(micros, TimestampType())
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2024-03-31 02:30:00", "2024-03-31T01:30:00+00:00"),  # skipped by the clock
+        ("2024-10-27 02:30:00", "2024-10-27T00:30:00+00:00"),  # comes twice: the first counts
+        ("2024-05-01 12:00", "2024-05-01T10:00:00+00:00"),
+        ("2024-05-01", "2024-04-30T22:00:00+00:00"),
+        ("2024-05-01T12:00:00-0330", "2024-05-01T15:30:00+00:00"),
+    ],
+)
+def test_times_without_offset_are_those_of_the_zone(text: str, instant: str) -> None:
+    assert read(text, TimestamptzType(), rules=BERLIN) == datetime.fromisoformat(instant)
+
+
+def test_numbers_of_special_floats_are_no_base64() -> None:
+    for text in ("Infinity", "-Infinity"):
+        assert read(text, DoubleType()) == float(text)
+    assert str(read("NaN", FloatType())) == "nan"
+    with pytest.raises(UnfitValue):
+        read("Infinity", DecimalType(38, 2))
