@@ -210,6 +210,13 @@ def test_what_cannot_be_applied_is_refused_and_changes_nothing(bed: MergeBed) ->
     assert (bed.rows(), bed.on_disk()) == before
 
 
+def test_a_feed_without_changes_changes_nothing(bed: MergeBed) -> None:
+    orders(bed)
+    before = bed.rows(), bed.paths()
+    counts = apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, lines(bed, "1.json", None, event("m", 1)))
+    assert (bed.rows(), bed.paths(), counts["rowsSource"]) == (*before, 0)
+
+
 def test_a_feed_takes_no_clauses(bed: MergeBed) -> None:
     orders(bed)
     path = lines(bed, "1.json", event("c", 1, after={"id": 1}))
