@@ -75,6 +75,8 @@ def _start_logging() -> None:
     handler = logging.StreamHandler()
     handler.setFormatter(ScrubbingFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # PyIceberg says for each file access what it loaded, which buries what a run says at its end.
+    logging.getLogger("pyiceberg").setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)  # a library's warning may quote what it was given
 
 
