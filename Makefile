@@ -60,8 +60,9 @@ sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 early-warning: ## Try the newest releases and pre-releases of what Skipstone uses the internals of
 	@scripts/early-warning
 
-# Tests of many like cases take every second one, which ones changes with the commit; test-kube and test-spark take all.
-test: export SKIPSTONE_HALF := 1
+# Tests of several like cases take half of them, of many a quarter; which ones changes with the commit. test-kube and
+# test-spark take all.
+test: export SKIPSTONE_SHARE := 1
 test: ## Everything that must pass, the cluster end-to-end tests included; build/test-stages.jsonl tells its times
 	@$(STAGE) --begin build/test-stages.jsonl $(TEST_GOAL)
 	@$(STAGE) "python environment" scripts/setup

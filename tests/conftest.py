@@ -13,12 +13,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.examples import ALL_CASES, HALF, without_turn
+from tests.examples import ALL_CASES, SHARE, without_turn
 from tests.s3client import S3Client
 from tests.s3server import OWNER, REGION, S3Server, s3_server
 
 #: Folders whose tests take a while each.
-HALVED = frozenset({"spark", "kube"})
+SHARED = frozenset({"spark", "kube"})
 settings.register_profile(
     "busy", deadline=None, derandomize=not ALL_CASES, suppress_health_check=[HealthCheck.too_slow]
 )
@@ -33,10 +33,10 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Under SKIPSTONE_HALF, leave every second case of tests with many like ones to the next commit, or to a soak."""
-    if not HALF or ALL_CASES:
+    """Under SKIPSTONE_SHARE, leave cases of tests with several like ones to other commits, or to a soak."""
+    if not SHARE or ALL_CASES:
         return
-    alike = [item for item in items if item.path.parent.name in HALVED and not item.get_closest_marker("soak")]
+    alike = [item for item in items if item.path.parent.name in SHARED and not item.get_closest_marker("soak")]
     for place in without_turn(item.nodeid.partition("[")[0] for item in alike):
         alike[place].add_marker(pytest.mark.soak)
 

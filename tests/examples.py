@@ -1,7 +1,7 @@
 """How many cases a test with many of them takes: a few in ``make test``, all of them in the soak targets.
 
-`SKIPSTONE_ALL_CASES=1` asks for all of them in any test run, `SKIPSTONE_HALF=1` for half of the cases of each test that
-has MANY.
+`SKIPSTONE_ALL_CASES=1` asks for all of them in any test run, `SKIPSTONE_SHARE=1` for a share of the cases of each test
+that has several: half of them, and a quarter of many.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ALL_CASES = os.environ.get("SKIPSTONE_ALL_CASES", "") not in ("", "0")
-HALF = os.environ.get("SKIPSTONE_HALF", "") not in ("", "0")
-#: Cases of one test from which on they are many.
-MANY = 6
+SHARE = os.environ.get("SKIPSTONE_SHARE", "") not in ("", "0")
+#: Cases of one test from which on they are several, and from which on they are many.
+SEVERAL, MANY = 3, 12
 ROOT = Path(__file__).resolve().parents[1]
 
 
@@ -37,14 +37,15 @@ def turn(of: int) -> int:
 
 
 def without_turn(tests: Iterable[str]) -> Iterator[int]:
-    """The places of cases that leave their turn to others: every second one of each test that has MANY.
+    """The places of cases that leave their turn to others: half of those of a test that has SEVERAL, and three of four
+    of one that has MANY.
 
     ``tests``: for each case in order, the test that it belongs to.
     """
     places: dict[str, list[int]] = {}
     for place, test in enumerate(tests):
         places.setdefault(test, []).append(place)
-    now = turn(2)
+    now = turn(4)
     for cases_of_one in places.values():
-        if len(cases_of_one) >= MANY:
-            yield from cases_of_one[1 - now :: 2]
+        parts = 4 if len(cases_of_one) >= MANY else 2 if len(cases_of_one) >= SEVERAL else 1
+        yield from (place for number, place in enumerate(cases_of_one) if number % parts != now % parts)
