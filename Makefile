@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -53,6 +53,10 @@ generate: setup ## Write CRDs, chart copies and reference pages from the typed m
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
+
+docs: setup ## Build the site of the documentation into build/site; links are checked
+	@.cache/uv/bin/uv sync --frozen --quiet --group docs
+	$(PYTHON_ENV)/python scripts/site.py
 
 sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 	$(PYTHON_ENV)/python scripts/sbom.py build/sbom
