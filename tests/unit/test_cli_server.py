@@ -20,6 +20,7 @@ from skipstone_cli.kinds import KINDS
 from typer.testing import Result
 
 from tests.unit.cli_stand_in import (
+    PLURALS,
     READY,
     TIME,
     Reply,
@@ -161,6 +162,27 @@ class TestRights:
         assert (result.exit_code, "tbl/orders" in result.stdout) == (2, True)
         document = json.loads(server.run("status", "-o", "json").stdout)
         assert document["missingRights"] == ["list mergejobs in namespace lake"]
+
+    def test_what_may_not_be_listed_is_never_said_not_to_exist(self, server: StandIn) -> None:
+        server.store(warehouse(), table(), index())
+        for hidden, line in (("Table", "tbl/orders"), ("Warehouse", "wh/lake")):
+            plural = PLURALS[hidden]
+            server.store(warehouse(), table(), index())
+            self.forbid(server, collection(hidden))
+            shown = server.run("status").stdout
+            assert f"{line}  not known: you may not list {plural}" in shown
+            assert "does not exist" not in shown
+            assert "is named" not in shown
+
+    def test_what_is_created_while_it_is_read_is_never_said_not_to_exist(self, server: StandIn) -> None:
+        server.store(index())
+
+        def create(_request: Request) -> Reply:
+            server.store(warehouse(), table(), index())
+            return Reply(listing("SecondaryIndex", [index()]))
+
+        server.answers[collection("SecondaryIndex")] = create
+        assert "does not exist" not in server.run("status").stdout
 
     def test_without_any_right_there_is_no_tree(self, server: StandIn) -> None:
         self.forbid(server, *(collection(kind.name) for kind in KINDS))

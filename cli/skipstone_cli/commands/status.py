@@ -18,10 +18,10 @@ DOCUMENT = {"apiVersion": "cli.skipstone.dev/v1", "kind": "Status"}
 
 @dataclass
 class Gathered:
-    """What was read, and the rights that were lacking."""
+    """What was read, and the rights that were lacking, by kind."""
 
     objects: dict[ResourceKind, Sequence[JsonObject]] = field(default_factory=dict)
-    lacking: list[Forbidden] = field(default_factory=list)
+    lacking: dict[ResourceKind, Forbidden] = field(default_factory=dict)
 
 
 def run_status(
@@ -32,12 +32,13 @@ def run_status(
     if target is not None and everywhere:
         raise CliError("-A shows all namespaces: name the namespace with -n to show one object")
     gathered = _gather(api, target)
-    tree = build_tree(gathered.objects, every_job=every_job, target=target)
+    unlisted = tuple(gathered.lacking)
+    tree = build_tree(gathered.objects, every_job=every_job, target=target, unlisted=unlisted)
     if target is not None:
         tree = narrow(tree, target, api.namespace)
         if not tree:
             raise NotFound(f"{target} was deleted while it was read")
-    rights = [str(one.right) for one in gathered.lacking]
+    rights = [str(one.right) for one in gathered.lacking.values()]
     if as_json:
         screen.show_json({**DOCUMENT, "items": tree_json(tree), "missingRights": rights})
     else:
@@ -45,7 +46,7 @@ def run_status(
         if not tree and not rights:
             where = "any namespace" if everywhere else f"namespace {api.namespace}"
             screen.note(f"there is no resource of Skipstone in {where}")
-    for one in gathered.lacking:
+    for one in gathered.lacking.values():
         screen.note(f"the tree is not whole: {one}")
     return ExitCode.REFUSED if rights else ExitCode.FINE
 
@@ -54,12 +55,13 @@ def _gather(api: Api, target: Target | None) -> Gathered:
     """The objects of all kinds that may be listed, and the target. Raises when none may."""
     gathered = Gathered()
     named = api.get(target) if target is not None else None
-    for kind in KINDS:
+    # What others name is listed after them: what is created meanwhile is found, and only what is gone is missing.
+    for kind in reversed(KINDS):
         try:
             gathered.objects[kind] = api.list_kind(kind)
         except Forbidden as error:
-            gathered.lacking.append(error)
+            gathered.lacking = {kind: error, **gathered.lacking}
             gathered.objects[kind] = (named,) if named is not None and target and target.kind is kind else ()
     if len(gathered.lacking) == len(KINDS) and target is None:
-        raise gathered.lacking[0]
+        raise next(iter(gathered.lacking.values()))
     return gathered
