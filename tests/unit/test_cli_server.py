@@ -118,6 +118,14 @@ class TestStrangeAnswers:
         for kind in KINDS:
             assert server.run("why", f"{kind.short}/odd-{kind.short}").exit_code == 0
 
+    def test_a_server_that_is_busy_is_asked_again_soon_or_not_at_all(self, server: StandIn) -> None:
+        server.store(warehouse())
+        later = [Reply(refusal(429, "busy"), 429, headers={"Retry-After": "0"})]
+        server.answers[TABLES] = lambda _request: later.pop() if later else Reply(listing("Table", [table()]))
+        assert server.run("status").exit_code == 0
+        server.answer(TABLES, refusal(429, "busy"), 429, headers={"Retry-After": "3600"})
+        assert "try again in 3600 seconds" in sentence(server.run("status"), 3)
+
 
 class TestPages:
     def page(self, request: Request, *, gone: list[str]) -> Reply:
@@ -456,6 +464,17 @@ class TestPrograms:
             assert program.stderr.read().startswith(b"skipstone: the output cannot be written: ")
             assert program.wait(60) == 2
 
+    @pytest.mark.parametrize("argument", ["--help", "--version"])
+    def test_help_that_cannot_be_written_is_told(self, server: StandIn, argument: str) -> None:
+        with (
+            Path("/dev/full").open("wb") as full,
+            self.start(server, argument, stdout=full, stderr=subprocess.PIPE) as program,
+        ):
+            assert program.stderr is not None
+            said = program.stderr.read()
+            assert said.startswith(b"skipstone: the output cannot be written: ") and said.count(b"\n") == 1
+            assert program.wait(60) == 2
+
     def test_output_of_any_language_is_printed_in_any_encoding(self, server: StandIn) -> None:
         server.store(warehouse("lake", condition("Ready", "False", "CheckFailed", "le café est fermé 日本")))
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "PYTHONIOENCODING": "ascii"}
@@ -463,6 +482,14 @@ class TestPrograms:
             [sys.executable, "-m", "skipstone_cli", "status"], env=environment, capture_output=True, check=True
         )
         assert b"caf\\xe9" in done.stdout
+
+
+def test_what_can_have_no_name_does_not_exist(server: StandIn) -> None:
+    missing = condition("Progressing", "False", "TableNotFound", "there is no such Table")
+    server.store(stored("LoadJob", "odd", {"tableRef": {"name": "a..b"}}, {"conditions": [missing]}))
+    result = server.run("why", "lj/odd")
+    assert (result.exit_code, "tbl/a..b does not exist" in result.stdout) == (0, True)
+    assert "TableNotFound" in result.stdout
 
 
 def test_the_json_of_status_has_the_documented_shape(server: StandIn) -> None:
