@@ -273,6 +273,23 @@ class TestLogs:
         assert followed.stdout.startswith("I am p1")
         assert "ErrImagePull" in followed.stderr
 
+    @pytest.mark.parametrize(("pods", "status"), [
+        ([], {}),
+        ([driver("p1", "uid-m", phase="Failed")], {"currentRun": {"id": "abc-def-2", "attempt": 2, "kind": "Merge"}}),
+    ])  # fmt: skip
+    def test_a_driver_that_is_still_to_come_is_waited_for(
+        self, server: StandIn, monkeypatch: pytest.MonkeyPatch, pods: list[dict[str, Any]], status: dict[str, Any]
+    ) -> None:
+        waits = job("MergeJob", "m", condition("Progressing", "False", "WaitingForTable", "mj/a writes it"), **status)
+        server.store(waits)
+        server.answer(core("pods"), listing("Pod", pods))
+        server.answer(core("pods", "p2", "log"), "I am p2\n")
+        come = listing("Pod", [*pods, driver("p2", "uid-m", attempt=2)])
+        monkeypatch.setattr("time.sleep", lambda _seconds: server.answer(core("pods"), come))
+        followed = server.run("logs", "mj/m", "--follow")
+        assert (followed.exit_code, followed.stdout) == (0, "I am p2\n")
+        assert "mj/m has no driver yet: WaitingForTable: mj/a writes it" in followed.stderr
+
 
 class TestAsking:
     def test_a_request_is_a_new_value_of_the_annotation(self, server: StandIn) -> None:
