@@ -127,6 +127,11 @@ def test_an_operator_that_cannot_list_is_told_of_though_the_kubelet_starts_it_ag
     assert killed - limit + window < pending, "one outage that is over by the next start is no alert"
 
 
+def test_no_alert_has_to_stay_pending_for_longer_than_operators_live(rules: list[Rule]) -> None:
+    """Series of a new pod are new ones, and what is pending for them begins again."""
+    assert [rule["alert"] for rule in rules if rule.get("for", "0m").endswith(("h", "d"))] == []
+
+
 def test_labels_in_the_texts_of_alerts_are_those_of_their_metrics(rules: list[Rule]) -> None:
     for rule in rules:
         grouped = GROUPED.search(rule["expr"])
