@@ -352,6 +352,7 @@ class TestKubeconfig:
         ("{", "cannot be read"), ("- a", "is no kubeconfig"), ("clusters: 7", "is no kubeconfig"),
         ("contexts: [{nam: a}]", "is no kubeconfig"), ("current-context: a", "has no context 'a'"),
         ("kind: Config", "no current context"), ("", "no API server is configured"), ("\x00", "cannot be read"),
+        ("[" * 3000, "cannot be read"),
         ("{current-context: a, contexts: [{name: a, context: {cluster: b}}]}", "names no cluster with a server"),
     ])  # fmt: skip
     def test_a_broken_file_is_told(self, server: StandIn, tmp_path: Path, text: str, says: str) -> None:
@@ -364,6 +365,33 @@ class TestKubeconfig:
         missing = str(tmp_path / "no")
         assert "no API server is configured" in sentence(server.run("status", KUBECONFIG=missing), 2)
         assert "is not a namespace" in sentence(server.run("status", "-n", "../x"), 2)
+
+    @pytest.mark.parametrize(("part", "inner", "says"), [
+        ("user", {"as": 7}, "wrong as in user"),
+        ("user", {"as": "bot", "as-groups": "devs"}, "wrong as-groups in user"),
+        ("user", {"token": 12345}, "wrong token in user"), ("user", 7, "has no fields in user"),
+        ("context", {"namespace": 7}, "wrong namespace in context"), ("cluster", {"proxy-url": 7}, "wrong proxy-url"),
+        ("cluster", {"server": "://"}, "is no address"), ("cluster", {"server": "ftp://x"}, "is no address"),
+    ])  # fmt: skip
+    def test_what_kubectl_refuses_is_never_taken_for_another_user_or_namespace(
+        self, server: StandIn, part: str, inner: Any, says: str
+    ) -> None:
+        document = yaml.safe_load(server.kubeconfig.read_text())
+        entry = document[f"{part}s"][0]
+        entry[part] = {**entry[part], **inner} if isinstance(inner, dict) else inner
+        server.kubeconfig.write_text(yaml.safe_dump(document))
+        assert says in sentence(server.run("status"), 2)
+        assert server.requests == []
+
+    def test_a_namespace_may_look_like_a_date(self, server: StandIn) -> None:
+        text = server.kubeconfig.read_text().replace("namespace: lake", "namespace: 2026-01-01")
+        server.kubeconfig.write_text(text)
+        assert "no resource of Skipstone in namespace 2026-01-01" in server.run("status").stderr
+
+    @pytest.mark.parametrize("path", ["~nobody-has-this-name/config", "a" * 5000])
+    def test_paths_that_lead_nowhere_are_told(self, server: StandIn, path: str) -> None:
+        assert "no API server is configured" in sentence(server.run("status", KUBECONFIG=path), 2)
+        assert "correct --kubeconfig" in sentence(server.run("status", "--kubeconfig", path), 2)
 
     @pytest.mark.parametrize("cluster", [
         {"certificate-authority": "gone.pem"}, {"certificate-authority-data": "%%%"},
