@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from skipstone_cli.app import app
+import sys
+
+from skipstone_cli.app import app, guarded
 
 
 def main() -> None:
     """Run the command that the arguments name, and exit."""
-    app()
+    # Help and version are printed before any command is run.
+    sys.exit(int(guarded(app)))
 
 
 if __name__ == "__main__":

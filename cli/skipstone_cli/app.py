@@ -80,7 +80,7 @@ def connected(function: Callable[..., ExitCode]) -> Callable[..., None]:
         chosen = {one.name: given.pop(one.name) for one in shared}
         everywhere = bool(given.get("everywhere"))
         session = Session(Screen(), lambda: _open(chosen, everywhere=everywhere))
-        raise typer.Exit(int(_guarded(lambda: function(session, **given))))
+        raise typer.Exit(int(guarded(lambda: function(session, **given))))
 
     run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
@@ -99,8 +99,8 @@ def _open(chosen: dict[str, Any], *, everywhere: bool) -> Any:
     return open_api(_access(**chosen), everywhere=everywhere)
 
 
-def _guarded(command: Callable[[], ExitCode]) -> ExitCode:
-    """What the command returns; what it raises becomes one sentence and an exit code."""
+def guarded(command: Callable[[], ExitCode]) -> ExitCode:
+    """What the command returns; what it raises becomes one sentence and an exit code, but for SystemExit."""
     make_printable()
     try:
         return command()

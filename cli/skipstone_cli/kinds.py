@@ -92,6 +92,11 @@ def parse_target(text: str, allowed: tuple[ResourceKind, ...] = KINDS) -> Target
 
 def require_name(name: str, what: str) -> str:
     """``name`` if Kubernetes can have an object of that name. Raises CliError."""
-    if not _OBJECT_NAME.fullmatch(name) or ".." in name:
+    if not can_exist(name):
         raise CliError(f"{name!r} is not {what}: use lower-case letters, digits, '-' and '.'")
     return name
+
+
+def can_exist(name: str) -> bool:
+    """Whether Kubernetes can have an object of that name."""
+    return _OBJECT_NAME.fullmatch(name) is not None and ".." not in name

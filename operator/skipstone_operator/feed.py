@@ -153,15 +153,18 @@ class Feed:
 
     async def _list_whole(self, kind: str, namespace: str) -> dict[Key, str]:
         snapshot = await self.kube.snapshot(kind, namespace, labels=FOREIGN.get(kind))
-        self._know(kind, snapshot.objects)
         found = {identity_of(obj): str(obj["metadata"]["resourceVersion"]) for obj in snapshot.objects}
         try:
             held = [slim(obj) for obj in snapshot.objects]
-            vanished = self.cache.shard(kind, namespace).replace(held, version_of(snapshot.head))
+            shard = self.cache.shard(kind, namespace)
+            vanished = shard.replace(held, version_of(snapshot.head))
         except Unordered as error:
             logger.warning("passes read %s of namespace %s from the API server: %s", kind, namespace, error)
             self.cache.forget(kind, namespace)
+            self._know(kind, snapshot.objects)
             return found
+        # The watch may have told of something newer while the list was on its way.
+        self._know(kind, filter(None, (shard.get(identity.name) for identity in found)))
         self.forget([Key(kind, namespace, name) for name in sorted(vanished)])
         return found
 

@@ -1,12 +1,13 @@
 """``python -m skipstone_report FILE.json... > report.html``: the page about what kubectl printed.
 
 A file is what ``kubectl get wh,tbl,si,lj,mj,ms -A -o json`` prints; ``-`` is the standard input. Exit codes: 0 written,
-1 a file cannot be used.
+1 a file cannot be used or the page cannot be written, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -21,8 +22,11 @@ USAGE = (
 )
 
 
+INTERRUPTED = 130
+
+
 class Unusable(Exception):
-    """A file cannot be used; the text says why and what to do."""
+    """A file cannot be used, or the page cannot be written; the text says why and what to do."""
 
 
 def main(names: Sequence[str]) -> int:
@@ -31,22 +35,53 @@ def main(names: Sequence[str]) -> int:
         if not names or any(name.startswith("--") for name in names):
             raise Unusable(USAGE)
         objects = [obj for name in names for obj in _read(name)]
+        _write(render_report(objects, datetime.now(UTC)))
     except Unusable as error:
         sys.stderr.write(f"skipstone_report: {error}\n")
         return 1
-    sys.stdout.reconfigure(encoding="utf-8")  # type: ignore[union-attr]
-    sys.stdout.write(render_report(objects, datetime.now(UTC)))
+    except KeyboardInterrupt:
+        return INTERRUPTED
     return 0
 
 
 def _read(name: str) -> list[Mapping[object, object]]:
     try:
-        data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        return list(find_objects(json.loads(data)))
+        document = json.loads(_input() if name == "-" else Path(name).read_bytes())
     except OSError as error:
         raise Unusable(f"{name}: {error.strerror or error}: name a file that can be read") from error
     except (ValueError, RecursionError) as error:
         raise Unusable(f"{name} is not JSON ({error}): make it with kubectl get … -o json") from error
+    if not _holds_objects(document):
+        raise Unusable(f"{name} holds no Kubernetes objects: make it with kubectl get … -o json")
+    return list(find_objects(document))
+
+
+def _holds_objects(document: object) -> bool:
+    """Whether it is a list, perhaps an empty one, or an object, and not the answer that a request was refused."""
+    if not isinstance(document, Mapping):
+        return False
+    kind = document.get("kind")
+    return isinstance(document.get("items"), list) or (isinstance(kind, str) and kind != "Status")
+
+
+def _input() -> bytes:
+    if sys.stdin is None:
+        raise Unusable("the standard input is closed: name a file, or pipe one in")
+    return sys.stdin.buffer.read()
+
+
+def _write(page: str) -> None:
+    """Write all of it. Raises Unusable, but not when whoever reads it has seen enough."""
+    if sys.stdout is None:
+        raise Unusable("the standard output is closed: send the page to a file")
+    try:
+        sys.stdout.buffer.write(page.encode())
+        sys.stdout.buffer.flush()
+    except OSError as error:
+        # What is buffered must not fail again when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if not isinstance(error, BrokenPipeError):
+            raise Unusable(f"the page cannot be written: {error.strerror}: send it to another place") from error
 
 
 if __name__ == "__main__":

@@ -25,8 +25,12 @@ JOB_KINDS = ("LoadJob", "MergeJob")
 MAX_NUMBER = (1 << 63) - 1
 #: Longest text of an object that is shown; the API server keeps messages of up to 4096 characters.
 MAX_TEXT = 2000
+#: Longest name in a mapping that is shown, such as that of a stage.
+MAX_NAME = 64
 #: Control characters, marks that turn the direction of what follows, and halves of characters.
-_UNSHOWABLE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
+_UNSHOWABLE = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,10 +103,10 @@ class Entity:
         return len(found) if isinstance(found, list) else 0
 
     def names(self, path: str) -> tuple[str, ...]:
-        """The names in the mapping at ``path`` that can be part of a path."""
+        """The names in the mapping at ``path`` that can be part of a path and can be shown as they are."""
         found = self.look(path)
         names = found if isinstance(found, Mapping) else ()
-        return tuple(name for name in names if isinstance(name, str) and name and "." not in name)
+        return tuple(name for name in names if isinstance(name, str) and _is_name(name))
 
     @property
     def table(self) -> str:
@@ -140,6 +144,10 @@ class Entity:
             message=self.text(f"{path}.message"),
             since=self.moment(f"{path}.lastTransitionTime"),
         )
+
+
+def _is_name(text: str) -> bool:
+    return 0 < len(text) <= MAX_NAME and "." not in text and not _UNSHOWABLE.search(text)
 
 
 def showable(found: object) -> str:

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 import yaml
 from skipstone_core.contract.requests import RunKind
+from skipstone_operator.__main__ import MAX_RESYNC_AGE
 from skipstone_operator.measuring.families import FAMILIES, WORK
 from skipstone_operator.metrics import Metrics
 from skipstone_operator.routing import KEY_KINDS
+from skipstone_operator.runtime.resync import ResyncTiming
 
 from tests.cluster.toolchain import build_tools
 from tests.unit.test_chart_rendered import CHART, NAMESPACED, REPOSITORY, objects, render, run_helm
@@ -104,6 +106,30 @@ def test_this_file_finds_what_is_not_exposed() -> None:
 
 def test_every_metric_of_the_alerts_is_exposed(rules: list[Rule]) -> None:
     assert [fault for rule in rules for fault in find_faults(rule["expr"])] == []
+
+
+def test_an_operator_that_cannot_list_is_told_of_though_the_kubelet_starts_it_again_and_again(
+    rules: list[Rule], helm: Path
+) -> None:
+    """A start sets the age back, long before an alert is due: each start must find the alert still pending."""
+    (rule,) = (rule for rule in rules if rule["alert"] == "SkipstoneOperatorNotReconciling")
+    found = re.search(r"max_over_time\(skipstone_resync_age_seconds(?:\{\})?\[(\d+)m\]\) > (\d+)", rule["expr"])
+    assert found is not None
+    window, limit = 60 * int(found.group(1)), int(found.group(2))
+    (deployment,) = objects(render(helm, *NAMESPACED), "Deployment")
+    pod = deployment["spec"]["template"]["spec"]
+    probe = pod["containers"][0]["livenessProbe"]
+    killed = MAX_RESYNC_AGE + probe["failureThreshold"] * probe["periodSeconds"] + pod["terminationGracePeriodSeconds"]
+    assert 1.5 * ResyncTiming().interval < limit < MAX_RESYNC_AGE
+    starting = 60
+    assert window > starting + limit, "the age is high again before the last start is forgotten"
+    pending = 60 * int(rule["for"].removesuffix("m"))
+    assert killed - limit + window < pending, "one outage that is over by the next start is no alert"
+
+
+def test_no_alert_has_to_stay_pending_for_longer_than_operators_live(rules: list[Rule]) -> None:
+    """Series of a new pod are new ones, and what is pending for them begins again."""
+    assert [rule["alert"] for rule in rules if rule.get("for", "0m").endswith(("h", "d"))] == []
 
 
 def test_labels_in_the_texts_of_alerts_are_those_of_their_metrics(rules: list[Rule]) -> None:

@@ -20,6 +20,7 @@ from skipstone_cli.kinds import KINDS
 from typer.testing import Result
 
 from tests.unit.cli_stand_in import (
+    PLURALS,
     READY,
     TIME,
     Reply,
@@ -117,6 +118,14 @@ class TestStrangeAnswers:
         for kind in KINDS:
             assert server.run("why", f"{kind.short}/odd-{kind.short}").exit_code == 0
 
+    def test_a_server_that_is_busy_is_asked_again_soon_or_not_at_all(self, server: StandIn) -> None:
+        server.store(warehouse())
+        later = [Reply(refusal(429, "busy"), 429, headers={"Retry-After": "0"})]
+        server.answers[TABLES] = lambda _request: later.pop() if later else Reply(listing("Table", [table()]))
+        assert server.run("status").exit_code == 0
+        server.answer(TABLES, refusal(429, "busy"), 429, headers={"Retry-After": "3600"})
+        assert "try again in 3600 seconds" in sentence(server.run("status"), 3)
+
 
 class TestPages:
     def page(self, request: Request, *, gone: list[str]) -> Reply:
@@ -174,6 +183,27 @@ class TestRights:
         assert server.run("report", "--file", str(file)).exit_code == 2
         assert file.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
         assert "cannot be written" in server.run("report", "--file", str(tmp_path)).stderr
+
+    def test_what_may_not_be_listed_is_never_said_not_to_exist(self, server: StandIn) -> None:
+        server.store(warehouse(), table(), index())
+        for hidden, line in (("Table", "tbl/orders"), ("Warehouse", "wh/lake")):
+            plural = PLURALS[hidden]
+            server.store(warehouse(), table(), index())
+            self.forbid(server, collection(hidden))
+            shown = server.run("status").stdout
+            assert f"{line}  not known: you may not list {plural}" in shown
+            assert "does not exist" not in shown
+            assert "is named" not in shown
+
+    def test_what_is_created_while_it_is_read_is_never_said_not_to_exist(self, server: StandIn) -> None:
+        server.store(index())
+
+        def create(_request: Request) -> Reply:
+            server.store(warehouse(), table(), index())
+            return Reply(listing("SecondaryIndex", [index()]))
+
+        server.answers[collection("SecondaryIndex")] = create
+        assert "does not exist" not in server.run("status").stdout
 
     def test_without_any_right_there_is_no_tree(self, server: StandIn) -> None:
         self.forbid(server, *(collection(kind.name) for kind in KINDS))
@@ -256,6 +286,23 @@ class TestLogs:
         assert followed.stdout.startswith("I am p1")
         assert "ErrImagePull" in followed.stderr
 
+    @pytest.mark.parametrize(("pods", "status"), [
+        ([], {}),
+        ([driver("p1", "uid-m", phase="Failed")], {"currentRun": {"id": "abc-def-2", "attempt": 2, "kind": "Merge"}}),
+    ])  # fmt: skip
+    def test_a_driver_that_is_still_to_come_is_waited_for(
+        self, server: StandIn, monkeypatch: pytest.MonkeyPatch, pods: list[dict[str, Any]], status: dict[str, Any]
+    ) -> None:
+        waits = job("MergeJob", "m", condition("Progressing", "False", "WaitingForTable", "mj/a writes it"), **status)
+        server.store(waits)
+        server.answer(core("pods"), listing("Pod", pods))
+        server.answer(core("pods", "p2", "log"), "I am p2\n")
+        come = listing("Pod", [*pods, driver("p2", "uid-m", attempt=2)])
+        monkeypatch.setattr("time.sleep", lambda _seconds: server.answer(core("pods"), come))
+        followed = server.run("logs", "mj/m", "--follow")
+        assert (followed.exit_code, followed.stdout) == (0, "I am p2\n")
+        assert "mj/m has no driver yet: WaitingForTable: mj/a writes it" in followed.stderr
+
 
 class TestAsking:
     def test_a_request_is_a_new_value_of_the_annotation(self, server: StandIn) -> None:
@@ -318,6 +365,7 @@ class TestKubeconfig:
         ("{", "cannot be read"), ("- a", "is no kubeconfig"), ("clusters: 7", "is no kubeconfig"),
         ("contexts: [{nam: a}]", "is no kubeconfig"), ("current-context: a", "has no context 'a'"),
         ("kind: Config", "no current context"), ("", "no API server is configured"), ("\x00", "cannot be read"),
+        ("[" * 3000, "cannot be read"),
         ("{current-context: a, contexts: [{name: a, context: {cluster: b}}]}", "names no cluster with a server"),
     ])  # fmt: skip
     def test_a_broken_file_is_told(self, server: StandIn, tmp_path: Path, text: str, says: str) -> None:
@@ -330,6 +378,33 @@ class TestKubeconfig:
         missing = str(tmp_path / "no")
         assert "no API server is configured" in sentence(server.run("status", KUBECONFIG=missing), 2)
         assert "is not a namespace" in sentence(server.run("status", "-n", "../x"), 2)
+
+    @pytest.mark.parametrize(("part", "inner", "says"), [
+        ("user", {"as": 7}, "wrong as in user"),
+        ("user", {"as": "bot", "as-groups": "devs"}, "wrong as-groups in user"),
+        ("user", {"token": 12345}, "wrong token in user"), ("user", 7, "has no fields in user"),
+        ("context", {"namespace": 7}, "wrong namespace in context"), ("cluster", {"proxy-url": 7}, "wrong proxy-url"),
+        ("cluster", {"server": "://"}, "is no address"), ("cluster", {"server": "ftp://x"}, "is no address"),
+    ])  # fmt: skip
+    def test_what_kubectl_refuses_is_never_taken_for_another_user_or_namespace(
+        self, server: StandIn, part: str, inner: Any, says: str
+    ) -> None:
+        document = yaml.safe_load(server.kubeconfig.read_text())
+        entry = document[f"{part}s"][0]
+        entry[part] = {**entry[part], **inner} if isinstance(inner, dict) else inner
+        server.kubeconfig.write_text(yaml.safe_dump(document))
+        assert says in sentence(server.run("status"), 2)
+        assert server.requests == []
+
+    def test_a_namespace_may_look_like_a_date(self, server: StandIn) -> None:
+        text = server.kubeconfig.read_text().replace("namespace: lake", "namespace: 2026-01-01")
+        server.kubeconfig.write_text(text)
+        assert "no resource of Skipstone in namespace 2026-01-01" in server.run("status").stderr
+
+    @pytest.mark.parametrize("path", ["~nobody-has-this-name/config", "a" * 5000])
+    def test_paths_that_lead_nowhere_are_told(self, server: StandIn, path: str) -> None:
+        assert "no API server is configured" in sentence(server.run("status", KUBECONFIG=path), 2)
+        assert "correct --kubeconfig" in sentence(server.run("status", "--kubeconfig", path), 2)
 
     @pytest.mark.parametrize("cluster", [
         {"certificate-authority": "gone.pem"}, {"certificate-authority-data": "%%%"},
@@ -447,6 +522,17 @@ class TestPrograms:
             assert program.stderr.read().startswith(b"skipstone: the output cannot be written: ")
             assert program.wait(60) == 2
 
+    @pytest.mark.parametrize("argument", ["--help", "--version"])
+    def test_help_that_cannot_be_written_is_told(self, server: StandIn, argument: str) -> None:
+        with (
+            Path("/dev/full").open("wb") as full,
+            self.start(server, argument, stdout=full, stderr=subprocess.PIPE) as program,
+        ):
+            assert program.stderr is not None
+            said = program.stderr.read()
+            assert said.startswith(b"skipstone: the output cannot be written: ") and said.count(b"\n") == 1
+            assert program.wait(60) == 2
+
     def test_output_of_any_language_is_printed_in_any_encoding(self, server: StandIn) -> None:
         server.store(warehouse("lake", condition("Ready", "False", "CheckFailed", "le café est fermé 日本")))
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "PYTHONIOENCODING": "ascii"}
@@ -454,6 +540,14 @@ class TestPrograms:
             [sys.executable, "-m", "skipstone_cli", "status"], env=environment, capture_output=True, check=True
         )
         assert b"caf\\xe9" in done.stdout
+
+
+def test_what_can_have_no_name_does_not_exist(server: StandIn) -> None:
+    missing = condition("Progressing", "False", "TableNotFound", "there is no such Table")
+    server.store(stored("LoadJob", "odd", {"tableRef": {"name": "a..b"}}, {"conditions": [missing]}))
+    result = server.run("why", "lj/odd")
+    assert (result.exit_code, "tbl/a..b does not exist" in result.stdout) == (0, True)
+    assert "TableNotFound" in result.stdout
 
 
 def test_the_json_of_status_has_the_documented_shape(server: StandIn) -> None:

@@ -30,6 +30,7 @@ ROOT = Path(__file__).parents[2]
 BY_NAME = {kind.name: kind for kind in kinds.KINDS}
 COMPLETE = condition("Complete", "True", "Committed")
 FAILED = condition("Failed", "True", "BadRecords", "row 7")
+STALLED = condition("Stalled", "True", "InvalidSpec", "spec.source.format: ...")
 
 
 def progressing(reason: str, status: str = "False", message: str = "") -> dict[str, str]:
@@ -103,6 +104,9 @@ class TestEscaping:
     (job("LoadJob", "a", condition("Complete", "False", "BadRecords"), FAILED), State.FAILED, "BadRecords"),
     (job("MergeJob", "a", progressing("Suspended")), State.WAITING, "Suspended"),
     (job("MergeJob", "a", progressing("Retrying", "True"), currentRun={"id": "r"}), State.RUNNING, "Retrying"),
+    # Somebody has to change something, whatever the other conditions say.
+    (job("LoadJob", "a", condition("Progressing", "Unknown", "InvalidSpec"), STALLED), State.FAILED, "InvalidSpec"),
+    (table("a", READY, progressing("InvalidSpec"), STALLED), State.FAILED, "InvalidSpec"),
     ({**table("a"), "metadata": {"name": "a", "deletionTimestamp": TIME}}, State.DELETING, "Deleting"),
     ({"kind": "Table", "metadata": {"name": "a"}, "status": {"conditions": "odd"}}, State.UNKNOWN, ""),
     ({"kind": "Table", "metadata": {"name": "a"}, "status": {"conditions": [7, {"type": 7}]}}, State.UNKNOWN, ""),

@@ -275,3 +275,44 @@ def test_what_a_list_finds_is_measured_until_a_list_lacks_it() -> None:
     server.objects, server.version = {}, "30"
     asyncio.run(bench.feed.list_all())
     assert bench.meter.versions == {}
+
+
+@pytest.mark.parametrize("news", ["changed", "removed", "moved"])
+def test_a_whole_list_that_comes_late_takes_back_nothing_that_the_watch_told(news: str) -> None:
+    old = child("SecondaryIndex", "u1", 10, "old")
+    bench = Bench(late := LateServer(old))
+    bench.feed.cache.forget("SecondaryIndex", "lake")
+
+    async def scenario() -> None:
+        listing = asyncio.create_task(bench.feed.list_all())
+        await late.asked.wait()
+        if news == "removed":
+            bench.feed.changed(old)
+            bench.feed.removed(child("SecondaryIndex", "u1", 13, "old"))
+        else:
+            bench.feed.changed(child("SecondaryIndex", "u2", 13, "old" if news == "changed" else "new"))
+        late.answered.set()
+        await listing
+
+    asyncio.run(scenario())
+    assert bench.meter.versions == ({} if news == "removed" else {("SecondaryIndex", "jan"): "13"})
+
+
+@dataclass
+class LateServer:
+    """Answers the LIST of one kind only when it may, with what there was when it was asked."""
+
+    there: dict[str, Any]
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+    answered: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def snapshot(self, kind: str, _namespace: str, **_more: Any) -> Snapshot:
+        if kind != self.there["kind"]:
+            return Snapshot({"metadata": {"resourceVersion": "10"}}, ())
+        self.asked.set()
+        await self.answered.wait()
+        return Snapshot({"metadata": {"resourceVersion": "10"}}, (self.there,))
+
+    async def listing(self, kind: str, namespace: str, **_more: Any) -> Listing:
+        found = await self.snapshot(kind, namespace)
+        return Listing(found.head, {obj["metadata"]["name"]: version_in(obj) for obj in found.objects})

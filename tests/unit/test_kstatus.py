@@ -167,6 +167,7 @@ EXECUTORS = {"executor": {"instances": 1}}
         ("SecondaryIndex", lambda: lake(objects.index("a-twin"), objects.index())),
         ("MergeSchedule", lambda: lake(objects.schedule(cron="0 0 30 2 *"))),
         ("MergeSchedule", lambda: lake(objects.schedule(timeZone="Nowhere/AtAll"))),
+        ("Table", lambda: lake(maintenance={"window": {"schedule": "0 0 30 2 *", "duration": "1h"}})),
     ],
 )
 def test_what_somebody_has_to_change_has_failed(kind: str, made: Callable[[], World]) -> None:

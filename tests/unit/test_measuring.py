@@ -131,6 +131,17 @@ def test_a_table_is_measured(bench: Bench) -> None:
     assert bench.value("resource_failed_runs", kind="Table", name="flights") == 4
 
 
+def test_how_long_a_table_is_unhealthy_outlives_the_operator(bench: Bench) -> None:
+    bench.see(MADE["Table"], STATUS["Table"])
+    assert bench.value("table_unhealthy_seconds", table="flights") == HOUR
+    bench.time += 5
+    assert bench.value("table_unhealthy_seconds", table="flights") == HOUR + 5
+    bench.see(MADE["Table"], conditions(("Healthy", "True", "Healthy")))
+    assert bench.value("table_unhealthy_seconds", table="flights") == 0
+    bench.see(MADE["Table"], conditions(("Healthy", "Unknown", "RunIntended")))
+    assert bench.value("table_unhealthy_seconds", table="flights") is None
+
+
 def test_a_table_without_maintenance_has_no_health(bench: Bench) -> None:
     bench.see(MADE["Table"], {"rows": 1, **conditions(("Ready", "True", "Created"))})
     assert bench.value("table_healthy", table="flights") is None

@@ -119,7 +119,16 @@ class TestSafety:
         (title,) = read_page(render_report([], NOW, HOSTILE)).find("title")
         assert "<script>" in title.text
 
-    @pytest.mark.parametrize("text", ["\ud800", "\udfff half", "a\ufffeb\x1b[31m"])
+    @pytest.mark.parametrize("name", ["\u202eegats", "\x1b[2J", "\ud800", "\u061c", "y" * 1_000_000])
+    def test_names_in_a_status_are_no_less_hostile_than_its_texts(self, name: str) -> None:
+        job, kept = merged("feed", FileFunnel(total=5, candidate=1)), maintained_table()
+        job["status"]["lastRun"]["stagesMs"][name] = 17
+        kept["status"]["lastMaintenance"][0]["counts"][name] = 17
+        page = render_report([job, kept], NOW)
+        assert name not in page and len(page) < 100_000
+        page.encode()
+
+    @pytest.mark.parametrize("text", ["\u061c", "\ud800", "\udfff half", "a\ufffeb\x1b[31m"])
     def test_what_cannot_be_written_is_replaced(self, text: str) -> None:
         obj = indexed("odd", "tailnum", ())
         obj["status"]["columnList"] = text
@@ -323,12 +332,30 @@ class TestProgram:
             (("/nowhere.json",), "", "/nowhere.json: No such file or directory"),
             (("-",), "kubectl", "- is not JSON"),
             (("-",), "[" * 100_000, "- is not JSON"),
+            *((("-",), given, "- holds no Kubernetes objects") for given in ("[]", "null", "7", '"x"', "{}")),
+            (("-",), '{"kind": "Status", "status": "Failure", "message": "no"}', "- holds no Kubernetes objects"),
         ],
     )
     def test_what_it_cannot_use_it_names(self, arguments: tuple[str, ...], given: str, said: str) -> None:
         done = self.run(*arguments, given=given)
         assert (done.returncode, done.stdout) == (1, b"")
         assert said in done.stderr.decode() and done.stderr.count(b"\n") == 1
+
+    @pytest.mark.parametrize(
+        ("redirected", "code", "said"),
+        [
+            (">/dev/full", 1, "skipstone_report: the page cannot be written: No space left"),
+            (">&-", 1, "skipstone_report: the standard output is closed"),
+            ("<&-", 1, "skipstone_report: the standard input is closed"),
+            ("| true", 0, ""),
+        ],
+    )
+    def test_it_ends_without_a_traceback(self, redirected: str, code: int, said: str) -> None:
+        given = json.dumps({"items": many(maintained_table(), 100)})
+        command = ["bash", "-o", "pipefail", "-c", f"{sys.executable} -m skipstone_report - {redirected}"]
+        done = subprocess.run(command, input=given.encode(), capture_output=True, check=False, timeout=60)
+        assert done.returncode == code and done.stderr.decode().startswith(said)
+        assert done.stderr.count(b"\n") == bool(said)
 
 
 def test_the_input_is_left_as_it_is() -> None:

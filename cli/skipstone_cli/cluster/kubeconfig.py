@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,15 @@ DEFAULT_FILE = "~/.kube/config"
 MAPS = ("clusters", "users", "contexts")
 #: Fields that hold paths, which are relative to the file that they are in.
 PATHS = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+#: Fields whose values are text, by part; kubectl refuses numbers and lists there.
+TEXTS = {
+    "clusters": ("server", "certificate-authority", "certificate-authority-data", "proxy-url", "tls-server-name"),
+    "users": (
+        *("token", "tokenFile", "username", "password", "client-certificate", "client-certificate-data", "client-key"),
+        *("client-key-data", "as", "as-uid"),
+    ),
+    "contexts": ("cluster", "user", "namespace"),
+}
 CERTIFICATES = ("certificate-authority", "certificate-authority-data")
 #: Characters of a header's name beside letters and digits.
 TOKEN = "!#$&'*+-.^_`|~"
@@ -38,6 +48,16 @@ LOADING = (
     config.ConfigException, OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError,
     AttributeError, IndexError,
 )  # fmt: skip
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads what looks like a date as text, as kubectl does: a namespace may be called ``2026-01-01``."""
+
+
+_Loader.yaml_implicit_resolvers = {
+    first: [one for one in found if one[0] != "tag:yaml.org,2002:timestamp"]
+    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,25 +111,61 @@ def _first(texts: Iterable[str]) -> str:
 def _existing_files(access: Access, environment: Mapping[str, str]) -> tuple[str, ...]:
     """The files to read. One that is named by --kubeconfig must exist; those of $KUBECONFIG may be missing."""
     if access.kubeconfig:
-        if not Path(access.kubeconfig).expanduser().exists():
+        path = _expanded(access.kubeconfig)
+        if not _exists(path):
             raise CliError(f"the kubeconfig {access.kubeconfig} does not exist: correct --kubeconfig")
-        return (str(Path(access.kubeconfig).expanduser()),)
+        return (str(path),)
     listed = environment.get("KUBECONFIG") or DEFAULT_FILE
-    paths = dict.fromkeys(str(Path(one).expanduser()) for one in listed.split(os.pathsep) if one)
-    return tuple(path for path in paths if Path(path).exists())
+    paths = dict.fromkeys(_expanded(one) for one in listed.split(os.pathsep) if one)
+    return tuple(str(path) for path in paths if _exists(path))
+
+
+def _expanded(text: str) -> Path:
+    try:
+        return Path(text).expanduser()
+    except RuntimeError:
+        # There is no such user.
+        return Path(text)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except OSError:
+        # No file can have such a name, or its folder may not be looked into.
+        return False
 
 
 def _read(path: str) -> JsonObject | None:
     """The document in a file; None when it is empty."""
     try:
-        found = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        found = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise CliError(f"the kubeconfig {path} cannot be read: {_first_line(error)}") from error
     if found is None:
         return None
     if not isinstance(found, dict) or any(not _is_named_list(found.get(name)) for name in MAPS):
         raise CliError(f"the kubeconfig {path} is no kubeconfig: {', '.join(MAPS)} must be lists of named entries")
+    for part in MAPS:
+        for entry in entries_of(found, part):
+            _require_texts(path, part, entry)
     return {**found, **{part: [_absolute(part, one, Path(path)) for one in entries_of(found, part)] for part in MAPS}}
+
+
+def _require_texts(path: str, part: str, entry: JsonObject) -> None:
+    """Raise CliError for what is no text and must be: it would be left out, and another user or namespace be meant."""
+    kind = part.removesuffix("s")
+    inner = entry.get(kind)
+    if inner is not None and not isinstance(inner, dict):
+        raise CliError(
+            f"the kubeconfig {path} has no fields in {kind} {entry['name']!r}: write names with values there"
+        )
+    odd = [name for name in TEXTS[part] if not isinstance(field_of(inner, name), str | None)]
+    groups = field_of(inner, "as-groups") or []
+    if not isinstance(groups, list) or not all(isinstance(one, str) for one in groups):
+        odd.append("as-groups")
+    if odd:
+        raise CliError(f"the kubeconfig {path} has a wrong {odd[0]} in {kind} {entry['name']!r}: write it as text")
 
 
 def _absolute(part: str, entry: JsonObject, file: Path) -> JsonObject:
@@ -171,6 +227,8 @@ def _with_scheme(merged: JsonObject, cluster: JsonObject) -> JsonObject:
     inner = cluster["cluster"]
     secure = any(name in inner for name in (*CERTIFICATES, "insecure-skip-tls-verify"))
     server = inner["server"] if "://" in inner["server"] else f"{'https' if secure else 'http'}://{inner['server']}"
+    if not re.match("https?://[^/?#]", server):
+        raise CliError(f"the kubeconfig's server {inner['server']!r} is no address: write https://HOST:PORT")
     changed = {**cluster, "cluster": {**inner, "server": server}}
     return {**merged, "clusters": [changed if one is cluster else one for one in merged["clusters"]]}
 

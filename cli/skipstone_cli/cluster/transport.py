@@ -29,8 +29,23 @@ JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
 CHUNK = 64 * 1024
 MAX_SAID = 300
+#: Whoever is told to come back later than in so many seconds is told so, and does not wait.
+LONGEST_WAIT = 10.0
+
+
+class PatientRetry(Retry):
+    """Tries again when the server says, unless that is long from now."""
+
+    def get_retry_after(self, response: urllib3.BaseHTTPResponse) -> float | None:
+        """The seconds that the server asks for. Raises InvalidHeader for more than LONGEST_WAIT."""
+        seconds = super().get_retry_after(response)
+        if seconds is not None and seconds > LONGEST_WAIT:
+            raise urllib3.exceptions.InvalidHeader(f"it says to try again in {seconds:g} seconds")
+        return seconds
+
+
 #: Reads are tried again after a lost connection. A redirect is an answer: API servers send none.
-RETRIES = Retry(
+RETRIES = PatientRetry(
     total=3,
     connect=2,
     read=2,

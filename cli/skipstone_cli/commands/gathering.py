@@ -16,10 +16,10 @@ from skipstone_cli.reading import JsonObject
 
 @dataclass
 class Gathered:
-    """What was read, and the rights that were lacking."""
+    """What was read, and the rights that were lacking, by kind."""
 
     objects: dict[ResourceKind, Sequence[JsonObject]] = field(default_factory=dict)
-    lacking: list[Forbidden] = field(default_factory=list)
+    lacking: dict[ResourceKind, Forbidden] = field(default_factory=dict)
 
 
 def gather(api: Api, target: Target | None = None) -> Gathered:
@@ -29,12 +29,13 @@ def gather(api: Api, target: Target | None = None) -> Gathered:
     """
     gathered = Gathered()
     named = api.get(target) if target is not None else None
-    for kind in KINDS:
+    # What others name is listed after them: what is created meanwhile is found, and only what is gone is missing.
+    for kind in reversed(KINDS):
         try:
             gathered.objects[kind] = api.list_kind(kind)
         except Forbidden as error:
-            gathered.lacking.append(error)
+            gathered.lacking = {kind: error, **gathered.lacking}
             gathered.objects[kind] = (named,) if named is not None and target and target.kind is kind else ()
     if len(gathered.lacking) == len(KINDS) and target is None:
-        raise gathered.lacking[0]
+        raise next(iter(gathered.lacking.values()))
     return gathered

@@ -21,7 +21,9 @@ from skipstone_cli.views.pods import (
     guess_driver,
     has_ended,
     has_started,
+    is_awaited,
 )
+from skipstone_cli.views.standings import conditions_of
 
 #: Seconds between two looks at a pod that has not started.
 PAUSE = 1.0
@@ -38,25 +40,39 @@ class LogQuery:
 
 def run_logs(api: Api, screen: Screen, target: Target, query: LogQuery) -> ExitCode:
     """Print the log of the latest attempt, or of that number. Raises CliError."""
-    obj, attempt = api.get(target), query.attempt
-
-    def find() -> JsonObject | None:
-        try:
-            return choose_driver(target.kind, api.list_drivers(uid_of(obj)), attempt)
-        except Forbidden:
-            return guess_driver(obj, attempt)
-
-    driver = find()
+    obj = api.get(target)
+    driver = _find(api, target, obj, query.attempt)
+    told = ""
+    while query.follow and query.attempt is None and is_awaited(target.kind, obj, driver):
+        if (said := f"{target} has no driver yet{_progress(obj)}") != told:
+            screen.note(said)
+        told = said
+        time.sleep(PAUSE)
+        obj = api.get(target)
+        driver = _find(api, target, obj, query.attempt)
     if driver is not None:
-        driver = _started(screen, driver, find, follow=query.follow)
+        driver = _started(screen, driver, lambda: _find(api, target, obj, query.attempt), follow=query.follow)
     if driver is None:
-        return _show_report(screen, target, obj, attempt)
+        return _show_report(screen, target, obj, query.attempt)
     screen.note(f"log of driver pod {describe(driver)}")
     try:
         copy_log(api, screen, name_of(driver), tail=query.tail, follow=query.follow)
     except NotFound:
         return _show_report(screen, target, api.get(target), attempt_of(driver))
     return ExitCode.FINE
+
+
+def _find(api: Api, target: Target, obj: JsonObject, attempt: int | None) -> JsonObject | None:
+    """The driver pod, or the one that the status names where pods may not be listed."""
+    try:
+        return choose_driver(target.kind, api.list_drivers(uid_of(obj)), attempt)
+    except Forbidden:
+        return guess_driver(obj, attempt)
+
+
+def _progress(obj: JsonObject) -> str:
+    progress = conditions_of(obj).get("Progressing")
+    return f": {progress.reason}: {progress.message}".removesuffix(": ") if progress is not None else ""
 
 
 def _started(

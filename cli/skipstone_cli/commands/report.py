@@ -24,6 +24,6 @@ def run_report(api: Api, screen: Screen, file: str, now: datetime) -> ExitCode:
     else:
         Path(file).write_text(page, encoding="utf-8")
         screen.note(f"the report is in {file}")
-    for one in gathered.lacking:
+    for one in gathered.lacking.values():
         screen.note(f"the report is not whole: {one}")
     return ExitCode.REFUSED if gathered.lacking else ExitCode.FINE

@@ -21,12 +21,13 @@ def run_status(
     if target is not None and everywhere:
         raise CliError("-A shows all namespaces: name the namespace with -n to show one object")
     gathered = gather(api, target)
-    tree = build_tree(gathered.objects, every_job=every_job, target=target)
+    unlisted = tuple(gathered.lacking)
+    tree = build_tree(gathered.objects, every_job=every_job, target=target, unlisted=unlisted)
     if target is not None:
         tree = narrow(tree, target, api.namespace)
         if not tree:
             raise NotFound(f"{target} was deleted while it was read")
-    rights = [str(one.right) for one in gathered.lacking]
+    rights = [str(one.right) for one in gathered.lacking.values()]
     if as_json:
         screen.show_json({**DOCUMENT, "items": tree_json(tree), "missingRights": rights})
     else:
@@ -34,6 +35,6 @@ def run_status(
         if not tree and not rights:
             where = "any namespace" if everywhere else f"namespace {api.namespace}"
             screen.note(f"there is no resource of Skipstone in {where}")
-    for one in gathered.lacking:
+    for one in gathered.lacking.values():
         screen.note(f"the tree is not whole: {one}")
     return ExitCode.REFUSED if rights else ExitCode.FINE

@@ -12,7 +12,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone_cli.cluster.api import Api
 from skipstone_cli.errors import CliError, ExitCode, Forbidden, NotFound
-from skipstone_cli.kinds import JOB_KINDS, TABLE, WAREHOUSE, Item, ResourceKind, Target, require_name
+from skipstone_cli.kinds import JOB_KINDS, TABLE, WAREHOUSE, Item, ResourceKind, Target, can_exist
 from skipstone_cli.output.reports import LogTail, Report, report_json, report_lines
 from skipstone_cli.output.screen import Screen
 from skipstone_cli.reading import JsonObject, name_of, text_of, uid_of
@@ -89,7 +89,9 @@ def _surroundings(api: Api, target: Target, obj: JsonObject, rights: Rights, dri
 def _neighbor(api: Api, rights: Rights, kind: ResourceKind, name: str) -> Neighbor | None:
     if not name:
         return None
-    target = Target(kind, require_name(name, f"the name of a {kind.name}"))
+    target = Target(kind, name)
+    if not can_exist(name):
+        return Neighbor(target, None)
     try:
         found = rights.attempt(lambda: api.get(target))
     except NotFound:

@@ -48,8 +48,7 @@ def branch_line(branch: Branch) -> list[Piece]:
     """One object on one line: name, state, the numbers that matter, and what is wrong."""
     name = Piece(f"{branch.kind.short}/{branch.name}  ", "bold")
     if not branch.found:
-        text = branch.standing.message if branch.name else f"no {branch.kind.name} is named"
-        return [Piece(f"{branch.kind.short}/{branch.name or '-'}  ", "bold"), Piece(text, "yellow")]
+        return [Piece(f"{branch.kind.short}/{branch.name or '-'}  ", "bold"), Piece(branch.standing.message, "yellow")]
     standing = branch.standing
     spans = [name, Piece(standing.state.value, STYLES[standing.state])]
     if told := list(_details(branch)):

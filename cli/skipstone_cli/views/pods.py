@@ -11,6 +11,7 @@ from skipstone_core.ids import DRIVER_SUFFIX, MAX_NAME, bounded_name
 
 from skipstone_cli.kinds import DRIVER_CONTAINER, JOB_KINDS, OPERATION_LABEL, RUN_ID_LABEL, ResourceKind
 from skipstone_cli.reading import JsonObject, entries_of, field_of, name_of, number_of, text_of
+from skipstone_cli.views.standings import FINISHED, State, judge
 
 #: Runs of a job that do not do its work.
 ASIDE = ("Confirm",)
@@ -74,6 +75,14 @@ def has_started(pod: JsonObject) -> bool:
 def has_ended(pod: JsonObject) -> bool:
     """Whether nothing more happens in the pod."""
     return text_of(pod, "status", "phase") in ("Succeeded", "Failed")
+
+
+def is_awaited(kind: ResourceKind, obj: JsonObject, driver: JsonObject | None) -> bool:
+    """Whether a driver is still to come: a run in progress has no pod, or a job that has not ended has none at all."""
+    run = "" if text_of(obj, "status", "currentRun", "kind") in ASIDE else text_of(obj, "status", "currentRun", "id")
+    if driver is None:
+        return bool(run) or (kind in JOB_KINDS and judge(kind, obj).state not in (*FINISHED, State.DELETING))
+    return bool(run) and has_ended(driver) and text_of(driver, "metadata", "labels", RUN_ID_LABEL) != run
 
 
 def find_obstacle(pod: JsonObject) -> str:

@@ -94,7 +94,11 @@ def judge(kind: ResourceKind, obj: JsonObject) -> Assessment:
         return Assessment(State.DELETING, Reason.DELETING, progress.message if progress else "")
     if not found:
         return Assessment(State.UNKNOWN, "", NEW)
-    return _judge_job(obj, found) if kind in JOB_KINDS else _judge_lasting(obj, found)
+    judged = _judge_job(obj, found) if kind in JOB_KINDS else _judge_lasting(obj, found)
+    stalled = found.get("Stalled")
+    if stalled is None or stalled.status != "True" or judged.state in (State.COMPLETE, State.FAILED):
+        return judged
+    return Assessment(State.FAILED, stalled.reason, stalled.message)
 
 
 def _judge_job(obj: JsonObject, found: dict[str, Seen]) -> Assessment:

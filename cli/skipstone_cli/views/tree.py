@@ -6,7 +6,7 @@ Called by ``status``. Takes time in proportion to the number of objects. Pure.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from skipstone_cli.kinds import INDEX, JOB_KINDS, SCHEDULE, TABLE, WAREHOUSE, Item, ResourceKind, Target
@@ -17,6 +17,7 @@ from skipstone_cli.views.standings import FINISHED, Assessment, State, judge
 #: So many jobs are shown below a Table, over all kinds of jobs together.
 SHOWN_JOBS = 3
 ABSENT = Assessment(State.UNKNOWN, "", "does not exist")
+UNNAMED = Assessment(State.UNKNOWN, "", "no Warehouse is named")
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,7 @@ class OlderJobs:
 
 @dataclass(frozen=True, kw_only=True)
 class Branch:
-    """One object and what is below it. Not ``found``: others name it, and it does not exist."""
+    """One object and what is below it. Not ``found``: others name it, and it does not exist or may not be listed."""
 
     kind: ResourceKind
     namespace: str
@@ -51,11 +52,16 @@ class Place:
 
 
 def build_tree(
-    objects: Mapping[ResourceKind, Sequence[JsonObject]], *, every_job: bool = False, target: Target | None = None
+    objects: Mapping[ResourceKind, Sequence[JsonObject]],
+    *,
+    every_job: bool = False,
+    target: Target | None = None,
+    unlisted: Collection[ResourceKind] = (),
 ) -> tuple[Branch, ...]:
-    """The trees of all Warehouses, and of those that do not exist and that Tables name.
+    """The trees of all Warehouses, and of those that are not found and that Tables name.
 
-    Of the jobs of a Table the newest are shown, or all; a ``target`` is shown whatever its age.
+    Of the jobs of a Table the newest are shown, or all; a ``target`` is shown whatever its age. ``unlisted``: kinds
+    that the user may not list, of which nobody can say that one does not exist.
     """
     below: defaultdict[Place, list[Branch]] = defaultdict(list)
     jobs: defaultdict[Place, list[Item]] = defaultdict(list)
@@ -65,7 +71,7 @@ def build_tree(
     for kind in JOB_KINDS:
         for obj in objects.get(kind, ()):
             jobs[_table_of(kind, obj)].append(Item(kind, obj))
-    tables = _parents(TABLE, objects.get(TABLE, ()), {*below, *jobs})
+    tables = _parents(TABLE, objects.get(TABLE, ()), {*below, *jobs}, unlisted)
     held: defaultdict[Place, list[Branch]] = defaultdict(list)
     for place, branch, warehouse in tables:
         newest = sorted(jobs[place], key=_age, reverse=True)
@@ -75,7 +81,7 @@ def build_tree(
         children = (*below[place], *(_branch(job.kind, job.obj) for job in shown))
         older = _count(rest)
         held[warehouse].append(replace(branch, children=children, older=older))
-    roots = _parents(WAREHOUSE, objects.get(WAREHOUSE, ()), set(held))
+    roots = _parents(WAREHOUSE, objects.get(WAREHOUSE, ()), set(held), unlisted)
     return tuple(replace(branch, children=tuple(held[place])) for place, branch, _ in roots)
 
 
@@ -128,9 +134,9 @@ def _branch(kind: ResourceKind, obj: JsonObject) -> Branch:
 
 
 def _parents(
-    kind: ResourceKind, objects: Iterable[JsonObject], named: Iterable[Place]
+    kind: ResourceKind, objects: Iterable[JsonObject], named: Iterable[Place], unlisted: Collection[ResourceKind]
 ) -> list[tuple[Place, Branch, Place]]:
-    """Each object of ``kind`` with its place and that of its Warehouse, and those that are named and do not exist."""
+    """Each object of ``kind`` with its place and that of its Warehouse, and those that are named and not found."""
     rows = [
         (_place(obj), _branch(kind, obj), Place(namespace_of(obj), text_of(obj, "spec", "warehouseRef", "name")))
         for obj in objects
@@ -138,11 +144,22 @@ def _parents(
     known = {place for place, _, _ in rows}
     for place in named:
         if place not in known:
+            standing = _unfound(kind, place, unlisted)
             absent = Branch(
-                kind=kind, namespace=place.namespace, name=place.name, standing=ABSENT, details={}, found=False
+                kind=kind, namespace=place.namespace, name=place.name, standing=standing, details={}, found=False
             )
             rows.append((place, absent, Place(place.namespace, "")))
     return sorted(rows, key=lambda row: (row[0].namespace, row[0].name))
+
+
+def _unfound(kind: ResourceKind, place: Place, unlisted: Collection[ResourceKind]) -> Assessment:
+    """What can be said of an object that others name and that is not among those that were listed."""
+    if not place.name and TABLE not in unlisted:
+        return UNNAMED
+    hidden = kind if place.name else TABLE
+    return (
+        Assessment(State.UNKNOWN, "", f"not known: you may not list {hidden.plural}") if hidden in unlisted else ABSENT
+    )
 
 
 def _count(jobs: Iterable[Item]) -> OlderJobs | None:

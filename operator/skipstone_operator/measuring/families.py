@@ -47,6 +47,7 @@ FAMILIES: Mapping[str, Family] = {
     "table_bytes": Family("Bytes of live data files.", TABLE),
     "table_segments": Family("Live segments.", TABLE),
     "table_healthy": Family("Whether the table is as spec.maintenance asks: the condition Healthy.", TABLE),
+    "table_unhealthy_seconds": Family("Seconds since the condition Healthy of the table became False; 0 else.", TABLE),
     **{name: Family(text, TABLE) for name, text in HEALTH.values()},
     "table_maintained_timestamp_seconds": Family(
         "When a step of maintenance was last done, in seconds since 1970.", (*TABLE, "step")

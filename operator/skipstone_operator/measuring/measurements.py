@@ -96,6 +96,8 @@ def _read_table(obj: JsonMap, _now: datetime) -> Iterator[Measurement]:
     yield from _numbers(_part(status, "segments"), place, {"total": "table_segments"})
     if (healthy := _condition(status, HEALTHY)).get("status") in ("True", "False"):
         yield Measurement("table_healthy", place, float(healthy.get("status") == "True"))
+        since = _moment(healthy, "lastTransitionTime") if healthy.get("status") == "False" else None
+        yield Measurement("table_unhealthy_seconds", place, since or 0.0, since=since is not None)
     if health := _part(status, "health"):
         for field, (family, _) in HEALTH.items():
             yield Measurement(family, place, _number(health, field) or 0.0)

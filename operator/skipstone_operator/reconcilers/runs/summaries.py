@@ -17,6 +17,7 @@ from skipstone_operator.conditions import (
     COMPLETE,
     DEGRADED,
     FAILED,
+    HEALTHY,
     PROGRESSING,
     READY,
     RECONCILING,
@@ -103,8 +104,13 @@ def _sum_up_resting(ready: Condition, progress: Condition) -> Judgement:
 
 
 def _find_given_up(conditions: Sequence[Condition]) -> Judgement | None:
-    """What keeps the resource from what it asks for and is not tried again; a schedule goes on after a failed job."""
-    degraded = find(conditions, DEGRADED)
+    """What keeps the resource from what it asks for and is not tried again; a schedule goes on after a failed job.
+
+    Maintenance that fails is tried again; one whose window cannot be understood is not.
+    """
+    degraded, healthy = find(conditions, DEGRADED), find(conditions, HEALTHY)
+    if healthy is not None and healthy.status is ConditionStatus.FALSE and healthy.reason == Reason.INVALID_SPEC:
+        return _because(STALLED, healthy)
     if degraded is None or degraded.status is not ConditionStatus.TRUE or degraded.reason == Reason.JOB_FAILED:
         return None
     return _because(STALLED, degraded)
