@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from skipstone.runs.registering.purging import purge
-from skipstone.tables.storage import data_location, plain_location
+from skipstone.tables.storage import DurableFileIO, data_location, plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.places import find_overlap, own_data_folders
 from skipstone_core.contract.requests import WarehouseRef
@@ -70,10 +70,11 @@ def test_orphans_are_not_looked_for_where_another_engine_writes_a_table(said: st
 
 
 @pytest.mark.parametrize(
-    "form", ["file:///a/b", "file:/a/b", "/a/b", "FILE:///a/b", "File:/a/b", "file://localhost/a/b"]
+    "form", ["file:///a/b", "file:/a/b", "/a/b", "FILE:///a/b", "File:/a/b", "file://host/a/b", "file:////a/b"]
 )
 def test_all_forms_of_a_place_on_a_volume_are_one(form: str) -> None:
     assert plain_location(form) == "/a/b"
+    assert DurableFileIO.parse_location(form)[2].replace("//", "/") == "/a/b"
 
 
 @pytest.mark.parametrize("form", ["s3://a/b", "s3a://a/b", "s3n://a/b", "S3://a/b", "S3A://a/b"])

@@ -56,7 +56,7 @@ _NEVER_CHANGES = re.compile(
 )
 _S3_SCHEMES = ("s3", "s3a", "s3n")
 _S3 = tuple(f"{scheme}://" for scheme in _S3_SCHEMES)
-_FILE, _THIS_HOST = "file", "//localhost/"
+_FILE = "file"
 
 
 class _SyncedFile(pa.OSFile):  # type: ignore[misc]
@@ -347,7 +347,7 @@ def plain_location(location: str) -> str:
     scheme, _, rest = location.partition(":")
     scheme = scheme.lower()
     if scheme == _FILE:
-        return "/" + rest.removeprefix(_THIS_HOST).lstrip("/")
+        return "/" + (rest[2:].partition("/")[2] if rest.startswith("//") else rest).lstrip("/")
     return f"s3:{rest}" if scheme in _S3_SCHEMES and rest.startswith("//") else location
 
 
