@@ -312,6 +312,8 @@ def test_a_refusal_of_another_kind_is_told_in_the_words_of_the_server(table: Tab
         Instead(400, PAGE),
         Instead(403, b'{"message": "no"}'),
         Instead(408, iceberg_error(408, "RequestTimeout", "no")),
+        Instead(409, PAGE),
+        Instead(409),
     ],
 )
 def test_what_may_come_from_somebody_else_leaves_the_outcome_unknown_and_the_files(
