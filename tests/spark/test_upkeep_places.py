@@ -7,12 +7,14 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.table.statistics import StatisticsFile
 from skipstone.runs.registering.purging import purge
 from skipstone.tables.storage import DurableFileIO, data_location, plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
+from skipstone.tables.upkeep.orphans import OrphanSite, Spared, clean_orphans
 from skipstone.tables.upkeep.places import find_overlap, own_data_folders
 from skipstone_core.contract.requests import WarehouseRef
-from skipstone_core.maintenance.policies import SnapshotPolicy
+from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy, SnapshotPolicy
 
 from tests.spark.lake import ref_of
 from tests.spark.upkeep_bed import SCHEMA, Life, later
@@ -80,3 +82,40 @@ def test_all_forms_of_a_place_on_a_volume_are_one(form: str) -> None:
 @pytest.mark.parametrize("form", ["s3://a/b", "s3a://a/b", "s3n://a/b", "S3://a/b", "S3A://a/b"])
 def test_all_forms_of_a_place_in_a_bucket_are_one(form: str) -> None:
     assert plain_location(form) == "s3://a/b"
+
+
+def test_statistics_that_a_retained_snapshot_names_in_another_form_stay(life: Life) -> None:
+    life.other()
+    old, new = (one.snapshot_id for one in life.table.metadata.snapshots)
+    path = Path(plain_location(life.table.location()), "metadata", "shared.stats")
+    path.write_bytes(b"PFA1")
+    with life.table.update_statistics() as update:
+        for snapshot_id, form in ((old, f"file://{path}"), (new, f"file:{path}")):
+            update.set_statistics(
+                StatisticsFile(
+                    snapshot_id=snapshot_id,
+                    statistics_path=form,
+                    file_size_in_bytes=4,
+                    file_footer_size_in_bytes=4,
+                    blob_metadata=[],
+                )
+            )
+    assert expire_snapshots(life.catalog, ref_of(life.table), NEWEST, later()).snapshots == 1
+    assert path.exists()
+    life.check()
+
+
+def test_what_a_link_leads_to_is_no_orphan(life: Life) -> None:
+    data = Path(plain_location(life.table.location()), "data")
+    pq.write_table(life.batch(), data / "target.parquet")
+    for name, target in (("middle", "target.parquet"), ("link.parquet", "middle")):
+        (data / name).symlink_to(data / target)
+    life.table.add_files([f"file://{data}/link.parquet"])
+    policy = OrphanFilesPolicy(action=OrphanFilesAction.DELETE, older_than_seconds=60)
+    for run in range(2):
+        spared = Spared(run_id=f"0000000{run}-12345678-1")
+        ref = ref_of(life.table)
+        site = OrphanSite(catalog=life.catalog, warehouse=life.warehouse, ref=ref, spared=spared, now_ms=later().now_ms)
+        assert clean_orphans(site, policy).deleted == 0
+    assert life.table.scan().count() == 4
+    assert len(life.live()) == 4
