@@ -12,7 +12,7 @@ from skipstone.runs.registering.purging import purge
 from skipstone.tables.storage import DurableFileIO, data_location, plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.orphans import OrphanSite, Spared, clean_orphans
-from skipstone.tables.upkeep.places import find_overlap, own_data_folders
+from skipstone.tables.upkeep.places import find_overlap, find_sharing, own_data_folders
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy, SnapshotPolicy
 
@@ -119,3 +119,10 @@ def test_what_a_link_leads_to_is_no_orphan(life: Life) -> None:
         assert clean_orphans(site, policy).deleted == 0
     assert life.table.scan().count() == 4
     assert len(life.live()) == 4
+
+
+@pytest.mark.parametrize(("said", "is_kept"), [("no", True), ("FALSE", True), ("0", True), ("", True), ("TRUE", False)])
+def test_a_table_keeps_its_files_by_what_java_takes_for_false(said: str, is_kept: bool, life: Life) -> None:
+    with life.table.transaction() as changed:
+        changed.set_properties({"gc.enabled": said})
+    assert ("gc.enabled" in (find_sharing(life.table) or "")) is is_kept

@@ -23,7 +23,7 @@ from skipstone.tables.answers.listing import load_others
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.storage import data_location, metadata_folder, plain_location
 
-#: Says, with the value false, that files of the table are not to be deleted because others use them.
+#: Says, with any value but true, that files of the table are not to be deleted because others use them.
 GC_ENABLED = "gc.enabled"
 #: Names that Iceberg's Java library still follows where ``write.data.path`` is not set.
 _OLD_DATA_PATHS = ("write.object-storage.path", "write.folder-storage.path")
@@ -61,8 +61,8 @@ def find_sharing(table: Table) -> str | None:
 
     That is a table that was registered again under another name. Raises DependencyUnavailable.
     """
-    if table.properties.get(GC_ENABLED, "true").strip().lower() == "false":
-        return f"its property {GC_ENABLED} is false, which says that other tables use its files"
+    if (said := table.properties.get(GC_ENABLED, "true")).lower() != "true":  # as Java reads it
+        return f"its property {GC_ENABLED} is {said!r}, which says that other tables use its files"
     folders = _forms(table.location())
     for identifier, place in _metadata_places(table):
         if any(one.startswith(folders) for one in _forms(place)):
