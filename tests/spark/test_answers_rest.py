@@ -271,6 +271,28 @@ def test_a_server_that_lists_nothing_proves_nothing_without_a_type(
     poor.close()
 
 
+@pytest.mark.parametrize("body", [PAGE, b"", b"{}", b"[]"])
+def test_what_is_no_answer_of_a_catalog_tells_nothing_of_a_table(
+    body: bytes, table: Table, home: WarehouseRef, proxy: CatalogProxy
+) -> None:
+    ref = known(table)
+    change = TableCommit(pinned=pin_table(table), added=write_files(table, ROWS), txn=TXN)
+    assert isinstance(commit_table(table.catalog, ref, change), Committed)
+    for end, ask in (
+        (LOAD, lambda: load_table(table.catalog, ref)),
+        (LOAD, lambda: confirm(home, ref)),
+        ("/namespaces", lambda: clean(home, table, 1)),
+        ("/tables", lambda: clean(home, table, 1)),
+    ):
+        proxy.rules.clear()
+        proxy.answer("GET", end, Instead(200, body))
+        with pytest.raises(DependencyUnavailable, match="answers what no catalog answers") as caught:
+            ask()
+        assert caught.value.reason is Reason.CATALOG_UNAVAILABLE
+    proxy.rules.clear()
+    assert confirm(home, ref).outcome is RunOutcome.ALREADY_COMMITTED
+
+
 # --- a refusal is no doubt ---
 
 

@@ -11,15 +11,17 @@ the credentials may not read.
 
 from __future__ import annotations
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
+from pydantic import ValidationError
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.typedef import Identifier
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.answers.reading import find_iceberg_error, find_response, first_line
+from skipstone.tables.answers.reading import find_iceberg_error, find_response, first_line, is_from_elsewhere
 
 #: What servers call a namespace that they do not have.
 NO_NAMESPACE = frozenset({"NoSuchNamespaceException"})
@@ -86,6 +88,23 @@ def require_namespace_unlisted(catalog: Catalog, levels: Identifier, error: Exce
     with suppress(NoSuchNamespaceError):
         if levels in {tuple(one) for one in catalog.list_namespaces(levels[:-1])}:
             raise _hidden(catalog, f"the namespace {'.'.join(levels)}", error) from error
+
+
+@contextmanager
+def iceberg_answers(catalog: Catalog) -> Iterator[None]:
+    """Turn an answer that is none of Iceberg's, such as the page of a proxy, into DependencyUnavailable.
+
+    What PyIceberg does not know of a table's metadata is raised as it is.
+    """
+    try:
+        yield
+    except ValidationError as error:
+        if is_from_elsewhere(error):
+            way_out = "check spec.catalog.uri and what is on the way to the server"
+            said = error.errors()[0]["msg"]
+            message = f"The catalog {catalog.name!r} answers what no catalog answers ({said}): {way_out}."
+            raise DependencyUnavailable(Reason.CATALOG_UNAVAILABLE, message) from error
+        raise
 
 
 def _is_proof(error: Exception, kinds: frozenset[str]) -> bool:

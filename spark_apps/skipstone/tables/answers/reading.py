@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import ValidationError
 from requests import Response
 from sqlalchemy.exc import DBAPIError
 
@@ -54,6 +55,12 @@ def message_of(response: Response) -> str:
     inner = told.get("error", told)
     said = (inner.get("message") or inner.get("Message")) if isinstance(inner, dict) else None
     return _shortened(said) if isinstance(said, str) else ""
+
+
+def is_from_elsewhere(error: ValidationError) -> bool:
+    """Whether an answer that PyIceberg cannot read is no JSON object, or lacks what every answer of its kind has."""
+    told = error.errors(include_url=False, include_context=False, include_input=False)
+    return any(not one["loc"] or (one["type"] == "missing" and len(one["loc"]) == 1) for one in told)
 
 
 def first_line(error: BaseException) -> str:
