@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone.tables.answers.listing import AT_ONCE, TooMany, ahead, all_tables, list_tables_up_to, load_others
 from skipstone.tables.catalogs import OwnSqlCatalog
 from skipstone.tables.upkeep.places import find_overlap, find_sharing
+from skipstone.tables.whereabouts import find_table
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.reasons import Reason
 from sqlalchemy import insert
 from sqlalchemy.orm import Session
+
+from tests.spark.lake import ref_of
 
 MANY = 2001
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -85,6 +92,41 @@ def test_a_catalog_that_tells_all_namespaces_below_each_is_looked_through_once(
 ) -> None:
     monkeypatch.setattr(OwnSqlCatalog, "list_namespaces", lambda self, namespace=(): [("ns",)])
     assert list(all_tables(catalog)) == [table.name()]
+
+
+def test_a_catalog_that_knows_no_namespaces_below_one_tells_its_tables(
+    catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def listed(_: Catalog, namespace: Identifier = ()) -> list[Identifier]:
+        if namespace:
+            raise NoSuchNamespaceError(namespace)
+        return [("ns",)]
+
+    monkeypatch.setattr(OwnSqlCatalog, "list_namespaces", listed)
+    assert list(all_tables(catalog)) == [table.name()]
+
+
+@pytest.mark.parametrize("method", ["list_tables", "load_table"])
+def test_what_a_catalog_lists_and_says_not_to_have_is_not_taken_for_absent(
+    method: str, catalog: Catalog, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog.create_namespace("below")
+    other = catalog.create_table(("below", "inside"), SCHEMA, location=f"{table.location()}/data/inside")
+    known = replace(ref_of(other), name="renamed", table_uuid=str(other.metadata.table_uuid))
+    asked: Callable[[Catalog, Identifier], object] = getattr(OwnSqlCatalog, method)
+
+    def answer(self: Catalog, name: Identifier) -> object:
+        if name == ("below",):
+            raise NoSuchNamespaceError("no")
+        if name == other.name():
+            raise NoSuchTableError("no")
+        return asked(self, name)
+
+    monkeypatch.setattr(OwnSqlCatalog, method, answer)
+    for look in (lambda: find_overlap(table), lambda: find_table(catalog, known)):
+        with pytest.raises(DependencyUnavailable, match="and lists it all the same") as caught:
+            look()
+        assert caught.value.reason is Reason.CATALOG_UNAVAILABLE
 
 
 def test_little_is_begun_before_it_is_asked_for() -> None:

@@ -271,6 +271,28 @@ def test_a_server_that_lists_nothing_proves_nothing_without_a_type(
     poor.close()
 
 
+@pytest.mark.parametrize("body", [PAGE, b"", b"{}", b"[]"])
+def test_what_is_no_answer_of_a_catalog_tells_nothing_of_a_table(
+    body: bytes, table: Table, home: WarehouseRef, proxy: CatalogProxy
+) -> None:
+    ref = known(table)
+    change = TableCommit(pinned=pin_table(table), added=write_files(table, ROWS), txn=TXN)
+    assert isinstance(commit_table(table.catalog, ref, change), Committed)
+    for end, ask in (
+        (LOAD, lambda: load_table(table.catalog, ref)),
+        (LOAD, lambda: confirm(home, ref)),
+        ("/namespaces", lambda: clean(home, table, 1)),
+        ("/tables", lambda: clean(home, table, 1)),
+    ):
+        proxy.rules.clear()
+        proxy.answer("GET", end, Instead(200, body))
+        with pytest.raises(DependencyUnavailable, match="answers what no catalog answers") as caught:
+            ask()
+        assert caught.value.reason is Reason.CATALOG_UNAVAILABLE
+    proxy.rules.clear()
+    assert confirm(home, ref).outcome is RunOutcome.ALREADY_COMMITTED
+
+
 # --- a refusal is no doubt ---
 
 
@@ -312,6 +334,8 @@ def test_a_refusal_of_another_kind_is_told_in_the_words_of_the_server(table: Tab
         Instead(400, PAGE),
         Instead(403, b'{"message": "no"}'),
         Instead(408, iceberg_error(408, "RequestTimeout", "no")),
+        Instead(409, PAGE),
+        Instead(409),
     ],
 )
 def test_what_may_come_from_somebody_else_leaves_the_outcome_unknown_and_the_files(

@@ -101,6 +101,19 @@ def metadata_path(table: Table) -> Path:
     return Path(table.metadata_location.removeprefix("file://"))
 
 
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", bytes(100)])
+def test_nothing_is_known_of_a_table_whose_metadata_file_is_damaged(
+    content: bytes, table: Table, known: TableRef, warehouse: WarehouseRef
+) -> None:
+    path = metadata_path(table)
+    before = path.read_bytes()
+    path.write_bytes(content)
+    with pytest.raises(DependencyUnavailable, match="has something else in it") as caught:
+        confirm(warehouse, known)
+    assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
+    path.write_bytes(before)
+
+
 def test_a_commit_into_a_table_that_was_dropped_is_absent(
     table: Table, known: TableRef, warehouse: WarehouseRef
 ) -> None:

@@ -14,20 +14,25 @@ from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import JsonObject
 from skipstone_operator.reconcilers.index import decide as decide_index
+from skipstone_operator.reconcilers.observes import has_untold_commits
 from skipstone_operator.reconcilers.table import decide
+from skipstone_operator.reconcilers.tablestatus import find_untold
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.steps import PutStatus, Rest
+from skipstone_operator.worlds.worlds import JobWorld
 
 from tests.unit import objects
 from tests.unit.kube_double import START, MemoryKube
 from tests.unit.operator_double import World
 from tests.unit.world_cases import (
     EARLIER,
+    condition,
     current_run,
     ended,
     good_table,
     index_state,
     index_world,
+    job_world,
     report,
     subject,
     synced_index_status,
@@ -52,10 +57,10 @@ def told(kind: RunKind, at: timedelta = timedelta(), begun: timedelta = -HOUR, *
     return ended(current, f"uid-{kind}", 0, said, ended=START + at, created=START + begun)
 
 
-def status_after(*pods: PodFacts, table: Any = None, **setting: Any) -> dict[str, Any]:
-    """The status of an observed table on which these pods tell."""
+def status_after(*pods: PodFacts, table: Any = None, jobs: tuple[JobWorld, ...] = (), **setting: Any) -> dict[str, Any]:
+    """The status of an observed table on which these pods tell, and which these jobs wrote."""
     found = table or subject(objects.observed_table(), {"tableUuid": "uuid-1"})
-    world = table_world(found, pods=pods)
+    world = table_world(found, pods=pods, jobs=jobs)
     step = decide(replace(world, setting=replace(world.setting, **setting)))
     if isinstance(step, Rest):
         return dict(found.raw["status"])
@@ -144,6 +149,20 @@ def test_the_last_look_never_goes_back() -> None:
     known = subject(objects.observed_table(), status_after(told(RunKind.OBSERVE, 9 * SECOND, metadata=mark(5))))
     status = status_after(told(RunKind.LOAD, SECOND, rows=7, metadata=mark(6)), table=known)
     assert (status["rows"], status["observedTime"]) == (7, "2026-01-01T12:00:09Z")
+
+
+def test_a_run_that_began_before_a_commit_may_have_looked_before_it() -> None:
+    ended_at = "2026-01-01T11:30:00Z"
+    done = {"tableUid": "uid-flights", "snapshotId": "77", "segment": 9, "completionTime": ended_at}
+    jobs = (job_world(status={**done, "conditions": [condition("Complete", "True", "Committed")]}),)
+    early = told(RunKind.OBSERVE, metadata=mark(5))
+    late = told(RunKind.OBSERVE, begun=-HOUR / 4, metadata=mark(5))
+    known = subject(objects.observed_table(), status_after(early, jobs=jobs))
+    assert has_untold_commits(known)
+    assert find_untold(table_world(known, jobs=jobs), known.status) == ended_at  # its pod is gone
+    told_of = subject(objects.observed_table(), status_after(early, late, table=known, jobs=jobs))
+    assert not has_untold_commits(told_of)
+    assert find_untold(table_world(told_of, jobs=jobs), told_of.status) is None
 
 
 @pytest.mark.parametrize(

@@ -158,9 +158,9 @@ def has_untold_commits(table: TableSubject) -> bool:
     """Whether a job or a maintain run may have committed and told nothing, and no run has looked since or will."""
     last, looked = table.status.last_maintain_run, parse_time(table.status.observed_time)
     silent = last is not None and last.result in (RunResult.LOST, RunResult.UNKNOWN)
-    ends = (table.status.untold_time, last.completion_time if silent and last is not None else None)
-    known = [moment for end in ends if (moment := parse_time(end)) is not None]
-    return table.status.writer is None and any(looked is None or looked < moment for moment in known)
+    ended = parse_time(last.completion_time) if silent and last is not None else None
+    is_silent = ended is not None and (looked is None or looked < ended)
+    return table.status.writer is None and (table.status.untold_time is not None or is_silent)
 
 
 def is_in_the_dark(table: TableSubject, index: IndexSubject) -> bool:

@@ -46,7 +46,14 @@ from skipstone_operator.resources.table import (
     TableStatus,
     Writer,
 )
-from skipstone_operator.worlds.observations import Observation, find_observation, is_newer, last_look, remembered
+from skipstone_operator.worlds.observations import (
+    Observation,
+    find_observation,
+    is_newer,
+    last_look,
+    may_miss,
+    remembered,
+)
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.steps import PutStatus
 from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
@@ -197,7 +204,11 @@ def find_untold(world: TableWorld, status: TableStatus) -> str | None:
     if segment is not None and segment <= status.sequence_number:
         return None
     ended, looked = parse_time(last.completion_time), past_time(status.observed_time, world.setting.now)
-    return last.completion_time if ended is not None and (looked is None or looked < ended) else None
+    if ended is None or world.table is None:
+        return None
+    doubt = may_miss(ended, world.table.meta.uid, world.pods)
+    was_untold = doubt is None and status.untold_time == last.completion_time  # until a run tells that began after it
+    return last.completion_time if doubt or was_untold or looked is None or looked < ended else None
 
 
 def _has_committed(world: TableWorld, job: JobStatus) -> bool:

@@ -13,6 +13,7 @@ from datetime import datetime
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract.reports import IndexState, MetadataMark, TableState
+from skipstone_core.contract.requests import RunKind
 
 from skipstone_operator.conditions import format_time
 from skipstone_operator.resources.common import SeenMetadata
@@ -91,6 +92,17 @@ def last_look(known: str | None, observation: Observation, now: datetime) -> str
     """When any run last looked: ``known`` as a status has it, unless the observation is later."""
     before = past_time(known, now)
     return known if known and before is not None and before >= observation.looked else format_time(observation.looked)
+
+
+def may_miss(moment: datetime, table_uid: str, pods: Iterable[PodFacts]) -> bool | None:
+    """Whether runs that told of the table after ``moment`` may all have read it before. None: no run told after it.
+
+    An observe run reads many tables, each at some time between its begin and its end; others read theirs when they end.
+    """
+    told = [(pod, one) for pod in pods for one in _observations(table_uid, (pod,)) if one.time >= moment]
+    if not told:
+        return None
+    return all(pod.operation == RunKind.OBSERVE and one.begun is not None and one.begun < moment for pod, one in told)
 
 
 def _order(observation: Observation) -> tuple[datetime, datetime, int, int]:

@@ -40,8 +40,8 @@ SnapshotProducer = _SnapshotProducer
 CONNECTIONS = 64
 #: A location with a scheme: that, the authority if there is one, and the path.
 _WITH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
-#: Schemes whose authority is no part of the path.
-_WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs"})
+#: Schemes whose authority is no part of the path. PyIceberg takes that of ``file`` for a folder of the process's own.
+_WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs", "file"})
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
 
 

@@ -39,7 +39,7 @@ from skipstone.tables.shaping.writeproperties import (
     metrics_of,
     size_of,
 )
-from skipstone.tables.storage import ON_VOLUMES, FileAccess, file_access
+from skipstone.tables.storage import ON_VOLUMES, FileAccess, data_location, file_access
 
 #: Rows that one writer holds in memory before it writes the largest partition out, in bytes of Arrow.
 MEMORY_BYTES = 256 * 1024 * 1024
@@ -126,11 +126,6 @@ class WrittenFile:
     def from_row(row: bytes) -> WrittenFile:
         """Read what ``to_row`` made; rows come from our own tasks only."""
         return WrittenFile(*pickle.loads(row))
-
-
-def data_location(table: Table) -> str:
-    """The directory of the table's new data files."""
-    return table.properties.get(TableProperties.WRITE_DATA_PATH, f"{table.location()}/data").rstrip("/")
 
 
 def write_spec(table: Table, run_id: str, *, lineage: bool = False) -> WriteSpec:

@@ -16,11 +16,10 @@ from skipstone_core.errors import UserError
 from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, find_outcome
 from skipstone_core.ids import RUNS_DIRECTORY, is_file_of_earlier_run
 
-from skipstone.files.writer import data_location
 from skipstone.sources.listing import unpin_source
 from skipstone.storage.opening import open_storage
 from skipstone.tables.records.txns import find_source_conflict, find_txn
-from skipstone.tables.storage import DurableFileIO
+from skipstone.tables.storage import DurableFileIO, data_location
 
 _log = logging.getLogger(__name__)
 

@@ -48,7 +48,7 @@ from skipstone.scrubbing import keep_secret
 from skipstone.storage.buckets.access import region_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
-from skipstone.tables.answers.reading import first_line
+from skipstone.tables.answers.reading import find_validation, first_line, is_damaged
 from skipstone.tables.answers.refusals import tell_trouble
 from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
 from skipstone.tables.caches import ByteCache
@@ -244,7 +244,7 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
     Raises BadSpec with TABLE_MISSING when the catalog has no such table, TABLE_REPLACED when its UUID is not
     ``ref.table_uuid``, FORMAT_VERSION_UNSUPPORTED when PyIceberg does not know what the metadata says, as types of
     format version 3; DependencyUnavailable with CATALOG_UNAVAILABLE when the catalog does not answer, with
-    STORAGE_UNAVAILABLE when the metadata file that it names is not there.
+    STORAGE_UNAVAILABLE when the metadata file that it names is not there, or holds no metadata.
     """
     name = f"{ref.namespace}.{ref.name}"
     with catalog_answers(catalog.name):
@@ -253,6 +253,12 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
         except (NoSuchTableError, NoSuchNamespaceError):
             raise BadSpec(Reason.TABLE_MISSING, f"The catalog {catalog.name!r} holds no table {name}.") from None
         except (ValidationError, PydanticValidationError) as error:
+            if is_damaged(error):
+                message = (
+                    f"The metadata file of {name} that the catalog {catalog.name!r} names has something else in it "
+                    f"({first_line(_first_problem(error))}); restore the file."
+                )
+                raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
             raise BadSpec(
                 Reason.FORMAT_VERSION_UNSUPPORTED,
                 f"{name} has metadata that Skipstone cannot read ({first_line(_first_problem(error))}); "
@@ -269,10 +275,8 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
 
 def _first_problem(error: Exception) -> BaseException:
     """What is wrong with a value, of all that pydantic says of it."""
-    found = error if isinstance(error, PydanticValidationError) else error.__cause__
-    if not isinstance(found, PydanticValidationError):
-        return error
-    return ValueError(found.errors()[0]["msg"])
+    found = find_validation(error)
+    return error if found is None else ValueError(found.errors()[0]["msg"])
 
 
 def _load_current(catalog: Catalog, ref: TableRef) -> Table:

@@ -6,6 +6,7 @@ names of its folders, so that no commit can name what a power cut takes away; ot
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import re
@@ -19,7 +20,7 @@ import pyarrow as pa
 from pyarrow.fs import AwsStandardS3RetryStrategy, FileSystem, S3FileSystem
 from pyiceberg.io import PY_IO_IMPL, FileIO, InputFile, InputStream, OutputFile, OutputStream, load_file_io
 from pyiceberg.io.pyarrow import PyArrowLocalFileSystem
-from pyiceberg.table import Table
+from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Properties
 from skipstone_core.errors import ContractViolation
 
@@ -53,7 +54,9 @@ _contents: ByteCache[tuple[RemoteBucket, str], bytes] = ByteCache("metadata file
 _NEVER_CHANGES = re.compile(
     r".*/metadata/[^/]*[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}[^/]*\.(avro|metadata\.json)"
 )
-_S3 = ("s3://", "s3a://", "s3n://")
+_S3_SCHEMES = ("s3", "s3a", "s3n")
+_S3 = tuple(f"{scheme}://" for scheme in _S3_SCHEMES)
+_FILE = "file"
 
 
 class _SyncedFile(pa.OSFile):  # type: ignore[misc]
@@ -96,7 +99,11 @@ class DurableFileIO(HookedFileIO):
         path = location if isinstance(location, str) else location.location
         if _is_local(path):
             local = Path(plain_location(path))
-            local.with_name(f".{local.name}.crc").unlink(missing_ok=True)
+            try:
+                local.with_name(f".{local.name}.crc").unlink(missing_ok=True)
+            except OSError as error:
+                if error.errno != errno.ENAMETOOLONG:  # then no file has such a name
+                    raise
 
     def renew(self) -> None:
         """Take other credentials from the catalog if it is time for them. Raises as ``Vending.renew`` does."""
@@ -337,13 +344,29 @@ def _opened(access: FileAccess) -> FileIO:
 
 def plain_location(location: str) -> str:
     """``location`` in the one form in which two of them are compared: engines write several for one file."""
-    if location.startswith("file:"):
-        return "/" + location.removeprefix("file:").lstrip("/")
-    return "s3://" + location.partition("://")[2] if location.startswith(_S3) else location
+    scheme, _, rest = location.partition(":")
+    scheme = scheme.lower()
+    if scheme == _FILE:
+        return "/" + (rest[2:].partition("/")[2] if rest.startswith("//") else rest).lstrip("/")
+    return f"s3:{rest}" if scheme in _S3_SCHEMES and rest.startswith("//") else location
+
+
+def data_location(table: Table) -> str:
+    """The folder of new data files of ``table``. A property that is empty names none, as for PyIceberg."""
+    return _written(table, TableProperties.WRITE_DATA_PATH, "data")
+
+
+def metadata_folder(table: Table) -> str:
+    """The folder of its new metadata files, by the same rule."""
+    return _written(table, TableProperties.WRITE_METADATA_PATH, "metadata")
+
+
+def _written(table: Table, said: str, usual: str) -> str:
+    return (table.properties.get(said) or f"{table.location().rstrip('/')}/{usual}").rstrip("/")
 
 
 def _is_local(location: str) -> bool:
-    return location.startswith("file:") or "://" not in location
+    return location.partition(":")[0].lower() == _FILE or "://" not in location
 
 
 def _reaching(properties: Properties) -> dict[str, str]:

@@ -9,14 +9,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from pyiceberg.catalog import Catalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
 
-from skipstone.tables.answers.listing import TooMany, ahead, list_tables_up_to
+from skipstone.tables.answers.listing import TooMany, list_tables_up_to, load_all
 from skipstone.tables.catalogs import catalog_answers, load_table
 from skipstone.tables.namespaces import find_mark
 
@@ -96,17 +95,15 @@ def _unproven(message: str) -> Lost:
 
 
 def _load_all(catalog: Catalog, identifiers: Sequence[Identifier]) -> Iterator[Table]:
-    def load(identifier: Identifier) -> Table | None:
+    def load(identifier: Identifier) -> Table:
         try:
             return catalog.load_table(identifier)
-        except (NoSuchTableError, NoSuchNamespaceError):
-            return None  # the second listing tells
         except FileNotFoundError as error:
             message = f"{'.'.join(identifier)} cannot be read, and may be the table that is looked for: {error}."
             raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
     with catalog_answers(catalog.name):
-        yield from (table for table in ahead(load, identifiers) if table is not None)
+        yield from load_all(catalog, identifiers, load)  # of those that are gone, the second listing tells
 
 
 def _listed(catalog: Catalog) -> tuple[Identifier, ...] | TooMany:

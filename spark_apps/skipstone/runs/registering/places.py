@@ -15,12 +15,11 @@ from skipstone_core.contract.requests import S3Ref, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.files.writer import data_location
 from skipstone.sources.listing import SourceListing
 from skipstone.storage.opening import open_location
 from skipstone.storage.port import Folder, Storage
 from skipstone.tables.catalogs import base_location
-from skipstone.tables.storage import plain_location
+from skipstone.tables.storage import data_location, plain_location
 
 _PATHS, _LOCATION = "source.paths", "source.location"
 #: Characters that end the path in an address.

@@ -1,7 +1,8 @@
 """All tables of a catalog, or as many as are asked for: whoever gets a part of them is told so by its type.
 
 Used where something may be deleted only if no table of the catalog needs it. Reads the catalog only; names are what is
-kept in memory. Raises what the catalog raises.
+kept in memory. Raises what the catalog raises, and DependencyUnavailable (CATALOG_UNAVAILABLE) when the catalog lists
+what it says not to have.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -18,6 +20,8 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
+
+from skipstone.tables.answers.absence import require_namespace_unlisted, require_table_unlisted
 
 #: Tables whose metadata is loaded at the same time.
 AT_ONCE = 64
@@ -40,12 +44,14 @@ def all_tables(catalog: Catalog) -> Iterator[Identifier]:
         namespace = namespaces.pop()
         try:
             found = {tuple(one) for one in catalog.list_tables(namespace)}
-            below = [tuple(one) for one in catalog.list_namespaces(namespace) if tuple(one) not in seen]
-        except NoSuchNamespaceError:
+        except NoSuchNamespaceError as error:
+            require_namespace_unlisted(catalog, namespace, error)
             continue  # dropped a moment ago
         yield from sorted(found)
-        seen.update(below)
-        namespaces += below
+        with suppress(NoSuchNamespaceError):  # dropped now, or namespaces of this catalog have one level
+            below = [tuple(one) for one in catalog.list_namespaces(namespace) if tuple(one) not in seen]
+            seen.update(below)
+            namespaces += below
 
 
 def list_tables_up_to(catalog: Catalog, most: int) -> tuple[Identifier, ...] | TooMany:
@@ -63,13 +69,21 @@ def load_others(catalog: Catalog, but: Identifier, load: Callable[[Identifier], 
     looked = {but}
     while names := [name for name in all_tables(catalog) if name not in looked]:
         looked.update(names)
-        yield from (table for table in ahead(partial(_unless_gone, load), names) if table is not None)
+        yield from load_all(catalog, names, load)
 
 
-def _unless_gone(load: Callable[[Identifier], Table | None], name: Identifier) -> Table | None:
+def load_all(
+    catalog: Catalog, names: Iterable[Identifier], load: Callable[[Identifier], Table | None]
+) -> Iterator[Table]:
+    """Those of some tables that were listed which are still there."""
+    yield from (table for table in ahead(partial(_unless_gone, catalog, load), names) if table is not None)
+
+
+def _unless_gone(catalog: Catalog, load: Callable[[Identifier], Table | None], name: Identifier) -> Table | None:
     try:
         return load(name)
-    except (NoSuchTableError, NoSuchNamespaceError):
+    except (NoSuchTableError, NoSuchNamespaceError) as error:
+        require_table_unlisted(catalog, name, error)
         return None  # under another name now, or dropped
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from pydantic import ValidationError
 from requests import Response
 from sqlalchemy.exc import DBAPIError
 
+#: What pydantic calls text that is no JSON, and an object that does not say which of several kinds it is.
+_NO_METADATA = frozenset({"json_invalid", "union_tag_not_found"})
 #: Longest text of a server that is quoted, in characters.
 _MOST_QUOTED = 500
 
@@ -54,6 +57,24 @@ def message_of(response: Response) -> str:
     inner = told.get("error", told)
     said = (inner.get("message") or inner.get("Message")) if isinstance(inner, dict) else None
     return _shortened(said) if isinstance(said, str) else ""
+
+
+def is_from_elsewhere(error: ValidationError) -> bool:
+    """Whether an answer that PyIceberg cannot read is no JSON object, or lacks what every answer of its kind has."""
+    told = error.errors(include_url=False, include_context=False, include_input=False)
+    return any(not one["loc"] or (one["type"] == "missing" and len(one["loc"]) == 1) for one in told)
+
+
+def find_validation(error: BaseException) -> ValidationError | None:
+    """What pydantic says of a value, which PyIceberg raises as it is or as the cause of an error of its own."""
+    found = error if isinstance(error, ValidationError) else error.__cause__
+    return found if isinstance(found, ValidationError) else None
+
+
+def is_damaged(error: BaseException) -> bool:
+    """Whether what stands for a table's metadata is no JSON, or has no format version, which all of them have."""
+    found = find_validation(error)
+    return found is not None and any(one["type"] in _NO_METADATA for one in found.errors())
 
 
 def first_line(error: BaseException) -> str:

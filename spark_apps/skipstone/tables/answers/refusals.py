@@ -9,7 +9,13 @@ from __future__ import annotations
 
 import re
 
-from pyiceberg.exceptions import BadRequestError, ForbiddenError, OAuthError, UnauthorizedError
+from pyiceberg.exceptions import (
+    BadRequestError,
+    CommitFailedException,
+    ForbiddenError,
+    OAuthError,
+    UnauthorizedError,
+)
 from pyiceberg.table import Table
 from skipstone_core import signing
 from skipstone_core.history.commits import Conflicted
@@ -41,6 +47,11 @@ def find_refusal(error: Exception) -> IcebergError | None:
     if told is None or not 400 <= told.status < 500:
         return None
     return None if told.status in _UNSURE_STATUSES or told.kind in _UNSURE_KINDS else told
+
+
+def is_conflict(error: CommitFailedException) -> bool:
+    """Whether the catalog itself says that the table changed; the 409 of a proxy may stand for something else."""
+    return find_response(error) is None or find_iceberg_error(error) is not None
 
 
 def refused_commit(error: Exception, table: Table, now_ms: int) -> Conflicted | None:

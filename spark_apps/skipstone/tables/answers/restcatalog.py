@@ -18,13 +18,16 @@ from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, SortOrder
 from pyiceberg.typedef import EMPTY_DICT, Identifier, Properties
 
 from skipstone.compat.pyiceberg import HookedRestCatalog
-from skipstone.tables.answers.absence import require_no_namespace, require_no_table
+from skipstone.tables.answers.absence import iceberg_answers, require_no_namespace, require_no_table
 
 Name = str | Identifier
 
 
 class AnsweredRestCatalog(HookedRestCatalog):
-    """Raises DependencyUnavailable (CATALOG_UNAVAILABLE) for a 404 that proves nothing; see ``absence``."""
+    """Raises DependencyUnavailable (CATALOG_UNAVAILABLE) for a 404 that proves nothing, and for what is no answer.
+
+    See ``absence``.
+    """
 
     def load_table(self, identifier: Name) -> Table:
         """As PyIceberg's."""
@@ -111,7 +114,8 @@ class AnsweredRestCatalog(HookedRestCatalog):
     @contextmanager
     def _absent_table(self, identifier: Name) -> Iterator[None]:
         try:
-            yield
+            with iceberg_answers(self):
+                yield
         except (NoSuchTableError, NoSuchNamespaceError) as error:
             require_no_table(self, Catalog.identifier_to_tuple(identifier), error)
             raise
@@ -119,7 +123,8 @@ class AnsweredRestCatalog(HookedRestCatalog):
     @contextmanager
     def _absent_namespace(self, namespace: Name) -> Iterator[None]:
         try:
-            yield
+            with iceberg_answers(self):
+                yield
         except NoSuchNamespaceError as error:
             require_no_namespace(self, Catalog.identifier_to_tuple(namespace), error)
             raise

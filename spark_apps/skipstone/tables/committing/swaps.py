@@ -57,7 +57,8 @@ from skipstone.compat.pyiceberg import (
     transaction_table,
 )
 from skipstone.compat.rowdelta import RowDelta
-from skipstone.tables.answers.refusals import refused_commit
+from skipstone.tables.answers.reading import first_line
+from skipstone.tables.answers.refusals import is_conflict, refused_commit
 from skipstone.tables.catalogs import NotSentError, load_table, refuses_for_good
 from skipstone.tables.clocks import commit_time_ms
 from skipstone.tables.committing.fates import Fate, SentSwap, judge
@@ -367,8 +368,11 @@ class _Rounds:
             self.sent.pop()
             staged.discard()
             raise
-        except CommitFailedException:
-            self._note_refused(is_final=refuses_for_good(self.catalog))
+        except CommitFailedException as error:
+            if is_conflict(error):
+                self._note_refused(is_final=refuses_for_good(self.catalog))
+            else:
+                self.doubt = first_line(error)
             return None
         except Exception as error:  # noqa: BLE001 - whatever a catalog raises here, only what the table says counts
             self.doubt = f"{type(error).__name__}: {error}"

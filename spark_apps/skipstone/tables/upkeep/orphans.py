@@ -8,9 +8,11 @@ belong to somebody else. Must not delete what an earlier run did not write down.
 from __future__ import annotations
 
 import hashlib
+import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote
 
 from pyiceberg.catalog import Catalog
@@ -170,7 +172,8 @@ class _Search:
     def _reached(self, paths: set[str]) -> Reached:
         plain = {form for path in paths for form in (plain_location(path), unquote(plain_location(path)))}
         relative = (path.removeprefix(self._base) for path in plain if path.startswith(self._base))
-        return Reached(frozenset(relative), frozenset(name for path in plain for name in names_meant(path)))
+        names = {name for path in plain for name in names_meant(path)}
+        return Reached(frozenset(relative), frozenset(names | {name_of(path) for path in _led_to(plain)}))
 
     def _may_go(self, file: FoundFile) -> bool:
         """What is old enough: the rest need not be held while metadata is read."""
@@ -188,6 +191,11 @@ class _Search:
         if why:
             raise refused(self.table, why, _FIELD)
         return location.removeprefix(self._base).rstrip("/")
+
+
+def _led_to(paths: Iterable[str]) -> Iterator[str]:
+    """The files to which links among some plain locations lead; links on the way to a file change no name."""
+    return (os.path.realpath(path) for path in paths if path.startswith("/") and Path(path).is_symlink())
 
 
 class OrphanRecords:

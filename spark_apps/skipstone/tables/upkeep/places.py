@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
-from pyiceberg.table import Table, TableProperties
+from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone_core.errors import BadSpec
 from skipstone_core.history.consumption import REGISTERED, consumed_property
@@ -21,10 +21,12 @@ from sqlalchemy.orm import Session
 
 from skipstone.tables.answers.listing import load_others
 from skipstone.tables.catalogs import catalog_answers
-from skipstone.tables.storage import plain_location
+from skipstone.tables.storage import data_location, metadata_folder, plain_location
 
-#: Says, with the value false, that files of the table are not to be deleted because others use them.
+#: Says, with any value but true, that files of the table are not to be deleted because others use them.
 GC_ENABLED = "gc.enabled"
+#: Names that Iceberg's Java library still follows where ``write.data.path`` is not set.
+_OLD_DATA_PATHS = ("write.object-storage.path", "write.folder-storage.path")
 _log = logging.getLogger(__name__)
 
 
@@ -40,16 +42,12 @@ def own_data_folders(table: Table) -> tuple[str, ...]:
 
 def data_folders(table: Table) -> tuple[str, ...]:
     """Where data files of ``table`` are or will be, as plain locations that end with a slash."""
-    place = table.location().rstrip("/")
-    written = table.properties.get(TableProperties.WRITE_DATA_PATH, f"{place}/data")
-    return _plain(written, f"{place}/data")
+    return _plain(data_location(table), f"{table.location().rstrip('/')}/data")
 
 
 def metadata_folders(table: Table) -> tuple[str, ...]:
     """Where its metadata is."""
-    place = table.location().rstrip("/")
-    written = table.properties.get(TableProperties.WRITE_METADATA_PATH, f"{place}/metadata")
-    return _plain(written, f"{place}/metadata")
+    return _plain(metadata_folder(table), f"{table.location().rstrip('/')}/metadata")
 
 
 def is_below(path: str, folders: tuple[str, ...]) -> bool:
@@ -63,8 +61,8 @@ def find_sharing(table: Table) -> str | None:
 
     That is a table that was registered again under another name. Raises DependencyUnavailable.
     """
-    if table.properties.get(GC_ENABLED, "true").strip().lower() == "false":
-        return f"its property {GC_ENABLED} is false, which says that other tables use its files"
+    if (said := table.properties.get(GC_ENABLED, "true")).lower() != "true":  # as Java reads it
+        return f"its property {GC_ENABLED} is {said!r}, which says that other tables use its files"
     folders = _forms(table.location())
     for identifier, place in _metadata_places(table):
         if any(one.startswith(folders) for one in _forms(place)):
@@ -82,10 +80,16 @@ def find_overlap(table: Table) -> str | None:
     mine = _forms(table.location())
     for other in _others(table):
         above = _forms(other.location())
-        for place in (other.location(), *data_folders(other), *metadata_folders(other)):
+        for place in (other.location(), *_all_folders(other)):
             if any(one.startswith(mine) for one in _forms(place)) or any(one.startswith(above) for one in mine):
                 return f"its location {table.location()} overlaps with {place} of {'.'.join(other.name())}"
     return None
+
+
+def _all_folders(table: Table) -> tuple[str, ...]:
+    """Where any engine may write files of ``table``."""
+    old = (table.properties.get(name) for name in _OLD_DATA_PATHS)
+    return (*data_folders(table), *_plain(*filter(None, old)), *metadata_folders(table))
 
 
 def _forms(place: str) -> tuple[str, ...]:

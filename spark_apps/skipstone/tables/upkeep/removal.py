@@ -12,6 +12,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import chain
 
 from pyiceberg.io import FileIO
 from pyiceberg.serializers import FromInputFile
@@ -139,14 +140,16 @@ def _delete_files(table: Table, removed: Removed, kept: Reach) -> Deleted:
     unreached = [manifest for path, manifest in manifests.items() if path not in kept.manifests]
     named = dict(live_files(io, unreached, may_be_gone=True))
     data, metadata = own_data_folders(table), metadata_folders(table)
-    in_use = _names_in_use(named.keys() - kept.files, kept.files)
-    found = Deleted()
-    for sizes, folders in (
-        ({path: size for path, size in named.items() if path not in kept.files and name_of(path) not in in_use}, data),
+    groups = (
+        ({path: size for path, size in named.items() if path not in kept.files}, data),
         ({manifest.manifest_path: manifest.manifest_length for manifest in unreached}, metadata),
         (dict.fromkeys({*lists, *removed.statistics} - kept.others, 0), metadata),
-    ):
-        done = delete_files(io, {path: size for path, size in sizes.items() if is_below(path, folders)})
+    )
+    in_use = _names_in_use(chain.from_iterable(sizes for sizes, _ in groups), kept.paths())
+    found = Deleted()
+    for sizes, folders in groups:
+        gone = {path: size for path, size in sizes.items() if name_of(path) not in in_use and is_below(path, folders)}
+        done = delete_files(io, gone)
         found += done
         if done.left:  # what leads to it stays, for the next run
             break
