@@ -122,11 +122,37 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             _require_keys(stored.name, names, maker.target)
             mark = _mark(stored.name, names)
             wanted = [name for name in names if name == OP or name in known]
-            for batch in file.batches(wanted, rows=BATCH_ROWS):
+            for batch in _exact_batches(stored, file, wanted):
                 yield _parquet_batch(batch, line, mark, maker)
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
         raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
+
+
+def _exact_batches(stored: StoredFile, file: WholeFile, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of ``file``; timestamps of 96 bits that have nanoseconds come with them, and are refused later.
+
+    Arrow cuts such timestamps to the unit that it is told, or turns them around at the bounds of 64 bits. Turned
+    around, they still tell by how much they were cut.
+    """
+    leaves = [file.schema.column(at) for at in range(len(file.schema))]
+    wide = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.path in wanted]
+    batches = file.batches(wanted, rows=BATCH_ROWS)
+    if not wide:
+        yield from batches
+        return
+    with stored.open(buffering=0) as opened:
+        other = WholeFile(opened, file.metadata, coerce_int96_timestamp_unit="ns")
+        for batch, nanos in zip(batches, other.batches(wide, rows=BATCH_ROWS), strict=True):
+            for name in wide:
+                if _is_cut(batch.column(name), nanos.column(name)):
+                    batch = batch.set_column(batch.schema.get_field_index(name), name, nanos.column(name))
+            yield batch
+
+
+def _is_cut(micros: pa.Array, nanos: pa.Array) -> bool:
+    kept, whole = (np.asarray(one.cast(pa.int64()).fill_null(0)).astype(np.uint64) for one in (micros, nanos))
+    return bool((kept * np.uint64(1000) != whole).any())
 
 
 def _require_keys(name: str, columns: Sequence[str], target: FeedTarget) -> None:
@@ -142,6 +168,7 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
     deletes = pa.array([op == DELETE for op in ops], pa.bool_())
     absent = np.zeros((batch.num_rows, len(target.carried)), dtype=bool)
     arrays = []
+    _refuse_unread(batch, deletes, line, maker)
     for at, column in enumerate(target.carried):
         if column.name not in names:
             absent[:, at] = True
@@ -156,6 +183,15 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
             values = pc.if_else(deletes, pa.scalar(None, values.type), values)
         arrays.append(_fitted(values, column, line, maker))
     return maker.assembled(arrays, changes, absent, np.zeros_like(absent))
+
+
+def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: BatchMaker) -> None:
+    for column in maker.target.columns:
+        if column.read or column.name not in batch.schema.names:
+            continue
+        told = pc.and_not(pc.is_valid(batch.column(column.name)), deletes)
+        if (at := pc.index(told, value=True).as_py()) >= 0:
+            raise maker.unread(column, line + at)
 
 
 def _ops(batch: pa.RecordBatch, line: int, maker: BatchMaker) -> list[str]:
