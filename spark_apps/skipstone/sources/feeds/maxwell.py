@@ -49,4 +49,5 @@ class MaxwellReader:
             before = {**keys, **{key: old[key] for key in self.keys if old.get(key) is not None}}
             if before != keys:
                 yield Change(DELETE, before, mark, line)
+            data = {**dict.fromkeys(old), **data}  # with output_nulls=false, what became null is in old only
         yield Change(UPSERT, data, mark, line)

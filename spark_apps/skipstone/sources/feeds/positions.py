@@ -61,7 +61,8 @@ def maxwell_mark(message: Fields) -> Mark:
     if position is None:
         order = _ZEROS if is_snapshot else flag + bytes(16)
         return Mark(table, "maxwell", None if is_snapshot else "by ts", order + _u64(time))
-    file, _, at = _text(position).rpartition(":")
+    place, _, _gtids = _text(position).partition("[")  # in GTID mode, the set of transactions follows
+    file, _, at = place.rpartition(":")
     base, number = _binlog(file)
     order = _u64(number) + _u64(_number(at, "position")) + flag + _u64(time)
     log = f"server {message.get('server_id') or ''} {base}"
