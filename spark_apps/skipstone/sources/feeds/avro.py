@@ -64,8 +64,9 @@ class _Node:
 
 
 def _columns(root: _Node) -> Mapping[str, Semantic]:
-    image = root.fields.get("after") or root.fields.get("before")
-    columns = root.fields if image is None or "op" not in root.fields else image.fields
+    images = (root.fields[name].fields for name in ("after", "before") if name in root.fields)
+    image = next(filter(None, images), None)
+    columns = root.fields if image is None or "op" not in root.fields else image
     return {name: node.semantic for name, node in columns.items()}
 
 

@@ -69,8 +69,8 @@ def _parsed(line: bytes) -> Raw:
 def _columns(schema: Raw) -> dict[str, Semantic]:
     """The columns of an envelope's images, or of a flat message."""
     fields = _fields(schema)
-    image = next((fields[name] for name in _IMAGES if name in fields), None)
-    columns = fields if image is None or "op" not in fields else _fields(image)
+    image = next((found for name in _IMAGES if (found := _fields(fields.get(name)))), None)
+    columns = fields if image is None or "op" not in fields else image
     return {name: _semantic(one) for name, one in columns.items()}
 
 

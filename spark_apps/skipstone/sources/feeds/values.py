@@ -58,7 +58,8 @@ _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
-_INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
+_DIGITS = 40
+_INTEGER = re.compile(rf"[+-]?\d{{1,{_DIGITS}}}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _SPECIAL_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": -float("inf")}
 _BOOLEANS = {"true": True, "false": False, "t": True, "f": False, "1": True, "0": False}
@@ -132,7 +133,7 @@ def _at_once(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array | N
     if not kinds:
         return pa.nulls(len(values), column.arrow)
     match of.type:
-        case StringType() if kinds == {str}:
+        case StringType() if kinds == {str} and not _is_scaled(of.semantic):
             return pa.array(values, column.arrow)
         case BooleanType() if kinds == {bool}:
             return pa.array(values, column.arrow)
@@ -218,7 +219,7 @@ def _whole(value: Raw, of: _Of) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     number = _exact(value, of)
-    if number != number.to_integral_value():
+    if number.adjusted() > _DIGITS or number != number.to_integral_value():  # an int of all digits may take forever
         raise ValueError(value)
     return int(number)
 
@@ -300,10 +301,10 @@ def _decimal(value: Raw, of: _Of) -> object:
     return fitted
 
 
-def _string(value: Raw, _of: _Of) -> object:
+def _string(value: Raw, of: _Of) -> object:
     if isinstance(value, Mapping | list):  # Maxwell writes columns of JSON so
         return _json_text(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _is_scaled(of.semantic):
         raise TypeError(value)
     value.encode()  # refuses half a character
     return value
@@ -341,6 +342,11 @@ def _uuid(value: Raw, _of: _Of) -> object:
     if isinstance(value, str) and _UUID.fullmatch(value):
         return uuid.UUID(value).bytes
     raise ValueError(value)
+
+
+def _is_scaled(semantic: Semantic | None) -> bool:
+    """Whether text is that of a decimal's bytes."""
+    return semantic is not None and semantic.scale is not None
 
 
 def _is_day(semantic: Semantic | None) -> bool:
