@@ -124,6 +124,36 @@ def test_a_packed_file_that_is_damaged_is_told(tmp_path: Path, name: str) -> Non
     assert caught.value.reason is Reason.SOURCE_UNREADABLE
 
 
+@pytest.fixture
+def csv_bed(tmp_path: Path) -> FeedBed:
+    return FeedBed(tmp_path, ChangeFormat.DMS, SourceFormat.CSV).text("", "1.csv")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"id,name\n1,abc\r\n",
+        b"id,name\n1,abc\r",
+        b"id,name\r\n1,abc\r\r\n",
+        b"id,name\n1,abc\r2,x\n",
+    ],
+)
+def test_a_carriage_return_behind_a_value_is_not_cut(csv_bed: FeedBed, content: bytes) -> None:
+    (csv_bed.root / "feed" / "1.csv").write_bytes(content)
+    with pytest.raises(BadData, match=r"'feed/1.csv'"):
+        csv_bed.left()
+
+
+def test_lines_of_both_systems_are_read_and_counted(csv_bed: FeedBed) -> None:
+    rows = 'Op,id,name\r\nI,1,"a\nb\r\nc\r"\r\n\r\nI,2,x\nI,y,z'
+    path = csv_bed.root / "feed" / "1.csv"
+    path.write_bytes(rows.encode())
+    with pytest.raises(BadData, match=r"'feed/1.csv', line 7: column 'id'"):
+        csv_bed.left()
+    path.write_bytes(rows.replace("I,y,z", "").encode())
+    assert [one["name"] for one in csv_bed.left() if isinstance(one, dict)] == ["a\nb\r\nc\r", "x"]
+
+
 def wide(tmp_path: Path, unit: str, *values: int | None) -> FeedBed:
     """A file of AWS DMS with timestamps of 96 bits: ``values`` since 1970."""
     bed = FeedBed(tmp_path, ChangeFormat.DMS, SourceFormat.PARQUET, schema=EVERY).text("", "1.parquet")

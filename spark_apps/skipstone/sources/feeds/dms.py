@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
 
 import numpy as np
@@ -41,16 +42,50 @@ def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatc
     try:
         with open_binary(stored, READ_AHEAD) as binary:
             encoding = "utf-8-sig" if target.encoding == "UTF-8" else target.encoding
-            text = io.TextIOWrapper(binary, encoding=encoding, newline="")
-            rows = csv.reader(text, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
+            lines = _Lines(stored.name, io.TextIOWrapper(binary, encoding=encoding, newline="\n"))
+            rows = csv.reader(lines, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
                               quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
             header = next(rows, None)
             if header is None:
                 return
             _require_header(stored.name, header, target)
-            yield from _csv_rows(stored.name, header, rows, maker)
+            yield from _csv_rows(stored.name, header, lines.numbered(rows), maker)
     except (OSError, EOFError, UnicodeError, csv.Error) as error:
         raise unreadable(stored.name, f"the file cannot be read as Csv: {error}") from error
+
+
+@dataclass
+class _Lines(Iterator[str]):
+    """The lines of a file as it has them; a row may have several."""
+
+    name: str
+    text: Iterator[str]
+    _last: str = ""
+    _number: int = 0
+
+    def __next__(self) -> str:
+        self._last = next(self.text)
+        self._number += 1
+        return self._last
+
+    def numbered(self, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+        """``rows`` behind the header, which was the last line, each with the number of its first line.
+
+        Raises BadData for one that ends in another way than the header, of which the reader would cut off more than
+        the end of a line.
+        """
+        endings = ("", "\n", *(["\r\n"] if self._last.endswith("\r\n") else []))
+        line = self._number + 1
+        for row in rows:
+            if self._last[len(self._last.rstrip("\r\n")) :] not in endings and self._last.strip("\r\n"):
+                raise refused(
+                    self.name,
+                    "a carriage return ends the row: quote a value that ends with one, or end all lines, that of the "
+                    "header too, with a carriage return and a line feed",
+                    line,
+                )
+            yield line, row
+            line = self._number + 1
 
 
 def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
@@ -68,12 +103,12 @@ def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> Non
 
 
 def _csv_rows(
-    name: str, header: Sequence[str], rows: Iterator[list[str]], maker: BatchMaker
+    name: str, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], maker: BatchMaker
 ) -> Iterator[pa.RecordBatch]:
     empties = {column.name for column in maker.target.columns if _is_text(column)}
     mark = _mark(name, header)
     changes: list[Change] = []
-    for line, row in enumerate(rows, 2):
+    for line, row in rows:
         if not row:
             continue
         if len(row) != len(header):
