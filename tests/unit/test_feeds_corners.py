@@ -18,7 +18,17 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from tests.unit.feed_bed import EVERY, KEPT, MISSING, FeedBed, Row
-from tests.unit.test_feeds_debezium import CONNECT, PLACEHOLDER, TIME, envelope, order, postgres, schema_of, typed
+from tests.unit.test_feeds_debezium import (
+    CONNECT,
+    PLACEHOLDER,
+    TIME,
+    avro_schema,
+    envelope,
+    order,
+    postgres,
+    schema_of,
+    typed,
+)
 from tests.unit.test_feeds_tools import flat, maxwell
 
 BYTES = PLACEHOLDER.encode()
@@ -195,3 +205,46 @@ def test_positions_of_maxwell_may_tell_transactions(tmp_path: Path) -> None:
         maxwell("update", {"id": 1, "name": "first"}, position=f"mysql-bin.000009:99{gtids}"),
     )
     assert bed.row()["name"] == "last"
+
+
+def test_rows_of_one_event_of_maxwell_are_ordered_by_their_offset(tmp_path: Path) -> None:
+    bed = FeedBed(tmp_path, ChangeFormat.MAXWELL)
+    place = {"position": "master.000010:44", "xid": 7}
+    bed.lines(maxwell("update", {"id": 1, "name": "last"}, xoffset=10, **place), name="0.json")
+    bed.lines(maxwell("update", {"id": 1, "name": "first"}, xoffset=9, **place), name="1.json")
+    assert bed.row()["name"] == "last"
+
+
+# --- what no tool writes ---
+
+
+@pytest.mark.parametrize(
+    ("message", "says"),
+    [
+        (maxwell("insert", {"id": 1}) | {"type": ["insert"]}, "its type is none of"),
+        (maxwell("insert", {"id": 1}, position="bin.99999999999999999999:4"), "binlog file"),
+        (maxwell("insert", {"id": 1}, position="bin.1:4", xoffset=-1), "'xoffset' is no position"),
+    ],
+)
+def test_junk_in_a_message_of_maxwell_is_refused_by_line(tmp_path: Path, message: Row, says: str) -> None:
+    with pytest.raises(BadData, match=r"'feed/0.json', line 1: ") as caught:
+        FeedBed(tmp_path, ChangeFormat.MAXWELL).lines(message).left()
+    assert says in str(caught.value)
+
+
+def test_a_scale_that_is_no_number_is_refused(bed: FeedBed) -> None:
+    schema = schema_of(typed("id", "int64"), typed("price", "bytes", f"{CONNECT}Decimal", scale="x"))
+    bed.lines({"schema": schema, "payload": envelope("c", postgres(1), after={"id": 1, "price": "AQ=="})})
+    with pytest.raises(
+        BadData, match=r"'feed/0.json', line 1: its schema has a decimal whose scale is no whole number"
+    ):
+        bed.left()
+
+
+def test_a_scale_of_avro_that_is_no_number_is_refused(tmp_path: Path) -> None:
+    price = {"type": "bytes", "connect.name": f"{CONNECT}Decimal", "connect.parameters": {"scale": "x"}}
+    schema = avro_schema({"name": "id", "type": "long"}, {"name": "price", "type": price})
+    record = envelope("c", postgres(1), after={"id": 1, "price": b"1"})
+    bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, SourceFormat.AVRO).avro(schema, [record])
+    with pytest.raises(BadData, match="a decimal's scale is no whole number"):
+        bed.left()

@@ -139,7 +139,14 @@ def _meaning(tree: Mapping[str, Json]) -> Semantic:
     parameters = tree.get("connect.parameters")
     told = parameters.get("scale") if isinstance(parameters, Mapping) else None
     scale = tree.get("scale", 0 if told is None else told) if name == DECIMAL or logical == "decimal" else None
-    return Semantic(name, None if scale is None else int(str(scale)))
+    return Semantic(name, None if scale is None else _whole(scale))
+
+
+def _whole(scale: Json) -> int:
+    try:
+        return int(str(scale))
+    except ValueError as error:
+        raise Damaged("a decimal's scale is no whole number") from error
 
 
 def _same(value: Raw) -> Raw:

@@ -29,7 +29,7 @@ class MaxwellReader:
     def changes(self, message: Fields, line: int) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         kind = message.get("type")
-        if kind in _SKIPPED:
+        if isinstance(kind, str) and kind in _SKIPPED:
             return
         data = message.get("data")
         if kind not in (*_WRITES, "delete"):
