@@ -248,3 +248,19 @@ def test_a_scale_of_avro_that_is_no_number_is_refused(tmp_path: Path) -> None:
     bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, SourceFormat.AVRO).avro(schema, [record])
     with pytest.raises(BadData, match="a decimal's scale is no whole number"):
         bed.left()
+
+
+@pytest.mark.parametrize(
+    ("names", "values", "says"),
+    [
+        (["Op", "id", "text", "text"], [["I"], [1], ["a"], ["b"]], "the column 'text' stands twice"),
+        (["Op", "id", "text"], [["I"], [1], pa.array([b"\xff"]).view(pa.string())], "column 'text': .* UTF-8"),
+        (["Op", "id"], [pa.array([b"\xff"]).view(pa.string()), [1]], "column 'Op': .* UTF-8"),
+    ],
+)
+def test_parquet_that_no_tool_writes_is_refused(tmp_path: Path, names: list[str], values: list[Any], says: str) -> None:
+    bed = FeedBed(tmp_path, ChangeFormat.DMS, SourceFormat.PARQUET, schema=EVERY).text("", "1.parquet")
+    table = pa.Table.from_arrays([pa.array(one) for one in values], names=names)
+    pq.write_table(table, tmp_path / "feed" / "1.parquet", store_schema=False)
+    with pytest.raises(BadData, match=f"'feed/1.parquet': {says}"):
+        bed.left()

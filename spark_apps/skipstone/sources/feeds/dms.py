@@ -11,6 +11,7 @@ import io
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -54,6 +55,13 @@ def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatc
         raise unreadable(stored.name, f"the file cannot be read as Csv: {error}") from error
 
 
+class _Row(NamedTuple):
+    """The fields of a row, and the number of the line that it begins in."""
+
+    line: int
+    fields: list[str]
+
+
 @dataclass
 class _Lines(Iterator[str]):
     """The lines of a file as it has them; a row may have several."""
@@ -68,7 +76,7 @@ class _Lines(Iterator[str]):
         self._number += 1
         return self._last
 
-    def numbered(self, rows: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
+    def numbered(self, rows: Iterator[list[str]]) -> Iterator[_Row]:
         """``rows`` behind the header, which was the last line, each with the number of its first line.
 
         Raises BadData for one that ends in another way than the header, of which the reader would cut off more than
@@ -84,7 +92,7 @@ class _Lines(Iterator[str]):
                     "header too, with a carriage return and a line feed",
                     line,
                 )
-            yield line, row
+            yield _Row(line, row)
             line = self._number + 1
 
 
@@ -102,9 +110,7 @@ def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> Non
         raise refused(name, f"the column '{twice}' stands twice in the header: give each column its own name", 1)
 
 
-def _csv_rows(
-    name: str, header: Sequence[str], rows: Iterator[tuple[int, list[str]]], maker: BatchMaker
-) -> Iterator[pa.RecordBatch]:
+def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     empties = {column.name for column in maker.target.columns if _is_text(column)}
     mark = _mark(name, header)
     changes: list[Change] = []
@@ -157,6 +163,7 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             _require_keys(stored.name, names, maker.target)
             mark = _mark(stored.name, names)
             wanted = [name for name in names if name == OP or name in known]
+            _require_once(stored.name, wanted)
             for batch in _exact_batches(stored, file, wanted):
                 yield _parquet_batch(batch, line, mark, maker)
                 line += batch.num_rows
@@ -196,6 +203,12 @@ def _require_keys(name: str, columns: Sequence[str], target: FeedTarget) -> None
         raise refused(name, f"it has no key column '{lacking[0]}': names are exact, fix keys or the task of AWS DMS")
 
 
+def _require_once(name: str, columns: Sequence[str]) -> None:
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise refused(name, f"the column '{twice}' stands twice in the file: give each column its own name")
+
+
 def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMaker) -> pa.RecordBatch:
     target, names = maker.target, batch.schema.names
     ops = _ops(batch, line, maker)
@@ -232,18 +245,26 @@ def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: B
 def _ops(batch: pa.RecordBatch, line: int, maker: BatchMaker) -> list[str]:
     if OP not in batch.schema.names:
         return [UPSERT] * batch.num_rows
-    told = batch.column(OP).to_pylist()
+    told = _texts(batch.column(OP), OP, maker)
     wrong = next((at for at, op in enumerate(told) if op not in _OPS), None)
     if wrong is not None:
         raise refused(maker.name, f"its {OP} is none of I, U and D", line + wrong)
-    return [_OPS[op] for op in told]
+    return [_OPS[str(op)] for op in told]
+
+
+def _texts(values: pa.Array, column: str, maker: BatchMaker) -> list[str | None]:
+    try:
+        found: list[str | None] = values.to_pylist()
+    except UnicodeDecodeError as error:
+        raise refused(maker.name, f"column '{column}': a text is not UTF-8: write the file again") from error
+    return found
 
 
 def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) -> pa.Array:
     """``values`` in the type of ``column``; whatever a cast would change is refused."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         lines = range(line, line + len(values))
-        return maker.decoded(values.to_pylist(), column, lines)
+        return maker.decoded(_texts(values, column.name, maker), column, lines)
     try:
         found = _cast(values, column, maker.target)
         if found is not None:
