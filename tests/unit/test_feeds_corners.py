@@ -264,3 +264,12 @@ def test_parquet_that_no_tool_writes_is_refused(tmp_path: Path, names: list[str]
     pq.write_table(table, tmp_path / "feed" / "1.parquet", store_schema=False)
     with pytest.raises(BadData, match=f"'feed/1.parquet': {says}"):
         bed.left()
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "value"),
+    [("wide", "4.9E-324", 5e-324), ("wide", "9.9E-324", 1e-323), ("ratio", "1.4E-45", 2.0**-149)],
+)
+def test_the_smallest_floats_are_read_as_java_writes_them(bed: FeedBed, column: str, text: str, value: float) -> None:
+    message = json.dumps(envelope("c", postgres(1), after={"id": 1, column: "?"}))
+    assert bed.lines(message.replace('"?"', text)).row()[column] == value

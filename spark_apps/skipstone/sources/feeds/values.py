@@ -12,6 +12,7 @@ import json
 import math
 import re
 import struct
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,6 +56,8 @@ _MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILL
                  f"{_DEBEZIUM}MicroTimestamp": _MICROS, f"{_DEBEZIUM}NanoTimestamp": _NANOS}  # fmt: skip
 #: Text in UTC of what has no zone.
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
+#: The smallest float of 32 bits that has all digits.
+_LEAST_SINGLE = 2.0**-126
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
@@ -241,9 +244,13 @@ def _floating(value: Raw, of: _Of) -> object:
 
 
 def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:
-    """The number itself, the shortest text that stands for it, and what writers with a number of digits write."""
+    """The number itself, the shortest text that stands for it, and what writers with a number of digits write.
+
+    The smallest numbers have fewer digits, and Java writes two of them where one would do.
+    """
     shortest = str(np.float32(value)) if is_single else repr(value)
-    rounded = (f"{value:.{digits}g}" for digits in ((6, 7, 8, 9) if is_single else (15, 16, 17)))
+    least, most, normal = (6, 9, _LEAST_SINGLE) if is_single else (15, 17, sys.float_info.min)
+    rounded = (f"{value:.{digits}g}" for digits in range(least if abs(value) >= normal else 1, most + 1))
     return {Decimal(value), Decimal(shortest), *map(Decimal, rounded)}
 
 
