@@ -64,8 +64,9 @@ class _Node:
 
 
 def _columns(root: _Node) -> Mapping[str, Semantic]:
-    image = root.fields.get("after") or root.fields.get("before")
-    columns = root.fields if image is None or "op" not in root.fields else image.fields
+    images = (root.fields[name].fields for name in ("after", "before") if name in root.fields)
+    image = next(filter(None, images), None)
+    columns = root.fields if image is None or "op" not in root.fields else image
     return {name: node.semantic for name, node in columns.items()}
 
 
@@ -138,7 +139,14 @@ def _meaning(tree: Mapping[str, Json]) -> Semantic:
     parameters = tree.get("connect.parameters")
     told = parameters.get("scale") if isinstance(parameters, Mapping) else None
     scale = tree.get("scale", 0 if told is None else told) if name == DECIMAL or logical == "decimal" else None
-    return Semantic(name, None if scale is None else int(str(scale)))
+    return Semantic(name, None if scale is None else _whole(scale))
+
+
+def _whole(scale: Json) -> int:
+    try:
+        return int(str(scale))
+    except ValueError as error:
+        raise Damaged("a decimal's scale is no whole number") from error
 
 
 def _same(value: Raw) -> Raw:

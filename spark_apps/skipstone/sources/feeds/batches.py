@@ -8,14 +8,15 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from propcache.api import cached_property
-from pyiceberg.types import BinaryType, FixedType, ListType, MapType, UUIDType
+from pyiceberg.types import BinaryType, FixedType, StringType, UUIDType
 from skipstone_core.contract.requests import ChangeFormat
+from skipstone_core.errors import BadData
 from skipstone_core.merging.feeds import KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN, UPSERT
 
 from skipstone.kernels.partial import Bits, pack_bits
@@ -40,6 +41,7 @@ from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
 _TEXT = "__debezium_unavailable_value"
 _BYTES = _TEXT.encode()
 _BASE64 = base64.b64encode(_BYTES).decode()
+_HEX = _BYTES.hex()
 _NUMBERS = list(_BYTES)
 _MAP_TEXT = f'{{"{_TEXT}":"{_TEXT}"}}'
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
@@ -109,6 +111,11 @@ class BatchMaker:
             message = f"column '{column.name}': the value is not {error.what}"
             raise refused(self.name, message, lines[error.position]) from error
 
+    def unread(self, column: FeedColumn, line: int) -> BadData:
+        """The error for a value of ``column``, which feeds cannot carry."""
+        message = f"column '{column.name}' is {column.type}, which change feeds cannot carry: leave it out"
+        return refused(self.name, message, line)
+
     def _refuse_unread(self, changes: Sequence[Change]) -> None:
         """Raise BadData for a column of the table that the feed has and cannot carry."""
         for column in self.target.columns:
@@ -116,18 +123,16 @@ class BatchMaker:
                 continue
             found = next((change for change in changes if change.values.get(column.name) is not None), None)
             if found is not None:
-                message = f"column '{column.name}' is {column.type}, which change feeds cannot carry: leave it out"
-                raise refused(self.name, message, found.line)
+                raise self.unread(column, found.line)
 
     def _unavailable(self, values: Sequence[Raw], column: FeedColumn) -> Sequence[bool] | bool:
         if self.target.tool in _TEXT_FORMATS:
             return False
         plain, listed = placeholders(column)
+        found = [isinstance(value, list | Mapping) and value in listed for value in values]
         if any(one in values for one in plain):
-            return [any(value == one for one in plain) for value in values]
-        if isinstance(column.type, ListType | MapType):
-            return [value in listed for value in values]
-        return False
+            return [is_listed or value in plain for is_listed, value in zip(found, values, strict=True)]
+        return found
 
     @cached_property
     def _rules(self) -> ValueRules:
@@ -138,8 +143,8 @@ class BatchMaker:
 def placeholders(column: FeedColumn) -> tuple[list[Raw], list[Raw]]:
     """What stands for a value of ``column`` that is left out: as plain values, and as lists and maps."""
     plain: list[Raw] = [_TEXT, _BYTES, _MAP_TEXT]
-    if isinstance(column.type, BinaryType | FixedType):
-        plain.append(_BASE64)
+    if isinstance(column.type, BinaryType | FixedType | StringType):  # text of bytes may be kept as text
+        plain += [_BASE64, _HEX]
     if isinstance(column.type, UUIDType):
         plain.append(_UUID)
     listed: list[Raw] = [[_TEXT], [_BASE64], [_BYTES], [_UUID], _NUMBERS, {_TEXT: _TEXT}]

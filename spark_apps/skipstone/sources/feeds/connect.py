@@ -69,8 +69,8 @@ def _parsed(line: bytes) -> Raw:
 def _columns(schema: Raw) -> dict[str, Semantic]:
     """The columns of an envelope's images, or of a flat message."""
     fields = _fields(schema)
-    image = next((fields[name] for name in _IMAGES if name in fields), None)
-    columns = fields if image is None or "op" not in fields else _fields(image)
+    image = next((found for name in _IMAGES if (found := _fields(fields.get(name)))), None)
+    columns = fields if image is None or "op" not in fields else image
     return {name: _semantic(one) for name, one in columns.items()}
 
 
@@ -88,4 +88,11 @@ def _semantic(schema: Raw) -> Semantic:
     name = str(schema.get("name") or "")
     scale = parameters.get("scale") if isinstance(parameters, Mapping) and name == DECIMAL else None
     inner = schema.get("items") or schema.get("values")
-    return Semantic(name, None if scale is None else int(str(scale)), _semantic(inner) if inner else None)
+    return Semantic(name, None if scale is None else _whole(scale), _semantic(inner) if inner else None)
+
+
+def _whole(scale: Raw) -> int:
+    try:
+        return int(str(scale))
+    except ValueError as error:
+        raise FeedError("its schema has a decimal whose scale is no whole number: fix the converter") from error

@@ -9,7 +9,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import PurePosixPath
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -41,16 +43,57 @@ def csv_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatc
     try:
         with open_binary(stored, READ_AHEAD) as binary:
             encoding = "utf-8-sig" if target.encoding == "UTF-8" else target.encoding
-            text = io.TextIOWrapper(binary, encoding=encoding, newline="")
-            rows = csv.reader(text, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
+            lines = _Lines(stored.name, io.TextIOWrapper(binary, encoding=encoding, newline="\n"))
+            rows = csv.reader(lines, delimiter=target.delimiter, quotechar=target.quote or None, strict=True,
                               quoting=csv.QUOTE_MINIMAL if target.quote else csv.QUOTE_NONE)  # fmt: skip
             header = next(rows, None)
             if header is None:
                 return
             _require_header(stored.name, header, target)
-            yield from _csv_rows(stored.name, header, rows, maker)
+            yield from _csv_rows(stored.name, header, lines.numbered(rows), maker)
     except (OSError, EOFError, UnicodeError, csv.Error) as error:
         raise unreadable(stored.name, f"the file cannot be read as Csv: {error}") from error
+
+
+class _Row(NamedTuple):
+    """The fields of a row, and the number of the line that it begins in."""
+
+    line: int
+    fields: list[str]
+
+
+@dataclass
+class _Lines(Iterator[str]):
+    """The lines of a file as it has them; a row may have several."""
+
+    name: str
+    text: Iterator[str]
+    _last: str = ""
+    _number: int = 0
+
+    def __next__(self) -> str:
+        self._last = next(self.text)
+        self._number += 1
+        return self._last
+
+    def numbered(self, rows: Iterator[list[str]]) -> Iterator[_Row]:
+        """``rows`` behind the header, which was the last line, each with the number of its first line.
+
+        Raises BadData for one that ends in another way than the header, of which the reader would cut off more than
+        the end of a line.
+        """
+        endings = ("", "\n", *(["\r\n"] if self._last.endswith("\r\n") else []))
+        line = self._number + 1
+        for row in rows:
+            if self._last[len(self._last.rstrip("\r\n")) :] not in endings and self._last.strip("\r\n"):
+                raise refused(
+                    self.name,
+                    "a carriage return ends the row: quote a value that ends with one, or end all lines, that of the "
+                    "header too, with a carriage return and a line feed",
+                    line,
+                )
+            yield _Row(line, row)
+            line = self._number + 1
 
 
 def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
@@ -67,13 +110,11 @@ def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> Non
         raise refused(name, f"the column '{twice}' stands twice in the header: give each column its own name", 1)
 
 
-def _csv_rows(
-    name: str, header: Sequence[str], rows: Iterator[list[str]], maker: BatchMaker
-) -> Iterator[pa.RecordBatch]:
+def _csv_rows(name: str, header: Sequence[str], rows: Iterator[_Row], maker: BatchMaker) -> Iterator[pa.RecordBatch]:
     empties = {column.name for column in maker.target.columns if _is_text(column)}
     mark = _mark(name, header)
     changes: list[Change] = []
-    for line, row in enumerate(rows, 2):
+    for line, row in rows:
         if not row:
             continue
         if len(row) != len(header):
@@ -122,17 +163,50 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             _require_keys(stored.name, names, maker.target)
             mark = _mark(stored.name, names)
             wanted = [name for name in names if name == OP or name in known]
-            for batch in file.batches(wanted, rows=BATCH_ROWS):
+            _require_once(stored.name, wanted)
+            for batch in _exact_batches(stored, file, wanted):
                 yield _parquet_batch(batch, line, mark, maker)
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
         raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
 
 
+def _exact_batches(stored: StoredFile, file: WholeFile, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """The batches of ``file``; timestamps of 96 bits that have nanoseconds come with them, and are refused later.
+
+    Arrow cuts such timestamps to the unit that it is told, or turns them around at the bounds of 64 bits. Turned
+    around, they still tell by how much they were cut.
+    """
+    leaves = [file.schema.column(at) for at in range(len(file.schema))]
+    wide = [leaf.path for leaf in leaves if leaf.physical_type == "INT96" and leaf.path in wanted]
+    batches = file.batches(wanted, rows=BATCH_ROWS)
+    if not wide:
+        yield from batches
+        return
+    with stored.open(buffering=0) as opened:
+        other = WholeFile(opened, file.metadata, coerce_int96_timestamp_unit="ns")
+        for batch, nanos in zip(batches, other.batches(wide, rows=BATCH_ROWS), strict=True):
+            for name in wide:
+                if _is_cut(batch.column(name), nanos.column(name)):
+                    batch = batch.set_column(batch.schema.get_field_index(name), name, nanos.column(name))
+            yield batch
+
+
+def _is_cut(micros: pa.Array, nanos: pa.Array) -> bool:
+    kept, whole = (np.asarray(one.cast(pa.int64()).fill_null(0)).astype(np.uint64) for one in (micros, nanos))
+    return bool((kept * np.uint64(1000) != whole).any())
+
+
 def _require_keys(name: str, columns: Sequence[str], target: FeedTarget) -> None:
     lacking = [key for key in target.keys if key not in columns]
     if lacking:
         raise refused(name, f"it has no key column '{lacking[0]}': names are exact, fix keys or the task of AWS DMS")
+
+
+def _require_once(name: str, columns: Sequence[str]) -> None:
+    twice = next((column for column in columns if columns.count(column) > 1), None)
+    if twice is not None:
+        raise refused(name, f"the column '{twice}' stands twice in the file: give each column its own name")
 
 
 def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMaker) -> pa.RecordBatch:
@@ -142,6 +216,7 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
     deletes = pa.array([op == DELETE for op in ops], pa.bool_())
     absent = np.zeros((batch.num_rows, len(target.carried)), dtype=bool)
     arrays = []
+    _refuse_unread(batch, deletes, line, maker)
     for at, column in enumerate(target.carried):
         if column.name not in names:
             absent[:, at] = True
@@ -158,21 +233,38 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
     return maker.assembled(arrays, changes, absent, np.zeros_like(absent))
 
 
+def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: BatchMaker) -> None:
+    for column in maker.target.columns:
+        if column.read or column.name not in batch.schema.names:
+            continue
+        told = pc.and_not(pc.is_valid(batch.column(column.name)), deletes)
+        if (at := pc.index(told, value=True).as_py()) >= 0:
+            raise maker.unread(column, line + at)
+
+
 def _ops(batch: pa.RecordBatch, line: int, maker: BatchMaker) -> list[str]:
     if OP not in batch.schema.names:
         return [UPSERT] * batch.num_rows
-    told = batch.column(OP).to_pylist()
+    told = _texts(batch.column(OP), OP, maker)
     wrong = next((at for at, op in enumerate(told) if op not in _OPS), None)
     if wrong is not None:
         raise refused(maker.name, f"its {OP} is none of I, U and D", line + wrong)
-    return [_OPS[op] for op in told]
+    return [_OPS[str(op)] for op in told]
+
+
+def _texts(values: pa.Array, column: str, maker: BatchMaker) -> list[str | None]:
+    try:
+        found: list[str | None] = values.to_pylist()
+    except UnicodeDecodeError as error:
+        raise refused(maker.name, f"column '{column}': a text is not UTF-8: write the file again") from error
+    return found
 
 
 def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) -> pa.Array:
     """``values`` in the type of ``column``; whatever a cast would change is refused."""
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         lines = range(line, line + len(values))
-        return maker.decoded(values.to_pylist(), column, lines)
+        return maker.decoded(_texts(values, column.name, maker), column, lines)
     try:
         found = _cast(values, column, maker.target)
         if found is not None:

@@ -29,7 +29,7 @@ class MaxwellReader:
     def changes(self, message: Fields, line: int) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         kind = message.get("type")
-        if kind in _SKIPPED:
+        if isinstance(kind, str) and kind in _SKIPPED:
             return
         data = message.get("data")
         if kind not in (*_WRITES, "delete"):
@@ -49,4 +49,5 @@ class MaxwellReader:
             before = {**keys, **{key: old[key] for key in self.keys if old.get(key) is not None}}
             if before != keys:
                 yield Change(DELETE, before, mark, line)
+            data = {**dict.fromkeys(old), **data}  # with output_nulls=false, what became null is in old only
         yield Change(UPSERT, data, mark, line)

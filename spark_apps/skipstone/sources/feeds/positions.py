@@ -20,7 +20,8 @@ _LSN = re.compile(r"[0-9a-fA-F]+(:[0-9a-fA-F]+)*", re.ASCII)
 _SEQUENCE = re.compile(r'\s*\[\s*(?:null|"?(?P<commit>\d+)"?)\s*,\s*(?:null|"?(?P<change>\d+)"?)\s*\]\s*', re.ASCII)
 _CHANGE, _SNAPSHOT = b"\1", b"\0"
 _LSN_BYTES = 24
-_ZEROS = bytes(17)
+#: Before each position of Maxwell, and as long.
+_ZEROS = bytes(25)
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,13 @@ def maxwell_mark(message: Fields) -> Mark:
     time = _number(message.get("ts") or 0, "ts")
     position = message.get("position")
     if position is None:
-        order = _ZEROS if is_snapshot else flag + bytes(16)
+        order = _ZEROS if is_snapshot else flag + bytes(len(_ZEROS) - 1)
         return Mark(table, "maxwell", None if is_snapshot else "by ts", order + _u64(time))
-    file, _, at = _text(position).rpartition(":")
+    place, _, _gtids = _text(position).partition("[")  # in GTID mode, the set of transactions follows
+    file, _, at = place.rpartition(":")
     base, number = _binlog(file)
-    order = _u64(number) + _u64(_number(at, "position")) + flag + _u64(time)
+    offset = _number(message.get("xoffset") or 0, "xoffset")  # in its transaction: rows of one event share a position
+    order = _u64(number) + _u64(_number(at, "position")) + flag + _u64(offset) + _u64(time)
     log = f"server {message.get('server_id') or ''} {base}"
     return Mark(table, "maxwell", None if is_snapshot else log, order)
 
@@ -156,7 +159,7 @@ def _binlog(name: str) -> tuple[str, int]:
     found = _BINLOG.fullmatch(name)
     if found is None:
         raise FeedError("the name of its binlog file does not end with a number")
-    return found["base"], int(found["number"])
+    return found["base"], _number(found["number"], "binlog file")
 
 
 def _number(value: Raw, name: str) -> int:

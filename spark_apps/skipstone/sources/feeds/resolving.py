@@ -90,6 +90,7 @@ def resolve_changes(changes: pa.Table, how: Resolution) -> pa.Table:
     changes = changes.take(picked)
     starts = _starts([key.take(picked) for key in keys])
     require_one_log(changes, starts)
+    changes, starts = _without_rewrites(changes, starts)
     runs = _runs(changes, starts, has_truncation=how.truncation is not None)
     return _last_rows(changes, runs, how)
 
@@ -138,6 +139,19 @@ def _starts(keys: Sequence[pa.Array]) -> Int64s:
     return np.asarray(np.maximum.accumulate(np.where(begins, np.arange(rows), 0)), dtype=np.int64)
 
 
+def _without_rewrites(changes: pa.Table, starts: Int64s) -> tuple[pa.Table, Int64s]:
+    """Without deletes of a key by the message that writes it: it has one key in two ways, such as 1.0 and 1.00."""
+    orders = changes.column(ORDER_COLUMN)
+    equal = pc.equal(orders.slice(0, len(starts) - 1), orders.slice(1))
+    pairs = np.asarray(equal.to_numpy(), dtype=bool) & (starts[1:] == starts[:-1])
+    paired = np.append(pairs, False) | np.append(False, pairs)
+    left = ~(paired & np.asarray(pc.equal(changes.column(OP_COLUMN), DELETE).to_numpy(), dtype=bool))
+    if left.all():
+        return changes, starts
+    before = np.cumsum(left) - left
+    return changes.filter(pa.array(left)), before[starts][left]
+
+
 def _runs(changes: pa.Table, starts: Int64s, *, has_truncation: bool) -> _Runs:
     rows = len(starts)
     numbers = np.arange(rows, dtype=np.int64)
@@ -153,15 +167,15 @@ def _last_rows(changes: pa.Table, runs: _Runs, how: Resolution) -> pa.Table:
     missing = unpack_bits(changes.column(MISSING_COLUMN), len(how.columns))
     last = runs.last
     picked = changes.take(pa.array(last))
-    columns, left = {}, kept[last]
+    columns, left, lacking = {}, kept[last], np.zeros((len(last), len(how.columns)), dtype=bool)
     for at, name in enumerate(how.columns):
         if left[:, at].any():
             columns[name] = _filled(changes.column(name), kept[:, at], runs)
             found = _sources(kept[:, at], runs)[last] >= 0
             left[:, at] &= ~found
+            lacking[:, at] = left[:, at] & _any_in_life(missing[:, at], runs)
         else:
             columns[name] = picked.column(name)
-    lacking = left & missing[last]
     reborn = runs.reborn[last]
     _require_values(lacking & reborn[:, None], how.columns)
     left &= ~reborn[:, None]
@@ -180,6 +194,12 @@ def _sources(kept: Bools, runs: _Runs) -> Int64s:
     numbers = np.arange(len(kept), dtype=np.int64)
     found = np.maximum.accumulate(np.where(kept, -1, numbers))
     return np.where(found >= runs.lives, found, -1)
+
+
+def _any_in_life(bits: Bools, runs: _Runs) -> Bools:
+    """For each last row: whether one of its key's life has the bit."""
+    counts = np.append(0, np.cumsum(bits))
+    return np.asarray(counts[runs.last + 1] > counts[runs.lives[runs.last]], dtype=bool)
 
 
 def _filled(column: pa.ChunkedArray, kept: Bools, runs: _Runs) -> pa.ChunkedArray:

@@ -10,6 +10,8 @@ from datetime import UTC, date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 DAY_MICROS = 86_400_000_000
+#: Seconds; that of ISO 8601 in Java, which writes most feeds.
+_MOST_OFFSET = 18 * 60 * 60
 _EPOCH = date(1970, 1, 1)
 _DAY = r"(\d{4})-(\d\d)-(\d\d)"
 _CLOCK = r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,12}))?)?"
@@ -79,5 +81,8 @@ def _seconds(offset: str | None) -> int | None:
     found = _OFFSET_PARTS.fullmatch(offset)
     if found is None:
         return 0
-    size = (int(found[2]) * 60 + int(found[3] or 0)) * 60 + int(found[4] or 0)
+    hours, minutes, seconds = int(found[2]), int(found[3] or 0), int(found[4] or 0)
+    size = (hours * 60 + minutes) * 60 + seconds
+    if max(minutes, seconds) > 59 or size > _MOST_OFFSET:
+        raise ValueError(offset)
     return -size if found[1] == "-" else size

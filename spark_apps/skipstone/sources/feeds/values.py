@@ -12,6 +12,7 @@ import json
 import math
 import re
 import struct
+import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -55,10 +56,13 @@ _MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILL
                  f"{_DEBEZIUM}MicroTimestamp": _MICROS, f"{_DEBEZIUM}NanoTimestamp": _NANOS}  # fmt: skip
 #: Text in UTC of what has no zone.
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
+#: The smallest float of 32 bits that has all digits.
+_LEAST_SINGLE = 2.0**-126
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 _MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
-_INTEGER = re.compile(r"[+-]?\d{1,40}", re.ASCII)
+_DIGITS = 40
+_INTEGER = re.compile(rf"[+-]?\d{{1,{_DIGITS}}}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
 _SPECIAL_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": -float("inf")}
 _BOOLEANS = {"true": True, "false": False, "t": True, "f": False, "1": True, "0": False}
@@ -132,7 +136,7 @@ def _at_once(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array | N
     if not kinds:
         return pa.nulls(len(values), column.arrow)
     match of.type:
-        case StringType() if kinds == {str}:
+        case StringType() if kinds == {str} and not _is_scaled(of.semantic):
             return pa.array(values, column.arrow)
         case BooleanType() if kinds == {bool}:
             return pa.array(values, column.arrow)
@@ -218,7 +222,7 @@ def _whole(value: Raw, of: _Of) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         return int(value)
     number = _exact(value, of)
-    if number != number.to_integral_value():
+    if number.adjusted() > _DIGITS or number != number.to_integral_value():  # an int of all digits may take forever
         raise ValueError(value)
     return int(number)
 
@@ -240,9 +244,13 @@ def _floating(value: Raw, of: _Of) -> object:
 
 
 def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:
-    """The number itself, the shortest text that stands for it, and what writers with a number of digits write."""
+    """The number itself, the shortest text that stands for it, and what writers with a number of digits write.
+
+    The smallest numbers have fewer digits, and Java writes two of them where one would do.
+    """
     shortest = str(np.float32(value)) if is_single else repr(value)
-    rounded = (f"{value:.{digits}g}" for digits in ((6, 7, 8, 9) if is_single else (15, 16, 17)))
+    least, most, normal = (6, 9, _LEAST_SINGLE) if is_single else (15, 17, sys.float_info.min)
+    rounded = (f"{value:.{digits}g}" for digits in range(least if abs(value) >= normal else 1, most + 1))
     return {Decimal(value), Decimal(shortest), *map(Decimal, rounded)}
 
 
@@ -300,10 +308,10 @@ def _decimal(value: Raw, of: _Of) -> object:
     return fitted
 
 
-def _string(value: Raw, _of: _Of) -> object:
+def _string(value: Raw, of: _Of) -> object:
     if isinstance(value, Mapping | list):  # Maxwell writes columns of JSON so
         return _json_text(value)
-    if not isinstance(value, str):
+    if not isinstance(value, str) or _is_scaled(of.semantic):
         raise TypeError(value)
     value.encode()  # refuses half a character
     return value
@@ -341,6 +349,11 @@ def _uuid(value: Raw, _of: _Of) -> object:
     if isinstance(value, str) and _UUID.fullmatch(value):
         return uuid.UUID(value).bytes
     raise ValueError(value)
+
+
+def _is_scaled(semantic: Semantic | None) -> bool:
+    """Whether text is that of a decimal's bytes."""
+    return semantic is not None and semantic.scale is not None
 
 
 def _is_day(semantic: Semantic | None) -> bool:

@@ -10,6 +10,7 @@ import csv
 import gzip
 import io
 import json
+import zlib
 from collections import Counter
 from contextlib import suppress
 from pathlib import PurePosixPath
@@ -106,11 +107,21 @@ def open_binary(file: StoredFile, buffering: int) -> BinaryIO:
     opened = file.open(buffering=buffering)
     match PurePosixPath(file.name).suffix.lower():
         case ".gz":
-            return cast(BinaryIO, _Closing(gzip.GzipFile(fileobj=opened), opened))
+            return cast(BinaryIO, _Closing(_Gzip(fileobj=opened), opened))
         case ".bz2":
             return cast(BinaryIO, _Closing(bz2.BZ2File(opened), opened))
         case _:
             return opened
+
+
+class _Gzip(gzip.GzipFile):
+    """Raises OSError for damaged content, as other files do."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        try:
+            return super().read(size)
+        except zlib.error as error:
+            raise gzip.BadGzipFile(str(error)) from error
 
 
 class _Closing(io.BufferedReader):
