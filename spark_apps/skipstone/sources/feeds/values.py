@@ -234,15 +234,20 @@ def _floating(value: Raw, of: _Of) -> object:
     found = _single(float(number)) if is_single else float(number)
     if _is_short(number, is_single=is_single):
         return found
-    if not math.isfinite(found) or number not in _ways_to_write(found, is_single=is_single):
+    if not math.isfinite(found) or number not in _ways_to_write(found, number, is_single=is_single):
         raise ValueError(value)
     return found
 
 
-def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:
-    """The number itself, the shortest text that stands for it, and what writers with a number of digits write."""
+def _ways_to_write(value: float, number: Decimal, *, is_single: bool) -> set[Decimal]:
+    """The value itself, the shortest text that stands for it, and what writers with a number of digits write.
+
+    As many as ``number`` has, too: Java writes two of the smallest floats, though one digit tells them apart.
+    """
     shortest = str(np.float32(value)) if is_single else repr(value)
-    rounded = (f"{value:.{digits}g}" for digits in ((6, 7, 8, 9) if is_single else (15, 16, 17)))
+    usual = (6, 7, 8, 9) if is_single else (15, 16, 17)
+    digits = min(len(number.normalize(_WIDE).as_tuple().digits), usual[-1])
+    rounded = (f"{value:.{count}g}" for count in (digits, *usual))
     return {Decimal(value), Decimal(shortest), *map(Decimal, rounded)}
 
 

@@ -1,0 +1,136 @@
+"""What Debezium makes of a random history of PostgreSQL arrives in Iceberg, every value as it is in PostgreSQL.
+
+Runs in `make soak-debezium` only: SKIPSTONE_SOAK_CASES transactions drawn by SKIPSTONE_SOAK_SEED.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from skipstone.tasks.share import USUAL_SHARE
+from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec, TimePrecision
+
+from tests.spark.debezium import FLAT_FIELDS, VERSION, Engine, engines
+from tests.spark.merge_bed import ALL_IN_SPARK, MergeBed, task_of
+from tests.spark.postgres import postgres
+from tests.spark.postgres_history import (
+    BY_KEY,
+    BY_ROW,
+    KEYS,
+    MARKER,
+    NEVER_TRUNCATED,
+    SCHEMA,
+    TABLES,
+    History,
+    connect,
+    same,
+)
+
+SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "10000"))
+SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
+MERGES = 8
+SCHEMAS = Engine("schemas", (BY_KEY, BY_ROW), {"converter.schemas.enable": "true"})
+PLAIN = Engine(
+    "plain",
+    (BY_KEY, BY_ROW),
+    {
+        "converter.schemas.enable": "false",
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "microseconds",
+    },
+)
+#: The transform leaves truncates out.
+FLAT = Engine(
+    "flat",
+    (NEVER_TRUNCATED,),
+    {
+        "converter.schemas.enable": "true",
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "isostring",
+        "transforms": "unwrap",
+        "transforms.unwrap.type": "io.debezium.transforms.ExtractNewRecordState",
+        "transforms.unwrap.delete.tombstone.handling.mode": "rewrite",
+        "transforms.unwrap.add.fields": FLAT_FIELDS,
+    },
+)
+ENGINES = (SCHEMAS, PLAIN, FLAT)
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(7200)]
+
+
+@dataclass(frozen=True)
+class Played:
+    """A history that is over. ``rows``: of each table at its end; ``folder``: with a folder of files for each topic."""
+
+    folder: Path
+    rows: Mapping[str, Mapping[tuple[str, int], Mapping[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    """Slots are made and snapshots taken while the history is going on; it has a truncate in its midst."""
+    folder = tmp_path_factory.mktemp("debezium")
+    began = time.monotonic()
+    with postgres("127.0.0.1", "wal_level=logical", "timezone=Europe/Berlin") as server:
+        history = History(server.port, Random(SOAK_SEED))
+        with engines(folder, server.port, MARKER, ENGINES) as running:
+            while not running.started:
+                history.run(1)
+            history.run(SOAK_CASES // 2)
+            history.truncate()
+            history.run(SOAK_CASES - SOAK_CASES // 2)
+            history.end()
+            running.wait_done()
+        rows = {table: history.rows(table) for table in TABLES}
+        version = connect(server.port).info.server_version
+        history.close()
+    print(f"\nDebezium {VERSION}, PostgreSQL {version}, seed {SOAK_SEED}, {time.monotonic() - began:.0f} s:")
+    print(history.counts, {table: len(found) for table, found in rows.items()})
+    yield Played(folder, rows)
+
+
+@pytest.mark.parametrize(
+    ("engine", "table"),
+    [pytest.param(one, table, id=f"{one.name}-{table}") for one in ENGINES for table in one.tables],
+)
+def test_a_history_arrives_as_it_was(played: Played, tmp_path: Path, engine: Engine, table: str) -> None:
+    bed = MergeBed(tmp_path)
+    mode = "merge-on-read" if table == BY_ROW else "copy-on-write"
+    bed.create(SCHEMA, **{"write.merge.mode": mode})
+    files = sorted((played.folder / engine.topic(table)).glob("*.json"))
+    folder = tmp_path / "feeds" / "history"
+    folder.mkdir(parents=True)
+    source = SourceSpec(
+        format=SourceFormat.JSON,
+        paths=("feeds/history",),
+        change_format=ChangeFormat.DEBEZIUM_FLAT if engine is FLAT else ChangeFormat.DEBEZIUM,
+        consume=ConsumePolicy.NEW,
+        consumer="MergeSchedule ns/history",
+        allow_truncate=True,
+        time_precision=TimePrecision.MICROS if engine is PLAIN else None,
+    )
+    changes = 0
+    for number in range(MERGES):
+        for file in files[number * len(files) // MERGES : (number + 1) * len(files) // MERGES]:
+            (folder / file.name).hardlink_to(file)
+        bed.limits = ALL_IN_SPARK if number == MERGES - 2 else USUAL_SHARE
+        report = bed.merge(task_of("", KEYS, source=source, when_matched=(), when_not_matched=()))
+        changes += dict(report.counts).get("rowsSource", 0)
+    found = {(row["region"], row["id"]): row for row in bed.table().scan().to_arrow().to_pylist()}
+    expected = played.rows[table]
+    assert found.keys() == expected.keys(), (found.keys() - expected.keys(), expected.keys() - found.keys())
+    compared = 0
+    for key, row in expected.items():
+        for column in SCHEMA.fields:
+            compared += 1
+            values = found[key][column.name], row[column.name]
+            assert same(*values, column.field_type), (key, column.name, *values)
+    told = f"{len(files)} files, {changes} rows merged, {len(expected)} rows, {compared} values equal"
+    print(f"{engine.name}, {table}: {told}")
+    bed.catalog.close()
