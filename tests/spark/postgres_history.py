@@ -50,13 +50,41 @@ REGIONS = ("eu", "us-ä'\"\\")
 IDS = 300
 OPEN_TRANSACTIONS = 3
 LETTERS = "aZ0 ,'\"\\{}\t\näß€漢😀\u200d"
+#: Values that no type of Iceberg has, a row each. In the order of ODD_SCHEMA after its key.
+ODD = "odd"
+ODD_TYPES = ("numeric(9,2)", "numeric", "date", "time", "timestamp", "timestamptz")
+ODD_ROWS = (
+    (1, "NaN", None, None, None, None, None),
+    (2, None, "NaN", None, None, None, None),
+    (3, None, "Infinity", None, None, None, None),
+    (4, None, None, "infinity", None, None, None),
+    (5, None, None, "-infinity", None, None, None),
+    (6, None, None, "0044-03-15 BC", None, None, None),
+    (7, None, None, None, "24:00", None, None),
+    (8, None, None, None, None, "infinity", None),
+    (9, None, None, None, None, "10000-01-01", None),
+    (10, None, None, None, None, None, "infinity"),
+    (11, None, None, None, None, None, "-infinity"),
+)
+ODD_SCHEMA = Schema(
+    NestedField(1, "id", IntegerType(), required=True),
+    NestedField(2, "c1", DecimalType(9, 2)),
+    NestedField(3, "c2", DecimalType(20, 2)),
+    NestedField(4, "c3", DateType()),
+    NestedField(5, "c4", TimeType()),
+    NestedField(6, "c5", TimestampType()),
+    NestedField(7, "c6", TimestamptzType()),
+)
 Key = tuple[str, int]
 Make = Callable[[Random], Any]
 
 
 @dataclass(frozen=True)
 class Column:
-    """``make``: a value that is not null. ``shown``: SQL that gives what Iceberg is to have, ``{}`` standing for it."""
+    """``make``: a value that is not null. ``shown``: SQL that gives what Iceberg is to have, ``{}`` standing for it.
+
+    ``untold``: tables of which Debezium writes null for a large value that an update leaves as it is.
+    """
 
     name: str
     sql: str
@@ -64,6 +92,7 @@ class Column:
     make: Make
     shown: str = "{}"
     large: bool = False
+    untold: tuple[str, ...] = ()
 
 
 def _whole(bits: int) -> Make:
@@ -97,7 +126,7 @@ def _text(longest: int) -> Make:
 
 def _often_large(make: Make, length: int) -> Make:
     """Also values that do not fit into a page, which an update does not log when it leaves them as they are."""
-    return lambda random: make(random) * (length if random.random() < 0.3 else 1)
+    return lambda random: make(random) * (length if random.random() < 0.15 else 1)
 
 
 def _moment(random: Random, first: int = 1, last: int = 9999) -> datetime:
@@ -140,7 +169,7 @@ def _json(random: Random) -> str:
 
 
 def _padded_json(random: Random) -> str:
-    pad = "x" * (3000 if random.random() < 0.3 else 1)
+    pad = "x" * (3000 if random.random() < 0.15 else 1)
     return f'{{"pad": "{pad}", "of": {_json(random)}}}'
 
 
@@ -165,9 +194,30 @@ COLUMNS = (
     Column("local_millis", "timestamp(3)", TimestampType(), _milli),
     Column("instant", "timestamptz", TimestamptzType(), _moment),
     Column("code", "uuid", UUIDType(), lambda random: str(uuid.UUID(int=random.getrandbits(128)))),
-    Column("flags", "boolean[]", _list_of(1001, BooleanType()), _list(lambda random: random.random() < 0.5)),
-    Column("prices", "numeric(9,2)[]", _list_of(1002, DecimalType(9, 2)), _list(_decimal(9, 2))),
-    Column("days", "date[]", _list_of(1003, DateType()), _list(_day)),
+    Column(
+        "flags",
+        "boolean[]",
+        _list_of(1001, BooleanType()),
+        _often_large(_list(lambda random: random.random() < 0.5), 900),
+        large=True,
+        untold=(BY_KEY, NEVER_TRUNCATED),
+    ),
+    Column(
+        "prices",
+        "numeric(9,2)[]",
+        _list_of(1002, DecimalType(9, 2)),
+        _often_large(_list(_decimal(9, 2)), 250),
+        large=True,
+        untold=(BY_KEY, NEVER_TRUNCATED),
+    ),
+    Column(
+        "days",
+        "date[]",
+        _list_of(1003, DateType()),
+        _often_large(_list(_day), 500),
+        large=True,
+        untold=(NEVER_TRUNCATED,),
+    ),
     Column("written", "json", StringType(), _json, "{}::text"),
     Column("large_json", "jsonb", StringType(), _padded_json, "{}::text", large=True),
     Column("large_text", "text", StringType(), _often_large(_text(9), 700), large=True),
@@ -193,7 +243,7 @@ class _Transaction:
 
 
 class History:
-    """Changes TABLES by statements that ``random`` draws. ``counts``: of what was done."""
+    """Changes TABLES by statements that ``random`` draws. ``counts``: of what was done; ``version``: of the server."""
 
     def __init__(self, port: int, random: Random) -> None:
         """Make the tables, with rows. Call ``close`` at the end."""
@@ -201,6 +251,7 @@ class History:
         self.counts: dict[str, int] = {}
         self._present: set[Key] = set()
         self._open = [_Transaction(connect(port)) for _ in range(OPEN_TRANSACTIONS)]
+        self.version: int = self._open[0].connection.info.server_version
         columns = ", ".join(f"{column.name} {column.sql}" for column in COLUMNS)
         external = ", ".join(f"alter {column.name} set storage external" for column in LARGE)
         first = self._open[0]
@@ -212,6 +263,8 @@ class History:
                 f"create table {table} ({key}, {columns}); alter table {table} {external}"
             )
         first.connection.cursor().execute(f"alter table {BY_ROW} replica identity full")
+        odd = ", ".join(f"c{number} {kind}" for number, kind in enumerate(ODD_TYPES, 1))
+        first.connection.cursor().execute(f"create table {ODD} (id int primary key, {odd})")
         for _ in range(IDS // 2):
             self._insert(first, self._pick(first, present=False))
         self._commit(first)
@@ -252,9 +305,12 @@ class History:
         self._commit(one)
 
     def end(self) -> None:
-        """Let every reader of the log know that there is no more."""
+        """Write ODD_ROWS, and let every reader of the log know that there is no more."""
         self.settle()
         one = self._open[0]
+        for row in ODD_ROWS:
+            marks = ", ".join(f"%s::{kind}" for kind in ODD_TYPES)
+            one.connection.cursor().execute(f"insert into {ODD} values (%s, {marks})", row)
         one.connection.cursor().execute(f"insert into {MARKER} values (1)")
         one.connection.commit()
 
@@ -290,12 +346,12 @@ class History:
 
     def _update(self, one: _Transaction, key: Key) -> None:
         self._count("updates")
-        columns = self.random.sample(COLUMNS, self.random.randint(1, 4))
-        sets = ", ".join(f"{column.name} = %s::{column.sql}" for column in columns)
-        if self.random.random() < 0.1:
-            sets, columns = "flag = not flag, small = null", []
-        values = [self._value(column) for column in columns]
-        self._execute(one, f"update {{}} set {sets} where region = %s and id = %s", (*values, *key))
+        few = self.random.sample(COLUMNS, self.random.randint(0, 4))
+        for table in TABLES:
+            columns = [*few, *(column for column in COLUMNS if table in column.untold and column not in few)]
+            values = [self._value(column) for column in columns]
+            sets = ", ".join(["id = id", *(f"{column.name} = %s::{column.sql}" for column in columns)])
+            self._execute(one, f"update {{}} set {sets} where region = %s and id = %s", (*values, *key), (table,))
         self._note(one, key, present=True)
 
     def _move(self, one: _Transaction, old: Key, new: Key | None) -> None:
