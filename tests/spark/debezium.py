@@ -68,8 +68,8 @@ class Running:
         """Return when each has seen the end of the history and has written its files."""
         assert self._process.wait(SECONDS) == 0, self._log.read_text()
 
-    def close(self) -> None:
-        """End the process."""
+    def kill(self) -> None:
+        """End the process, wherever it is."""
         self._process.kill()
         self._started.join()
 
@@ -86,7 +86,7 @@ def engines(folder: Path, port: int, until: str, all_of: Sequence[Engine]) -> It
     log = folder / "engines.log"
     command = ["java", "-Xmx1g", "-XX:+UseSerialGC", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn"]
     command += ["-cp", ":".join(map(str, jars)), str(PROGRAM), *map(str, paths)]
-    with log.open("w") as errors:
+    with log.open("a") as errors:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors, text=True, cwd=folder
         )
@@ -95,7 +95,7 @@ def engines(folder: Path, port: int, until: str, all_of: Sequence[Engine]) -> It
         try:
             yield running
         finally:
-            running.close()
+            running.kill()
 
 
 def _settings(engine: Engine, folder: Path, port: int, until: str) -> dict[str, str]:

@@ -47,7 +47,7 @@ KEYS = ("region", "id")
 #: The table whose first row ends the history.
 MARKER = "marker"
 REGIONS = ("eu", "us-ä'\"\\")
-IDS = 300
+IDS = 600
 OPEN_TRANSACTIONS = 3
 LETTERS = "aZ0 ,'\"\\{}\t\näß€漢😀\u200d"
 #: Values that no type of Iceberg has, a row each. In the order of ODD_SCHEMA after its key.

@@ -81,7 +81,10 @@ class Played:
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
-    """Slots are made and snapshots taken while the history is going on; it has a truncate in its midst."""
+    """Slots are made and snapshots taken while the history is going on; it has a truncate in its midst.
+
+    Later the engines are killed, and others go on: they read again what those had not noted as read.
+    """
     folder = tmp_path_factory.mktemp("debezium")
     began = time.monotonic()
     with (
@@ -93,7 +96,10 @@ def played(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
                 history.run(1)
             history.run(SOAK_CASES // 2)
             history.truncate()
-            history.run(SOAK_CASES - SOAK_CASES // 2)
+            history.run(SOAK_CASES // 4)
+            running.kill()
+        with engines(folder, server.port, MARKER, ENGINES) as running:
+            history.run(SOAK_CASES // 4)
             history.end()
             running.wait_done()
         rows = {table: history.rows(table) for table in TABLES}
@@ -147,7 +153,13 @@ def test_a_history_arrives_as_it_was(played: Played, tmp_path: Path, engine: Eng
         for file in files[number * len(files) // MERGES : (number + 1) * len(files) // MERGES]:
             (folder / file.name).hardlink_to(file)
         bed.limits = ALL_IN_SPARK if number == MERGES - 2 else USUAL_SHARE
-        report = bed.merge(task_of("", KEYS, source=source, when_matched=(), when_not_matched=()))
+        try:
+            report = bed.merge(task_of("", KEYS, source=source, when_matched=(), when_not_matched=()))
+        except BadData:
+            # Changes that come again may lack values of rows that are deleted since: the next merge has the rest
+            if number == MERGES - 1:
+                raise
+            continue
         changes += dict(report.counts).get("rowsSource", 0)
     found = {(row["region"], row["id"]): row for row in bed.table().scan().to_arrow().to_pylist()}
     expected = played.rows[table]

@@ -9,6 +9,7 @@ import java.io.Writer;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.nio.file.StandardCopyOption;
+import java.nio.file.StandardOpenOption;
 import java.util.HashMap;
 import java.util.List;
 import java.util.Map;
@@ -16,13 +17,15 @@ import java.util.Properties;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
+import java.util.stream.Stream;
 
 /**
  * Runs Debezium's embedded engine, once for each file of properties that it is given, and writes what comes as sinks do:
  * a message a line, in files below files.folder/TOPIC that get their name when they have files.lines lines.
  *
  * Says "started" when an engine's task has started, and ends when each has seen a message of the topic files.until. It
- * ends with status 1 when an engine fails, and at once when nobody holds its standard input open any more.
+ * ends with status 1 when an engine fails, and at once when nobody holds its standard input open any more. Where another
+ * one was ended, it goes on behind the last whole line, and writes what comes again.
  */
 public final class DebeziumFiles {
     public static void main(String[] names) throws Exception {
@@ -76,6 +79,7 @@ public final class DebeziumFiles {
                         topics.take(event);
                         committer.markProcessed(event);
                     }
+                    topics.flush();
                     committer.markBatchFinished();
                 })
                 .build();
@@ -114,6 +118,10 @@ public final class DebeziumFiles {
                     .write(event.value());
         }
 
+        synchronized void flush() {
+            files.values().forEach(Rotated::flush);
+        }
+
         synchronized void close() {
             files.values().forEach(Rotated::close);
         }
@@ -130,17 +138,43 @@ public final class DebeziumFiles {
         Rotated(Path folder, int lines) {
             this.folder = folder;
             this.lines = lines;
+            try {
+                Files.createDirectories(folder);
+                resume();
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+
+        private void resume() throws IOException {
+            try (Stream<Path> found = Files.list(folder)) {
+                number = (int) found.filter(path -> path.toString().endsWith(".json")).count();
+            }
+            Path open = folder.resolve("open");
+            if (!Files.exists(open)) return;
+            String left = Files.readString(open);
+            List<String> whole = left.substring(0, left.lastIndexOf('\n') + 1).lines().toList();
+            Files.write(open, whole);
+            written = whole.size();
+            writer = Files.newBufferedWriter(open, StandardOpenOption.APPEND);
+        }
+
+        void flush() {
+            try {
+                if (writer != null) writer.flush();
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
         }
 
         void write(String value) {
             try {
                 if (writer == null) {
-                    Files.createDirectories(folder);
                     writer = Files.newBufferedWriter(folder.resolve("open"));
                 }
                 writer.write(value == null ? "null" : value);
                 writer.write('\n');
-                if (++written == lines) close();
+                if (++written >= lines) close();
             } catch (IOException error) {
                 throw new UncheckedIOException(error);
             }
