@@ -30,8 +30,11 @@ class Server:
 
 
 @contextmanager
-def postgres(host: str = "127.0.0.1") -> Iterator[Server]:
-    """A server at ``host`` with TLS and the superuser USER and PASSWORD; it and its data end with the block."""
+def postgres(host: str = "127.0.0.1", *settings: str) -> Iterator[Server]:
+    """A server at ``host`` with TLS and the superuser USER and PASSWORD; it and its data end with the block.
+
+    ``settings``: further ones, such as ``wal_level=logical``.
+    """
     folder = Path(tempfile.mkdtemp(prefix="skipstone-postgres-"))
     tools, port = _tools(), free_port()
     data, secret = folder / "data", folder / "password"
@@ -42,6 +45,7 @@ def postgres(host: str = "127.0.0.1") -> Iterator[Server]:
         os.chown(path, account.pw_uid, account.pw_gid)
     options = f"-c listen_addresses={host} -c port={port} -c unix_socket_directories= -c fsync=off"
     options += f" -c ssl=on -c ssl_cert_file={certificate} -c ssl_key_file={key}"
+    options += "".join(f" -c {setting}" for setting in settings)
     make = [tools / "initdb", "-D", data, "-U", USER, "--auth=scram-sha-256", f"--pwfile={secret}"]
     _run(account, [*make, "--encoding=UTF8", "--no-locale"])  # tests read what it says, in English
     with (data / "pg_hba.conf").open("a") as clients:

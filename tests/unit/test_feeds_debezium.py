@@ -109,6 +109,34 @@ def test_a_snapshot_comes_before_the_changes_that_follow_it_whatever_their_time(
     assert bed.left() == [order(1, "changed"), order(2, "first transaction")]
 
 
+def test_a_first_transaction_that_lies_across_the_snapshot_comes_after_it(bed: FeedBed) -> None:
+    """It began before the snapshot's place in the log. Positions as Debezium 3.6.1 and PostgreSQL 15 wrote them."""
+    bed.lines(
+        envelope("r", postgres(34753856, snapshot="true"), after=order(1, "read")),
+        envelope("r", postgres(34753856, snapshot="last"), after=order(2, "read")),
+    )
+    bed.lines(
+        envelope("u", postgres(34744240), after=order(1, "once")),
+        envelope("u", postgres(34744960), after=order(1, "twice")),
+        envelope("d", postgres(34744240), before=order(2)),
+        envelope("u", postgres(34754400), after=order(3, "last")),
+        envelope("u", postgres(34744960), after=order(3, "first")),
+        envelope("c", postgres(34744100, after_commit=34809496), after=order(2, "again")),
+        name="1.json",
+    )
+    assert bed.left() == [order(1, "twice"), order(2, "again"), order(3, "last")]
+
+
+def test_a_second_snapshot_comes_after_the_first_transaction_that_was_before_it(bed: FeedBed) -> None:
+    bed.lines(
+        envelope("r", postgres(10, snapshot="last"), after=order(1, "read")),
+        envelope("u", postgres(5), after=order(1, "first transaction")),
+        envelope("u", postgres(12, after_commit=14), after=order(1, "second transaction")),
+        envelope("r", postgres(20, snapshot="last"), after=order(1, "read again")),
+    )
+    assert bed.left() == [order(1, "read again")]
+
+
 def test_without_sequence_commits_are_ordered_by_time_and_snapshots_come_first(bed: FeedBed) -> None:
     bed.lines(
         envelope("r", postgres(20, snapshot="true", ts_ms=9_000, sequence=None), after=order(1, "read")),
@@ -209,6 +237,16 @@ def test_a_value_does_not_outlive_its_row(bed: FeedBed) -> None:
         bed.left()
 
 
+def test_a_changed_key_takes_no_value_along_that_the_feed_does_not_have(bed: FeedBed) -> None:
+    """As Debezium 3.6.1 writes an update of a key by PostgreSQL, with REPLICA IDENTITY DEFAULT: two messages."""
+    moved = [
+        envelope("d", postgres(4, after_commit=3), before=order(1, None)),
+        envelope("c", postgres(4, after_commit=3), after=order(2, PLACEHOLDER)),
+    ]
+    bed.lines(*moved)
+    assert bed.left() == ["deleted 1", order(2, MISSING)]
+
+
 def test_placeholders_of_every_type_are_known(tmp_path: Path) -> None:
     bed = FeedBed(tmp_path, ChangeFormat.DEBEZIUM, schema=EVERY)
     numbers = list(PLACEHOLDER.encode())
@@ -292,6 +330,13 @@ def test_times_without_schema_need_their_unit(bed: FeedBed) -> None:
         bed.left()
     bed.source = {"time_precision": TimePrecision.MILLIS}
     assert bed.row()["placed"] == NOON
+
+
+def test_text_with_an_offset_is_no_timestamp_unless_a_schema_says_so(bed: FeedBed) -> None:
+    """As Debezium 3.6.1 writes a timestamp of PostgreSQL with time.precision.mode=isostring, and a timestamptz."""
+    bed.lines(envelope("c", postgres(1), after=order(1, placed="2040-03-11T20:53:14.738Z")))
+    with pytest.raises(BadData, match=r"column 'placed': .* timestamp, but text with an offset .*schemas.enable=true"):
+        bed.left()
 
 
 @pytest.mark.parametrize(

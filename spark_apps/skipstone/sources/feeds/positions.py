@@ -8,8 +8,11 @@ documentation of Debezium's connectors, "Change events"; the fields of Maxwell i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from skipstone.sources.feeds.shapes import FeedError, Fields, Mark, Raw
 
@@ -19,6 +22,11 @@ _LSN = re.compile(r"[0-9a-fA-F]+(:[0-9a-fA-F]+)*", re.ASCII)
 #: Text in JSON: the position of the last commit, and that of the change, each as text or null.
 _SEQUENCE = re.compile(r'\s*\[\s*(?:null|"?(?P<commit>\d+)"?)\s*,\s*(?:null|"?(?P<change>\d+)"?)\s*\]\s*', re.ASCII)
 _CHANGE, _SNAPSHOT = b"\1", b"\0"
+#: Of PostgreSQL: a change in the first transaction that was read, before which no commit is told.
+_FIRST = b"\2"
+_BY_SEQUENCE = "by sequence"
+#: The parts of an order of PostgreSQL around the flag, and where file and line begin, which ``batches`` adds.
+_LAST, _AT, _FILE = slice(0, 8), slice(9, 17), 25
 _LSN_BYTES = 24
 #: Before each position of Maxwell, and as long.
 _ZEROS = bytes(25)
@@ -94,8 +102,8 @@ def _mysql(source: Fields, flag: bytes, _time: int) -> _Place:
 def _postgres(source: Fields, flag: bytes, time: int) -> _Place:
     """The last commit before the transaction, then the change: transactions lie across each other in the log.
 
-    The first snapshot knows no commit: it holds all that was committed before its own place. Where ``sequence`` is not
-    told, commits are ordered by their time.
+    The first snapshot knows no commit: it holds all that was committed before its own place. Nor does the first
+    transaction after it: see ``behind_snapshots``. Where ``sequence`` is not told, commits are ordered by their time.
     """
     lsn = source.get("lsn")
     at = _number(lsn if lsn is not None or flag == _CHANGE else 0, "source.lsn")
@@ -107,7 +115,30 @@ def _postgres(source: Fields, flag: bytes, time: int) -> _Place:
         raise FeedError("its 'source.sequence' is not a list of two positions")
     at = at if found["change"] is None else _number(found["change"], "source.sequence")
     last = at if found["commit"] is None else _number(found["commit"], "source.sequence")
-    return _Place(_u64(last) + flag + _u64(at), "by sequence")
+    if found["commit"] is None and flag == _CHANGE:
+        flag = _FIRST
+    return _Place(_u64(last) + flag + _u64(at), _BY_SEQUENCE)
+
+
+def is_first(orders: pa.ChunkedArray, origins: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Which changes may have to come behind a snapshot whose place in the log is after theirs."""
+    flags = pc.binary_slice(orders, _LAST.stop, _AT.start)
+    return pc.and_(pc.equal(flags, _FIRST), pc.ends_with(origins, _BY_SEQUENCE))
+
+
+def behind_snapshots(orders: Sequence[bytes]) -> list[bytes]:
+    """The ``orders`` of one row's changes, with file and line at their ends, those of a first transaction corrected.
+
+    It was committed after the first snapshot, and may have begun before it: then its changes have places before that of
+    the snapshot, whose rows the connector writes first. A snapshot that is written after such a change is another one.
+    """
+    firsts = [order for order in orders if order[_LAST.stop : _AT.start] == _SNAPSHOT and order[_LAST] == order[_AT]]
+    return [_behind(order, firsts) if order[_LAST.stop : _AT.start] == _FIRST else order for order in orders]
+
+
+def _behind(order: bytes, snapshots: Sequence[bytes]) -> bytes:
+    before = [one[_LAST] for one in snapshots if one[_FILE:] < order[_FILE:]]
+    return max([order[_LAST], *before]) + order[_LAST.stop :]
 
 
 def _sql_server(source: Fields, flag: bytes, _time: int) -> _Place:

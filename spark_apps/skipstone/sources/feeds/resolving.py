@@ -21,6 +21,7 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import source_keys
 from skipstone.kernels.partial import Bits, pack_bits, unpack_bits
+from skipstone.sources.feeds.positions import behind_snapshots, is_first
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN
 
 Bools = npt.NDArray[np.bool_]
@@ -83,16 +84,37 @@ def resolve_changes(changes: pa.Table, how: Resolution) -> pa.Table:
     changes = _after(changes.filter(pc.not_equal(changes.column(OP_COLUMN), TRUNCATE)), how.truncation)
     if not changes.num_rows:
         return changes.select(how.names)
+    changes, starts = _sorted(changes, how)
+    require_one_log(changes, starts)
+    ordered = _behind_snapshots(changes, starts)
+    if ordered is not None:
+        changes, starts = _sorted(ordered, how)
+    changes, starts = _without_rewrites(changes, starts)
+    runs = _runs(changes, starts, has_truncation=how.truncation is not None)
+    return _last_rows(changes, runs, how)
+
+
+def _sorted(changes: pa.Table, how: Resolution) -> tuple[pa.Table, Int64s]:
+    """``changes`` by key and order, and for each the first one of its key."""
     keys = source_keys(changes, how.keys)
     named = {f"key{at}": key for at, key in enumerate(keys)} | {"order": changes.column(ORDER_COLUMN)}
     table = pa.table(named)
     picked = pc.sort_indices(table, sort_keys=[(name, "ascending") for name in table.column_names])
-    changes = changes.take(picked)
-    starts = _starts([key.take(picked) for key in keys])
-    require_one_log(changes, starts)
-    changes, starts = _without_rewrites(changes, starts)
-    runs = _runs(changes, starts, has_truncation=how.truncation is not None)
-    return _last_rows(changes, runs, how)
+    return changes.take(picked), _starts([key.take(picked) for key in keys])
+
+
+def _behind_snapshots(changes: pa.Table, starts: Int64s) -> pa.Table | None:
+    """``changes`` with the orders that a snapshot corrects; None when it corrects none."""
+    column = changes.column(ORDER_COLUMN)
+    found = np.asarray(is_first(column, changes.column(ORIGIN_COLUMN)).to_numpy(), dtype=bool)
+    if not found.any():
+        return None
+    orders = column.to_pylist()
+    for start in np.unique(starts[found]).tolist():
+        end = int(np.searchsorted(starts, start, side="right"))
+        orders[start:end] = behind_snapshots(orders[start:end])
+    at = changes.schema.get_field_index(ORDER_COLUMN)
+    return changes.set_column(at, changes.schema.field(at), pa.array(orders, column.type))
 
 
 def require_one_log(changes: pa.Table, starts: Int64s) -> None:

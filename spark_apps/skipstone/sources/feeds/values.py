@@ -176,7 +176,7 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array:
         try:
             found.append(None if value is None else _converted(value, of))
         except _UNFIT as error:
-            raise UnfitValue(position, _what(of)) from error
+            raise UnfitValue(position, _what(value, of)) from error
     return pa.array(found, column.arrow)
 
 
@@ -184,9 +184,15 @@ def _converted(value: Raw, of: _Of) -> object:
     return _CONVERT[type(of.type)](value, of)
 
 
-def _what(of: _Of) -> str:
-    """What would fit, for people."""
+def _what(value: Raw, of: _Of) -> str:
+    """What would fit, for people. It does not show ``value``."""
     base = f"a value of type {of.type}"
+    if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and _has_offset(value):
+        told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
+        untold = (
+            ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
+        )
+        return told if of.rules.text else told + untold
     if isinstance(of.type, TimeType | TimestampType | TimestamptzType) and of.semantic is None and not of.rules.unit:
         return (
             f"{base}, or a number of unknown unit: set source.timePrecision to it, or let the converter write schemas "
@@ -198,6 +204,13 @@ def _what(of: _Of) -> str:
             "or set decimal.handling.mode to string"
         )
     return f"{base} without loss"
+
+
+def _has_offset(text: str) -> bool:
+    try:
+        return moment_micros(text)[1] is not None
+    except _UNFIT:
+        return False
 
 
 def _boolean(value: Raw, of: _Of) -> object:
