@@ -492,7 +492,9 @@ class TestKubeconfig:
 class TestPrograms:
     def start(self, server: StandIn, *arguments: str, **more: Any) -> subprocess.Popen[bytes]:
         environment = {**os.environ, "KUBECONFIG": str(server.kubeconfig), "NO_COLOR": "1"}
-        return subprocess.Popen([sys.executable, "-m", "skipstone_cli", *arguments], env=environment, **more)
+        # What a shell starts in the background ignores interrupts, and so does what that starts.
+        command = ["env", "--default-signal=INT", sys.executable, "-m", "skipstone_cli", *arguments]
+        return subprocess.Popen(command, env=environment, **more)
 
     def test_a_closed_pipe_ends_it_in_silence(self, server: StandIn) -> None:
         server.store(warehouse(), *(table(f"t{number}") for number in range(3000)))
