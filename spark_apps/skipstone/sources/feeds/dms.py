@@ -23,7 +23,7 @@ from skipstone.sources.feeds.batches import BatchMaker
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
 from skipstone.sources.feeds.texts import instant
-from skipstone.sources.feeds.values import require_years
+from skipstone.sources.feeds.times import require_years
 from skipstone.sources.text.headers import open_binary, unreadable
 from skipstone.storage.port import READ_AHEAD, StoredFile
 from skipstone.tables.parquetfiles import WholeFile

@@ -7,22 +7,15 @@ guessed. What a number means is told by the message's schema; without one, by th
 
 from __future__ import annotations
 
-import base64
 import json
-import math
 import re
 import struct
-import sys
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from decimal import Context, Decimal, localcontext
+from decimal import Decimal
 from typing import cast
-from zoneinfo import ZoneInfo
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyiceberg.types import (
     BinaryType,
     BooleanType,
@@ -42,30 +35,20 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
-from skipstone_core.contract.requests import TimePrecision
 
+from skipstone.sources.feeds.encodings import ReadAs, ValueRules, content_of, is_scaled
+from skipstone.sources.feeds.numbers import boolean, decimal, floating, integer
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
-from skipstone.sources.feeds.texts import DAY_MICROS, days, instant, moment_micros, time_micros
+from skipstone.sources.feeds.times import (
+    all_days,
+    all_moments,
+    day,
+    has_offset,
+    local_moment,
+    moment_with_zone,
+    time_of_day,
+)
 
-_DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
-_DATES = frozenset({f"{_DEBEZIUM}Date", f"{_CONNECT}Date"})
-_MILLIS, _MICROS, _NANOS = TimePrecision.MILLIS, TimePrecision.MICROS, TimePrecision.NANOS
-_TIME_UNITS = {f"{_DEBEZIUM}Time": _MILLIS, f"{_CONNECT}Time": _MILLIS, f"{_DEBEZIUM}MicroTime": _MICROS,
-               f"{_DEBEZIUM}NanoTime": _NANOS}  # fmt: skip
-_MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILLIS,
-                 f"{_DEBEZIUM}MicroTimestamp": _MICROS, f"{_DEBEZIUM}NanoTimestamp": _NANOS}  # fmt: skip
-#: Text in UTC of what has no zone.
-_ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
-#: The smallest float of 32 bits that has all digits.
-_LEAST_SINGLE = 2.0**-126
-#: Days, and microseconds, since 1970 of the first and the last year that Python has.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
-_DIGITS = 40
-_INTEGER = re.compile(rf"[+-]?\d{{1,{_DIGITS}}}", re.ASCII)
-_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_SPECIAL_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": -float("inf")}
-_BOOLEANS = {"true": True, "false": False, "t": True, "f": False, "1": True, "0": False}
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
 
@@ -80,30 +63,9 @@ class UnfitValue(Exception):
         self.what = what
 
 
-@dataclass(frozen=True, kw_only=True)
-class ValueRules:
-    """``zone``: of timestamps without offset (None: UTC). ``unit``: of times in messages without schema.
-
-    ``text``: the format has no types, so that text may stand for any value.
-    """
-
-    zone: ZoneInfo | None = None
-    unit: TimePrecision | None = None
-    text: bool = False
-
-
-@dataclass(frozen=True)
-class _Of:
-    """What a value is read as."""
-
-    type: IcebergType
-    semantic: Semantic | None
-    rules: ValueRules
-
-
 def column_array(values: Sequence[Raw], column: FeedColumn, semantic: Semantic | None, rules: ValueRules) -> pa.Array:
     """``values`` in the kernel type of ``column``; None is null. Raises UnfitValue for the first that does not fit."""
-    of = _Of(column.type, semantic, rules)
+    of = ReadAs(column.type, semantic, rules)
     try:
         found = _at_once(values, column, of)
     except _UNFIT:
@@ -121,56 +83,28 @@ def is_carried(kind: IcebergType) -> bool:
     return type(kind) in _CONVERT
 
 
-def require_years(array: pa.Array) -> pa.Array:
-    """``array``; raises ValueError for a date or timestamp in a year that Python does not have."""
-    if pa.types.is_date32(array.type):
-        _within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
-    if pa.types.is_timestamp(array.type):
-        _within(array.cast(pa.int64()), *_MOMENTS)
-    return array
-
-
-def _at_once(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array | None:
+def _at_once(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array | None:
     """All values in one step of Arrow's, where all are of the one Python type that needs no look at each."""
     kinds = set(map(type, values)) - {type(None)}
     if not kinds:
         return pa.nulls(len(values), column.arrow)
     match of.type:
-        case StringType() if kinds == {str} and not _is_scaled(of.semantic):
+        case StringType() if kinds == {str} and not is_scaled(of.semantic):
             return pa.array(values, column.arrow)
         case BooleanType() if kinds == {bool}:
             return pa.array(values, column.arrow)
         case IntegerType() | LongType() if kinds == {int}:
             return pa.array(values, column.arrow)
-        case DateType() if kinds == {int} and _is_day(of.semantic):
-            return _within(pa.array(values, pa.int32()), _FIRST_DAY, _LAST_DAY).view(column.arrow)
+        case DateType() if kinds == {int} and (found := all_days(values, of)) is not None:
+            return found.view(column.arrow)
         case TimestampType() if kinds == {int}:
-            return _moments(values, _unit(of, _MOMENT_UNITS)).view(column.arrow)
+            return all_moments(values, of).view(column.arrow)
         case TimestamptzType() if kinds == {int} and of.rules.zone is None:
-            return _moments(values, _unit(of, _MOMENT_UNITS)).view(column.arrow)
+            return all_moments(values, of).view(column.arrow)
     return None
 
 
-def _moments(values: Sequence[Raw], unit: TimePrecision) -> pa.Array:
-    numbers = pa.array(values, pa.int64())
-    if unit is _MILLIS:
-        numbers = pc.multiply_checked(numbers, 1000)
-    elif unit is _NANOS:
-        micros = pc.divide(numbers, 1000)
-        if not pc.all(pc.equal(pc.multiply(micros, 1000), numbers)).as_py():
-            raise ValueError(unit)
-        numbers = micros
-    return _within(numbers, *_MOMENTS)
-
-
-def _within(numbers: pa.Array, first: int, last: int) -> pa.Array:
-    bounds = pc.min_max(numbers)
-    if numbers.null_count < len(numbers) and not first <= bounds["min"].as_py() <= bounds["max"].as_py() <= last:
-        raise ValueError(last)
-    return numbers
-
-
-def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array:
+def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array:
     found: list[object] = []
     for position, value in enumerate(values):
         try:
@@ -180,14 +114,14 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: _Of) -> pa.Array:
     return pa.array(found, column.arrow)
 
 
-def _converted(value: Raw, of: _Of) -> object:
+def _converted(value: Raw, of: ReadAs) -> object:
     return _CONVERT[type(of.type)](value, of)
 
 
-def _what(value: Raw, of: _Of) -> str:
+def _what(value: Raw, of: ReadAs) -> str:
     """What would fit, for people. It does not show ``value``."""
     base = f"a value of type {of.type}"
-    if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and _has_offset(value):
+    if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and has_offset(value):
         told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
         untold = (
             ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
@@ -206,125 +140,10 @@ def _what(value: Raw, of: _Of) -> str:
     return f"{base} without loss"
 
 
-def _has_offset(text: str) -> bool:
-    try:
-        return moment_micros(text)[1] is not None
-    except _UNFIT:
-        return False
-
-
-def _boolean(value: Raw, of: _Of) -> object:
-    if isinstance(value, str) and of.rules.text:
-        return _BOOLEANS[value.lower()]
-    if isinstance(value, int | Decimal) and value in (0, 1):
-        return bool(value)
-    raise ValueError(value)
-
-
-def _integer(value: Raw, of: _Of) -> object:
-    number = _whole(value, of)
-    bits = 31 if isinstance(of.type, IntegerType) else 63
-    if not -(1 << bits) <= number < 1 << bits:
-        raise ValueError(value)
-    return number
-
-
-def _whole(value: Raw, of: _Of) -> int:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return value
-    if isinstance(value, str) and _INTEGER.fullmatch(value):
-        return int(value)
-    number = _exact(value, of)
-    if number.adjusted() > _DIGITS or number != number.to_integral_value():  # an int of all digits may take forever
-        raise ValueError(value)
-    return int(number)
-
-
-def _floating(value: Raw, of: _Of) -> object:
-    """The nearest number, when it is written as the value is, or has the value itself."""
-    if isinstance(value, str) and value in _SPECIAL_FLOATS:
-        return _SPECIAL_FLOATS[value]
-    is_single = isinstance(of.type, FloatType)
-    if isinstance(value, float) and (not (is_single and math.isfinite(value)) or _single(value) == value):
-        return value
-    number = _exact(value, of)
-    found = _single(float(number)) if is_single else float(number)
-    if _is_short(number, is_single=is_single):
-        return found
-    if not math.isfinite(found) or number not in _ways_to_write(found, is_single=is_single):
-        raise ValueError(value)
-    return found
-
-
-def _ways_to_write(value: float, *, is_single: bool) -> set[Decimal]:
-    """The number itself, the shortest text that stands for it, and what writers with a number of digits write.
-
-    The smallest numbers have fewer digits, and Java writes two of them where one would do.
-    """
-    shortest = str(np.float32(value)) if is_single else repr(value)
-    least, most, normal = (6, 9, _LEAST_SINGLE) if is_single else (15, 17, sys.float_info.min)
-    rounded = (f"{value:.{digits}g}" for digits in range(least if abs(value) >= normal else 1, most + 1))
-    return {Decimal(value), Decimal(shortest), *map(Decimal, rounded)}
-
-
-def _is_short(number: Decimal, *, is_single: bool) -> bool:
-    """Whether a number has so few digits that floats tell it from all others that have no more."""
-    digits, exponent = (6, 30) if is_single else (15, 290)
-    return len(number.as_tuple().digits) <= digits and abs(number.adjusted()) < exponent
-
-
-def _single(value: float) -> float:
-    """The nearest number of 32 bits."""
-    return float(struct.unpack("<f", struct.pack("<f", value))[0])
-
-
-def _exact(value: Raw, of: _Of) -> Decimal:
-    """A number of any kind, whole."""
-    if isinstance(value, bool):
-        raise ValueError(value)
-    match value:
-        case Decimal():
-            return _finite(value)
-        case int():
-            return Decimal(value)
-        case float():
-            return _finite(Decimal(repr(value)))
-        case bytes() | str() if of.semantic is not None and of.semantic.scale is not None:
-            return _unscaled(_content(value), of.semantic.scale)
-        case str() if _NUMBER.fullmatch(value):
-            return Decimal(value)
-        case Mapping() if set(value) == {"scale", "value"}:  # io.debezium.data.VariableScaleDecimal
-            return _unscaled(_content(value["value"]), int(value["scale"]))
-    raise ValueError(value)
-
-
-def _finite(value: Decimal) -> Decimal:
-    if not value.is_finite():
-        raise ValueError(value)
-    return value
-
-
-def _unscaled(content: bytes, scale: int) -> Decimal:
-    """From big-endian two's complement."""
-    if not content or len(content) > 64:
-        raise ValueError(content)
-    return Decimal(int.from_bytes(content, "big", signed=True)).scaleb(-scale, _WIDE)
-
-
-def _decimal(value: Raw, of: _Of) -> object:
-    kind = cast(DecimalType, of.type)
-    number = _exact(value, of)
-    with localcontext(_WIDE):
-        fitted = number.quantize(Decimal(1).scaleb(-kind.scale))
-    if fitted != number or len(str(abs(int(fitted.scaleb(kind.scale, _WIDE))))) > kind.precision:
-        raise ValueError(value)
-    return fitted
-
-
-def _string(value: Raw, of: _Of) -> object:
+def _string(value: Raw, of: ReadAs) -> object:
     if isinstance(value, Mapping | list):  # Maxwell writes columns of JSON so
         return _json_text(value)
-    if not isinstance(value, str) or _is_scaled(of.semantic):
+    if not isinstance(value, str) or is_scaled(of.semantic):
         raise TypeError(value)
     value.encode()  # refuses half a character
     return value
@@ -338,25 +157,16 @@ def _json_text(value: Raw) -> str:
     return str(value) if isinstance(value, Decimal) else json.dumps(value)
 
 
-def _content(value: Raw) -> bytes:
-    """Bytes, as they are or in base64."""
-    if isinstance(value, bytes):
-        return value
-    if not isinstance(value, str):
-        raise TypeError(value)
-    return base64.b64decode(value, validate=True)
-
-
-def _binary(value: Raw, of: _Of) -> object:
+def _binary(value: Raw, of: ReadAs) -> object:
     if isinstance(value, str) and of.rules.text:
         raise ValueError(value)  # whether it is in base64 or hexadecimal is not told
-    content = _content(value)
+    content = content_of(value)
     if isinstance(of.type, FixedType) and len(content) != len(of.type):
         raise ValueError(value)
     return content
 
 
-def _uuid(value: Raw, _of: _Of) -> object:
+def _uuid(value: Raw, _of: ReadAs) -> object:
     if isinstance(value, bytes) and len(value) == 16:
         return value
     if isinstance(value, str) and _UUID.fullmatch(value):
@@ -364,123 +174,49 @@ def _uuid(value: Raw, _of: _Of) -> object:
     raise ValueError(value)
 
 
-def _is_scaled(semantic: Semantic | None) -> bool:
-    """Whether text is that of a decimal's bytes."""
-    return semantic is not None and semantic.scale is not None
-
-
-def _is_day(semantic: Semantic | None) -> bool:
-    return semantic is None or semantic.name in _DATES
-
-
-def _date(value: Raw, of: _Of) -> object:
-    if isinstance(value, str):
-        return days(value)
-    if not isinstance(value, int) or isinstance(value, bool) or not _is_day(of.semantic):
-        raise TypeError(value)
-    return _bounded(value, _FIRST_DAY, _LAST_DAY)
-
-
-def _time(value: Raw, of: _Of) -> object:
-    if isinstance(value, str):
-        return time_micros(value)
-    return _bounded(_micros(value, _unit(of, _TIME_UNITS)), 0, DAY_MICROS - 1)
-
-
-def _timestamp(value: Raw, of: _Of) -> object:
-    if isinstance(value, str):
-        micros, offset = moment_micros(value)
-        if offset is not None and not (offset == 0 and of.semantic is not None and of.semantic.name == _ISO_MOMENT):
-            raise ValueError(value)
-        return micros
-    return _moment(value, of)
-
-
-def _timestamptz(value: Raw, of: _Of) -> object:
-    if isinstance(value, str):
-        micros, offset = moment_micros(value)
-        found = instant(micros, of.rules.zone) if offset is None else micros - offset * 1_000_000
-    else:
-        found = instant(_moment(value, of), of.rules.zone)
-    return _bounded(found, *_MOMENTS)
-
-
-def _moment(value: Raw, of: _Of) -> int:
-    if of.semantic is not None and of.semantic.name in _DATES and isinstance(value, int):
-        micros = value * DAY_MICROS
-    else:
-        micros = _micros(value, _unit(of, _MOMENT_UNITS))
-    return _bounded(micros, *_MOMENTS)
-
-
-def _unit(of: _Of, units: Mapping[str, TimePrecision]) -> TimePrecision:
-    unit = of.rules.unit if of.semantic is None else units.get(of.semantic.name)
-    if unit is None:
-        raise ValueError("a number without unit")
-    return unit
-
-
-def _micros(value: Raw, unit: TimePrecision) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(value)
-    if unit is _NANOS:
-        if value % 1000:
-            raise ValueError(value)
-        return value // 1000
-    return value * 1000 if unit is _MILLIS else value
-
-
-def _bounded(value: int, first: int, last: int) -> int:
-    if not first <= value <= last:
-        raise ValueError(value)
-    return value
-
-
-def _list(value: Raw, of: _Of) -> object:
+def _list(value: Raw, of: ReadAs) -> object:
     if not isinstance(value, list):
         raise TypeError(value)
     kind = cast(ListType, of.type)
-    item = _Of(kind.element_type, _item(of), of.rules)
+    item = ReadAs(kind.element_type, _item(of), of.rules)
     return [_inner(one, item, required=kind.element_required) for one in value]
 
 
-def _map(value: Raw, of: _Of) -> object:
+def _map(value: Raw, of: ReadAs) -> object:
     kind = cast(MapType, of.type)
     if isinstance(value, str):  # hstore.handling.mode=json
         value = json.loads(value, parse_float=Decimal)
     if not isinstance(value, Mapping):
         raise TypeError(value)
-    item = _Of(kind.value_type, _item(of), of.rules)
+    item = ReadAs(kind.value_type, _item(of), of.rules)
     return [(_string(key, of), _inner(one, item, required=kind.value_required)) for key, one in value.items()]
 
 
-def _inner(value: Raw, of: _Of, *, required: bool) -> object:
+def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
     if value is None and not required:
         return None
     return _converted(value, of)
 
 
-def _item(of: _Of) -> Semantic | None:
+def _item(of: ReadAs) -> Semantic | None:
     return None if of.semantic is None else (of.semantic.item or Semantic())
 
 
-#: Holds every number that a decimal of 38 digits is compared with.
-_WIDE = Context(prec=200)
-_CONVERT: Mapping[type[IcebergType], Callable[[Raw, _Of], object]] = {
-    BooleanType: _boolean,
-    IntegerType: _integer,
-    LongType: _integer,
-    FloatType: _floating,
-    DoubleType: _floating,
-    DecimalType: _decimal,
+_CONVERT: Mapping[type[IcebergType], Callable[[Raw, ReadAs], object]] = {
+    BooleanType: boolean,
+    IntegerType: integer,
+    LongType: integer,
+    FloatType: floating,
+    DoubleType: floating,
+    DecimalType: decimal,
     StringType: _string,
     BinaryType: _binary,
     FixedType: _binary,
     UUIDType: _uuid,
-    DateType: _date,
-    TimeType: _time,
-    TimestampType: _timestamp,
-    TimestamptzType: _timestamptz,
+    DateType: day,
+    TimeType: time_of_day,
+    TimestampType: local_moment,
+    TimestamptzType: moment_with_zone,
     ListType: _list,
     MapType: _map,
 }
