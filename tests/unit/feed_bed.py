@@ -128,7 +128,7 @@ class FeedBed:
         """All changes as they are read."""
         warehouse = WarehouseRef(name="w", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
         target = feed_target(self.task, self.schema)
-        files = feed_files(list_source(warehouse, self.task.source))
+        files = feed_files(list_source(warehouse, self.task.source), self.tool)
         batches = [batch for file in files for batch in feed_batches(file, target)]
         return pa.Table.from_batches(batches, schema=batch_schema(target))
 

@@ -19,12 +19,14 @@ from skipstone.sources.feeds.shapes import Raw, Semantic
 class ValueRules:
     """``zone``: of timestamps without offset (None: UTC). ``unit``: of times in messages without schema.
 
-    ``text``: the format has no types, so that text may stand for any value.
+    ``text``: the format has no types, so that text may stand for any value. ``base64``: bytes are text in base64 and
+    in nothing else, and values of JSON may stand for text: as Maxwell writes them.
     """
 
     zone: ZoneInfo | None = None
     unit: TimePrecision | None = None
     text: bool = False
+    base64: bool = False
 
 
 @dataclass(frozen=True)

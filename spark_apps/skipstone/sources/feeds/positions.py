@@ -28,6 +28,7 @@ _BY_SEQUENCE = "by sequence"
 #: The parts of an order of PostgreSQL around the flag, and where file and line begin, which ``batches`` adds.
 _LAST, _AT, _FILE = slice(0, 8), slice(9, 17), 25
 _LSN_BYTES = 24
+_LAST_OFFSET = (1 << 64) - 1
 #: Before each position of Maxwell, and as long.
 _ZEROS = bytes(25)
 
@@ -73,7 +74,9 @@ def maxwell_mark(message: Fields) -> Mark:
     place, _, _gtids = _text(position).partition("[")  # in GTID mode, the set of transactions follows
     file, _, at = place.rpartition(":")
     base, number = _binlog(file)
-    offset = _number(message.get("xoffset") or 0, "xoffset")  # in its transaction: rows of one event share a position
+    # In its transaction: rows of one event share a position. The last row of a transaction tells no offset.
+    last = _LAST_OFFSET if message.get("commit") is True else 0
+    offset = _number(message.get("xoffset") or last, "xoffset")
     order = _u64(number) + _u64(_number(at, "position")) + flag + _u64(offset) + _u64(time)
     log = f"server {message.get('server_id') or ''} {base}"
     return Mark(table, "maxwell", None if is_snapshot else log, order)

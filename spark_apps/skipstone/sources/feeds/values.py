@@ -50,6 +50,14 @@ from skipstone.sources.feeds.times import (
 )
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]+", re.ASCII)
+#: How MySQL writes that a date or a timestamp is not known.
+_ZERO_DATE = "0000-00-00"
+#: By whether the format has no types.
+_BYTES_REMEDY = {
+    True: "let AWS DMS write Parquet, or leave the column out",
+    False: "set binary.handling.mode to bytes and let the converter write schemas (schemas.enable=true), or use Avro",
+}
 _UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
 
 
@@ -121,6 +129,10 @@ def _converted(value: Raw, of: ReadAs) -> object:
 def _what(value: Raw, of: ReadAs) -> str:
     """What would fit, for people. It does not show ``value``."""
     base = f"a value of type {of.type}"
+    if isinstance(value, str) and value.startswith(_ZERO_DATE) and of.rules.text:
+        return f"{base}, but the zero date of MySQL: let the tool write null for it (output_null_zerodates of Maxwell)"
+    if isinstance(of.type, BinaryType | FixedType) and isinstance(value, str) and not of.rules.base64:
+        return f"{base}, or is written in a way that is not told: {_BYTES_REMEDY[of.rules.text]}"
     if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and has_offset(value):
         told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
         untold = (
@@ -128,6 +140,8 @@ def _what(value: Raw, of: ReadAs) -> str:
         )
         return told if of.rules.text else told + untold
     if isinstance(of.type, TimeType | TimestampType | TimestamptzType) and of.semantic is None and not of.rules.unit:
+        if of.rules.text:
+            return f"{base} without loss"
         return (
             f"{base}, or a number of unknown unit: set source.timePrecision to it, or let the converter write schemas "
             "(schemas.enable=true)"
@@ -141,7 +155,8 @@ def _what(value: Raw, of: ReadAs) -> str:
 
 
 def _string(value: Raw, of: ReadAs) -> object:
-    if isinstance(value, Mapping | list):  # Maxwell writes columns of JSON so
+    is_json = isinstance(value, Mapping | list)  # Maxwell writes columns of JSON so
+    if is_json or (of.rules.base64 and isinstance(value, bool | int | float | Decimal)):
         return _json_text(value)
     if not isinstance(value, str) or is_scaled(of.semantic):
         raise TypeError(value)
@@ -158,12 +173,21 @@ def _json_text(value: Raw) -> str:
 
 
 def _binary(value: Raw, of: ReadAs) -> object:
-    if isinstance(value, str) and of.rules.text:
-        raise ValueError(value)  # whether it is in base64 or hexadecimal is not told
+    if isinstance(value, str) and not of.rules.base64 and (of.rules.text or _may_be_hex(value, of.semantic)):
+        raise ValueError(value)
     content = content_of(value)
     if isinstance(of.type, FixedType) and len(content) != len(of.type):
         raise ValueError(value)
     return content
+
+
+def _may_be_hex(text: str, semantic: Semantic | None) -> bool:
+    """Whether bytes in ``text`` may be in base64 as well as hexadecimal: by ``binary.handling.mode`` of Debezium.
+
+    Only where a schema says bytes, it is in base64.
+    """
+    is_told = semantic is not None and semantic.is_bytes
+    return not is_told and bool(_HEX.fullmatch(text)) and len(text) % 4 == 0
 
 
 def _uuid(value: Raw, _of: ReadAs) -> object:
