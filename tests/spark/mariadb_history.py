@@ -44,7 +44,7 @@ Key = tuple[str, int]
 
 @dataclass(frozen=True)
 class Column:
-    """``make``: SQL of a value that is not null. ``read``: the value of its text. ``shown``: SQL that gives the text."""
+    """``make``: SQL of a value that is not null. ``read``: the value of its text. ``shown``: SQL of the text."""
 
     name: str
     sql: str
@@ -67,10 +67,10 @@ def _decimal(precision: int, scale: int) -> Callable[[Random], str]:
 
 
 def _text(longest: int, letters: str = LETTERS) -> Callable[[Random], str]:
-    return lambda random: quoted("".join(random.choices(letters, k=random.randint(0, longest))))
+    return lambda random: as_sql("".join(random.choices(letters, k=random.randint(0, longest))))
 
 
-def quoted(text: str) -> str:
+def as_sql(text: str) -> str:
     """``text`` as SQL."""
     return f"convert(x'{text.encode().hex()}' using utf8mb4)"
 
@@ -80,10 +80,9 @@ def _bytes(longest: int) -> Callable[[Random], str]:
 
 
 def _moment(random: Random, first: int, last: int) -> datetime:
-    begin = datetime(first, 1, 2)
-    return begin + timedelta(
-        microseconds=random.randrange((datetime(last, 12, 30) - begin) // timedelta(microseconds=1))
-    )
+    begin = datetime(first, 1, 2, tzinfo=UTC)
+    span = (datetime(last, 12, 30, tzinfo=UTC) - begin) // timedelta(microseconds=1)
+    return (begin + timedelta(microseconds=random.randrange(span))).replace(tzinfo=None)
 
 
 def _stamp(first: int, last: int) -> Callable[[Random], str]:
@@ -99,7 +98,7 @@ def _clock(random: Random) -> str:
 
 
 def _json(random: Random) -> str:
-    return quoted(f'{{"b" :  "{random.choice(["x", "ä€", "漢😀"])}", "a":[{random.choice(["1", "1.50", "null"])}]}}')
+    return as_sql(f'{{"b" :  "{random.choice(["x", "ä€", "漢😀"])}", "a":[{random.choice(["1", "1.50", "null"])}]}}')
 
 
 def _instant(text: str) -> datetime:
@@ -132,7 +131,7 @@ COLUMNS = (
         ListType(100, StringType(), element_required=False),
         _whole(1, 7),
         lambda text: text.split(","),
-    ),  # fmt: skip
+    ),
     Column("day", "date", DateType(), lambda random: f"'{_moment(random, 1000, 9999).date()}'", date.fromisoformat),
     Column("clock", "time(6)", TimeType(), _clock, time.fromisoformat),
     Column("local", "datetime", TimestampType(), _second, datetime.fromisoformat),
@@ -149,7 +148,7 @@ COLUMNS = (
         lambda random: f"point({random.randint(-9, 9)}, 0.5)",
         str,
         "replace(st_astext({}), 'POINT(', 'POINT (')",
-    ),  # fmt: skip
+    ),
 )
 SCHEMA = Schema(
     NestedField(1, "region", StringType(), required=True),
@@ -170,8 +169,10 @@ class History:
         columns = ", ".join(f"{column.name} {column.sql} default null" for column in COLUMNS)
         key = "region varchar(20) not null, id bigint not null, primary key (region, id)"
         collation = "character set utf8mb4 collate utf8mb4_bin"
-        server.run(f"create database {DATABASE} {collation}; use {DATABASE}; create table {TABLE} ({key}, {columns});"
-                   f"create table {MARKER} (id int primary key)")  # fmt: skip
+        server.run(
+            f"create database {DATABASE} {collation}; use {DATABASE}; create table {TABLE} ({key}, {columns});"
+            f"create table {MARKER} (id int primary key)"
+        )
         server.run("".join(self._insert() for _ in range(IDS // 2)), DATABASE)
 
     def run(self, transactions: int) -> None:
@@ -213,7 +214,7 @@ class History:
         if draw < 0.3 or not self._present:
             return self._insert()
         key = self.random.choice(sorted(self._present))
-        where = f"where region = {quoted(key[0])} and id = {key[1]};\n"
+        where = f"where region = {as_sql(key[0])} and id = {key[1]};\n"
         if draw < 0.75:
             return self._update(where)
         if draw < 0.8:
@@ -231,7 +232,7 @@ class History:
         self._count("inserts")
         self._present.add(key)
         values = ", ".join(self._value(column) for column in COLUMNS)
-        return f"insert into {TABLE} values ({quoted(key[0])}, {key[1]}, {values});\n"
+        return f"insert into {TABLE} values ({as_sql(key[0])}, {key[1]}, {values});\n"
 
     def _update(self, where: str) -> str:
         self._count("updates")
@@ -245,14 +246,14 @@ class History:
         self._count("changed keys")
         self._present.remove(old)
         self._present.add(new)
-        return f"update {TABLE} set region = {quoted(new[0])}, id = {new[1]} {where}"
+        return f"update {TABLE} set region = {as_sql(new[0])}, id = {new[1]} {where}"
 
     def _shift(self) -> str:
         """Move the keys of a region along, in one event: most keys are left by one row and taken by another."""
         region = self.random.choice(REGIONS)
         self._count("shifts")
         self._present = {(one, number + (one == region)) for one, number in self._present}
-        return f"update {TABLE} set id = id + 1 where region = {quoted(region)} order by id desc;\n"
+        return f"update {TABLE} set id = id + 1 where region = {as_sql(region)} order by id desc;\n"
 
     def _absent(self) -> Key | None:
         key = self.random.choice(REGIONS), self.random.randrange(IDS)

@@ -96,6 +96,7 @@ class FeedBed:
     keys: tuple[str, ...] = ("id",)
     source: Mapping[str, Any] = field(default_factory=dict)
     time_zone: str = "UTC"
+    paths: tuple[str, ...] = ("feed",)
 
     def lines(self, *messages: object, name: str = "0.json") -> FeedBed:
         """Add a file with a message a line; text stands as it is."""
@@ -120,7 +121,7 @@ class FeedBed:
     @property
     def task(self) -> MergeTask:
         """The merge of the feed."""
-        source = SourceSpec(format=self.format, paths=("feed",), change_format=self.tool, **self.source)
+        source = SourceSpec(format=self.format, paths=self.paths, change_format=self.tool, **self.source)
         keys = tuple(MergeKey(target=key, source=key) for key in self.keys)
         return MergeTask(source=source, keys=keys, time_zone=self.time_zone)
 

@@ -172,8 +172,22 @@ def test_maxwell_is_ordered_by_position_then_by_time_then_by_place(maxwell_bed: 
         maxwell("update", {"id": 3, "text": "last"}),
     )
     assert names(maxwell_bed.left()) == [(1, "last"), (2, "last"), (3, "last")]
-    maxwell_bed.lines(maxwell("update", {"id": 1, "text": "x"}, position="master.000010:9", server_id=2), name="1.json")
-    with pytest.raises(BadData, match="two logs"):
+
+
+def test_changes_that_two_servers_took_are_ordered_where_position_and_place_agree(maxwell_bed: FeedBed) -> None:
+    """A replica, or a server after a failover, has the changes of others in its own log, under their ids."""
+    first = maxwell("update", {"id": 1, "text": "first"}, position="master.000010:4", server_id=1)
+    last = maxwell("update", {"id": 1, "text": "last"}, position="master.000010:9", server_id=2)
+    assert names(maxwell_bed.lines(first, last).left()) == [(1, "last")]
+    assert names(maxwell_bed.lines(first, last, first, last, name="0.json").left()) == [(1, "last")]
+
+
+@pytest.mark.parametrize("position", ["master.000010:3", "master.000010:4", "other.000010:9"])
+def test_changes_of_two_logs_are_refused(maxwell_bed: FeedBed, position: str) -> None:
+    """The position of a server that another one took the place of says nothing."""
+    first = maxwell("update", {"id": 1, "text": "first"}, position="master.000010:4", server_id=1)
+    maxwell_bed.lines(first, maxwell("update", {"id": 1, "text": "x"}, position=position, server_id=2))
+    with pytest.raises(BadData, match=r"come from two logs .* merge the files of each log by a job of its own"):
         maxwell_bed.left()
 
 
@@ -241,6 +255,7 @@ def test_dms_files_are_ordered_by_name_behind_the_full_load(csv_bed: FeedBed) ->
 
 def test_dms_files_in_folders_of_dates_are_ordered_by_their_names(csv_bed: FeedBed) -> None:
     """With DatePartitionSequence=DDMMYYYY, paths are not in the order of time."""
+    csv_bed.paths = ("feed/*/*/*/*.csv",)
     csv_bed.text("Op,dms_ts,id,name\nI,2024-06-01 00:00:00.000001,1,new\n", "01/06/2024/20240601-000000123.csv")
     csv_bed.text("Op,dms_ts,id,name\nU,2024-05-30 23:59:59.000001,1,old\n", "30/05/2024/20240530-235959123.csv")
     assert csv_bed.row()["name"] == "new"

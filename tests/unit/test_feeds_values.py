@@ -102,7 +102,7 @@ def test_bytes_that_may_be_hexadecimal_are_refused_unless_the_schema_says_bytes(
     assert read("abcd", BinaryType(), Semantic(is_bytes=True)) == b"\x69\xb7\x1d"
     assert read("abC=", BinaryType()) == b"\x69\xb0"
     for semantic in (None, Semantic()):
-        with pytest.raises(UnfitValue, match="set binary.handling.mode to bytes"):
+        with pytest.raises(UnfitValue, match=r"set binary.handling.mode to bytes"):
             read("00ff10ab", BinaryType(), semantic)
 
 

@@ -126,8 +126,8 @@ class BatchMaker:
             meant = folded.get(name.casefold())
             if meant is not None and meant not in names:
                 message = (
-                    f"the feed has a column '{name}' and the table '{meant}', and names are exact: rename the column of "
-                    "the table, or let the tool write it as the table has it"
+                    f"the feed has a column '{name}' and the table '{meant}', and names are exact: rename the "
+                    "column of the table, or let the tool write it as the table has it"
                 )
                 raise refused(self.name, message, line)
 
