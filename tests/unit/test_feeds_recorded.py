@@ -1,8 +1,8 @@
 """Sets of files in the shapes that tools were seen to write, each with the rows that the source had at its end.
 
 Those of Maxwell are what 1.22.6 wrote for a MariaDB of `make soak-maxwell`; those of AWS DMS are made after its
-documentation and what its users show: folders of dates, a column with the time of the change, full loads with and without Op, columns added
-later, deletes that tell the key only.
+documentation and what its users show: folders of dates, a column with the time of the change, full loads with and
+without Op, columns added later, deletes that tell the key only.
 """
 
 from __future__ import annotations
