@@ -89,11 +89,13 @@ class Maxwell:
                 return lines
         raise RuntimeError("".join(self._log[-20:]))
 
-    def kill(self) -> None:
-        """End the process, wherever it is."""
+    def kill(self) -> list[str]:
+        """End the process, wherever it is, and tell the lines that it has written: it may have noted them as such."""
+        assert self._process.stdout is not None
         self._process.kill()
         self._process.wait()
         self._listener.join()
+        return [line for line in self._process.stdout if line.startswith("{") and line.endswith("\n")]
 
 
 @contextmanager

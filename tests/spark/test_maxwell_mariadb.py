@@ -54,7 +54,7 @@ def played(folder: Path, settings: tuple[str, ...], random: Random) -> tuple[lis
             history.bootstrap()
             history.run(SOAK_CASES // 4)
             lines = running.wait_until(is_of(TABLE, "bootstrap-complete"))
-            running.kill()
+            lines += running.kill()
         history.run(SOAK_CASES // 4)
         history.end()
         with maxwell(folder, server, FILTER, *settings) as running:
