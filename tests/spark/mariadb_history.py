@@ -33,7 +33,7 @@ from pyiceberg.types import (
 
 from tests.spark.mariadb import MariaDb
 
-DATABASE, TABLE, MARKER = "shop", "orders", "marker"
+DATABASE, TABLE = "shop", "orders"
 KEYS = ("region", "id")
 REGIONS = ("eu", "us-ä'\"\\")
 IDS = 300
@@ -169,10 +169,7 @@ class History:
         columns = ", ".join(f"{column.name} {column.sql} default null" for column in COLUMNS)
         key = "region varchar(20) not null, id bigint not null, primary key (region, id)"
         collation = "character set utf8mb4 collate utf8mb4_bin"
-        server.run(
-            f"create database {DATABASE} {collation}; use {DATABASE}; create table {TABLE} ({key}, {columns});"
-            f"create table {MARKER} (id int primary key)"
-        )
+        server.run(f"create database {DATABASE} {collation}; use {DATABASE}; create table {TABLE} ({key}, {columns})")
         server.run("".join(self._insert() for _ in range(IDS // 2)), DATABASE)
 
     def run(self, transactions: int) -> None:
@@ -193,9 +190,12 @@ class History:
             f"insert into bootstrap (database_name, table_name) values ('{DATABASE}', '{TABLE}')", "maxwell"
         )
 
-    def end(self) -> None:
-        """Let the reader of the log know that there is no more."""
-        self._server.run(f"insert into {MARKER} values (1)", DATABASE)
+    def mark(self, region: str) -> None:
+        """Insert and delete a row of ``region``: whoever is told of its delete has been told of all before."""
+        self._server.run(
+            f"insert into {TABLE} (region, id) values ('{region}', 0); delete from {TABLE} where region = '{region}'",
+            DATABASE,
+        )
 
     def rows(self) -> dict[Key, Mapping[str, Any]]:
         """All rows by key, as Iceberg is to have them."""
