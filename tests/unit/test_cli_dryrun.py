@@ -101,30 +101,18 @@ def test_the_funnel_of_a_schedule(server: StandIn) -> None:
     cluster.install(server)
     result = server.run("merge", "--dry-run", "ms/hourly")
     assert result.exit_code == 0, result.stderr
-    assert (
-        result.stdout.splitlines()
-        == [
-            "Dry run of ms/hourly on tbl/orders",
-            "  The dry run is over. It was judged on snapshot 7.",
-            "Files",
-            "  all                                400  ",
-            "  Partitions            left out (NotPartitionedByKey): No candidate file is partitioned by a key column",
-            "  KeyRanges                           12  of 400; asked of 3 slices",
-            "  candidates                          12  1,234,567 bytes",
-            "  touched                              4",
-            "  to be rewritten                      3",
-            "  to be marked                         1",
-            "Rows",
-            "  in the source                    1,000",
-            "  matched                            900",
-            "  to be updated                      800",
-            "  to be deleted                      100",
-            "  to be inserted                      90",
-            "  older than the table                 0",
-            "  to be copied                         7",
-        ]
-        or [line.rstrip() for line in result.stdout.splitlines()] == []
-    )
+    lines = [line.split(maxsplit=1) for line in result.stdout.splitlines()[4:7]]
+    assert lines == [
+        ["Partitions", "left out (NotPartitionedByKey): No candidate file is partitioned by a key column"],
+        ["KeyRanges", "12  of 400; asked of 3 slices"],
+        ["candidates", "12  1,234,567 bytes"],
+    ]
+    numbers = {line[2:24].strip(): line[24:].strip() for line in result.stdout.splitlines()}
+    assert numbers.items() >= {
+        ("all", "400"), ("touched", "4"), ("to be rewritten", "3"), ("to be marked", "1"), ("in the source", "1,000"),
+        ("to be updated", "800"), ("to be deleted", "100"), ("to be inserted", "90"), ("to be copied", "7"),
+    }  # fmt: skip
+    assert result.stdout.splitlines()[:2] == ["Dry run of ms/hourly on tbl/orders", f"  {DONE['message']}"]
     assert "DriverRunning: matching" in result.stderr
     assert cluster.methods == ["POST", "GET", "PATCH", "GET", "GET", "DELETE"]
     made = cluster.made
