@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from kubernetes import client
 from skipstone_core.contract.requests import JobRequest, RunKind
 
 from tests.cluster.controlplane import ControlPlane
@@ -23,6 +24,8 @@ from tests.unit.lake_double import Ends
 from tests.unit.objects import load, merge, schedule, table, warehouse
 
 Play = Callable[[Scenario], None]
+GROUP = "people"
+PAGE = Path(__file__).parents[2] / "docs" / "reference" / "cli.md"
 
 
 @pytest.fixture
@@ -54,6 +57,19 @@ async def jobs(site: Site) -> list[str]:
     return [str(job["metadata"]["name"]) for job in await site.kube.list("MergeJob", site.namespace)]
 
 
+@pytest.fixture
+def rights(api_client: client.ApiClient, namespace: str) -> None:
+    """The group has the rights that the page lists, and no others."""
+    rights = client.RbacAuthorizationV1Api(api_client)
+    rules = yaml.safe_load(PAGE.read_text().partition("```yaml\n")[2].partition("```")[0])
+    rights.create_namespaced_role(namespace, {"metadata": {"name": GROUP}, **rules})
+    subject = {"kind": "Group", "name": GROUP, "apiGroup": "rbac.authorization.k8s.io"}
+    reference = {"kind": "Role", "name": GROUP, "apiGroup": "rbac.authorization.k8s.io"}
+    binding = {"metadata": {"name": GROUP}, "roleRef": reference, "subjects": [subject]}
+    rights.create_namespaced_role_binding(namespace, binding)
+
+
+@pytest.mark.usefixtures("rights")
 def test_a_dry_run_of_a_schedule_tells_the_numbers_and_leaves_nothing(play: Play) -> None:
     asked: list[JobRequest] = []
 
@@ -61,7 +77,8 @@ def test_a_dry_run_of_a_schedule_tells_the_numbers_and_leaves_nothing(play: Play
         await site.apply(CLAIM, warehouse(), table(), schedule(suspend=True))
         await site.holds("Table", "flights", "Ready")
         site.lake.script = lambda request: asked.append(request)  # type: ignore[func-returns-value]
-        code, out, err = await ended(site, await command(site, "-o", "json", "merge", "--dry-run", "ms/hourly"))
+        jane = ("--as", "jane", "--as-group", GROUP)
+        code, out, err = await ended(site, await command(site, *jane, "-o", "json", "merge", "--dry-run", "ms/hourly"))
         assert code == 0, err
         told = json.loads(out)
         assert (told["kind"], told["origin"], told["table"]) == ("MergeDryRun", "ms/hourly", "flights")

@@ -19,7 +19,7 @@ from skipstone_operator.worlds.steps import PutStatus
 
 from tests.unit.job_cases import plan_of
 from tests.unit.lake_double import Ends
-from tests.unit.lives import hold_pods, settled, started
+from tests.unit.lives import hold_pods, started
 from tests.unit.objects import load, merge, schedule
 from tests.unit.operator_double import World
 from tests.unit.world_cases import (
@@ -96,7 +96,7 @@ def test_the_life_of_a_dry_run_beside_a_writer() -> None:
     world = started(load("jan"))
     hold_pods(world, "Load")
     world.run_until(lambda: world.kube.status("Table", "flights").get("writer", {}).get("name") == "jan")
-    settled(world, dry(ttlSecondsAfterFinished=3600))
+    world.kube.add(dry(ttlSecondsAfterFinished=3600))
     world.run_until(lambda: world.holds("MergeJob", "try", "Complete"))
     status = world.kube.status("MergeJob", "try")
     assert world.kube.condition("MergeJob", "try", "Complete") == ("True", "DryRun")

@@ -94,10 +94,14 @@ def build_dry_run(wanted: Wanted, token: str) -> JsonObject:
 
 
 def find_understood(job: JsonObject) -> bool | None:
-    """Whether the operator knows that the job is a dry run; None until it has looked at it."""
-    if is_set(job, "status", "dryRun"):
+    """Whether the operator knows that the job, which is suspended, is a dry run; None until it has said so.
+
+    A job that has failed already never begins.
+    """
+    if is_set(job, "status", "dryRun") or judge(MERGE_JOB, job).failed:
         return True
-    return False if conditions_of(job) else None
+    progress = conditions_of(job).get("Progressing")
+    return False if progress is not None and progress.reason == Reason.SUSPENDED else None
 
 
 def find_end(job: JsonObject) -> Outcome | None:
