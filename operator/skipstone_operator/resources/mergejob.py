@@ -167,7 +167,10 @@ def _steered(spec: MergeJobSpec) -> bool:
 
 
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
-_OPTIONAL = ("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning")
+_OPTIONAL = (
+    *("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning"),
+    "dryRun",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +288,13 @@ class MergeJobSpec(RunFields):
     ] = SchemaEvolution.NONE
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
     pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
+    dry_run: Annotated[
+        bool | None,
+        Doc(
+            "Find out what the merge would do, and write nothing: the job waits for no turn, commits nothing, and is "
+            "Complete with the reason DryRun once status shows the funnel and the rows. Never changes."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,8 +361,11 @@ class IndexBehind:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeJobStatus(JobStatus):
-    """What is known of a merge."""
+    """What is known of a merge. Of a dry run: what the merge would do to the table as it was then."""
 
+    dry_run: Annotated[
+        bool | None, Doc("True once the operator knows that the job is a dry run; absent of other jobs.")
+    ] = None
     files: Annotated[FileFunnel | None, Doc("Data files along the funnel.")] = None
     rows: Annotated[MergeRows | None, Doc("Rows by what happened to them.")] = None
     bytes: Annotated[MergeBytes | None, Doc("Bytes of data files by what happened to them.")] = None
