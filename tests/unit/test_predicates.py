@@ -142,7 +142,10 @@ def test_value_of_a_predicate(text: str, expected: object) -> None:
         ("source.n in (1, null)", "at position 17: 'null' is not expected here: nothing equals null"),
         ("source.N = 1", "there is no column source.N: write source.n, names are exact"),
         ("Source.n = 1", "there is no column Source.n: write source.n, names are exact"),
-        ("target.day.year = 1", "there is no column target.day.year: fields within columns of the table cannot be named"),
+        (
+            "target.day.year = 1",
+            "no column target.day.year: fields within columns of the table cannot be named",
+        ),
     ],
 )
 def test_refused_predicate_names_place_and_reason(text: str, message: str) -> None:

@@ -385,9 +385,8 @@ def _cast(inner: Term, type_name: str) -> Term:
         takes = "boolean, int, long, float, double, decimal(p,s), string, date, timestamp or timestamptz"
         raise UnsupportedPredicate(f"cast to {type_name} is not possible: cast to {takes}")
     if inner.type not in (kind, NULL_TYPE) and not _is_cast(inner.type, kind):
-        hint = "; round it to a decimal first" if inner.type in _FLOATS and kind == "string" else ""
-        message = f"{shown(inner)} is {inner.type}, which is not cast to {kind}: leave out the cast{hint}"
-        raise UnsupportedPredicate(message)
+        hint = "cast it to a decimal first" if inner.type in _FLOATS and kind == "string" else "leave out the cast"
+        raise UnsupportedPredicate(f"{shown(inner)} is {inner.type}, which is not cast to {kind}: {hint}")
     return _as(inner, kind)
 
 

@@ -128,10 +128,17 @@ def _moments(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     if pa.types.is_date(values.type):
         values = pc.cast(values, pa.timestamp("us"))
     if pa.types.is_date(kind):
-        return pc.cast(local_times(values, zone), kind)  # fails for a time of the day
+        return _midnights(local_times(values, zone), kind)
     if values.type.tz is None and kind.tz is not None:
         return pc.cast(pc.assume_timezone(values, str(zone), ambiguous="earliest"), kind)
     return local_times(values, zone) if kind.tz is None else values
+
+
+def _midnights(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    days = pc.cast(values, kind)
+    if not pc.all(pc.equal(pc.cast(days, values.type), values)).as_py():
+        raise Lossy
+    return days
 
 
 def local_times(values: pa.Array, zone: tzinfo) -> pa.Array:

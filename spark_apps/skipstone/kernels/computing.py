@@ -125,8 +125,9 @@ class _Rows:
         if term.op in ("/", "%"):
             right = self.value(term.right)
             left = self._among(term.left, _valid(right))
+            zero = pa.scalar(Decimal(0) if pa.types.is_decimal(right.type) else 0, right.type)
             both = pc.and_(pc.is_valid(left), pc.is_valid(right))
-            if pc.any(pc.and_(both, pc.equal(right, pa.scalar(0).cast(right.type)))).as_py():
+            if pc.any(pc.and_(both, pc.equal(right, zero))).as_py():
                 raise _Fault("divides by zero in some row: leave such rows out by a when")
         else:
             left = self.value(term.left)
@@ -199,7 +200,8 @@ def _remainder(left: pa.Array, right: pa.Array, kind: pa.DataType) -> pa.Array:
     valid = pc.and_(pc.is_valid(left), pc.is_valid(right))
     a, b = (pc.fill_null(side, 1).to_numpy(zero_copy_only=False) for side in (left, right))
     b = np.where((b == 0) | (b == -1), 1, b) if pa.types.is_integer(kind) else b  # by -1 as by 1, without overflow
-    found = np.fmod(a, b)
+    with np.errstate(invalid="ignore"):  # of an infinity it is NaN
+        found = np.fmod(a, b)
     return pa.array(found.astype(kind.to_pandas_dtype()), kind, mask=~valid.to_numpy(zero_copy_only=False))
 
 
