@@ -29,8 +29,8 @@ from tests.examples import cases
 from tests.spark.merge_bed import MergeBed, duckdb_merge, task_of
 
 ZONE = "America/New_York"
-EXPRESSIONS = cases(150, 3000)
-REFUSED = cases(6, 100)
+EXPRESSIONS = cases(80, 3000)
+REFUSED = cases(4, 100)
 INTS = [0, 1, -1, 7, -3, 2**31 - 1, -(2**31), None]
 LONGS = [0, 1, -1, 10, 2**31, 2**63 - 1, -(2**63), None]
 SMALL = [Decimal(text) for text in ("0.00", "1.50", "-0.05", "9999999.99", "-9999999.99", "3.33")]
@@ -58,7 +58,7 @@ NUMBERS = ["source.i", "target.j", "source.l", "source.d", "target.e", "source.f
 LITERALS = ["0", "1", "-2", "2147483648", "0.5", "1.25", "100.000", "1e2", "null"]
 #: Types of Spark for those of Iceberg that it calls otherwise.
 SPARK_TYPES = {"long": "bigint", "timestamp": "timestamp_ntz", "timestamptz": "timestamp"}
-ROWS = 24
+ROWS = 12
 
 
 class Texts:
