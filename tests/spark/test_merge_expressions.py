@@ -17,7 +17,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import DecimalType, IntegerType, LongType, NestedField, StringType
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from skipstone.kernels.computing import compute
+from skipstone.kernels.computing.expressions import compute
 from skipstone_core.contract.requests import MergeAction, MergeClause
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.language.expressions import Expression, Leaf, check_expression, with_sides

@@ -14,7 +14,7 @@ from typing import Any
 Row = dict[str, Any]
 #: A row (keyed ``source.x`` and ``target.y``) to whether the clause takes it.
 When = Callable[[Row], bool]
-#: How a column gets its value: ("source", column), ("literal", value) or ("computed", what a function makes of both rows).
+#: How a column gets its value: ("source", column), ("literal", value) or ("computed", function of both rows).
 Assigned = Mapping[str, tuple[str, Any]]
 
 

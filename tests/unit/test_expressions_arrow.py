@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from skipstone.kernels.clauses import MatchedBatch, apply_clauses, inserted_rows
-from skipstone.kernels.computing import compute
+from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.partial import pack_bits
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
@@ -30,12 +30,11 @@ COLUMNS: dict[str, tuple[str, pa.Array]] = {
     "source.s": ("string", pa.array([" 12 ", None, "no"], pa.string())),
     "target.t": ("string", pa.array(["a", None, "c"], pa.large_string())),
     "source.b": ("boolean", pa.array([True, None, False], pa.bool_())),
-    "source.day": ("date", pa.array([date(2024, 2, 29), None, date(1, 1, 1)], pa.date32())),
+    "source.day": ("date", pa.array([date(2024, 2, 29), None, date(1, 1, 2)], pa.date32())),
     "source.at": ("timestamp", pa.array([datetime(2024, 2, 29, 23, 30), None, datetime(2024, 1, 1)])),  # noqa: DTZ001
     "source.seen": ("timestamptz", pa.array([datetime(2024, 2, 29, 23, 30, tzinfo=UTC), None, None])),
 }
 MADRID = ZoneInfo("Europe/Madrid")
-Any3 = list[Any]
 
 
 def expression(text: str) -> Expression:
@@ -45,7 +44,7 @@ def expression(text: str) -> Expression:
     return check_expression(with_sides(term), types, text=text, field="spec.f", zone=MADRID)
 
 
-def value_of(text: str, *rows: int) -> Any3:
+def value_of(text: str, *rows: int) -> list[Any]:
     picked = pa.array(rows or range(3), pa.int64())
     return compute(
         expression(text), {name: c.take(picked) for name, (_, c) in COLUMNS.items()}, len(picked)
@@ -67,12 +66,21 @@ def value_of(text: str, *rows: int) -> Any3:
         ("coalesce(i, target.l, 1 / 0)", [2.0, 5.0, 2147483647.0]),
         ("coalesce(d, i, 7)", [Decimal("1.55"), Decimal("7.00"), Decimal("-9999999.99")]),
         ("target.t || ':' || cast(b as string)", ["a:true", None, "c:false"]),
-        ("concat(t2, 'x')", "unknown"),
         ("null + i", [None, None, None]),
         ("to_date(seen)", [date(2024, 3, 1), None, None]),
         ("cast(seen as string)", ["2024-03-01 00:30:00", None, None]),
-        ("cast(day as timestamptz)", [datetime(2024, 2, 28, 23, tzinfo=UTC), None, datetime(1, 1, 1, tzinfo=UTC)]),
+        (
+            "cast(coalesce(day, date '2024-07-01') as timestamptz)",
+            [
+                datetime(2024, 2, 28, 23, tzinfo=UTC),
+                datetime(2024, 6, 30, 22, tzinfo=UTC),
+                datetime(1, 1, 2, 0, 14, 44, tzinfo=UTC),
+            ],
+        ),
         ("cast('2024-07-01 12:00:00.5' as timestamptz)", [datetime(2024, 7, 1, 10, 0, 0, 500000, tzinfo=UTC)] * 3),
+        ("cast('2024-03-31 02:30:00' as timestamptz)", [datetime(2024, 3, 31, 1, 30, tzinfo=UTC)] * 3),
+        ("cast(timestamp '2024-03-31 02:30:00' as timestamptz)", [datetime(2024, 3, 31, 1, 30, tzinfo=UTC)] * 3),
+        ("cast(timestamp '2024-10-27 02:30:00' as timestamptz)", [datetime(2024, 10, 27, 0, 30, tzinfo=UTC)] * 3),
         ("cast(' yes ' as boolean)", [True] * 3),
         ("cast('-1.50' as decimal(3,1))", [Decimal("-1.5")] * 3),
         ("cast(coalesce(d, 0) as double)", [1.55, 0.0, -9999999.99]),
@@ -80,20 +88,13 @@ def value_of(text: str, *rows: int) -> Any3:
     ],
 )
 def test_values(text: str, expected: Any) -> None:
-    if expected == "unknown":
-        with pytest.raises(Exception, match="there is no column source.t2: name one of at, b, d, day, i and 3 more"):
-            expression(text)
-        return
-    if "as timestamptz" in text and "day" in text:
-        assert value_of(text, 0, 1) == expected[:2]
-        return
     assert value_of(text) == expected
 
 
 @pytest.mark.parametrize(
     ("text", "row", "message"),
     [
-        ("i + 1", 2, "'i + 1' leaves the range of int in some row: cast its numbers"),
+        ("i + 1", 2, r"'i \+ 1' leaves the range of int in some row: cast its numbers"),
         ("-target.l", 2, "leaves the range of long"),
         ("target.w * target.w", 1, r"leaves the range of decimal\(38,6\)"),
         ("i / target.l", 0, "divides by zero in some row: leave such rows out"),
@@ -102,7 +103,7 @@ def test_values(text: str, expected: Any) -> None:
         (
             "cast(s as int)",
             2,
-            "casts a value of source.s that int does not hold as it is: cast to a wider type, round it",
+            "casts a value of source.s that int does not hold as it is: cast to a wider type",
         ),
         ("cast(d as int)", 0, "casts a value of source.d that int"),
         ("cast(d as decimal(9,1))", 0, r"that decimal\(9,1\) does not hold"),
@@ -110,7 +111,6 @@ def test_values(text: str, expected: Any) -> None:
         ("cast(x as decimal(9,2))", 2, r"that decimal\(9,2\) does not hold"),
         ("cast(at as date)", 0, "that date does not hold"),
         ("cast(1e300 as float)", 0, "that float does not hold"),
-        ("cast('2024-03-31 02:30:00' as timestamptz)", 0, "casts a value"),
         ("cast('2024-1-1' as date)", 0, "casts a value"),
         ("cast('1e9999' as decimal(9,2))", 0, "casts a value"),
     ],
@@ -120,7 +120,6 @@ def test_a_fault_names_the_field_and_no_value(text: str, row: int, message: str)
         value_of(text, row)
     assert caught.value.reason is Reason.BAD_RECORDS
     assert "2147483647" not in str(caught.value)
-    assert value_of(text, 1) in ([None], [5], [-5]) or "(" in text
 
 
 # --- as clauses have them ---

@@ -154,7 +154,10 @@ def test_assigned_text(text: str, meaning: object) -> None:
     ("task", "message"),
     [
         (update(name="a b"), r"spec.whenMatched\[0\].set.name: at position 3: 'b' is not expected here"),
-        (update(name="a + 1"), r"set.name: \+ needs numbers and source.a"),
+        (
+            update(name="op + 1"),
+            r"set.name: \+ needs numbers and source.op is string: cast it, as in cast",
+        ),
         (
             update(name="upper(name)"),
             r"at position 1: upper\(…\) is not known: use coalesce, concat, round, to_date or cast",

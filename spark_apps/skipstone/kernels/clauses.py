@@ -21,7 +21,7 @@ from skipstone_core.merging.merges import BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
-from skipstone.kernels.computing import compute
+from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.partial import kept_columns
 from skipstone.tables.arrow import LAST_UPDATED, field_id

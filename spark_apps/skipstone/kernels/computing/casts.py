@@ -1,7 +1,7 @@
 """Casts of expressions on Arrow arrays: by the rules of Spark's ANSI SQL, but one that would lose something fails.
 
-Called by ``computing``. Floats are the exception: a number that goes to one becomes the nearest. Text is cast one value
-after the other, numbers and times as whole arrays. Must not know expressions.
+Called by ``expressions``. Floats are the exception: a number that goes to one becomes the nearest. Text is cast one
+value after the other, numbers and times as whole arrays. Must not know expressions.
 """
 
 from __future__ import annotations
@@ -130,8 +130,18 @@ def _moments(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     if pa.types.is_date(kind):
         return _midnights(local_times(values, zone), kind)
     if values.type.tz is None and kind.tz is not None:
-        return pc.cast(pc.assume_timezone(values, str(zone), ambiguous="earliest"), kind)
+        return _placed(values, kind, zone)
     return local_times(values, zone) if kind.tz is None else values
+
+
+def _placed(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
+    """Times as clocks in ``zone`` show them; one that they skip counts from before, one that they show twice is the
+    first.
+    """
+    try:
+        return pc.cast(pc.assume_timezone(values, str(zone), ambiguous="earliest"), kind)
+    except pa.ArrowInvalid:
+        return _each(values, lambda moment: moment.replace(tzinfo=zone), kind)
 
 
 def _midnights(values: pa.Array, kind: pa.DataType) -> pa.Array:

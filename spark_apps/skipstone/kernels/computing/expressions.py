@@ -30,7 +30,7 @@ from skipstone_core.language.expressions import (
 from skipstone_core.language.predicates import ColumnRef, Constant
 from skipstone_core.reasons import Reason
 
-from skipstone.kernels.casting import EXACT, Lossy, arrow_type, cast_values, decimals, local_times
+from skipstone.kernels.computing.casts import EXACT, Lossy, arrow_type, cast_values, decimals, local_times
 
 Columns = Mapping[str, pa.Array]
 Mask = npt.NDArray[np.bool_]
