@@ -59,6 +59,11 @@ def quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
+def unquoted(reference: str) -> str:
+    """The name of the column that a reference means, quoted or not."""
+    return reference[1:-1].replace("``", "`") if reference.startswith("`") else reference
+
+
 def file_below(root: str) -> Column:
     """The path relative to the address ``root`` out of the file's URL in URL, in which a plus sign means itself."""
     path = F.try_url_decode(F.regexp_replace(F.col(URL), r"\+", "%2B"))
