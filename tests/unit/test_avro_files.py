@@ -308,7 +308,7 @@ def plain_value(value: Any) -> Any:
 
 INNER = record(id="long", name=["null", "string"], items={"type": "array", "items": "int"})
 OUTER = record(key="long", after=["null", {**INNER, "name": "Inner"}], before=["null", "Inner"])
-NESTED = [
+DEEP = [
     {"key": 1, "after": {"id": 7, "name": "é", "items": [1]}, "before": None},
     {"key": 2, "after": None, "before": {"id": 8, "name": None, "items": []}},
 ]
@@ -321,7 +321,7 @@ NAMED = {
 
 
 def test_fields_within_records_are_columns_where_they_are_named(tmp_path: Path) -> None:
-    file = stored(tmp_path, avro_file(OUTER, NESTED))
+    file = stored(tmp_path, avro_file(OUTER, DEEP))
     columns = avro_columns(file, NAMED)
     assert [name for name, column in columns.items() if column.is_field] == ["after.id", "after.name", "before.id"]
     assert columns["after"].file_type is None
@@ -345,4 +345,4 @@ def test_fields_within_records_are_columns_where_they_are_named(tmp_path: Path) 
 )
 def test_a_field_that_no_record_has_is_named(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(BadSpec, match=message):
-        avro_columns(stored(tmp_path, avro_file(OUTER, NESTED)), {name: "spec.keys[0]"})
+        avro_columns(stored(tmp_path, avro_file(OUTER, DEEP)), {name: "spec.keys[0]"})
