@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from skipstone.kernels.computing.expressions import compute
 from skipstone_core.contract.requests import MergeAction, MergeClause
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.language.expressions import Expression, Leaf, check_expression, with_sides
+from skipstone_core.language.expressions import Atom, ValueExpression, check_expression, with_sides
 from skipstone_core.language.parser import parse_assigned
 from skipstone_core.language.predicates import ColumnRef, Constant
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
@@ -108,10 +108,10 @@ class Texts:
         return self.random.choice([self.number, self.number, self.number, self.text, self.moment])(3)
 
 
-def checked(text: str) -> Expression | None:
+def checked(text: str) -> ValueExpression | None:
     """The expression, or None where its parts do not go together."""
     value = parse_assigned(text)
-    term = Leaf(value) if value is None or isinstance(value, ColumnRef | Constant) else value
+    term = Atom(value) if value is None or isinstance(value, ColumnRef | Constant) else value
     types = {name: kind for name, (kind, _, _) in COLUMNS.items()}
     try:
         return check_expression(with_sides(term), types, text=text, field="spec.f", zone=ZoneInfo(ZONE))
@@ -119,7 +119,7 @@ def checked(text: str) -> Expression | None:
         return None
 
 
-def row_by_row(one: Expression, columns: dict[str, pa.Array]) -> list[Any]:
+def row_by_row(one: ValueExpression, columns: dict[str, pa.Array]) -> list[Any]:
     """The value in each row; the error where it is refused."""
     found: list[Any] = []
     for row in range(ROWS):
@@ -130,7 +130,7 @@ def row_by_row(one: Expression, columns: dict[str, pa.Array]) -> list[Any]:
     return found
 
 
-def at_once(one: Expression, columns: dict[str, pa.Array], values: list[Any]) -> bool:
+def at_once(one: ValueExpression, columns: dict[str, pa.Array], values: list[Any]) -> bool:
     """Whether the rows that are not refused have the same values when they are computed together."""
     good = [row for row, value in enumerate(values) if not isinstance(value, BadData)]
     together = compute(

@@ -15,7 +15,7 @@ from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.partial import pack_bits
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
-from skipstone_core.language.expressions import Expression, Leaf, check_expression, with_sides
+from skipstone_core.language.expressions import Atom, ValueExpression, check_expression, with_sides
 from skipstone_core.language.parser import parse_assigned
 from skipstone_core.language.predicates import ColumnRef, Constant
 from skipstone_core.merging.merges import BoundClause, PartialRows
@@ -37,9 +37,9 @@ COLUMNS: dict[str, tuple[str, pa.Array]] = {
 MADRID = ZoneInfo("Europe/Madrid")
 
 
-def expression(text: str) -> Expression:
+def expression(text: str) -> ValueExpression:
     value = parse_assigned(text)
-    term = Leaf(value) if value is None or isinstance(value, ColumnRef | Constant) else value
+    term = Atom(value) if value is None or isinstance(value, ColumnRef | Constant) else value
     types = {name: kind for name, (kind, _) in COLUMNS.items()}
     return check_expression(with_sides(term), types, text=text, field="spec.f", zone=MADRID)
 
@@ -134,7 +134,7 @@ def clause(action: MergeAction, **texts: str) -> BoundClause:
     made = {}
     for name, text in texts.items():
         value = parse_assigned(text)
-        term = with_sides(Leaf(value) if isinstance(value, ColumnRef) else value)  # type: ignore[arg-type]
+        term = with_sides(Atom(value) if isinstance(value, ColumnRef) else value)  # type: ignore[arg-type]
         made[name] = check_expression(term, types, text=text, field=f"set.{name}")
     return BoundClause(action=action, expressions=made)
 

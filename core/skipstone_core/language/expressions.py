@@ -33,7 +33,7 @@ _MOMENTS = frozenset({"date", "timestamp", "timestamptz"})
 
 
 @dataclass(frozen=True)
-class Leaf:
+class Atom:
     """A column, a literal, or (None) null. ``type``: an Iceberg type name, empty before the check, as of all nodes."""
 
     operand: ColumnRef | Constant | None
@@ -77,11 +77,11 @@ class Cast:
     type: str
 
 
-Term: TypeAlias = Leaf | Negative | Arithmetic | Call | Cast
+Term: TypeAlias = Atom | Negative | Arithmetic | Call | Cast
 
 
 @dataclass(frozen=True)
-class Expression:
+class ValueExpression:
     """A checked expression with the text it came from and the field that holds it. Picklable.
 
     ``zone``: in which its casts place times without offset.
@@ -106,7 +106,7 @@ class Expression:
 def columns_of(term: Term) -> Iterator[ColumnRef]:
     """Every column below ``term``."""
     for one in walk(term):
-        if isinstance(one, Leaf) and isinstance(one.operand, ColumnRef):
+        if isinstance(one, Atom) and isinstance(one.operand, ColumnRef):
             yield one.operand
 
 
@@ -128,9 +128,9 @@ def walk(term: Term) -> Iterator[Term]:
 def with_sides(term: Term) -> Term:
     """``term`` with ``source`` as the side of columns that are written without one."""
     match term:
-        case Leaf(operand=ColumnRef(side="") as column):
+        case Atom(operand=ColumnRef(side="") as column):
             return replace(term, operand=replace(column, side="source"))
-        case Leaf():
+        case Atom():
             return term
         case Negative() | Cast():
             return replace(term, inner=with_sides(term.inner))
@@ -140,13 +140,15 @@ def with_sides(term: Term) -> Term:
             return replace(term, args=tuple(map(with_sides, term.args)))
 
 
-def check_expression(term: Term, types: Mapping[str, str], *, text: str, field: str, zone: tzinfo = UTC) -> Expression:
+def check_expression(
+    term: Term, types: Mapping[str, str], *, text: str, field: str, zone: tzinfo = UTC
+) -> ValueExpression:
     """Give every part its type. ``types``: column (``source.x``) to Iceberg type name.
 
     Raises BadSpec for unknown columns and for types that do not go together.
     """
     try:
-        return Expression(_checked(term, types), text, field, zone)
+        return ValueExpression(_checked(term, types), text, field, zone)
     except UnsupportedPredicate as error:
         refuse(field, str(error))
 
@@ -170,7 +172,7 @@ def is_castable(type_name: str) -> bool:
 
 def _checked(term: Term, types: Mapping[str, str]) -> Term:
     match term:
-        case Leaf():
+        case Atom():
             return replace(term, type=_leaf_type(term, types))
         case Negative():
             inner = _checked(term.inner, types)
@@ -185,7 +187,7 @@ def _checked(term: Term, types: Mapping[str, str]) -> Term:
             return _cast(_checked(term.inner, types), term.type)
 
 
-def _leaf_type(leaf: Leaf, types: Mapping[str, str]) -> str:
+def _leaf_type(leaf: Atom, types: Mapping[str, str]) -> str:
     match leaf.operand:
         case None:
             return NULL_TYPE
@@ -232,7 +234,7 @@ def _digits(constant: Constant) -> str:
 def shown(term: Term) -> str:
     """A part as sentences name it."""
     match term:
-        case Leaf():
+        case Atom():
             return _shown_leaf(term)
         case Negative():
             return f"-{shown(term.inner)}"
@@ -244,7 +246,7 @@ def shown(term: Term) -> str:
             return f"cast({shown(term.inner)} as {term.type})"
 
 
-def _shown_leaf(leaf: Leaf) -> str:
+def _shown_leaf(leaf: Atom) -> str:
     match leaf.operand:
         case Constant(value=value):
             return repr(value) if isinstance(value, str | bytes) else str(value)
@@ -288,7 +290,7 @@ def _as_decimal(term: Term) -> Term:
 
 
 def _decimal_digits(term: Term) -> str:
-    if isinstance(term, Leaf) and isinstance(term.operand, Constant):
+    if isinstance(term, Atom) and isinstance(term.operand, Constant):
         return _digits(term.operand)
     return f"decimal({_INTEGERS.get(term.type, 1)},0)"
 
@@ -352,7 +354,7 @@ def _concat(args: tuple[Term, ...]) -> Term:
 
 
 def _round(args: tuple[Term, ...]) -> Term:
-    digits = args[1].operand if len(args) == 2 and isinstance(args[1], Leaf) else None
+    digits = args[1].operand if len(args) == 2 and isinstance(args[1], Atom) else None
     if not isinstance(digits, Constant) or type(digits.value) is not int or not 0 <= digits.value <= MAX_DIGITS:
         raise UnsupportedPredicate("round takes a number and the digits to keep after the point: write round(x, 2)")
     known = decimal_of(args[0].type)

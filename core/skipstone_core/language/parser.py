@@ -19,9 +19,9 @@ from skipstone_core.language.expressions import (
     FUNCTIONS,
     MAX_PARTS,
     Arithmetic,
+    Atom,
     Call,
     Cast,
-    Leaf,
     Negative,
     Term,
     walk,
@@ -138,7 +138,7 @@ def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | Term
     term = cast(Term, _understood(text, "assigned", field))
     if sum(1 for _ in walk(term)) > MAX_PARTS:
         refuse(field, f"an expression has at most {MAX_PARTS} columns, literals, operators and calls")
-    return term.operand if isinstance(term, Leaf) else term
+    return term.operand if isinstance(term, Atom) else term
 
 
 def _understood(text: str, start: str, field: str) -> object:
@@ -168,10 +168,10 @@ class _Builder(Transformer[Token, Node]):
         value = items[0].value if isinstance(items[0], Constant) else None
         if isinstance(value, float) and not math.isfinite(value):
             raise UnsupportedPredicate("a number is out of the range of double: write a smaller one")
-        return Leaf(items[0])
+        return Atom(items[0])
 
     def nothing(self, _: list[Any]) -> Term:
-        return Leaf(None)
+        return Atom(None)
 
     def arithmetic(self, items: list[Any]) -> Term:
         left, op, right = items
@@ -182,10 +182,10 @@ class _Builder(Transformer[Token, Node]):
 
     def negative(self, items: list[Any]) -> Term:
         inner = items[1]
-        literal = inner.operand if isinstance(inner, Leaf) else None
+        literal = inner.operand if isinstance(inner, Atom) else None
         value = literal.value if isinstance(literal, Constant) else None
         is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
-        return Leaf(Constant(-value)) if is_number else Negative(inner)  # type: ignore[operator]
+        return Atom(Constant(-value)) if is_number else Negative(inner)  # type: ignore[operator]
 
     def call(self, items: list[Any]) -> Term:
         name = str(items[0]).lower()

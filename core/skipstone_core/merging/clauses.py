@@ -14,10 +14,10 @@ from skipstone_core.contract.requests import ColumnMapping, MergeAction, MergeCl
 from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyType
 from skipstone_core.language.expressions import (
+    Atom,
     Cast,
-    Expression,
-    Leaf,
     Term,
+    ValueExpression,
     check_expression,
     columns_of,
     is_castable,
@@ -64,7 +64,7 @@ class BoundClause:
     when: Predicate | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     literals: Mapping[str, Value | None] = field(default_factory=dict)
-    expressions: Mapping[str, Expression] = field(default_factory=dict)
+    expressions: Mapping[str, ValueExpression] = field(default_factory=dict)
 
     @property
     def assigned(self) -> frozenset[str]:
@@ -124,7 +124,7 @@ def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | C
     value = parse_assigned(text, field=field_name)
     if value is None or isinstance(value, Constant):
         return value
-    term = with_sides(Leaf(value) if isinstance(value, ColumnRef) else value)
+    term = with_sides(Atom(value) if isinstance(value, ColumnRef) else value)
     wrong = next((column for column in columns_of(term) if column.side not in role.sides), None)
     if wrong is not None and wrong.side == "source":
         message = f"{text} is a column" if isinstance(value, ColumnRef) else f"{wrong} is a column of the source"
@@ -133,7 +133,7 @@ def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | C
     if wrong is not None:
         message = f"{wrong} is a column of the table, and these rows are not in it: name columns as source.x"
         raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
-    if isinstance(term, Leaf) and isinstance(term.operand, ColumnRef) and term.operand.side == "source":
+    if isinstance(term, Atom) and isinstance(term.operand, ColumnRef) and term.operand.side == "source":
         return term.operand
     return term
 
@@ -191,7 +191,7 @@ def _bind_assigned(path: str, clause: MergeClause, role: Role, sides: Sides) -> 
 def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundClause:
     values: dict[str, str] = {}
     literals: dict[str, Value | None] = {}
-    expressions: dict[str, Expression] = {}
+    expressions: dict[str, ValueExpression] = {}
     targets = by_name(sides.target)
     for column, text in (clause.values or {}).items():
         if column not in targets:
@@ -208,7 +208,7 @@ def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundCl
     return BoundClause(action=clause.action, values=values, literals=literals, expressions=expressions)
 
 
-def _into(one: Expression, target: MergeColumn) -> Expression:
+def _into(one: ValueExpression, target: MergeColumn) -> ValueExpression:
     """The expression in the type of its column. Raises BadSpec when its values are of another family."""
     into = plain_type(target.type)
     if one.type == into:

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
-from skipstone_core.language.expressions import Expression
+from skipstone_core.language.expressions import ValueExpression
 from skipstone_core.language.predicates import ColumnRef
 from skipstone_core.merging.merges import BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
@@ -176,7 +176,7 @@ def _inserted_column(source: pa.Table, clause: BoundClause, field: pa.Field) -> 
     return _repeated(clause.literals.get(field.name), field, source.num_rows)
 
 
-def _read_by(expression: Expression, side: str) -> list[str]:
+def _read_by(expression: ValueExpression, side: str) -> list[str]:
     """The columns of ``side`` that an expression reads."""
     return sorted(column.name for column in expression.columns if column.side == side)
 
@@ -235,7 +235,7 @@ def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterato
             yield _Assigned(name, rows, _repeated(value, schema.field(name), len(rows)))
 
 
-def _computed(expression: Expression, batch: MatchedBatch, rows: Int64s, field: pa.Field) -> pa.Array:
+def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, field: pa.Field) -> pa.Array:
     """An expression in ``rows``, of the values that target columns had before the merge."""
     columns = _taken({f"target.{name}": batch.target.column(name) for name in _read_by(expression, "target")}, rows)
     if names := _read_by(expression, "source"):

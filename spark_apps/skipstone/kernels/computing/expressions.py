@@ -18,12 +18,12 @@ import pyarrow.compute as pc
 from skipstone_core.errors import BadData
 from skipstone_core.language.expressions import (
     Arithmetic,
+    Atom,
     Call,
     Cast,
-    Expression,
-    Leaf,
     Negative,
     Term,
+    ValueExpression,
     columns_of,
     shown,
 )
@@ -59,7 +59,7 @@ class _Fault(Exception):
     """What a part does in some row, and what to do."""
 
 
-def compute(expression: Expression, columns: Columns, rows: int) -> pa.Array:
+def compute(expression: ValueExpression, columns: Columns, rows: int) -> pa.Array:
     """The value of ``expression`` in each of ``rows`` rows; ``columns`` are keyed as ``source.x`` and ``target.y``.
 
     Raises BadData (BAD_RECORDS), without a value, for a row in which it leaves the range of its type, divides by zero
@@ -79,12 +79,12 @@ class _Rows:
 
     columns: Columns
     rows: int
-    expression: Expression
+    expression: ValueExpression
 
     def value(self, term: Term) -> pa.Array:
         """A part in all rows."""
         match term:
-            case Leaf():
+            case Atom():
                 return self._leaf(term)
             case Negative():
                 return _negated(self.value(term.inner), term)
@@ -95,7 +95,7 @@ class _Rows:
             case Call():
                 return self._call(term)
 
-    def _leaf(self, leaf: Leaf) -> pa.Array:
+    def _leaf(self, leaf: Atom) -> pa.Array:
         kind = arrow_type(leaf.type)
         match leaf.operand:
             case ColumnRef() as column:
@@ -236,7 +236,7 @@ def _rounded(values: pa.Array, term: Call) -> pa.Array:
 
 def _digits_to_keep(term: Call) -> int:
     digits = term.args[1]
-    assert isinstance(digits, Leaf) and isinstance(digits.operand, Constant)  # noqa: S101
+    assert isinstance(digits, Atom) and isinstance(digits.operand, Constant)  # noqa: S101
     return int(digits.operand.value)  # type: ignore[arg-type]
 
 
