@@ -360,7 +360,7 @@ class MergeKey:
 class MergeClause:
     """First clause whose ``when`` holds wins.
 
-    ``values`` maps target column to a source column or a literal, as text; None is by equal name.
+    ``values`` maps target column to a source column, a literal or an expression, as text; None is by equal name.
     """
 
     action: MergeAction

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
-from skipstone_core.merging.merges import BoundClause, MergePlan
+from skipstone_core.merging.merges import MergePlan
 
 from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
 from skipstone.kernels.canonical import Int64s
@@ -111,13 +111,10 @@ class FileMarker:
 
     @cached_property
     def _kept(self) -> list[str]:
-        """Columns that some update leaves alone."""
+        """Columns that some update leaves alone, or computes from."""
         if self._plan.partial is not None:  # any row may leave any column alone
             return list(self._plan.target_columns)
-        assigned = [_assigned(self._plan.target_clauses[number]) for number in self._updates]
-        everywhere = frozenset.intersection(*assigned) if assigned else frozenset()
-        return [name for name in self._plan.target_columns if name not in everywhere]
-
-
-def _assigned(clause: BoundClause) -> frozenset[str]:
-    return frozenset((*clause.values, *clause.literals))
+        clauses = [self._plan.target_clauses[number] for number in self._updates]
+        everywhere = frozenset.intersection(*(one.assigned for one in clauses)) if clauses else frozenset()
+        read = frozenset().union(*(one.computed_from("target") for one in clauses))
+        return [name for name in self._plan.target_columns if name not in everywhere or name in read]

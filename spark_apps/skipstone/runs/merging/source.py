@@ -25,6 +25,7 @@ from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merging.evolution import new_columns
+from skipstone_core.merging.fields import named_fields
 from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
@@ -36,7 +37,7 @@ from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.plain import PlainLimits, find_plain
-from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, ReadRules, SourceColumn, SourceRead, read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
@@ -89,7 +90,8 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
-    read = read_source(spark, site.listing, site.task.source, files.schema, site.task.time_zone)
+    rules = ReadRules(site.task.time_zone, named_fields(site.task))
+    read = read_source(spark, site.listing, site.task.source, files.schema, rules)
     planned = _plan(site.task, read.columns, table, files)
     return written_down(site, planned, _write_slices(site, read, planned.plan))
 
@@ -97,7 +99,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
     limits = PlainLimits(site.share.rows, site.share.source_bytes)
-    read = find_plain(site.listing, site.task.source, files.schema, limits)
+    read = find_plain(site.listing, site.task.source, files.schema, limits, named_fields(site.task))
     if read is None:
         return None
     planned = _plan(site.task, read.columns, table, files)
@@ -142,7 +144,7 @@ def target_schema(schema: Schema) -> tuple[MergeColumn, ...]:
 
 
 def _source_schema(columns: Sequence[SourceColumn]) -> tuple[MergeColumn, ...]:
-    return tuple(MergeColumn(name=column.name, type=str(column.type)) for column in columns)
+    return tuple(MergeColumn(name=column.name, type=str(column.type), is_field=column.is_field) for column in columns)
 
 
 def time_zone(task: MergeTask) -> ZoneInfo:
