@@ -155,8 +155,10 @@ def session(spark: SparkSession) -> SparkSession:
 
 def frame_of(session: SparkSession, columns: dict[str, pa.Array]) -> DataFrame:
     flat = session.createDataFrame(pa.table({"n": pa.array(range(ROWS)), **columns}))
+    # without the cast a timestamp without zone would be an instant
+    typed = {name: f"cast(`{name}` as {SPARK_TYPES.get(kind, kind)})" for name, (kind, _, _) in COLUMNS.items()}
     sides = [
-        f"struct({', '.join(f'`{name}` as `{name[7:]}`' for name in columns if name.startswith(side))}) as {side}"
+        f"struct({', '.join(f'{one} as `{name[7:]}`' for name, one in typed.items() if name.startswith(side))}) as {side}"
         for side in ("source", "target")
     ]
     return flat.selectExpr("n", *sides).coalesce(1)
