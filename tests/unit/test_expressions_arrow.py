@@ -126,6 +126,11 @@ def test_a_fault_names_the_field_and_no_value(text: str, row: int, message: str)
     assert "2147483647" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["cast(at as date)", "cast(x as int)", "cast(d as int)", "cast(s as int)", "i / i"])
+def test_rows_of_nulls_have_no_fault(text: str) -> None:
+    assert value_of(text, 1, 1) == [None, None]
+
+
 # --- as clauses have them ---
 
 TARGET = pa.schema([("id", pa.int64()), ("n", pa.int64()), ("m", pa.int64())])
