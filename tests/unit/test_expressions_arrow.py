@@ -30,6 +30,8 @@ COLUMNS: dict[str, tuple[str, pa.Array]] = {
     "source.s": ("string", pa.array([" 12 ", None, "no"], pa.string())),
     "target.t": ("string", pa.array(["a", None, "c"], pa.large_string())),
     "source.b": ("boolean", pa.array([True, None, False], pa.bool_())),
+    "source.u": ("uuid", pa.array([b"u" * 16, None, b"v" * 16], pa.binary(16))),
+    "source.tags": ("list<string>", pa.array([["a"], None, []], pa.list_(pa.string()))),
     "source.day": ("date", pa.array([date(2024, 2, 29), None, date(1, 1, 2)], pa.date32())),
     "source.at": ("timestamp", pa.array([datetime(2024, 2, 29, 23, 30), None, datetime(2024, 1, 1)])),  # noqa: DTZ001
     "source.seen": ("timestamptz", pa.array([datetime(2024, 2, 29, 23, 30, tzinfo=UTC), None, None])),
@@ -67,6 +69,8 @@ def value_of(text: str, *rows: int) -> list[Any]:
         ("coalesce(d, i, 7)", [Decimal("1.55"), Decimal("7.00"), Decimal("-9999999.99")]),
         ("target.t || ':' || cast(b as string)", ["a:true", None, "c:false"]),
         ("null + i", [None, None, None]),
+        ("coalesce(null, u, u)", [b"u" * 16, None, b"v" * 16]),
+        ("coalesce(tags, tags)", [["a"], None, []]),
         ("to_date(seen)", [date(2024, 3, 1), None, None]),
         ("cast(seen as string)", ["2024-03-01 00:30:00", None, None]),
         (
@@ -120,6 +124,11 @@ def test_a_fault_names_the_field_and_no_value(text: str, row: int, message: str)
         value_of(text, row)
     assert caught.value.reason is Reason.BAD_RECORDS
     assert "2147483647" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["cast(at as date)", "cast(x as int)", "cast(d as int)", "cast(s as int)", "i / i"])
+def test_rows_of_nulls_have_no_fault(text: str) -> None:
+    assert value_of(text, 1, 1) == [None, None]
 
 
 # --- as clauses have them ---

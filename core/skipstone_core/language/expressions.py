@@ -227,7 +227,7 @@ def _digits(constant: Constant) -> str:
     scale = -int(number.exponent)
     precision = max(len(number.digits), scale)
     if precision > MAX_DIGITS:
-        raise UnsupportedPredicate(f"{constant.value} has more than {MAX_DIGITS} digits: write fewer")
+        raise UnsupportedPredicate(f"{shown(Atom(constant))} has more than {MAX_DIGITS} digits: write fewer")
     return f"decimal({precision},{scale})"
 
 
@@ -248,8 +248,10 @@ def shown(term: Term) -> str:
 
 def _shown_leaf(leaf: Atom) -> str:
     match leaf.operand:
+        case Constant(value=str() | bytes() as text):
+            return repr(text)
         case Constant(value=value):
-            return repr(value) if isinstance(value, str | bytes) else str(value)
+            return str(value)
         case None:
             return "null"
         case ColumnRef() as column:

@@ -112,7 +112,7 @@ def _from_float(values: pa.Array, kind: pa.DataType) -> pa.Array:
         pc.equal(pc.floor(numbers), numbers),
         pc.and_(pc.greater_equal(numbers, -(2.0**bits)), pc.less(numbers, 2.0**bits)),
     )
-    if not pc.all(is_whole, skip_nulls=True).as_py():
+    if not pc.all(is_whole, min_count=0).as_py():
         raise Lossy
     return pc.cast(numbers, kind)
 
@@ -146,7 +146,7 @@ def _placed(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
 
 def _midnights(values: pa.Array, kind: pa.DataType) -> pa.Array:
     days = pc.cast(values, kind)
-    if not pc.all(pc.equal(pc.cast(days, values.type), values)).as_py():
+    if not pc.all(pc.equal(pc.cast(days, values.type), values), min_count=0).as_py():
         raise Lossy
     return days
 

@@ -166,7 +166,8 @@ class _Rows:
         for arg in term.args[1:]:
             if not found.null_count:
                 break
-            found = pc.coalesce(found, self._among(arg, ~_valid(found)))
+            other = self._among(arg, ~_valid(found))
+            found = other if pa.types.is_null(found.type) else pc.coalesce(found, other)
         return found
 
 
@@ -246,4 +247,4 @@ def _rounded_float(number: float, digits: int) -> float:
         return number
     with localcontext(EXACT):
         exact = Decimal(repr(number))
-        return float(exact.quantize(Decimal(1).scaleb(-digits))) if -exact.as_tuple().exponent > digits else number
+        return float(exact.quantize(Decimal(1).scaleb(-digits))) if -int(exact.as_tuple().exponent) > digits else number

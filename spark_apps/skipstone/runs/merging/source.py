@@ -165,7 +165,8 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
     columns, rule = _slice_columns(read.columns, plan)
-    frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
+    held = [f"{quoted(column.name)} as {_held(at)}" for at, column in enumerate(columns)]
+    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN)
     kernel = _slice_kernel(_kernel_schema(columns), rule, site.scratch)
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
@@ -176,15 +177,19 @@ def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn],
     count = -(-site.listing.total_bytes // SLICE_BYTES)
     if count <= 1:
         return frame.coalesce(1)
-    types = {column.name: column.type for column in columns}
-    keys = [_range_column(key.source, text=isinstance(types[key.source], UUIDType)) for key in plan.keys]
-    return frame.repartitionByRange(count, *keys)
+    places = {column.name: at for at, column in enumerate(columns)}
+    at = [places[key.source] for key in plan.keys]
+    return frame.repartitionByRange(count, *(_range_column(_held(n), columns[n]) for n in at))
 
 
-def _range_column(name: str, *, text: bool) -> SparkColumn:
+def _held(position: int) -> str:
+    """What the frame calls a column on its way to a kernel: PySpark finds no name there that has a dot."""
+    return f"c{position}"
+
+
+def _range_column(name: str, column: SourceColumn) -> SparkColumn:
     """Text of a uuid may be written in two cases."""
-    column = sf.col(quoted(name))
-    return sf.lower(column) if text else column
+    return sf.lower(sf.col(name)) if isinstance(column.type, UUIDType) else sf.col(name)
 
 
 def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
@@ -211,7 +216,8 @@ def _write_partition(
     rows = []
     for batch in batches:
         _require_good(batch)
-        rows.append(table_batch(batch, schema))
+        named = batch.rename_columns([*schema.names, *batch.schema.names[len(schema) :]])
+        rows.append(table_batch(named, schema))
     return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, scratch)
 
 

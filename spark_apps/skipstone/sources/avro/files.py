@@ -10,7 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -93,11 +93,11 @@ def _batch(schema: RecordSchema, rows: Sequence[_Row]) -> pa.RecordBatch:
 
 def _value(row: _Row, path: Sequence[int]) -> Value:
     """What stands at ``path``; null within null."""
-    found: Any = row
+    found: object = row
     for position in path:
         if found is None:
             return None
-        found = found[layout_name(position)]
+        found = cast("Mapping[str, object]", found)[layout_name(position)]
     return cast("Value", found)
 
 
