@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import sys
-import threading
-from asyncio.subprocess import PIPE, Process
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
 from kubernetes import client
+from skipstone_cli.app import app
 from skipstone_core.contract.requests import JobRequest, RunKind
+from skipstone_core.reasons import Reason
+from typer.testing import CliRunner, Result
 
 from tests.cluster.controlplane import ControlPlane
 from tests.kube.reconcile_lab import Scenario, Site, run_scenario
 from tests.kube.test_schedule_server import CLAIM
 from tests.unit.lake_double import Ends
-from tests.unit.objects import load, merge, schedule, table, warehouse
+from tests.unit.objects import merge, schedule, table, warehouse
 
 Play = Callable[[Scenario], None]
 GROUP = "people"
@@ -35,22 +33,16 @@ def play(control_plane: ControlPlane, namespace: str, monkeypatch: pytest.Monkey
     return lambda scenario: run_scenario(control_plane, namespace, scenario)
 
 
-async def command(site: Site, *arguments: str) -> Process:
-    """The command line in a process of its own; options that may stand before the command do."""
-    program = (sys.executable, "-m", "skipstone_cli", "-n", site.namespace, *arguments)
-    return await asyncio.create_subprocess_exec(*program, stdin=PIPE, stdout=PIPE, stderr=PIPE, env=dict(os.environ))
-
-
-async def ended(site: Site, process: Process, given: str = "") -> tuple[int | None, str, str]:
-    """Exit code, output and notes, while the operator works on."""
-    talk = asyncio.create_task(process.communicate(given.encode()))
+async def command(site: Site, *arguments: str, given: str = "") -> Result:
+    """The command line with ``given`` on its standard input, while the operator works on."""
+    words = ["-n", site.namespace, *arguments]
+    ended = asyncio.create_task(asyncio.to_thread(CliRunner().invoke, app, words, input=given))
 
     async def is_done() -> bool:
-        return talk.done()
+        return ended.done()
 
     await site.until(is_done, "the command ends")
-    out, err = await talk
-    return process.returncode, out.decode(), err.decode()
+    return await ended
 
 
 async def jobs(site: Site) -> list[str]:
@@ -78,9 +70,9 @@ def test_a_dry_run_of_a_schedule_tells_the_numbers_and_leaves_nothing(play: Play
         await site.holds("Table", "flights", "Ready")
         site.lake.script = lambda request: asked.append(request)  # type: ignore[func-returns-value]
         jane = ("--as", "jane", "--as-group", GROUP)
-        code, out, err = await ended(site, await command(site, *jane, "-o", "json", "merge", "--dry-run", "ms/hourly"))
-        assert code == 0, err
-        told = json.loads(out)
+        result = await command(site, *jane, "-o", "json", "merge", "--dry-run", "ms/hourly")
+        assert result.exit_code == 0, result.stderr
+        told = json.loads(result.stdout)
         assert (told["kind"], told["origin"], told["table"]) == ("MergeDryRun", "ms/hourly", "flights")
         assert (told["files"]["total"], told["files"]["candidate"], told["rows"]["updated"]) == (4, 1, 7)
         assert await jobs(site) == []
@@ -96,37 +88,16 @@ def test_a_dry_run_of_a_schedule_tells_the_numbers_and_leaves_nothing(play: Play
     assert request.merge.source.consumer.endswith("/hourly")
 
 
-def test_an_interrupted_dry_run_is_gone_and_a_failed_one_says_why(play: Play, tmp_path: Path) -> None:
-    gate = threading.Event()
-
-    def script(request: JobRequest) -> Ends | None:
-        if request.kind is RunKind.DRY_RUN:
-            gate.wait(300)
-            return Ends(64)
-        return None
-
+def test_a_dry_run_that_fails_says_why_and_is_gone(play: Play) -> None:
     async def scenario(site: Site) -> None:
-        await site.apply(CLAIM, warehouse(), table(), load("jan", suspend=True))
+        await site.apply(CLAIM, warehouse(), table())
         await site.holds("Table", "flights", "Ready")
-        site.lake.script = script
-        file = tmp_path / "merge.yaml"
-        file.write_text(yaml.safe_dump(merge("feb", backoffLimit=0) | {"metadata": {"name": "feb"}}))
-        process = await command(site, "merge", "--dry-run", "-f", str(file))
-
-        async def is_running() -> bool:
-            states = [await site.condition("MergeJob", name, "Progressing") for name in await jobs(site)]
-            return ("True", "DriverRunning") in states
-
-        await site.until(is_running, "the dry run's driver works")
-        assert (await jobs(site))[0].startswith("feb-dry-run-")
-        process.send_signal(signal.SIGINT)
-        code, out, _ = await ended(site, process)
-        assert (code, out) == (130, "")
+        site.lake.script = lambda request: Ends(65, Reason.BAD_RECORDS) if request.kind is RunKind.DRY_RUN else None
+        document = yaml.safe_dump(merge("feb") | {"metadata": {"name": "feb"}})
+        result = await command(site, "merge", "--dry-run", "-f", "-", given=document)
+        assert (result.exit_code, result.stdout) == (1, "")
+        assert "the dry run has failed: BadRecords: as scripted" in result.stderr
         assert await jobs(site) == []
-        gate.set()
-        code, out, err = await ended(site, await command(site, "merge", "--dry-run", "-f", "-"), file.read_text())
-        assert (code, out) == (1, "")
-        assert "the dry run has failed: BackoffLimitExceeded" in err
-        assert await jobs(site) == []
+        assert site.lake.tables["air", "flights"].aborted == set()
 
     play(scenario)

@@ -34,10 +34,10 @@ def people(start: int, stop: int) -> list[dict[str, Any]]:
     return [{"id": i, "name": f"name {i}"} for i in range(start, stop)]
 
 
-def made(root: Path, mode: MergeMode = MergeMode.COPY_ON_WRITE, **more: Any) -> MergeBed:
+def made(root: Path, mode: MergeMode = MergeMode.COPY_ON_WRITE, version: str = "2", **more: Any) -> MergeBed:
     """A table of five files."""
     bed = MergeBed(root, **more)
-    bed.create(SCHEMA, **{MERGE_MODE: mode})
+    bed.create(SCHEMA, **{MERGE_MODE: mode, "format-version": version})
     bed.append(*(people(100 * i, 100 * (i + 1)) for i in range(5)))
     return bed
 
@@ -70,6 +70,7 @@ def changing(bed: MergeBed) -> MergeTask:
     [
         pytest.param(MergeMode.COPY_ON_WRITE, {}, id="copy on write"),
         pytest.param(MergeMode.MERGE_ON_READ, {}, id="merge on read"),
+        pytest.param(MergeMode.MERGE_ON_READ, {"version": "3"}, id="format version 3"),
         pytest.param(MergeMode.COPY_ON_WRITE, {"limits": ALL_IN_SPARK}, id="all in Spark"),
     ],
 )

@@ -161,7 +161,7 @@ class _Merger:
 
     def check(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
         """Make the updated rows of a file and write none. Raises BadData as ``rewrite`` and ``mark`` do."""
-        FileMarker(opened, self.work.plan, source, RowCheck(self.work.write)).mark(groups)
+        FileMarker(opened, self.work.plan, source, RowCheck(self.work.write)).mark(groups, own=not self.work.lineage)
 
     def finish(self, results: Sequence[FileResult]) -> WorkResult:
         """Close what is open."""
