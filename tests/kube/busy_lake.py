@@ -36,6 +36,7 @@ EXPECTED = {
     ("Warehouse", "refused"): ("Failed", "Degraded"),
     ("Table", "flights"): ("Current", "Healthy"),
     ("Table", "archive"): ("Current", "Healthy"),
+    ("Table", "kept"): ("Current", "Healthy"),
     ("Table", "airports"): ("Current", "Healthy"),
     ("Table", "twin"): ("Failed", "Degraded"),
     ("SecondaryIndex", "by-tail"): ("Current", "Healthy"),
@@ -66,7 +67,9 @@ def first_objects() -> list[Obj]:
         claim("lake-data"),
         claim("of-one-pod", "ReadWriteOncePod"),
         objects.warehouse(),
-        objects.table(maintenance=COMPACTED),
+        objects.table(),
+        # Apart from the schedule, whose jobs maintenance would give way to.
+        objects.table("kept", identifier={"namespace": "air", "name": "kept"}, maintenance=COMPACTED),
         objects.table("archive", identifier={"namespace": "air", "name": "archive"},
                       maintenance={**COMPACTED, "window": CLOSED}),
         # A job that tries again and again lets no other one write its table.
@@ -87,6 +90,7 @@ def other_objects() -> list[Obj]:
         objects.index("broken", **of_archive),
         *(objects.load(name) for name in ("jan", "feb", "bad")),
         *(objects.load(name, **of_archive) for name in ("old-1", "old-2")),
+        *(objects.load(name, tableRef={"name": "kept"}) for name in ("new-1", "new-2")),
         objects.load("unlucky", tableRef={"name": "airports"}, backoffLimit=20),
         objects.load("paused", suspend=True),
         *(objects.merge(name) for name in ("feed", "bad-feed")),
