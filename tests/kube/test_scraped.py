@@ -19,7 +19,7 @@ from tests.cluster.controlplane import ControlPlane
 from tests.cluster.shell import wait_until
 from tests.cluster.toolchain import build_tools
 from tests.kube.busy_lake import EXPECTED, Drivers, first_objects, other_objects, run_kubelet
-from tests.kube.test_runtime_operator import CHART, PROGRAM, Operator, prepare_namespace, render_chart
+from tests.kube.test_runtime_operator import CHART, Operator, prepare_namespace, render_chart
 from tests.prometheus import PanelQuery, Prometheus, read_queries, resolve, run_prometheus, scrape_config
 from tests.statetools import argocd_health, kstatus_library
 from tests.unit import objects
@@ -83,7 +83,7 @@ def scraped(control_plane: ControlPlane, tmp_path_factory: pytest.TempPathFactor
     rendered = render_chart(build_tools(["helm"])["helm"], NAMESPACE, *VALUES)
     control_plane.kubectl("create", "namespace", NAMESPACE)
     environment = prepare_namespace(control_plane, NAMESPACE, rendered)
-    operator = Operator(environment | {"POD_NAME": "skipstone-0"}, folder / "operator.log", PROGRAM)
+    operator = Operator(environment | {"POD_NAME": "skipstone-0"}, folder / "operator.log")
     manifests = [found for found in yaml.safe_load_all(rendered) if found]
     config = scrape_config(
         only(manifests, "ServiceMonitor"),
