@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -149,6 +149,10 @@ soak-random: setup ## All cases of the random unit tests of which `make test` ta
 
 soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/kube/test_kill_operator.py
+
+soak-operability: setup cluster-tools ## Alerts and dashboards in Debian's Prometheus, states as kstatus and Argo CD see them
+	$(PYTHON_ENV)/pytest -q -m soak tests/unit/test_alert_rules.py tests/kube/test_scraped.py
+	SKIPSTONE_STATE_TOOLS=real $(PYTHON_ENV)/pytest -q tests/unit/test_kstatus.py tests/unit/test_argocd_health.py
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours; STORAGE=s3: in a bucket)
 	@$(STAGE) --begin

@@ -57,11 +57,15 @@ TOOLS = (
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "2 min"),
     Tool("pause", "pause", ".", "1 s"),
     Tool("versitygw", "versitygw", "github.com/versity/versitygw/cmd/versitygw", "3 min"),
+    Tool("kstatus", "kstatus", ".", "1 min"),
+    Tool("argocdhealth", "argocdhealth", ".", "5 min"),
 )
 STORE_AND_CLIENT = ("etcd", "kubectl")
 API_SERVER = ("kube-apiserver", "kube-controller-manager")
 FOR_TESTS = ("versitygw",)
-ALL = tuple(tool.name for tool in TOOLS if tool.name not in FOR_TESTS)
+#: Built by the soak target that asks them.
+FOR_SOAKS = ("kstatus", "argocdhealth")
+ALL = tuple(tool.name for tool in TOOLS if tool.name not in (*FOR_TESTS, *FOR_SOAKS))
 
 
 def build_tools(names: Sequence[str]) -> dict[str, Path]:
