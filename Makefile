@@ -17,6 +17,8 @@ VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.p
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 CLUSTER ?= embedded
 export CLUSTER
+# What `make images`, `make release` and `make soak-release` are told.
+export REGISTRY VERSION KEY COSIGN PYTHON_INDEX FROM
 # Some images for containers turn off Python's cache of compiled modules. Without it every process that a test starts
 # compiles all libraries again, which takes several times longer than the imports themselves.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,7 +26,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -43,7 +45,7 @@ lint: setup ## Style, types, import rules and size budgets
 		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
 
 .types:
-	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p demo -p tests.cluster -m tests.architecture.notebook
+	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p demo -p release -p tests.cluster -m tests.architecture.notebook
 	$(PYTHON_ENV)/mypy spark_apps/image/archive_classes.py
 
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
@@ -60,6 +62,12 @@ docs: setup ## Build the site of the documentation into build/site; links are ch
 
 sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 	$(PYTHON_ENV)/python scripts/sbom.py build/sbom
+
+images: ## Build the operator's and Spark's image, named for REGISTRY (VERSION: that of the chart)
+	@python3 -m release images
+
+release: setup ## Push images and chart to REGISTRY, signed with KEY (COSIGN, PYTHON_INDEX); records in build/release
+	@python3 -m release publish
 
 early-warning: ## Try the newest releases and pre-releases of what Skipstone uses the internals of
 	@scripts/early-warning
@@ -140,6 +148,9 @@ soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SO
 
 soak-executors: setup cluster ## Every kind of run on two executor pods, in a bucket and on a shared claim
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/e2e/test_executors.py
+
+soak-release: setup cluster ## A signed release through a registry, helm test, and an upgrade amid jobs (FROM: a commit or tag)
+	$(PYTHON_ENV)/pytest -q -x -s -m soak tests/e2e/test_release.py
 
 soak-life: setup cluster ## A schedule of every minute on a table with Inline indexes and maintenance, for half an hour
 	SKIPSTONE_LIFE_MINUTES=30 $(PYTHON_ENV)/pytest -q -x tests/e2e/test_long_life.py

@@ -59,12 +59,14 @@ TOOLS = (
     Tool("versitygw", "versitygw", "github.com/versity/versitygw/cmd/versitygw", "3 min"),
     Tool("kstatus", "kstatus", ".", "1 min"),
     Tool("argocdhealth", "argocdhealth", ".", "5 min"),
+    Tool("registry", "registry", ".", "1 min"),
+    Tool("cosign", "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", "10 min"),
 )
 STORE_AND_CLIENT = ("etcd", "kubectl")
 API_SERVER = ("kube-apiserver", "kube-controller-manager")
 FOR_TESTS = ("versitygw",)
-#: Built by the soak target that asks them.
-FOR_SOAKS = ("kstatus", "argocdhealth")
+#: Built by the soak targets that use them.
+FOR_SOAKS = ("kstatus", "argocdhealth", "registry", "cosign")
 ALL = tuple(tool.name for tool in TOOLS if tool.name not in (*FOR_TESTS, *FOR_SOAKS))
 
 
