@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -133,6 +133,12 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 soak-debezium: setup ## A random history of a PostgreSQL through Debezium into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_debezium_postgres.py
 
+soak-docs: setup cluster ## Pages of the documentation followed as printed, and kind-demo with stand-ins for kind and Docker
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_soak.py
+
+soak-orchestrators: setup cluster ## The recipes for Airflow and Dagster, each in an environment of its own
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_orchestrators.py
+
 soak-maintain: setup ## Maintenance of random tables, and killed at every write (SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py tests/spark/test_compaction*.py tests/spark/test_lineage_random.py
 
@@ -158,6 +164,12 @@ demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: 
 	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi
 	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m demo
 	@$(STAGE) --summary
+
+kind-demo: ## From nothing to a merged table on kind, with Docker or Podman and without root
+	@scripts/kind-demo up
+
+kind-demo-down: ## Remove that cluster and its files
+	@scripts/kind-demo down
 
 demo-down: ## Remove what the demonstration made
 	@$(PYTHON_ENV)/python -m demo --down

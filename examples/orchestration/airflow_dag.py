@@ -5,7 +5,7 @@ Put it beside skipstone_job.py into the folder of DAGs. Needs apache-airflow-pro
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from airflow.providers.cncf.kubernetes.hooks.kubernetes import KubernetesHook
 from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperator
@@ -40,7 +40,7 @@ kubectl wait --namespace $NAMESPACE --for=condition=Complete mj/$NAME --timeout=
 """
 
 
-@dag(schedule="@hourly", start_date=datetime(2026, 1, 1), catchup=False, max_active_runs=1)
+@dag(schedule="@hourly", start_date=datetime(2026, 1, 1, tzinfo=UTC), catchup=False, max_active_runs=1)
 def orders_merge() -> None:
     """Both tasks do the same; the first needs no image, the second no Python package on the workers."""
 

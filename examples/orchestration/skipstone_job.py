@@ -22,8 +22,9 @@ Manifest = dict[str, Any]
 def run_job(api: client.CustomObjectsApi, namespace: str, manifest: Manifest, *, seconds: int = 3600) -> Manifest:
     """The status of the job when it is Complete.
 
-    A job that is there already is waited for, so that the call may be repeated. Raises RuntimeError if the job failed, was
-    deleted, or is there with another spec, and TimeoutError if it has not ended within ``seconds``; it then goes on.
+    A job that is there already is waited for, so that the call may be repeated. Raises RuntimeError if the job failed,
+    was deleted, or is there with another spec, and TimeoutError if it has not ended within ``seconds``;
+    the job goes on then.
     """
     plural, name = PLURALS[manifest["kind"]], manifest["metadata"]["name"]
     digest = hashlib.sha256(json.dumps(manifest["spec"], sort_keys=True).encode()).hexdigest()
