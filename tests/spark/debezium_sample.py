@@ -25,6 +25,8 @@ ENGINE = Engine(
         "converter.schemas.enable": "false",
         "decimal.handling.mode": "string",
         "time.precision.mode": "microseconds",
+        # A machine with other work takes long to start it.
+        "task.management.timeout.ms": "900000",
     },
     lines=5,
 )
