@@ -15,6 +15,8 @@ LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.
 VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
 	admission.py accepted_settings.py columns_printed.py runtime_adapter.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
+# Programs for a shell. Those of Python have a suffix.
+SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
 CLUSTER ?= embedded
 export CLUSTER
 # Some images for containers turn off Python's cache of compiled modules. Without it every process that a test starts
@@ -39,6 +41,7 @@ fmt: setup ## Format the code
 lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/ruff format --check .
 	$(PYTHON_ENV)/ruff check .
+	$(PYTHON_ENV)/shellcheck --severity=warning $(SHELL_SCRIPTS)
 	@scripts/beside "$(MAKE) --no-print-directory .types" \
 		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
 
