@@ -11,7 +11,7 @@ from airflow.providers.cncf.kubernetes.operators.pod import KubernetesPodOperato
 from kubernetes import client, config
 
 dags, name = sys.argv[1:]
-bag = DagBag(dags, include_examples=False)
+bag = DagBag(dags)
 assert not bag.import_errors, bag.import_errors
 dag = bag.dags["orders_merge"]
 assert dag.max_active_runs == 1
