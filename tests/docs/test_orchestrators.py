@@ -80,7 +80,7 @@ def recipes(tmp_path: Path) -> Path:
 def run(command: list[str | Path], kube: Kube, folder: Path) -> dict[str, Any]:
     """What a program answers."""
     environment = {**kube.environment, "PYTHONPATH": str(folder), "AIRFLOW_HOME": str(folder / "airflow")}
-    environment |= {"DAGSTER_HOME": str(folder), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"}
+    environment |= {"DAGSTER_HOME": str(folder), "AIRFLOW__CORE__DAGBAG_IMPORT_TIMEOUT": "900"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     (line,) = [line for line in done.stdout.splitlines() if line.startswith("ANSWER ")]
