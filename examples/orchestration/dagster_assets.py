@@ -1,7 +1,5 @@
 """A Dagster asset for each hour of a feed: one MergeJob a partition. Needs `dagster` and `kubernetes`."""
 
-from __future__ import annotations
-
 import dagster as dg
 from kubernetes import client, config
 from skipstone_job import run_job
