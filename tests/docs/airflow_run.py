@@ -1,4 +1,4 @@
-"""Runs in Airflow's environment: `DAGS NAME`. Parses the DAG, runs its Python task, and prints the pod of the other one."""
+"""Runs in Airflow's environment: `DAGS NAME`. Parses the DAG, runs its Python task, prints the other one's pod."""
 
 from __future__ import annotations
 

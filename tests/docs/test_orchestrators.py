@@ -61,7 +61,8 @@ def kube() -> Iterator[Kube]:
     chart = str(ROOT / "charts" / "skipstone")
     found.within(SYSTEM).run_helm("install", "skipstone", chart, "--create-namespace", "--wait", *images, *more)
     lake = found.within(NAMESPACE)
-    lake.run("apply", *(f"--filename={ROOT}/examples/orders/{name}.yaml" for name in ("01-warehouse", "02-table", "04-load")))
+    for name in ("01-warehouse", "02-table", "04-load"):
+        lake.run("apply", f"--filename={ROOT}/examples/orders/{name}.yaml")
     lake.run("wait", "--for=condition=Complete", "lj/orders-2026-01", "--timeout=570s")
     lake.run("apply", f"--filename={RECIPES}/account.yaml")
     yield lake

@@ -1,6 +1,7 @@
 """`make soak-docs`: pages of the documentation followed as they are printed, on the embedded cluster.
 
-kind and Docker are stand-ins; `blocks.yaml` lists what else is not run. What was run and what came is kept in build/docs.
+kind and Docker are stand-ins; `blocks.yaml` lists what else is not run. What was run and what came
+is kept in build/docs-run.txt.
 """
 
 from __future__ import annotations
