@@ -108,7 +108,9 @@ def renamed(text: str) -> str:
     """``text`` with the namespaces that this run is given, for a cluster that others use too."""
     for name, other in NAMES.items():
         text = re.sub(
-            rf"(--namespace |create namespace |watchNamespaces=\{{|namespace/|-n ){name}\b", rf"\g<1>{other}", text
+            rf"(--namespace |create namespace |watchNamespaces=\{{|namespace/|serviceaccount:|-n ){name}\b",
+            rf"\g<1>{other}",
+            text,
         )
     return re.sub(r"(helm install \S+ \S+)", rf"\1 {HELM}", text) if HELM else text
 
