@@ -15,6 +15,8 @@ LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.
 VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
 	admission.py accepted_settings.py columns_printed.py runtime_adapter.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
+# Programs for a shell. Those of Python have a suffix.
+SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
 CLUSTER ?= embedded
 export CLUSTER
 # What `make images`, `make release` and `make soak-release` are told.
@@ -26,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -41,6 +43,7 @@ fmt: setup ## Format the code
 lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/ruff format --check .
 	$(PYTHON_ENV)/ruff check .
+	$(PYTHON_ENV)/shellcheck --severity=warning $(SHELL_SCRIPTS)
 	@scripts/beside "$(MAKE) --no-print-directory .types" \
 		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
 
@@ -51,10 +54,12 @@ lint: setup ## Style, types, import rules and size budgets
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
 	$(PYTHON_ENV)/python scripts/reference.py
+	$(PYTHON_ENV)/python scripts/diagrams.py
 
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
+	$(PYTHON_ENV)/python scripts/diagrams.py --check
 
 docs: setup ## Build the site of the documentation into build/site; links are checked
 	@.cache/uv/bin/uv sync --frozen --quiet --group docs
@@ -139,6 +144,12 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 soak-debezium: setup ## A random history of a PostgreSQL through Debezium into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_debezium_postgres.py
 
+soak-docs: setup cluster ## Pages of the documentation followed as printed, and kind-demo with stand-ins for kind and Docker
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_soak.py
+
+soak-orchestrators: setup cluster ## The recipes for Airflow and Dagster, each in an environment of its own
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_orchestrators.py
+
 soak-maintain: setup ## Maintenance of random tables, and killed at every write (SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py tests/spark/test_compaction*.py tests/spark/test_lineage_random.py
 
@@ -171,6 +182,12 @@ demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: 
 	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi
 	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m demo
 	@$(STAGE) --summary
+
+kind-demo: ## From nothing to a merged table on kind, with Docker or Podman and without root
+	@scripts/kind-demo up
+
+kind-demo-down: ## Remove that cluster and its files
+	@scripts/kind-demo down
 
 demo-down: ## Remove what the demonstration made
 	@$(PYTHON_ENV)/python -m demo --down
