@@ -68,7 +68,7 @@ pytestmark = [pytest.mark.soak, pytest.mark.timeout(3600)]
 
 @dataclass(frozen=True)
 class Scraped:
-    """An operator at work and the Prometheus that scrapes it. ``rules``: of the chart; ``began``: since when."""
+    """A running operator, and the Prometheus that scrapes it. ``rules``: of the chart; ``began``: since when."""
 
     prometheus: Prometheus
     rules: list[Json]

@@ -1,4 +1,4 @@
-"""What the operator's account must be allowed to do. The Roles of the chart grant exactly this, and a test compares them."""
+"""What the operator's account must be allowed to do. The chart's Roles grant exactly this, and a test compares them."""
 
 from __future__ import annotations
 
