@@ -19,6 +19,7 @@ PARTS = (
     ("docs/guide/indexes.md", "  columns: [tailnum]", "03-index", ()),
     ("docs/guide/loading.md", "    mapping:", "04-load", ("source",)),
     ("docs/guide/maintenance.md", "spec:", "02-table", ()),
+    ("docs/guide/merging.md", "  source:\n    format: Json", "05-merge", ()),
     ("docs/guide/merging.md", "  sequenceBy: seq", "05-merge", ()),
     ("docs/guide/merging.md", "  set:", "05-merge", ("whenMatched", 1)),
     ("docs/guide/merging.md", "  whenNotMatchedBySource:", "05-merge", ()),
