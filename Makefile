@@ -15,8 +15,12 @@ LONG_MODULES := $(addprefix tests/unit/test_, reconcile_crashes.py merge_memory.
 VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.py schema_examples.py cel_rules.py \
 	admission.py accepted_settings.py columns_printed.py runtime_adapter.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
+# Programs for a shell. Those of Python have a suffix.
+SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
 CLUSTER ?= embedded
 export CLUSTER
+# What `make images`, `make release` and `make soak-release` are told.
+export REGISTRY VERSION KEY COSIGN PYTHON_INDEX FROM
 # Some images for containers turn off Python's cache of compiled modules. Without it every process that a test starts
 # compiles all libraries again, which takes several times longer than the imports themselves.
 unexport PYTHONDONTWRITEBYTECODE
@@ -24,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-debezium soak-maxwell soak-s3 soak-executors soak-life soak-random soak-maintain soak-kill demo demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -39,20 +43,23 @@ fmt: setup ## Format the code
 lint: setup ## Style, types, import rules and size budgets
 	$(PYTHON_ENV)/ruff format --check .
 	$(PYTHON_ENV)/ruff check .
+	$(PYTHON_ENV)/shellcheck --severity=warning $(SHELL_SCRIPTS)
 	@scripts/beside "$(MAKE) --no-print-directory .types" \
 		"$(PYTHON_ENV)/lint-imports && $(PYTHON_ENV)/pytest -q -p no:cacheprovider tests/architecture"
 
 .types:
-	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p demo -p tests.cluster -m tests.architecture.notebook
+	$(PYTHON_ENV)/mypy -p skipstone_core -p skipstone_report -p skipstone_operator -p skipstone -p skipstone_cli -p demo -p release -p tests.cluster -m tests.architecture.notebook
 	$(PYTHON_ENV)/mypy spark_apps/image/archive_classes.py
 
 generate: setup ## Write CRDs, chart copies and reference pages from the typed models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
 	$(PYTHON_ENV)/python scripts/reference.py
+	$(PYTHON_ENV)/python scripts/diagrams.py
 
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
+	$(PYTHON_ENV)/python scripts/diagrams.py --check
 
 docs: setup ## Build the site of the documentation into build/site; links are checked
 	@.cache/uv/bin/uv sync --frozen --quiet --group docs
@@ -60,6 +67,12 @@ docs: setup ## Build the site of the documentation into build/site; links are ch
 
 sbom: setup ## Write build/sbom: what is pinned for the images (CycloneDX)
 	$(PYTHON_ENV)/python scripts/sbom.py build/sbom
+
+images: ## Build the operator's and Spark's image, named for REGISTRY (VERSION: that of the chart)
+	@python3 -m release images
+
+release: setup ## Push images and chart to REGISTRY, signed with KEY (COSIGN, PYTHON_INDEX); records in build/release
+	@python3 -m release publish
 
 early-warning: ## Try the newest releases and pre-releases of what Skipstone uses the internals of
 	@scripts/early-warning
@@ -134,6 +147,12 @@ soak-debezium: setup ## A random history of a PostgreSQL through Debezium into I
 soak-maxwell: setup ## A random history of a MariaDB through Maxwell into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_maxwell_mariadb.py
 
+soak-docs: setup cluster ## Pages of the documentation followed as printed, and kind-demo with stand-ins for kind and Docker
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_soak.py
+
+soak-orchestrators: setup cluster ## The recipes for Airflow and Dagster, each in an environment of its own
+	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_orchestrators.py
+
 soak-maintain: setup ## Maintenance of random tables, and killed at every write (SKIPSTONE_SOAK_SEED)
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q -s --timeout 7200 -m "soak or not soak" --log-level ERROR tests/spark/test_upkeep_*.py tests/spark/test_compaction*.py tests/spark/test_lineage_random.py
 
@@ -144,6 +163,9 @@ soak-s3: setup ## Runs in a bucket while S3 fails, drawn by a seed (SKIPSTONE_SO
 soak-executors: setup cluster ## Every kind of run on two executor pods, in a bucket and on a shared claim
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/e2e/test_executors.py
 
+soak-release: setup cluster ## A signed release through a registry, helm test, and an upgrade amid jobs (FROM: a commit or tag)
+	$(PYTHON_ENV)/pytest -q -x -s -m soak tests/e2e/test_release.py
+
 soak-life: setup cluster ## A schedule of every minute on a table with Inline indexes and maintenance, for half an hour
 	SKIPSTONE_LIFE_MINUTES=30 $(PYTHON_ENV)/pytest -q -x tests/e2e/test_long_life.py
 
@@ -153,12 +175,22 @@ soak-random: setup ## All cases of the random unit tests of which `make test` ta
 soak-kill: setup cluster-tools ## Kill the operator at every write and moment, against a real kube-apiserver
 	SKIPSTONE_ALL_CASES=1 $(PYTHON_ENV)/pytest -q tests/unit/test_reconcile_crashes.py tests/kube/test_kill_operator.py
 
+soak-operability: setup cluster-tools ## Alerts and dashboards in Debian's Prometheus, states as kstatus and Argo CD see them
+	$(PYTHON_ENV)/pytest -q -m soak tests/unit/test_alert_rules.py tests/kube/test_scraped.py
+	SKIPSTONE_STATE_TOOLS=real $(PYTHON_ENV)/pytest -q tests/unit/test_kstatus.py tests/unit/test_argocd_health.py
+
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours; STORAGE=s3: in a bucket)
 	@$(STAGE) --begin
 	@$(STAGE) "python environment" scripts/setup
 	@if [ "$(CLUSTER)" = embedded ]; then $(STAGE) "cluster and images" $(MAKE) --no-print-directory cluster; fi
 	@$(STAGE) "demonstration" $(PYTHON_ENV)/python -m demo
 	@$(STAGE) --summary
+
+kind-demo: ## From nothing to a merged table on kind, with Docker or Podman and without root
+	@scripts/kind-demo up
+
+kind-demo-down: ## Remove that cluster and its files
+	@scripts/kind-demo down
 
 demo-down: ## Remove what the demonstration made
 	@$(PYTHON_ENV)/python -m demo --down

@@ -20,7 +20,7 @@ from skipstone_core.maintenance.policies import MaintenanceStep
 
 from skipstone_cli import __version__
 from skipstone_cli.errors import CliError, ExitCode
-from skipstone_cli.kinds import INDEX, TABLE, parse_target, require_name
+from skipstone_cli.kinds import INDEX, SCHEDULE, TABLE, parse_target, require_name
 from skipstone_cli.output.screen import Screen, make_printable
 
 app = typer.Typer(
@@ -33,7 +33,7 @@ app = typer.Typer(
 )
 
 TargetText = Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object, such as tbl/orders.")]
-Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text or json.")]
+Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text (as without it) or json.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code is 1 if it failed.")]
 Timeout = Annotated[
     float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="With --wait: give up after this time.")
@@ -64,27 +64,54 @@ def _access(
 
 @dataclass(frozen=True)
 class Session:
-    """What a command works with. ``open``: the API server that the options name; raises CliError."""
+    """What a command works with. ``open``: the API server that the options name; raises CliError.
+
+    ``namespace``: that of the options; empty if none of them names one.
+    """
 
     screen: Screen
     open: Callable[[], Any]
+    namespace: str = ""
 
 
 def connected(function: Callable[..., ExitCode]) -> Callable[..., None]:
-    """A command that gets a ``Session`` and has the options of ``_access`` too; it ends with its exit code."""
+    """A command that gets a ``Session`` and has the options of ``_access`` too; it ends with its exit code.
+
+    Options that stand before the command count where it has none of its own.
+    """
     own = _parameters(function)[1:]
     shared = _parameters(_access)
 
     @wraps(function)
-    def run(**given: Any) -> None:
-        chosen = {one.name: given.pop(one.name) for one in shared}
+    def run(ctx: typer.Context, **given: Any) -> None:
+        before: dict[str, Any] = ctx.obj or {}
+        chosen = {one.name: _joined(before.get(one.name), given.pop(one.name)) for one in shared}
         everywhere = bool(given.get("everywhere"))
-        session = Session(Screen(), lambda: _open(chosen, everywhere=everywhere))
-        raise typer.Exit(int(guarded(lambda: function(session, **given))))
+        session = Session(Screen(), lambda: _open(chosen, everywhere=everywhere), chosen["namespace"])
+        raise typer.Exit(int(guarded(lambda: function(session, **_with_output(given, before, ctx.info_name)))))
 
-    run.__signature__ = inspect.Signature([*own, *shared])  # type: ignore[attr-defined]
-    run.__annotations__ = {one.name: one.annotation for one in (*own, *shared)}
-    return run
+    return _signed(run, [*own, *shared])
+
+
+def _joined(before: Any, own: Any) -> Any:
+    """The value of an option that may stand before the command and after it; one that may be repeated has all."""
+    return [*(before or ()), *own] if isinstance(own, list) else own or before
+
+
+def _with_output(given: dict[str, Any], before: dict[str, Any], command: str | None) -> dict[str, Any]:
+    if not before.get("output"):
+        return given
+    if "output" not in given:
+        raise CliError(f"'{command}' has no --output: leave it out")
+    return {**given, "output": given["output"] or before["output"]}
+
+
+def _signed(function: Callable[..., None], options: list[inspect.Parameter]) -> Callable[..., None]:
+    """``function`` as Typer sees it: with its context and these options."""
+    context = inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+    function.__signature__ = inspect.Signature([context, *options])  # type: ignore[attr-defined]
+    function.__annotations__ = {one.name: one.annotation for one in (context, *options)}
+    return function
 
 
 def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
@@ -130,7 +157,7 @@ def _drop_output() -> None:
 
 
 def _wants_json(output: str) -> bool:
-    if output not in ("text", "json"):
+    if output not in ("", "text", "json"):
         raise CliError(f"--output is {output!r}: use text or json")
     return output == "json"
 
@@ -141,14 +168,21 @@ def _show_version(wanted: bool) -> None:  # noqa: FBT001
         raise typer.Exit
 
 
-@app.callback()
 def _main(
     *,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    output: Output = "",
 ) -> None:
     pass
+
+
+def _before(ctx: typer.Context, **given: Any) -> None:
+    ctx.obj = given
+
+
+app.callback()(_signed(_before, [*_parameters(_main), *_parameters(_access)]))
 
 
 @app.command()
@@ -161,7 +195,7 @@ def status(
     every_job: Annotated[
         bool, typer.Option("--all", help="All jobs of each Table, not only the newest three.")
     ] = False,
-    output: Output = "text",
+    output: Output = "",
 ) -> ExitCode:
     """Show Warehouses, their Tables, and the indexes, schedules and jobs of each Table."""
     from skipstone_cli.commands.status import run_status
@@ -188,7 +222,7 @@ def report(
 
 @app.command()
 @connected
-def why(session: Session, *, target: TargetText, output: Output = "text") -> ExitCode:
+def why(session: Session, *, target: TargetText, output: Output = "") -> ExitCode:
     """Say why an object stands as it does, what to do, and what it waits for; with Events and the driver's log."""
     from skipstone_cli.commands.why import run_why
 
@@ -247,3 +281,32 @@ def maintain(
 
     chosen = parse_target(target, (TABLE,))
     return run_maintain(session.open(), session.screen, chosen, step or (), Waiting(wait, timeout))
+
+
+@app.command()
+@connected
+def merge(  # noqa: PLR0913 - one for each option
+    session: Session,
+    *,
+    target: Annotated[str, typer.Argument(metavar="[ms/NAME]", help="The MergeSchedule whose next merge to try.")] = "",
+    file: Annotated[
+        str, typer.Option("--file", "-f", metavar="FILE", help="Manifest of the MergeJob to try; - is standard input.")
+    ] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Write nothing. Without it the command does nothing.")
+    ] = False,
+    timeout: Annotated[
+        float | None, typer.Option("--timeout", min=0, metavar="SECONDS", help="Give up after this time.")
+    ] = None,
+    output: Output = "",
+) -> ExitCode:
+    """Show which files and rows a merge would change, and write nothing (--dry-run)."""
+    from skipstone_cli.commands.dryrun import DryRunQuery, run_dry
+
+    if not dry_run:
+        raise CliError("this command only tries a merge: add --dry-run, or apply a MergeJob with kubectl")
+    if bool(target) == bool(file):
+        raise CliError("name one merge to try: ms/NAME, or a file with --file")
+    chosen, as_json = parse_target(target, (SCHEDULE,)) if target else None, _wants_json(output)
+    query = DryRunQuery(target=chosen, file=file, namespace=session.namespace, seconds=timeout)
+    return run_dry(session.open(), session.screen, query, as_json=as_json)

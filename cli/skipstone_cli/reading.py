@@ -34,6 +34,11 @@ def is_set(found: object, *path: str) -> bool:
     return field_of(found, *path) is True
 
 
+def is_dry_run(obj: object) -> bool:
+    """Whether the object is a MergeJob that writes nothing."""
+    return text_of(obj, "kind") in ("", "MergeJob") and is_set(obj, "spec", "dryRun")
+
+
 def entries_of(found: object, *path: str) -> tuple[JsonObject, ...]:
     """The objects in the list at ``path``."""
     value = field_of(found, *path)

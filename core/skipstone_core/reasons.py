@@ -128,6 +128,7 @@ class Reason(StrEnum):
     # How a run ended
     COMMITTED = "Committed", "The run's commit is in the table."
     ALREADY_COMMITTED = "AlreadyCommitted", "An earlier attempt's commit is in the table; nothing was done again."
+    DRY_RUN = "DryRun", "The dry run has found what the merge would do; nothing was written and nothing will be."
     SOURCE_ALREADY_APPLIED = "SourceAlreadyApplied", "Another job already applied the same source to this table."
     SOURCE_NOT_FOUND = "SourceNotFound", "A path in spec.source.paths does not exist or matches no file."
     SOURCE_LOCATION_NOT_FOUND = (

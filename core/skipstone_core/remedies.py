@@ -122,6 +122,7 @@ REMEDIES: Mapping[Reason, str] = {
     # How a run ended
     Reason.COMMITTED: NOTHING,
     Reason.ALREADY_COMMITTED: NOTHING,
+    Reason.DRY_RUN: "Create the MergeJob without spec.dryRun to apply the changes.",
     Reason.SOURCE_ALREADY_APPLIED: (
         "Nothing to do; to apply the same source again, create a job with source.duplicates Allow."
     ),

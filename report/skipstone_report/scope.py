@@ -48,8 +48,8 @@ class Scope:
 
 
 def look_at(entities: Iterable[Entity], now: datetime) -> Scope:
-    """The scope of these objects."""
-    found = tuple(entities)
+    """The scope of these objects, without dry runs: a page about what merges did must not show what none has done."""
+    found = tuple(one for one in entities if not (one.kind == "MergeJob" and one.look("spec.dryRun") is True))
     by_kind = {kind: tuple(one for one in found if one.kind == kind) for kind in PLURALS}
     return Scope(now=now, by_kind=by_kind, problems=find_problems(found))
 

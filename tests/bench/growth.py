@@ -4,9 +4,9 @@ One table lives through small commits: loads, merges that copy and merges that m
 maintenance between the commits as the operator would ask for it. Another one lives through fewer without maintenance.
 Shows what a commit and planning cost and how large everything is, after 100, 1,000 and 10,000 commits.
 A life that was cut off goes on where it was, so its first hundred may be of another day, of other code and of a machine
-with other work. Each call that went on with a life therefore ends with the first hundred of a new table, begun today,
-and the goal refers to that one. It is about processor seconds of the process, which does all by itself: they depend
-less on what else a machine does. Prints a table and writes build/bench/growth.jsonl.
+with other work. The last hundred of each call therefore takes turns with the first hundred of a new table, commit by
+commit, and the goal refers to that one. It is about processor seconds of the process, which does all by itself: they
+depend less on what else a machine does. Prints a table and writes build/bench/growth.jsonl.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -65,9 +65,8 @@ def main() -> None:
     for name, commits in lengths.items():
         if commits and options.fresh:
             shutil.rmtree(_folder(name), ignore_errors=True)
-        if commits and (done := _live(name, _folder(name), commits, stop=time.monotonic() + options.minutes * 60)):
-            shutil.rmtree(_folder(name) / TODAY, ignore_errors=True)
-            _live(name, _folder(name) / TODAY / str(done), SPAN, stop=float("inf"))
+        if commits:
+            _live(name, _folder(name), commits, stop=time.monotonic() + options.minutes * 60)
     lines = [line for name in lengths for line in _told(name)]
     RESULTS.parent.mkdir(parents=True, exist_ok=True)
     RESULTS.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -95,6 +94,14 @@ class _Hundred:
     upkeep: list[Cost] = field(default_factory=list)
     plans: list[dict[str, float]] = field(default_factory=list)
 
+    def live(self, life: Life, number: int, *, is_planned: bool) -> None:
+        """The commit ``number`` of ``life`` and the maintenance that is due after it; then planning."""
+        for change in changes(number, number + 1):
+            self.commits.append(life.commit(change))
+        self.upkeep.append(life.maintain())
+        if is_planned:
+            self.plans.append(_planned(life.root))
+
     def told(self) -> dict[str, Any]:
         """Milliseconds."""
         found = {
@@ -116,19 +123,31 @@ def _folder(name: str) -> Path:
     return CACHE / name.replace(" ", "-")
 
 
-def _live(name: str, folder: Path, commits: int, *, stop: float) -> int:
-    """Go on until ``commits``, in whole hundreds, or until it is ``stop`` by the monotonic clock.
-
-    How many commits the life has had then, or 0 when this call has added none.
-    """
+def _live(name: str, folder: Path, commits: int, *, stop: float) -> None:
+    """Go on until ``commits``, in whole hundreds, or until it is ``stop`` by the monotonic clock and then one more."""
     os.environ["SKIPSTONE_CACHE_DIR"] = str(folder / "decodes")
     life = Life(folder / "lake", is_maintained=LIVES[name])
-    before = life.done
-    for begin in range(before, commits, SPAN):
-        if time.monotonic() > stop:
-            break
-        is_shown = begin == 0 or (begin + SPAN) % SHOWN == 0 or begin + SPAN >= commits
-        line = {"commits": begin + SPAN, **_hundred(life, begin, is_shown=is_shown).told(), "sizes": life.sizes()}
+    while life.done < commits - SPAN and time.monotonic() < stop:
+        _tell([(folder, life)], is_shown=life.done == 0 or (life.done + SPAN) % SHOWN == 0)
+    if life.done >= commits:
+        return
+    shutil.rmtree(folder / TODAY, ignore_errors=True)
+    new = folder / TODAY / str(life.done + SPAN)
+    _tell([(folder, life), (new, Life(new / "lake", is_maintained=LIVES[name]))], is_shown=True)
+    life.check(life.done)
+
+
+def _tell(lives: Sequence[tuple[Path, Life]], *, is_shown: bool) -> None:
+    """Let each of some lives, in its folder, have a hundred commits, one of each in turn, and write down their costs.
+
+    ``is_shown``: measure planning, too.
+    """
+    begun = [(life, life.done, _Hundred()) for _, life in lives]
+    for number in range(SPAN):
+        for life, begin, hundred in begun:
+            hundred.live(life, begin + number, is_planned=is_shown and (number + 1) % (SPAN // PLANS) == 0)
+    for (folder, _), (life, begin, hundred) in zip(lives, begun, strict=True):
+        line = {"commits": begin + SPAN, **hundred.told(), "sizes": life.sizes()}
         with (folder / "hundreds.jsonl").open("a") as lines:
             lines.write(json.dumps(line) + "\n")
         life.note(begin + SPAN)
@@ -136,20 +155,6 @@ def _live(name: str, folder: Path, commits: int, *, stop: float) -> int:
             f"  {folder.relative_to(CACHE)}: {begin + SPAN} commits, {line['commit_cpu_ms']:.0f} ms of CPU each",
             flush=True,
         )
-    else:
-        life.check(life.done)
-    return life.done if life.done > before else 0
-
-
-def _hundred(life: Life, begin: int, *, is_shown: bool) -> _Hundred:
-    """Live the commits from ``begin`` on; ``is_shown``: measure planning, too."""
-    hundred = _Hundred()
-    for change in changes(begin, begin + SPAN):
-        hundred.commits.append(life.commit(change))
-        hundred.upkeep.append(life.maintain())
-        if is_shown and (change.number + 1) % (SPAN // PLANS) == 0:
-            hundred.plans.append(_planned(life.root))
-    return hundred
 
 
 def _planned(root: Path) -> dict[str, float]:

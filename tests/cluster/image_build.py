@@ -11,7 +11,7 @@ import fcntl
 import hashlib
 import os
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,11 +65,14 @@ S3_IMAGES = (
 )
 
 
-def build_images(*, s3: bool = False) -> dict[str, str]:
-    """Return the tag of each image by its name, building those whose inputs changed; those of `s3` only if asked."""
+def build_images(names: Collection[str] = (), *, s3: bool = False) -> dict[str, str]:
+    """Return the tag of each image by its name, building those whose inputs changed; those of `s3` only if asked.
+
+    With `names` only these, none of which may have a parent.
+    """
     check_root()
     install_packages(IMAGE_PACKAGES, CACHE / "log" / "apt.log")
-    images = (*IMAGES, *(S3_IMAGES if s3 else ()))
+    images = [one for one in (*IMAGES, *(S3_IMAGES if s3 else ())) if not names or one.name in names]
     programs = build_tools([name for image in images for name in image.programs])
     with _only_builder():
         _build_base()

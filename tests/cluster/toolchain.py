@@ -57,11 +57,17 @@ TOOLS = (
     Tool("helm", "helm", "helm.sh/helm/v4/cmd/helm", "2 min"),
     Tool("pause", "pause", ".", "1 s"),
     Tool("versitygw", "versitygw", "github.com/versity/versitygw/cmd/versitygw", "3 min"),
+    Tool("kstatus", "kstatus", ".", "1 min"),
+    Tool("argocdhealth", "argocdhealth", ".", "5 min"),
+    Tool("registry", "registry", ".", "1 min"),
+    Tool("cosign", "cosign", "github.com/sigstore/cosign/v3/cmd/cosign", "10 min"),
 )
 STORE_AND_CLIENT = ("etcd", "kubectl")
 API_SERVER = ("kube-apiserver", "kube-controller-manager")
 FOR_TESTS = ("versitygw",)
-ALL = tuple(tool.name for tool in TOOLS if tool.name not in FOR_TESTS)
+#: Built by the soak targets that use them.
+FOR_SOAKS = ("kstatus", "argocdhealth", "registry", "cosign")
+ALL = tuple(tool.name for tool in TOOLS if tool.name not in (*FOR_TESTS, *FOR_SOAKS))
 
 
 def build_tools(names: Sequence[str]) -> dict[str, Path]:

@@ -322,10 +322,10 @@ def installed(kube: Kube, names: tuple[str, ...]) -> Iterator[dict[str, Lake]]:
     remove_all(kube, names)
 
 
-def remove_all(kube: Kube, names: tuple[str, ...]) -> None:
+def remove_all(kube: Kube, names: tuple[str, ...], system: str = SYSTEM) -> None:
     """Remove lakes and operator, also what a run that was cut off left: then nobody else lifts the finalizers."""
     kube.run("delete", "namespace", *names, "--ignore-not-found", "--wait=false")
-    kube.run("delete", "namespace", SYSTEM, "--ignore-not-found", "--timeout=300s")
+    kube.run("delete", "namespace", system, "--ignore-not-found", "--timeout=300s")
     left = [name for name in names if kube.get("namespace", name)]
     for name in left:
         lift_finalizers(kube.within(name))

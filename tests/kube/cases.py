@@ -636,6 +636,8 @@ EDITS = (
     Edit("merge-time-zone", "MergeJob", MERGE, {"timeZone": "Asia/Tokyo"}, "spec.timeZone", f"timeZone {EVER}"),
     Edit("merge-target-where-added", "MergeJob", MERGE, {"targetWhere": "target.a = 1"}, "spec.targetWhere",
          f"targetWhere {EVER}"),
+    Edit("merge-dry-run", "MergeJob", MERGE, {"dryRun": True}, "spec.dryRun", f"dryRun {EVER}"),
+    Edit("dry-run-merge", "MergeJob", {**MERGE, "dryRun": True}, {"dryRun": False}, "spec.dryRun", f"dryRun {EVER}"),
     Edit("merge-pruning", "MergeJob", MERGE, {"pruning": {"strategy": "None"}}, "spec.pruning", f"pruning {EVER}"),
     Edit("merge-run-fields", "MergeJob", MERGE, MUTABLE),
 )  # fmt: skip

@@ -73,6 +73,8 @@ REJECTED = (
         by_schema=True),
     _ms("schedule-template-with-ttl", {"mergeTemplate.spec.ttlSecondsAfterFinished": 9},
         "spec.mergeTemplate.spec.ttlSecondsAfterFinished", "ttlSecondsAfterFinished is not for schedules"),
+    _ms("schedule-template-with-dry-run", {"mergeTemplate.spec.dryRun": True}, "spec.mergeTemplate.spec.dryRun",
+        "dryRun is not for schedules"),
     *_of_merges(cases.REJECTED),
     *CATALOGS_REJECTED,
     *MAINTENANCE_REJECTED,

@@ -101,19 +101,23 @@ def helm() -> Path:
 @pytest.fixture
 def environment(control_plane: ControlPlane, namespace: str, helm: Path) -> dict[str, str]:
     """The variables of an operator in ``namespace`` that has the rights which the chart gives."""
-    rendered = subprocess.run(
-        [helm, "template", "skipstone", CHART, "--namespace", namespace, "--set", "crds.enabled=false"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=300,
-    ).stdout
-    control_plane.kubectl(
+    return prepare_namespace(control_plane, namespace, render_chart(helm, namespace))
+
+
+def render_chart(helm: Path, namespace: str, *values: str) -> str:
+    """The manifests of a release in ``namespace``, but for the CRDs."""
+    command = [helm, "template", "skipstone", CHART, "--namespace", namespace, "--set", "crds.enabled=false", *values]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=300).stdout
+
+
+def prepare_namespace(plane: ControlPlane, namespace: str, rendered: str) -> dict[str, str]:
+    """Apply what the operator needs of the chart; the variables of an operator with its rights."""
+    plane.kubectl(
         "apply", "--namespace", namespace, "--selector", "app.kubernetes.io/component in (operator,spark)",
         "--prune=false", "--filename", "-",
         text_input=without_workloads(rendered),
     )  # fmt: skip
-    config = control_plane.service_account_kubeconfig(namespace, "skipstone")
+    config = plane.service_account_kubeconfig(namespace, "skipstone")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SKIPSTONE_", "POD_"))}
     return kept | {
         "KUBECONFIG": str(config),
@@ -125,8 +129,9 @@ def environment(control_plane: ControlPlane, namespace: str, helm: Path) -> dict
 
 
 def without_workloads(rendered: str) -> str:
-    """No node runs here, so what would need one is left out."""
-    return "\n---\n".join(part for part in rendered.split("\n---\n") if "kind: Deployment" not in part)
+    """No node runs here, so what would need one is left out, and what the API server has no kind for."""
+    left_out = ("kind: Deployment", "apiVersion: monitoring.coreos.com/")
+    return "\n---\n".join(part for part in rendered.split("\n---\n") if not any(name in part for name in left_out))
 
 
 @pytest.fixture

@@ -31,7 +31,7 @@ ORDERS = [(1, "ada"), (2, "grace"), (4, "edsger"), (5, "grace"), (6, "barbara")]
 def commands() -> list[list[str]]:
     """The commands of the page's section on the example."""
     section = PAGE.read_text().split("## The orders example")[1].split("\n## ")[0]
-    block = section.split("```")[1].replace("\\\n", " ")
+    block = section.split("```sh\n")[1].split("```")[0].replace("\\\n", " ")
     return [shlex.split(line) for line in block.strip().splitlines()]
 
 

@@ -22,6 +22,7 @@ from pyiceberg.manifest import DataFile, FileFormat, ManifestContent, ManifestFi
 from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.metadata import TableMetadata
 from pyspark import SparkContext
+from skipstone.tables.decoding.metadatafiles import read_metadata
 
 #: What Java allows two entries of a snapshot log to be out of order by.
 LOG_TOLERANCE_MS = 60_000
@@ -99,7 +100,13 @@ class Soundness:
 
     def _metadata(self, location: str) -> TableMetadata:
         _require(location, location)
-        return self._known.get(location) or FromInputFile.table_metadata(self._io.new_input(location))
+        known: TableMetadata | None = self._known.get(location)
+        if known is not None:
+            return known
+        found, file = FromInputFile.table_metadata(self._io.new_input(location)), self._io.new_input(location)
+        if (remembered := read_metadata(file)) != found:
+            raise Unsound(f"{location} holds {found} and is remembered as {remembered}")
+        return found
 
     def _manifests(self, path: str) -> list[ManifestFile]:
         _require(path, "its snapshot")

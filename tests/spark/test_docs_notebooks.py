@@ -1,4 +1,4 @@
-"""The page for notebook users, run block by block on a small lake."""
+"""Python of the pages for those who read tables, run block by block on a small lake."""
 
 from __future__ import annotations
 
@@ -12,16 +12,21 @@ import pytest
 
 from tests.spark.index_bed import Lake, index_on
 
-PAGE = Path(__file__).parents[2] / "docs" / "guide" / "notebooks.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "guide"
 #: Printed between two blocks.
 NEXT = "-- next --"
 BY_TAILNUM = index_on("tailnum", name="by-tailnum")
 
 
-def blocks() -> list[str]:
-    """The Python of the page; only the places that depend on the machine are changed."""
-    found = re.findall(r"^```python\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    return [text.replace("nyc.flights", "ns.flights") for text in found]
+def blocks(page: str) -> list[str]:
+    """The Python of ``page``; only the places that depend on the machine are changed."""
+    found = re.findall(r"^```python\n(.*?)^```", (GUIDE / page).read_text(), re.MULTILINE | re.DOTALL)
+    return [
+        re.sub(r"(lake\.lake|skipstone\.nyc)\.flights", "skipstone.ns.flights", text).replace(
+            "nyc.flights", "ns.flights"
+        )
+        for text in found
+    ]
 
 
 def flights(month: int) -> pa.Table:
@@ -33,6 +38,9 @@ def flights(month: int) -> pa.Table:
             "tailnum": ["N14228" if n == 123 else f"N{n}" for n in numbers],
             "origin": ["EWR"] * 100,
             "dest": ["IAH"] * 100,
+            "month": pa.array([month + 1] * 100, pa.int32()),
+            "distance": pa.array([1400] * 100, pa.int32()),
+            "arr_delay": pa.array([n % 120 for n in numbers], pa.int32()),
         }
     )
 
@@ -49,13 +57,29 @@ def lake(tmp_path: Path) -> Lake:
 
 def test_the_page_works_as_it_is_written(lake: Lake) -> None:
     """In a process of its own, as a notebook is; the conftest's arguments name the jars that the page would fetch."""
-    script = f'print("{NEXT}")\n'.join(blocks()).replace("/skipstone/flights", str(lake.root))
+    in_sql = blocks("indexes.md")[-1]
+    script = f'print("{NEXT}")\n'.join([*blocks("notebooks.md"), in_sql]).replace("/skipstone/flights", str(lake.root))
     script = re.sub(r"^PACKAGES = .*$", 'PACKAGES = ""', script, flags=re.MULTILINE)
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=800, check=False)
     assert ended.returncode == 0, ended.stderr
-    _, enabled, by_sql, by_frame, explained, by_source = ended.stdout.split(NEXT)
+    _, enabled, by_sql, by_frame, explained, by_source, on_indexes = ended.stdout.split(NEXT)
     assert enabled.count("IAH") == 1
     assert by_sql.count("IAH") == 1
     assert by_frame.count("EWR") == 1
     assert "by_tailnum" in explained
     assert by_source.count("N14228") == 1
+    assert "by_tailnum" in on_indexes
+    assert "|N14228|" in on_indexes.replace(" ", "")
+
+
+def test_reads_without_spark_work_as_the_page_on_indexes_writes_them(
+    lake: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    *reads, _ = blocks("indexes.md")
+    assert len(reads) == 2
+    names: dict[str, object] = {"catalog": lake.catalog}
+    exec("\n".join(reads).replace("lake.flights", "ns.flights"), names)
+    rows = names["rows"]
+    assert isinstance(rows, pa.Table)
+    assert (rows.num_rows, rows.column_names) == (1, ["flight", "origin"])
+    assert "by_tailnum" in capsys.readouterr().out

@@ -71,7 +71,7 @@ def refused(bed: MergeBed, task: MergeTask) -> UserError:
         (
             {"when_matched": (replace(DELETE_D, when="source.op = "),)},
             Reason.INVALID_SPEC,
-            "spec.whenMatched[0].when: at position 13: the predicate ends too early",
+            "spec.whenMatched[0].when: at position 13: the text ends too early",
         ),
         (
             {"when_matched": (replace(DELETE_D, when="target.nope = 1"),)},

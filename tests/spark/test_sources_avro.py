@@ -32,7 +32,7 @@ from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, list_source
 from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain, find_plain_rows
 from skipstone.sources.projection import ERROR_COLUMN
-from skipstone.sources.reading import read_source, read_table_rows
+from skipstone.sources.reading import ReadRules, read_source, read_table_rows
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import BadRecordPolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
@@ -127,7 +127,7 @@ def arrow_schema_of(schema: Schema) -> pa.Schema:
 def by_spark(spark: SparkSession, listing: SourceListing, schema: Schema) -> pa.Table:
     """What the tasks of a merge get; no row may be bad."""
     arrow = arrow_schema_of(schema)
-    frame = read_source(spark, listing, source_of(), schema, "UTC").frame
+    frame = read_source(spark, listing, source_of(), schema, ReadRules("UTC")).frame
     found = frame.toArrow()
     assert found[ERROR_COLUMN].null_count == len(found), found[ERROR_COLUMN]
     return pa.Table.from_batches([table_batch(batch, arrow) for batch in found.to_batches()], schema=arrow)
@@ -259,14 +259,14 @@ def test_names_are_exact_and_options_are_refused(bed: Bed, spark: SparkSession) 
 def test_a_merge_sees_the_types_of_the_file_where_the_table_has_none(bed: Bed, spark: SparkSession) -> None:
     deep = {"type": "array", "items": "int"}
     bed.put("in/a.avro", header(record(op="string", at=logical("long", "timestamp-micros"), id="long", deep=deep)))
-    found = read_source(spark, listed(bed, "in"), source_of(), TABLE.select("id"), "UTC")
+    found = read_source(spark, listed(bed, "in"), source_of(), TABLE.select("id"), ReadRules("UTC"))
     assert [(c.name, str(c.type)) for c in found.columns] == [("op", "string"), ("at", "timestamptz"), ("id", "long")]
 
 
 def test_a_file_that_is_replaced_while_tasks_read_it_is_told(bed: Bed, spark: SparkSession) -> None:
     bed.put("in/a.avro", avro_file(PAIR, AB))
     listing = listed(bed, "in")
-    read = read_source(spark, listing, source_of(), TABLE, "UTC")
+    read = read_source(spark, listing, source_of(), TABLE, ReadRules("UTC"))
     bed.put("in/a.avro", avro_file(PAIR, [*AB, *AB]))
     with pytest.raises(BadData, match=r"'in/a\.avro' is not the file that this job began with"), readable(listing):
         read.frame.collect()

@@ -31,7 +31,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 from skipstone.sources.listing import list_source
-from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, read_source, read_table_rows
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, ReadRules, read_source, read_table_rows
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -384,7 +384,7 @@ def test_a_merge_sees_all_columns_under_their_own_names_and_types(reader: Reader
         mapping=(ColumnMapping(column="a", from_="key"),),
     )
     warehouse = WarehouseRef(name="wh", root=str(reader.root), catalog=CatalogRef(type=CatalogType.SQL))
-    read = read_source(reader.spark, list_source(warehouse, source), source, AB, "UTC")
+    read = read_source(reader.spark, list_source(warehouse, source), source, AB, ReadRules("UTC"))
     assert [(column.name, str(column.type)) for column in read.columns] == [
         ("op", "string"),
         ("key", "int"),

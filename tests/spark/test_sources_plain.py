@@ -34,7 +34,7 @@ from skipstone.sources.arrow import table_batch
 from skipstone.sources.listing import SourceListing, list_source
 from skipstone.sources.plain import PlainLimits, PlainSource, find_plain
 from skipstone.sources.projection import ERROR_COLUMN
-from skipstone.sources.reading import read_source
+from skipstone.sources.reading import ReadRules, read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import CatalogRef, CatalogType, SourceFormat, SourceSpec, WarehouseRef
 from skipstone_core.errors import BadData, BadSpec
@@ -107,7 +107,7 @@ def arrow_schema_of(schema: Schema) -> pa.Schema:
 def by_spark(spark: SparkSession, listing: SourceListing, schema: Schema) -> pa.Table:
     """What a merge's tasks get."""
     arrow = arrow_schema_of(schema)
-    read = read_source(spark, listing, source_of("a.parquet"), schema, "UTC")
+    read = read_source(spark, listing, source_of("a.parquet"), schema, ReadRules("UTC"))
     batches = read.frame.select(*arrow.names).toArrow().to_batches()
     return pa.Table.from_batches([table_batch(batch, arrow) for batch in batches], schema=arrow)
 
@@ -183,7 +183,7 @@ def test_text_that_is_not_utf_8_is_a_bad_row(tmp_path: Path, spark: SparkSession
     plain, listing = found(tmp_path, pa.table({"v": text}), only(StringType()))
     assert plain is not None
     assert plain.rows(arrow_schema_of(only(StringType()))) is None
-    frame = read_source(spark, listing, source_of("a.parquet"), only(StringType()), "UTC").frame
+    frame = read_source(spark, listing, source_of("a.parquet"), only(StringType()), ReadRules("UTC")).frame
     told = [None, "column 'v': the value is not valid UTF-8 text", None, None]
     assert [row[ERROR_COLUMN] for row in frame.collect()] == told
 
@@ -205,7 +205,7 @@ def test_years_before_1_and_after_9999_make_bad_rows(
     plain, listing = found(tmp_path, pa.table({"v": numbers.cast(arrow)}), only(kind))
     assert plain is not None
     assert plain.rows(arrow_schema_of(only(kind))) is None
-    frame = read_source(spark, listing, source_of("a.parquet"), only(kind), "UTC").frame
+    frame = read_source(spark, listing, source_of("a.parquet"), only(kind), ReadRules("UTC")).frame
     errors = [row[0] for row in frame.select(ERROR_COLUMN).collect()]
     assert [error is None for error in errors] == [False, True, True, False, True]
 

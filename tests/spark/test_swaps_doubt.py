@@ -15,8 +15,10 @@ import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
-from pyiceberg.serializers import FromInputFile, ToOutputFile
+from pyiceberg.io import InputFile
+from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
+from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
 from skipstone.tables.catalogs import OwnSqlCatalog, load_table
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, abort_txn, commit_table
@@ -163,20 +165,20 @@ def test_rivals_that_delete_old_metadata_between_pointer_and_file_are_outrun(
 ) -> None:
     eager = {"write.metadata.delete-after-commit.enabled": "true", "write.metadata.previous-versions-max": "1"}
     table.transaction().set_properties(eager).commit_transaction()
-    read, rivals = FromInputFile.table_metadata, [1, 1, 0, 1, 0]
+    read, rivals = OwnSqlCatalog.metadata_in, [1, 1, 0, 1, 0]
 
-    def overtaken(*arguments: Any, **options: Any) -> Any:
+    def overtaken(file: InputFile) -> TableMetadata:
         """Two commits between the catalog's answer and the reading of what it named."""
         if rivals and rivals.pop():
-            monkeypatch.setattr(FromInputFile, "table_metadata", read)
+            monkeypatch.setattr(OwnSqlCatalog, "metadata_in", staticmethod(read))
             for _ in range(2):
                 now = table.catalog.load_table(table.name())
                 now.transaction().set_properties({"rival": now.metadata_location}).commit_transaction()
-            monkeypatch.setattr(FromInputFile, "table_metadata", staticmethod(overtaken))
-        return read(*arguments, **options)
+            monkeypatch.setattr(OwnSqlCatalog, "metadata_in", staticmethod(overtaken))
+        return read(file)
 
     load = Load(table.catalog.load_table(table.name()))
-    monkeypatch.setattr(FromInputFile, "table_metadata", staticmethod(overtaken))
+    monkeypatch.setattr(OwnSqlCatalog, "metadata_in", staticmethod(overtaken))
     assert isinstance(load.commit(Fault(after=lost)), Committed)
     assert not rivals
 

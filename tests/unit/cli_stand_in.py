@@ -109,7 +109,7 @@ def stand_in(folder: Path) -> Iterator[StandIn]:
             self.wfile.write(reply.data)
             self.close_connection = reply.length is not None
 
-        do_PATCH = do_GET
+        do_PATCH = do_POST = do_DELETE = do_GET
 
         def log_message(self, *_: Any) -> None:
             pass

@@ -109,6 +109,7 @@ class Lake:
             RunKind.TABLE: self._create,
             RunKind.LOAD: self._append,
             RunKind.MERGE: self._append,
+            RunKind.DRY_RUN: self._plan,
             RunKind.REINDEX: self._reindex,
             RunKind.OBSERVE: self._observe,
             RunKind.CONFIRM: self._confirm,
@@ -146,6 +147,11 @@ class Lake:
         reason = Reason.ALREADY_COMMITTED if already else Reason.COMMITTED
         counts = {"segment": table.sequence, "rowsLoaded": 10, "filesTotal": 4, "filesCandidate": 1}
         return replace(self._committed(request, 2), outcome=outcome, reason=reason, counts=counts)
+
+    def _plan(self, request: JobRequest) -> JobReport:
+        assert request.merge is not None and not request.txn
+        counts = {"filesTotal": 4, "filesCandidate": 1, "rowsUpdated": 7}
+        return replace(_blank(request), outcome=RunOutcome.PLANNED, reason=Reason.DRY_RUN, counts=counts)
 
     def _reindex(self, request: JobRequest) -> JobReport:
         assert request.table is not None and request.reindex is not None

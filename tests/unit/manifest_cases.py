@@ -65,6 +65,7 @@ TASKS: Mapping[RunKind, Mapping[str, Any]] = {
         "txn": TXN,
         "merge": MergeTask(source=SOURCE, keys=(MergeKey(target="id", source="id"),)),
     },
+    RunKind.DRY_RUN: {"table": TABLE, "merge": MergeTask(source=SOURCE, keys=(MergeKey(target="id", source="id"),))},
     RunKind.OBSERVE: {"observe": ObserveTask(tables=(ObservedTable(table=TABLE, indexes=(INDEX,)),))},
     RunKind.CONFIRM: {"table": TABLE, "confirm": ConfirmTask(txn=TXN)},
     RunKind.DROP: {"table": TABLE, "drop": DropTask(index=INDEX)},
@@ -79,6 +80,7 @@ OWNERS = {
     RunKind.TABLE: "Table",
     RunKind.REINDEX: "SecondaryIndex",
     RunKind.MERGE: "MergeJob",
+    RunKind.DRY_RUN: "MergeJob",
     RunKind.DROP: "SecondaryIndex",
     RunKind.MAINTAIN: "Table",
 }

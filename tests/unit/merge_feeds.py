@@ -7,7 +7,7 @@ model of it.
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -240,7 +240,7 @@ class Clauses:
         return lambda row: evaluate(checked, row) is True
 
     def assignments(self, role: str, *, by_name: bool) -> tuple[dict[str, str] | None, dict[str, tuple[str, Any]]]:
-        """What is written: by name, or chosen columns from source columns and literals."""
+        """What is written: by name, or chosen columns from source columns, literals and expressions."""
         table, feed = {"id": "long", **self.lake.kinds}, self.feed
         always = {} if feed.stored is None or role == "by_source" else {feed.stored: ("source", "seq")}
         if by_name and self.random.random() < 0.5:
@@ -253,7 +253,9 @@ class Clauses:
             if name in always:
                 continue
             equal = [column for column, kind in feed.kinds.items() if kind == table[name]]
-            if role != "by_source" and equal and self.random.random() < 0.6:
+            if self.random.random() < 0.3 and (computed := self.computed(role, table[name])):
+                texts[name], meant[name] = computed[0], ("computed", computed[1])
+            elif role != "by_source" and equal and self.random.random() < 0.6:
                 column = self.random.choice(equal)
                 texts[name], meant[name] = self.random.choice([column, f"source.{column}"]), ("source", column)
             else:
@@ -263,6 +265,28 @@ class Clauses:
         if not texts:
             return self.assignments(role, by_name=by_name)
         return texts, meant | always
+
+    def computed(self, role: str, kind: str) -> tuple[str, Callable[[Row], Any]] | None:
+        """An expression over columns of one kind, as users write it and as a function of both rows."""
+        sides = {"matched": ("source", "target"), "not_matched": ("source",), "by_source": ("target",)}[role]
+        kinds = {"source": self.feed.kinds, "target": {"id": "long", **self.lake.kinds}}
+        names = [f"{side}.{name}" for side in sides for name, one in kinds[side].items() if one == kind]
+        if not names:
+            return None
+        one, other = self.random.choice(names), self.random.choice(names)
+        if kind in ("int", "long") and self.random.random() < 0.5:
+            return f"coalesce({one}, {other}) % 7", lambda row: remainder(first_known(row[one], row[other]), 7)
+        return f"coalesce({one}, {other})", lambda row: first_known(row[one], row[other])
+
+
+def first_known(one: Any, other: Any) -> Any:
+    """SQL's coalesce."""
+    return other if one is None else one
+
+
+def remainder(number: int | None, divisor: int) -> int | None:
+    """SQL's %: with the sign of the dividend."""
+    return None if number is None else int(abs(number) % divisor) * (-1 if number < 0 else 1)
 
 
 def literal_text(value: object) -> tuple[str, object]:

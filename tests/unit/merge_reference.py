@@ -14,7 +14,7 @@ from typing import Any
 Row = dict[str, Any]
 #: A row (keyed ``source.x`` and ``target.y``) to whether the clause takes it.
 When = Callable[[Row], bool]
-#: How a column gets its value: ("source", column) or ("literal", value).
+#: How a column gets its value: ("source", column), ("literal", value) or ("computed", function of both rows).
 Assigned = Mapping[str, tuple[str, Any]]
 
 
@@ -100,8 +100,19 @@ class Merge:
 
     def assigned(self, clause: Clause, row: Row, change: Row) -> Row:
         """``row`` with what ``clause`` writes into it."""
-        values = {c: change[what] if how == "source" else what for c, (how, what) in (clause.assigned or {}).items()}
+        values = {column: given(how, what, row, change) for column, (how, what) in (clause.assigned or {}).items()}
         return row | {column: self.fit(column, value) for column, value in values.items()}
+
+
+def given(how: str, what: Any, row: Row, change: Row) -> Any:
+    """What a clause writes into a column."""
+    match how:
+        case "source":
+            return change[what]
+        case "computed":
+            return what(sided(row, change))
+        case _:
+            return what
 
 
 def first(clauses: Sequence[Clause], row: Row) -> Clause | None:

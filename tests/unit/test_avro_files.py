@@ -19,7 +19,7 @@ from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.groups import CORRUPT
 from skipstone.storage.port import StoredFile
 from skipstone.storage.volume import Volume
-from skipstone_core.errors import BadData
+from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
 from tests.avrofiles import CODECS, SYNC, avro_file, block, header, long_bytes, record, records, sized
@@ -302,3 +302,47 @@ def plain_value(value: Any) -> Any:
     if isinstance(value, datetime):
         return value.astimezone(UTC).replace(fold=0)
     return f"{value:f}" if isinstance(value, Decimal) else value
+
+
+# --- fields within columns ---
+
+INNER = record(id="long", name=["null", "string"], items={"type": "array", "items": "int"})
+OUTER = record(key="long", after=["null", {**INNER, "name": "Inner"}], before=["null", "Inner"])
+DEEP = [
+    {"key": 1, "after": {"id": 7, "name": "é", "items": [1]}, "before": None},
+    {"key": 2, "after": None, "before": {"id": 8, "name": None, "items": []}},
+]
+NAMED = {
+    "after.id": "spec.keys[0]",
+    "after.name": "spec.keys[1]",
+    "before.id": "spec.sequenceBy",
+    "key": "spec.keys[2]",
+}
+
+
+def test_fields_within_records_are_columns_where_they_are_named(tmp_path: Path) -> None:
+    file = stored(tmp_path, avro_file(OUTER, DEEP))
+    columns = avro_columns(file, NAMED)
+    assert [name for name, column in columns.items() if column.is_field] == ["after.id", "after.name", "before.id"]
+    assert columns["after"].file_type is None
+    (batch,) = avro_batches(file, NAMED)
+    assert batch.drop_columns([CORRUPT]).to_pydict() == {
+        "key": [1, 2],
+        "after.id": [7, None],
+        "after.name": ["é", None],
+        "before.id": [None, 8],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("after.ids", r"^spec\.keys\[0\]: the source has no field 'ids' in 'after': name one of id, items, name"),
+        ("After.id", "the source has no column 'After': write 'after', names are exact"),
+        ("after.items", "field 'after.items' of the source is of a type that is not loaded"),
+        ("after.id.x", "'after.id' is no struct in the source, so it has no field 'x'"),
+    ],
+)
+def test_a_field_that_no_record_has_is_named(tmp_path: Path, name: str, message: str) -> None:
+    with pytest.raises(BadSpec, match=message):
+        avro_columns(stored(tmp_path, avro_file(OUTER, DEEP)), {name: "spec.keys[0]"})

@@ -351,7 +351,7 @@ class TestOutcomes:
 
 def test_the_page_names_every_exit_code_and_command() -> None:
     page = (ROOT / "docs" / "reference" / "cli.md").read_text()
-    for command in ("status", "why", "logs", "reindex", "maintain"):
+    for command in ("status", "why", "logs", "reindex", "maintain", "merge"):
         assert f"## {command}" in page
     rule = yaml.safe_load(page.partition("```yaml\n")[2].partition("```")[0])
     assert {resource for one in rule["rules"] for resource in one["resources"]} >= {"events", "pods", "pods/log"}

@@ -48,6 +48,8 @@ def test_every_pinned_tool_is_required_by_its_go_mod() -> None:
     assert read_pin(SOURCES / "tools/etcd/go.mod", "go.etcd.io/etcd/server/v3").startswith("v3.")
     assert read_pin(SOURCES / "tools/helm/go.mod", "helm.sh/helm/v4").startswith("v4.")
     assert read_pin(SOURCES / "tools/versitygw/go.mod", "github.com/versity/versitygw").startswith("v1.")
+    assert read_pin(SOURCES / "tools/kstatus/go.mod", "sigs.k8s.io/cli-utils").startswith("v0.")
+    assert read_pin(SOURCES / "tools/argocdhealth/go.mod", "github.com/argoproj/argo-cd/v3").startswith("v3.")
 
 
 def test_a_pin_that_is_missing_names_the_module() -> None:

@@ -28,9 +28,10 @@ from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io import FileIO, load_file_io
+from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.schema import Schema
+from pyiceberg.serializers import FromInputFile, ToOutputFile
 from pyiceberg.table import Table, Transaction
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.table.snapshots import Operation, Snapshot, Summary
@@ -52,10 +53,12 @@ from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 from skipstone.compat import doubles
 from skipstone.compat import pyiceberg as ours
+from skipstone.compat.lineage.metadata import writable
 from skipstone.compat.rowdelta import RowDelta
 
 #: Where each method of ours that PyIceberg calls, or that we call of PyIceberg's, is, with the arguments we count on.
 METHODS = {
+    (SqlCatalog, "_convert_orm_to_iceberg"): ["self", "orm_table"],
     (SqlCatalog, "_load_file_io"): ["self", "properties", "location"],
     (RestCatalog, "_load_file_io"): ["self", "properties", "location"],
     (RestCatalog, "_create_session"): ["self"],
@@ -109,6 +112,18 @@ class Unhooked(ours.HookedSqlCatalog):
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """PyIceberg's."""
         return load_file_io({**self.properties, **properties}, location)
+
+    @staticmethod
+    def metadata_in(file: InputFile) -> TableMetadata:
+        """As PyIceberg reads it."""
+        return FromInputFile.table_metadata(file)
+
+    @staticmethod
+    def put_metadata(metadata: TableMetadata, base: TableMetadata | None, file: OutputFile) -> None:
+        """As PyIceberg writes it."""
+        assert base is not None
+        assert base.snapshots[0] is metadata.snapshots[0]
+        ToOutputFile.table_metadata(metadata, file)
 
     def before_change(self, table: Table) -> None:
         """Lets it be changed."""
@@ -224,6 +239,19 @@ def test_updates_of_shared_metadata_make_what_pyiceberg_makes(
         held.clear()
     assert before == as_it_was
     assert expected.snapshots
+
+
+@pytest.mark.parametrize("updates", UPDATES.values(), ids=UPDATES)
+@pytest.mark.parametrize("version", [2, 3])
+def test_metadata_of_a_known_base_is_reread_as_its_file_is(
+    table: Table, version: int, updates: tuple[TableUpdate, ...]
+) -> None:
+    base = TableMetadataUtil.parse_raw(writable(metadata_with_snapshots(table, version)).model_dump_json())
+    made = writable(update_table_metadata(ours.sharing(base), updates, metadata_location="there.json"))
+    found = ours.reread(made, base)
+    assert found == TableMetadataUtil.parse_raw(made.model_dump_json())
+    assert found.snapshots[0] is base.snapshots[0]
+    assert type(found) is type(base)
 
 
 def test_metadata_of_format_version_1_is_copied_as_pyiceberg_does(table: Table) -> None:

@@ -276,6 +276,18 @@ def test_the_longest_unused_decodes_go_first(tmp_path: Path) -> None:
     assert not list(private.iterdir())
 
 
+def private_folder(parent: Path) -> DecodeFolder:
+    private = parent / "private"
+    private.mkdir(mode=0o700)
+    return DecodeFolder(private)
+
+
+def repeated(manifest: ManifestFile, rows: int) -> DataManifest:
+    """The decode of ``manifest`` with its first entry so many times."""
+    (decoded,), _ = read_data_manifests([manifest], IO)
+    return DataManifest(decoded.spec_id, decoded.entries.take(pa.array([0] * rows)), decoded.partitions)
+
+
 class LookedThrough(DecodeFolder):
     """A folder that knows how often it was trimmed."""
 
@@ -319,8 +331,25 @@ def test_a_large_decode_does_not_stay_beyond_the_budget(tmp_path: Path) -> None:
     assert not list(private.iterdir())
 
 
-def test_mapped_entries_outlive_their_file(cache: Path, tmp_path: Path) -> None:
-    manifest = manifest_of(tmp_path, "a")
-    (found,), _ = read_data_manifests([manifest], IO)
-    kept(cache).unlink()
-    assert found.entries.column("path") == pa.array(["a"])
+@pytest.mark.parametrize("rows", [1, 30_000])
+def test_entries_outlive_their_file(tmp_path: Path, rows: int) -> None:
+    manifest, folder = manifest_of(tmp_path, "a"), private_folder(tmp_path)
+    folder.save(ManifestKey.of(manifest), repeated(manifest, rows))
+    found = folder.load(ManifestKey.of(manifest))
+    for path in (tmp_path / "private").iterdir():
+        path.unlink()
+    assert found is not None
+    assert found.entries.column("path") == pa.array(["a"] * rows)
+
+
+def test_however_many_decodes_a_process_holds_none_keeps_a_file_open(tmp_path: Path) -> None:
+    manifest, folder = manifest_of(tmp_path, "a"), private_folder(tmp_path)
+    small, large = repeated(manifest, 1), repeated(manifest, 30_000)
+    assert small.nbytes < FILE_BYTES < large.nbytes
+    keys = [replace(ManifestKey.of(manifest), length=number) for number in range(20)]
+    for number, key in enumerate(keys):
+        folder.save(key, large if number % 2 else small)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    held = [folder.load(key) for key in keys]
+    assert all(held)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -97,7 +97,7 @@ def test_mapping_feeds_columns_of_other_names() -> None:
         (
             replace(TASK, keys=(MergeKey(target="id", source="nope"),)),
             Reason.KEY_COLUMN_MISSING,
-            r"spec.keys\[0\]: the source has no column 'nope'",
+            r"spec.keys\[0\]: the source has no column 'nope': name one of",
         ),
         (
             replace(TASK, keys=(MergeKey(target="id", source="name"),)),
@@ -131,12 +131,12 @@ def test_mapping_feeds_columns_of_other_names() -> None:
         (
             replace(TASK, when_matched=(replace(UPDATE, values={"name": "nope"}),)),
             Reason.SOURCE_COLUMN_MISSING,
-            "set.name: the source has no column 'nope'",
+            "set.name: the source has no column 'nope': name one of",
         ),
         (
             replace(TASK, when_matched=(replace(UPDATE, values={"price": "name"}),)),
             Reason.SCHEMA_MISMATCH,
-            r"'name' is string in the source and cannot feed a decimal\(9, 2\) column",
+            r"'name' is string in the source and cannot feed 'price', which is decimal\(9, 2\): write cast",
         ),
         (
             replace(TASK, when_matched=(replace(DELETE, values={"name": "name"}),)),
@@ -148,7 +148,11 @@ def test_mapping_feeds_columns_of_other_names() -> None:
             Reason.SOURCE_COLUMN_MISSING,
             "'id' is required in the table and nothing feeds it",
         ),
-        (replace(TASK, sequence_by="nope"), Reason.SOURCE_COLUMN_MISSING, "spec.sequenceBy: the source has no column"),
+        (
+            replace(TASK, sequence_by="nope"),
+            Reason.SOURCE_COLUMN_MISSING,
+            "spec.sequenceBy: the source has no column 'nope': name one of",
+        ),
     ],
 )
 def test_refused_with_reason_and_field(task: MergeTask, reason: Reason, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
@@ -19,6 +20,7 @@ from skipstone_core.contract.requests import (
     SourceSpec,
 )
 from skipstone_core.errors import BadSpec
+from skipstone_core.language.expressions import check_expression, with_sides
 from skipstone_core.language.literals import Unfit, fit_literal
 from skipstone_core.language.parser import parse_assigned
 from skipstone_core.language.predicates import ColumnRef, Constant
@@ -60,6 +62,10 @@ def by_source(action: MergeAction, when: str | None = None, **values: str) -> Me
     return replace(TASK, when_not_matched_by_source=(clause,))
 
 
+def inserting(**values: str) -> MergeTask:
+    return replace(TASK, when_not_matched=(MergeClause(action=MergeAction.INSERT, values=values),))
+
+
 def plan(task: MergeTask) -> MergePlan:
     return plan_merge(task, TARGET, SOURCE)
 
@@ -76,6 +82,52 @@ def test_columns_of_literals_need_no_source_column() -> None:
     assert plan(replace(update(name="'x'"), when_not_matched=())).source_columns == ("id",)
 
 
+def test_an_expression_is_assigned_in_the_type_of_its_column() -> None:
+    task = update(version="seq + target.version", price="target.price * 2", tags="target.tags", name="`old name` || op")
+    bound = plan(replace(task, when_not_matched=()))
+    (clause,) = bound.when_matched
+    assert clause.assigned == {"version", "price", "tags", "name"}
+    assert {name: one.type for name, one in clause.expressions.items()} == {
+        "version": "long",
+        "price": "decimal(9,2)",
+        "tags": "list<string>",
+        "name": "string",
+    }
+    assert clause.computed_from("target") == {"version", "price", "tags"}
+    assert bound.source_columns == ("id", "old name", "op", "seq")
+    assert pickle.loads(pickle.dumps(clause)) == clause
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("seq + 1", "int"),
+        ("seq + id", "long"),
+        ("seq / 2", "double"),
+        ("seq * 1.5", "decimal(13,1)"),
+        ("target.price + 1", "decimal(10,2)"),
+        ("target.price + target.version", "decimal(23,2)"),
+        ("target.price * target.price", "decimal(19,4)"),
+        ("target.price / 3", "decimal(13,6)"),
+        ("target.price / target.price", "decimal(21,12)"),
+        ("target.price % 3", "decimal(3,2)"),
+        ("coalesce(seq, 0)", "int"),
+        ("coalesce(null, target.price, seq)", "decimal(12,2)"),
+        ("coalesce(extra, timestamp '2024-01-01 00:00:00')", "timestamp"),
+        ("coalesce(target.price, 1e0)", "double"),
+        ("round(target.price, 1)", "decimal(9,1)"),
+        ("9223372036854775808 - 1", "decimal(20,0)"),
+        ("- seq", "int"),
+        ("cast(name as decimal( 5 , 1 ))", "decimal(5,1)"),
+    ],
+)
+def test_the_type_of_an_expression_is_that_of_spark(text: str, kind: str) -> None:
+    types = {f"target.{one.name}": one.type for one in TARGET} | {f"source.{one.name}": one.type for one in SOURCE}
+    term = parse_assigned(text)
+    assert not isinstance(term, ColumnRef | Constant | None)
+    assert check_expression(with_sides(term), types, text=text, field="f").type == kind
+
+
 @pytest.mark.parametrize(
     ("text", "meaning"),
     [
@@ -87,6 +139,11 @@ def test_columns_of_literals_need_no_source_column() -> None:
         ("true", Constant(value=True)),
         ("NULL", None),
         ("nullable", ColumnRef("", "nullable")),
+        ("(source.after.id)", ColumnRef("source", "after.id")),
+        ("after.`a.b`", ColumnRef("", "after.`a.b`")),
+        ("source.source.ts", ColumnRef("source", "source.ts")),
+        ("cast", ColumnRef("", "cast")),
+        ("- 5", Constant(-5)),
     ],
 )
 def test_assigned_text(text: str, meaning: object) -> None:
@@ -97,11 +154,45 @@ def test_assigned_text(text: str, meaning: object) -> None:
     ("task", "message"),
     [
         (update(name="a b"), r"spec.whenMatched\[0\].set.name: at position 3: 'b' is not expected here"),
-        (update(name="a + 1"), r"set.name: at position 3: '\+' is not part of the language"),
-        (update(name="upper(name)"), r"set.name: at position 6: '\('"),
-        (update(name=""), "set.name: at position 1: the predicate ends too early"),
+        (
+            update(name="op + 1"),
+            r"set.name: \+ needs numbers and source.op is string: cast it, as in cast",
+        ),
+        (
+            update(name="upper(name)"),
+            r"at position 1: upper\(…\) is not known: use coalesce, concat, round, to_date or cast",
+        ),
+        (update(name=""), "set.name: at position 1: the text ends too early"),
         (update(name="date 'never'"), r"at position 6: 'never' is not like date '2024-12-31'"),
-        (update(name="target.name"), "set.name: target.name is no column of the source: write source.name"),
+        (
+            update(name="target.nope + 1"),
+            "no column target.nope: name one of day, id, name, price, tags and 1 more",
+        ),
+        (update(name="Name || 'x'"), "there is no column source.Name: write source.name, names are exact"),
+        (
+            update(name="coalesce(name, seq)"),
+            "coalesce takes values of one type, and source.name is string",
+        ),
+        (
+            update(name="concat(name, seq)"),
+            r"source.seq is int: write cast\(source.seq as string\)",
+        ),
+        (update(name="cast(seq as uuid)"), "cast to uuid is not possible: cast to boolean, int"),
+        (update(name="cast(target.tags as string)"), "target.tags is list<string>, which is not cast to string"),
+        (
+            update(name="round(target.price)"),
+            r"round takes a number and the digits to keep after",
+        ),
+        (update(name="seq * 2"), r"set.name: 'seq \* 2' is int and cannot feed 'name', which is string: write cast"),
+        (update(price="seq / 2"), r"'seq / 2' is double and cannot feed 'price', which is decimal\(9, 2\): write cast"),
+        (update(tags="name || 'x'"), "cannot feed 'tags', which is list<string>: give it a value of type list<string>"),
+        (update(name="'a' ||" + " name ||" * 70 + " 'b'"), "an expression has at most 64 columns, literals"),
+        (update(name="(" * 40 + "name" + ")" * 40), "parentheses are nested more than 32 deep"),
+        (inserting(id="id", name="target.name"), "target.name is a column of the table, and these rows"),
+        (
+            by_source(MergeAction.UPDATE, name="coalesce(op, 'x')"),
+            "source.op is a column of the source, and",
+        ),
         (update(name="1"), "set.name: 1 does not fit 'name', which is string: it is of another type"),
         (update(price="1.234"), r"1.234 does not fit 'price', which is decimal\(9, 2\): it has more than 2 digits"),
         (update(version="1.5"), "1.5 does not fit 'version', which is long: it is no whole number"),

@@ -39,11 +39,9 @@ class Api:
     def get(self, target: Target) -> JsonObject:
         """The object. Raises NotFound in a sentence."""
         kind = target.kind
-        path = ("apis", GROUP, VERSION, "namespaces", self.namespace, kind.plural, target.name)
+        ask = Ask(path=self._path(target), right=self._right("get", kind.plural))
         try:
-            return self._checked(
-                self.transport.read(Ask(path=path, right=self._right("get", kind.plural)), kind=kind.name)
-            )
+            return self._checked(self.transport.read(ask, kind=kind.name))
         except NotFound as error:
             raise NotFound(
                 f"there is no {kind.name} {target.name} in namespace {self.namespace}: "
@@ -89,10 +87,28 @@ class Api:
 
     def annotate(self, target: Target, name: str, value: str) -> JsonObject:
         """Set one annotation; the object as it is then. Raises NotFound, Forbidden."""
-        path = ("apis", GROUP, VERSION, "namespaces", self.namespace, target.kind.plural, target.name)
-        body: JsonObject = {"metadata": {"annotations": {name: value}}}
-        ask = Ask(path=path, right=self._right("patch", target.kind.plural), body=body)
+        return self.patch(target, {"metadata": {"annotations": {name: value}}})
+
+    def patch(self, target: Target, change: JsonObject) -> JsonObject:
+        """Lay a merge patch over an object; the object as it is then. Raises NotFound, Forbidden."""
+        ask = Ask(path=self._path(target), right=self._right("patch", target.kind.plural), body=change, method="PATCH")
         return self._checked(self.transport.read(ask, kind=target.kind.name))
+
+    def create(self, kind: ResourceKind, manifest: JsonObject) -> JsonObject:
+        """Create an object; the object as it is then. Raises CliError for a field that the API server does not know."""
+        path = ("apis", GROUP, VERSION, "namespaces", self.namespace, kind.plural)
+        query = {"fieldValidation": "Strict"}
+        ask = Ask(path=path, right=self._right("create", kind.plural), query=query, body=manifest, method="POST")
+        return self._checked(self.transport.read(ask, kind=kind.name))
+
+    def delete(self, target: Target) -> None:
+        """Delete an object, and in the background what belongs to it. Raises NotFound, Forbidden."""
+        options: JsonObject = {"propagationPolicy": "Background"}
+        right = self._right("delete", target.kind.plural)
+        self.transport.delete(Ask(path=self._path(target), right=right, body=options, method="DELETE"))
+
+    def _path(self, target: Target) -> tuple[str, ...]:
+        return ("apis", GROUP, VERSION, "namespaces", self.namespace, target.kind.plural, target.name)
 
     def _right(self, verb: str, resource: str) -> str:
         where = f"in namespace {self.namespace}" if self.namespace != EVERYWHERE else "in all namespaces"

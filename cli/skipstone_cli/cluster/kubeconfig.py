@@ -22,6 +22,7 @@ from kubernetes.client import Configuration
 from kubernetes.client.exceptions import OpenApiException
 from kubernetes.config import kube_config
 
+from skipstone_cli.documents import DocumentLoader
 from skipstone_cli.errors import CliError
 from skipstone_cli.reading import JsonObject, entries_of, field_of, text_of, texts_of
 
@@ -48,16 +49,6 @@ LOADING = (
     config.ConfigException, OpenApiException, urllib3.exceptions.HTTPError, OSError, ValueError, KeyError, TypeError,
     AttributeError, IndexError,
 )  # fmt: skip
-
-
-class _Loader(yaml.SafeLoader):
-    """Reads what looks like a date as text, as kubectl does: a namespace may be called ``2026-01-01``."""
-
-
-_Loader.yaml_implicit_resolvers = {
-    first: [one for one in found if one[0] != "tag:yaml.org,2002:timestamp"]
-    for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -139,7 +130,7 @@ def _exists(path: Path) -> bool:
 def _read(path: str) -> JsonObject | None:
     """The document in a file; None when it is empty."""
     try:
-        found = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=_Loader)
+        found = yaml.load(Path(path).read_text(encoding="utf-8"), Loader=DocumentLoader)
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise CliError(f"the kubeconfig {path} cannot be read: {_first_line(error)}") from error
     if found is None:

@@ -27,6 +27,8 @@ CONNECT_SECONDS = 10.0
 READ_SECONDS = 60.0
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
+#: What kind of body each method has.
+BODIES = {"PATCH": MERGE_PATCH, "POST": JSON, "DELETE": JSON}
 CHUNK = 64 * 1024
 MAX_SAID = 300
 #: Whoever is told to come back later than in so many seconds is told so, and does not wait.
@@ -63,12 +65,16 @@ NO_SUCH_PATH = b"404 page not found"
 
 @dataclass(frozen=True, kw_only=True)
 class Ask:
-    """One request. ``right``: what a user must be allowed to do for it, in words. ``body``: a merge patch."""
+    """One request. ``right``: what a user must be allowed to do for it, in words.
+
+    ``body``: of a PATCH a merge patch, of a POST the object, of a DELETE its options.
+    """
 
     path: tuple[str, ...]
     right: str
     query: Mapping[str, str] = field(default_factory=dict)
     body: JsonObject | None = None
+    method: str = "GET"
 
 
 class Transport:
@@ -89,6 +95,13 @@ class Transport:
 
     def read(self, ask: Ask, *, kind: str) -> JsonObject:
         """The object of ``kind`` that the API server answers. Raises CliError of the sort that fits."""
+        return self._object(self._answer(ask), kind)
+
+    def delete(self, ask: Ask) -> None:
+        """Ask for a deletion, which may answer with the object or with a Status. Raises as ``read``."""
+        self._answer(ask)
+
+    def _answer(self, ask: Ask) -> bytes:
         response = self._send(ask)
         try:
             data = response.read()
@@ -96,7 +109,7 @@ class Transport:
             raise self._unreachable(error) from error
         if response.status >= 300 or response.status < 200:
             raise self._refusal(ask, response.status, data)
-        return self._object(data, kind)
+        return bytes(data)
 
     def stream(self, ask: Ask) -> Iterator[bytes]:
         """The body of the answer piece by piece. Raises as ``read``, and Unreachable when it is cut."""
@@ -117,16 +130,15 @@ class Transport:
         url = f"{self.server}/{path}" + (f"?{urlencode(ask.query)}" if ask.query else "")
         headers = HTTPHeaderDict({"Accept": f"{JSON}, */*", "User-Agent": f"skipstone-cli/{__version__}"})
         if ask.body is not None:
-            headers["Content-Type"] = MERGE_PATCH
+            headers["Content-Type"] = BODIES[ask.method]
         try:
             if token := self._login.configuration.get_api_key_with_prefix("BearerToken"):
                 headers["Authorization"] = token.strip()
             for name, value in self._login.headers:
                 headers.add(name, value.encode().decode("latin-1"))
             timeout = (CONNECT_SECONDS, None if endless else READ_SECONDS)
-            method = "GET" if ask.body is None else "PATCH"
             answer = self._client.rest_client.request(
-                method, url, headers=headers, body=ask.body, _request_timeout=timeout
+                ask.method, url, headers=headers, body=ask.body, _request_timeout=timeout
             )
         except (urllib3.exceptions.HTTPError, ApiException, OSError) as error:
             raise self._unreachable(error) from error

@@ -11,17 +11,14 @@ from skipstone_core.maintenance.asked import maintain_request
 from skipstone_core.maintenance.policies import MaintenanceStep
 
 from skipstone_cli.cluster.api import Api
-from skipstone_cli.errors import CliError, ExitCode, NotFound, OutcomeFailed, Unreachable
+from skipstone_cli.commands.waiting import Waiter
+from skipstone_cli.errors import CliError, ExitCode, OutcomeFailed
 from skipstone_cli.kinds import Target
 from skipstone_cli.output.screen import Screen
-from skipstone_cli.reading import JsonObject, field_of, is_set, text_of, uid_of
+from skipstone_cli.reading import JsonObject, field_of, is_set, text_of
 from skipstone_cli.views.outcomes import Outcome, find_maintain_end, find_reindex_end
-from skipstone_cli.views.standings import conditions_of, is_deleting
+from skipstone_cli.views.standings import is_deleting
 
-#: Seconds between two looks at an object that is waited for.
-PAUSE = 1.0
-#: So many looks in a row may fail.
-PATIENCE = 10
 #: The part of spec.maintenance by which a Table asks for a step.
 PART_OF = {
     MaintenanceStep.COMPACTION: "compaction",
@@ -104,38 +101,10 @@ def _ask(api: Api, screen: Screen, request: Request, before: JsonObject, waiting
         screen.note("spec.suspend is true: nothing starts until it is false")
     if not waiting.wanted:
         return ExitCode.FINE
-    outcome = _wait(api, screen, request, asked, waiting.seconds)
+    run_before = text_of(asked, "status", request.last_run, "id")
+    waiter = Waiter(api, screen, request.target, waiting.seconds)
+    outcome = waiter.wait(asked, lambda obj: request.find_end(obj, run_before))
     if not outcome.succeeded:
         raise OutcomeFailed(f"{request.target}: {outcome.message}")
     screen.write(f"{request.target}: {outcome.message}\n")
     return ExitCode.FINE
-
-
-def _wait(api: Api, screen: Screen, request: Request, asked: JsonObject, seconds: float | None) -> Outcome:
-    """The end of what was asked for. Raises CliError when the object goes, or when time is up."""
-    run_before = text_of(asked, "status", request.last_run, "id")
-    ends = None if seconds is None else time.monotonic() + seconds
-    told, obj = "", asked
-    while (outcome := request.find_end(obj, run_before)) is None:
-        progress = conditions_of(obj).get("Progressing")
-        said = f"{progress.reason}: {progress.message}".removesuffix(": ") if progress is not None else ""
-        if said and said != told:
-            screen.note(said)
-        told = said
-        if ends is not None and time.monotonic() >= ends:
-            raise OutcomeFailed(f"{request.target} has not ended after {seconds:g} seconds ({told or 'no progress'})")
-        time.sleep(PAUSE)
-        obj = _look(api, request.target)
-        if uid_of(obj) != uid_of(asked):
-            raise NotFound(f"{request.target} was deleted and created again: ask again")
-    return outcome
-
-
-def _look(api: Api, target: Target) -> JsonObject:
-    """The object, though the API server may be away for a while. Raises CliError."""
-    for _ in range(PATIENCE - 1):
-        try:
-            return api.get(target)
-        except Unreachable:
-            time.sleep(PAUSE)
-    return api.get(target)

@@ -71,7 +71,9 @@ def _details(branch: Branch) -> Iterator[str]:
     elif branch.kind is SCHEDULE:
         yield from _schedule(branch)
     elif branch.kind in JOB_KINDS:
-        yield from _texts(details.get("duration"), details.get("progress"))
+        yield from _texts(
+            "dry run" if details.get("dryRun") else None, details.get("duration"), details.get("progress")
+        )
 
 
 def _table(branch: Branch) -> Iterator[str]:

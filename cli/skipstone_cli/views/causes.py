@@ -12,7 +12,7 @@ from skipstone_core.reasons import Reason
 from skipstone_core.remedies import find_remedy
 
 from skipstone_cli.kinds import JOB_KINDS, KINDS, SCHEDULE, TABLE, Item, ResourceKind, Target
-from skipstone_cli.reading import JsonObject, is_set, name_of, number_of, text_of, texts_of, uid_of
+from skipstone_cli.reading import JsonObject, is_dry_run, is_set, name_of, number_of, text_of, texts_of, uid_of
 from skipstone_cli.views.pods import find_obstacle, has_ended, has_started
 from skipstone_cli.views.standings import FINISHED, NEW, Assessment, conditions_of, is_stale, judge
 
@@ -145,7 +145,7 @@ def _older(obj: JsonObject, jobs: Sequence[Item]) -> Iterator[str]:
         (
             (_turn(job.obj), f"{job.kind.short}/{name_of(job.obj)}")
             for job in jobs
-            if _turn(job.obj) < mine and judge(job.kind, job.obj).state not in FINISHED
+            if _turn(job.obj) < mine and judge(job.kind, job.obj).state not in FINISHED and not is_dry_run(job.obj)
         ),
     )
     yield from _listed([f"{name} is older and goes first" for _, name in older])

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from skipstone_cli.kinds import INDEX, LOAD_JOB, MERGE_JOB, SCHEDULE, TABLE, WAREHOUSE, ResourceKind
-from skipstone_cli.reading import JsonObject, field_of, is_set, number_of, text_of
+from skipstone_cli.reading import JsonObject, field_of, is_dry_run, is_set, number_of, text_of
 from skipstone_cli.views.standings import conditions_of
 
 Detail = str | int | bool | None
@@ -72,7 +72,8 @@ def _load(obj: JsonObject) -> dict[str, Detail]:
 
 
 def _merge(obj: JsonObject) -> dict[str, Detail]:
-    return {"pruned": text_of(obj, "status", "pruned"), **_job(obj)}
+    dry = True if is_dry_run(obj) else None
+    return {"dryRun": dry, "pruned": text_of(obj, "status", "pruned"), **_job(obj)}
 
 
 def _schedule(obj: JsonObject) -> dict[str, Detail]:

@@ -40,11 +40,12 @@ EXIT_UNKNOWN = 75
 
 
 class RunOutcome(StrEnum):
-    """How a run ended, as its driver saw it."""
+    """How a run ended, as its driver saw it. Planned: a dry run knows what the merge would do, and wrote nothing."""
 
     RUNNING = "Running"
     COMMITTED = "Committed"
     ALREADY_COMMITTED = "AlreadyCommitted"
+    PLANNED = "Planned"
     CONFLICTED = "Conflicted"
     FAILED = "Failed"
     UNKNOWN = "Unknown"
@@ -176,11 +177,11 @@ class JobReport:
     ``counts`` by kind. Load: segment, rowsLoaded, and rowsRejected, or filesRegistered and filesSkipped. Merge:
     filesTotal, filesCandidate, filesTouched, filesRewritten, filesMarked, rowsSource, rowsMatched, rowsUpdated,
     rowsDeleted, rowsInserted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted,
-    bytesDeletes. Reindex: segments, files, entries.
+    bytesDeletes; a dry run has the same without those of files that it would write. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
-    ``funnel``: of merges. ``steps``: of maintain runs. ``annotation_sha256``: digest of the text in the annotation;
-    only in the termination message.
+    ``funnel``: of merges and dry runs. ``steps``: of maintain runs. ``annotation_sha256``: digest of the text in the
+    annotation; only in the termination message.
     """
 
     run_id: str

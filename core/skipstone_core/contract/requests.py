@@ -25,6 +25,7 @@ class RunKind(StrEnum):
     LOAD = "Load"
     REINDEX = "Reindex"
     MERGE = "Merge"
+    DRY_RUN = "DryRun"
     OBSERVE = "Observe"
     CONFIRM = "Confirm"
     DROP = "Drop"
@@ -32,7 +33,7 @@ class RunKind(StrEnum):
 
 
 #: Kinds that need Spark; the others are PyIceberg only and start no JVM.
-SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE, RunKind.MAINTAIN})
+SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE, RunKind.DRY_RUN, RunKind.MAINTAIN})
 
 
 class SmallWork(StrEnum):
@@ -359,7 +360,7 @@ class MergeKey:
 class MergeClause:
     """First clause whose ``when`` holds wins.
 
-    ``values`` maps target column to a source column or a literal, as text; None is by equal name.
+    ``values`` maps target column to a source column, a literal or an expression, as text; None is by equal name.
     """
 
     action: MergeAction
@@ -450,7 +451,8 @@ class SparkRef:
 
 @dataclass(frozen=True, kw_only=True)
 class JobRequest:
-    """All that one run needs to know. Exactly the task of its ``kind`` is present (a check has none).
+    """All that one run needs to know. Exactly the task of its ``kind`` is present (a check has none, a dry run that of
+    a merge).
 
     ``owner_kind``/``owner_name``/``owner_uid`` name the resource; ``indexes`` are all indexes of ``table``,
     whose state the run reports at its end. ``txn`` is empty for kinds that commit by coverage or not at all.

@@ -1,1 +1,1 @@
-"""The predicate grammar: its syntax tree, parser, literals, and the meaning of a predicate."""
+"""The grammar of predicates and expressions: syntax trees, parser, literals, paths, and what their parts mean."""

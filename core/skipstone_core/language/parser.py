@@ -1,20 +1,35 @@
-"""The grammar of predicates and its parser.
+"""The grammar of predicates and expressions, and its parser.
 
-Whoever takes a predicate from a resource parses it here. The tree is built while parsing, so nesting costs no
-recursion. Must not know types or values of columns: predicates.check_types does.
+Whoever takes either from a resource parses it here. The tree is built while parsing, so nesting costs no recursion.
+Must not know types or values of columns: predicates.check_types and expressions.check_expression do.
 """
 
 from __future__ import annotations
 
+import math
 from datetime import date, datetime
 from decimal import Decimal
 from functools import lru_cache
 from typing import Any, cast
 
 from lark import Lark, Token, Transformer
-from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken, VisitError
+from lark.exceptions import UnexpectedInput, VisitError
 
+from skipstone_core.language.expressions import (
+    FUNCTIONS,
+    MAX_PARTS,
+    Arithmetic,
+    Atom,
+    Call,
+    Cast,
+    Negative,
+    Term,
+    walk,
+)
+from skipstone_core.language.faults import NULL_HINT, unexpected
+from skipstone_core.language.paths import join_path
 from skipstone_core.language.predicates import (
+    SIDES,
     And,
     ColumnRef,
     Comparison,
@@ -53,8 +68,21 @@ start: disjunction
     | operand _NOT _LIKE STRING -> not_like
     | "(" disjunction ")"
 ?operand: column | literal
-assigned: operand | _NULL
-column: (_name ".")? _name
+assigned: sum
+?sum: product
+    | sum (PLUS | MINUS) product -> arithmetic
+    | sum _CONCAT product -> joined
+?product: unary
+    | product (TIMES | DIVIDED | MODULO) unary -> arithmetic
+?unary: MINUS unary -> negative
+    | atom
+?atom: operand -> leaf
+    | _NULL -> nothing
+    | NAME "(" sum ("," sum)* ")" -> call
+    | NAME "(" sum _AS type ")" -> cast
+    | "(" sum ")"
+type: NAME ("(" NUMBER ("," NUMBER)* ")")?
+column: _name ("." _name)*
 _name: NAME | QUOTED
 ?literal: NUMBER -> number
     | STRING -> string
@@ -75,6 +103,13 @@ _DATE: "date"i
 _TIMESTAMP: "timestamp"i
 TRUE: "true"i
 FALSE: "false"i
+_AS: "as"i
+_CONCAT: "||"
+PLUS: "+"
+MINUS: "-"
+TIMES: "*"
+DIVIDED: "/"
+MODULO: "%"
 OPERATOR: "<=" | ">=" | "!=" | "<>" | "=" | "<" | ">"
 NAME: /[a-z_][a-z0-9_]*/i
 QUOTED: /`(?:[^`]|``)+`/
@@ -95,18 +130,23 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
     return Predicate(root, text)
 
 
-def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | None:
-    """Parse what is assigned to a column: a column, a literal, or None for ``null``. Raises BadSpec."""
-    hint = "; write a source column (`in backticks` unless a plain word) or a literal"
-    return cast("ColumnRef | Constant | None", _understood(text, "assigned", field, hint))
+def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | Term | None:
+    """Parse what is assigned: a column, a literal, None for ``null``, else an expression. Raises BadSpec."""
+    if len(text.encode()) > MAX_BYTES:
+        refuse(field, f"an expression has at most {MAX_BYTES} bytes")
+    _check_nesting(text, field)
+    term = cast(Term, _understood(text, "assigned", field))
+    if sum(1 for _ in walk(term)) > MAX_PARTS:
+        refuse(field, f"an expression has at most {MAX_PARTS} columns, literals, operators and calls")
+    return term.operand if isinstance(term, Atom) else term
 
 
-def _understood(text: str, start: str, field: str, hint: str = "") -> object:
-    """What the rule ``start`` of the grammar makes of ``text``; ``hint`` follows what is said of a text that fails."""
+def _understood(text: str, start: str, field: str) -> object:
+    """What the rule ``start`` of the grammar makes of ``text``. Raises BadSpec."""
     try:
-        return _parser().parse(text, start=start)
+        return _parser(start).parse(text)
     except UnexpectedInput as error:
-        refuse(field, f"at position {_position(error, text)}: {_unexpected(error)}{hint}")
+        refuse(field, unexpected(error, text, start))
     except VisitError as error:
         if not isinstance(error.orig_exc, UnsupportedPredicate):
             raise
@@ -121,8 +161,48 @@ class _Builder(Transformer[Token, Node]):
     def start(self, items: list[Any]) -> Node:
         return items[0]  # type: ignore[no-any-return]
 
-    def assigned(self, items: list[Any]) -> Operand | None:
-        return items[0] if items else None
+    def assigned(self, items: list[Any]) -> Term:
+        return items[0]  # type: ignore[no-any-return]
+
+    def leaf(self, items: list[Any]) -> Term:
+        value = items[0].value if isinstance(items[0], Constant) else None
+        if isinstance(value, float) and not math.isfinite(value):
+            raise UnsupportedPredicate("a number is out of the range of double: write a smaller one")
+        return Atom(items[0])
+
+    def nothing(self, _: list[Any]) -> Term:
+        return Atom(None)
+
+    def arithmetic(self, items: list[Any]) -> Term:
+        left, op, right = items
+        return Arithmetic(str(op), left, right)  # type: ignore[arg-type]
+
+    def joined(self, items: list[Any]) -> Term:
+        return Call("concat", tuple(items))
+
+    def negative(self, items: list[Any]) -> Term:
+        inner = items[1]
+        literal = inner.operand if isinstance(inner, Atom) else None
+        value = literal.value if isinstance(literal, Constant) else None
+        is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        return Atom(Constant(-value)) if is_number else Negative(inner)  # type: ignore[operator]
+
+    def call(self, items: list[Any]) -> Term:
+        name = str(items[0]).lower()
+        if name not in FUNCTIONS:
+            known = ", ".join(FUNCTIONS)
+            hint = "write cast(x as long)" if name == "cast" else f"use {known} or cast"
+            raise UnsupportedPredicate(f"at position {_at(items[0])}: {items[0]}(…) is not known: {hint}")
+        return Call(name, tuple(items[1:]))
+
+    def cast(self, items: list[Any]) -> Term:
+        if str(items[0]).lower() != "cast":
+            raise UnsupportedPredicate(f"at position {_at(items[0])}: only cast takes as: write cast(x as long)")
+        return Cast(items[1], items[2])
+
+    def type(self, items: list[Any]) -> str:
+        name, *numbers = map(str, items)
+        return name.lower() + (f"({','.join(numbers)})" if numbers else "")
 
     def disjunction(self, items: list[Any]) -> Node:
         return Or(tuple(items))
@@ -166,8 +246,11 @@ class _Builder(Transformer[Token, Node]):
         return Not(self.like(items))
 
     def column(self, items: list[Any]) -> Operand:
-        *side, name = (_identifier(token) for token in items)
-        return ColumnRef(side[0] if side else "", name)
+        if len(items) == 1 and str(items[0]).lower() == "null":
+            raise UnsupportedPredicate(f"at position {_at(items[0])}: {NULL_HINT}")
+        first, *rest = map(_identifier, items)
+        is_sided = first in SIDES and rest
+        return ColumnRef(first, join_path(rest)) if is_sided else ColumnRef("", join_path([first, *rest]))
 
     def number(self, items: list[Any]) -> Operand:
         text = str(items[0])
@@ -191,9 +274,9 @@ class _Builder(Transformer[Token, Node]):
         return Constant(value=False)
 
 
-@lru_cache(maxsize=1)
-def _parser() -> Lark:
-    return Lark(GRAMMAR, start=["start", "assigned"], parser="lalr", transformer=_Builder(), maybe_placeholders=False)
+@lru_cache(maxsize=2)
+def _parser(start: str) -> Lark:
+    return Lark(GRAMMAR, start=start, parser="lalr", transformer=_Builder(), maybe_placeholders=False)
 
 
 def _check_nesting(text: str, field: str) -> None:
@@ -209,20 +292,8 @@ def _check_nesting(text: str, field: str) -> None:
                 refuse(field, f"at position {position}: parentheses are nested more than {MAX_DEPTH} deep")
 
 
-def _position(error: UnexpectedInput, text: str) -> int:
-    if isinstance(error, UnexpectedEOF) or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
-        return len(text) + 1
-    return int(error.pos_in_stream or 0) + 1
-
-
-def _unexpected(error: UnexpectedInput) -> str:
-    match error:
-        case UnexpectedToken() if error.token.type != "$END":
-            return f"{str(error.token)!r} is not expected here"
-        case UnexpectedCharacters():
-            return f"{error.char!r} is not part of the language"
-        case _:
-            return "the predicate ends too early"
+def _at(token: Token) -> int:
+    return (token.start_pos or 0) + 1
 
 
 def _identifier(token: Token) -> str:
@@ -238,12 +309,12 @@ def _parsed(read: Any, token: Token, example: str) -> Any:
     try:
         return read(_unquoted(token))
     except ValueError:
-        raise UnsupportedPredicate(f"at position {(token.start_pos or 0) + 1}: {token} is not like {example}") from None
+        raise UnsupportedPredicate(f"at position {_at(token)}: {token} is not like {example}") from None
 
 
 def _prefix(token: Token) -> str:
     pattern, prefix = _unquoted(token), ""
-    position = (token.start_pos or 0) + 1
+    position = _at(token)
     chars = iter(pattern[:-1])
     for char in chars:
         if char in "%_":

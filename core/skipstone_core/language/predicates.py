@@ -14,16 +14,19 @@ from typing import Literal, NoReturn
 
 from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyFamily, key_type
+from skipstone_core.language.paths import is_path, like_hint
 from skipstone_core.reasons import Reason
 
 #: Bytes are of binary and fixed columns, and the 16 bytes of a UUID; resources cannot write them.
 Value = bool | int | float | Decimal | str | date | datetime | bytes
 Operator = Literal["=", "!=", "<", "<=", ">", ">="]
+#: Whose columns a merge can name.
+SIDES = ("source", "target")
 
 
 @dataclass(frozen=True)
 class ColumnRef:
-    """A column. ``side`` is ``source`` or ``target`` in merges, else empty."""
+    """A column. ``side`` is ``source`` or ``target`` in merges, else empty. ``name`` may be a path: see ``paths``."""
 
     side: str
     name: str
@@ -247,15 +250,24 @@ def _type_name(operand: Operand, types: _Types) -> str:
     if isinstance(operand, Constant):
         return _constant_family(operand.value)
     if (name := types.columns.get(str(operand))) is None:
-        raise UnsupportedPredicate(f"there is no column {_shown(operand)}{_hint(operand, types)}")
+        raise missing_column(operand, types.columns)
     return name
 
 
-def _hint(operand: ColumnRef, types: _Types) -> str:
-    sides = sorted({name.split(".", 1)[0] for name in types.columns if "." in name})
+def missing_column(operand: ColumnRef, types: Mapping[str, str]) -> UnsupportedPredicate:
+    """What is said of a column that is none of ``types``."""
+    lead, like = f"there is no column {operand}", {name.lower(): name for name in types}.get(str(operand).lower())
+    if like is not None:
+        return UnsupportedPredicate(f"{lead}: write {like}, names are exact")
+    sides = sorted({name.split(".", 1)[0] for name in types if "." in name} & {*SIDES})
     if not operand.side and sides:
-        return f": write {' or '.join(f'{side}.{operand.name}' for side in sides)}"
-    return ""
+        named = [f"{side}.{operand.name}" for side in sides]
+        return UnsupportedPredicate(f"{lead}: write {' or '.join([one for one in named if one in types] or named)}")
+    if operand.side == "target" and is_path(operand.name):
+        return UnsupportedPredicate(f"{lead}: fields within columns of the table cannot be named, name a whole column")
+    start = f"{operand.side}." if operand.side else ""
+    own = [name.removeprefix(start) for name in types if name.startswith(start)]
+    return UnsupportedPredicate(f"{lead}: {like_hint(operand.name, own)}")
 
 
 _FAMILIES: Mapping[type, KeyFamily] = {

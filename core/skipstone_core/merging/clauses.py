@@ -1,4 +1,4 @@
-"""What the clauses of a merge may say: conditions, chosen columns and literals, bound to both schemas.
+"""What the clauses of a merge may say: conditions, chosen columns, literals and expressions, bound to both schemas.
 
 Called by ``merges.plan_merge``. Every refusal is one sentence that names the field. Must not know rows or files.
 """
@@ -6,27 +6,43 @@ Called by ``merges.plan_merge``. Every refusal is one sentence that names the fi
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
 from skipstone_core.contract.requests import ColumnMapping, MergeAction, MergeClause
 from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyType
+from skipstone_core.language.expressions import (
+    Atom,
+    Cast,
+    Term,
+    ValueExpression,
+    check_expression,
+    columns_of,
+    is_castable,
+    plain_type,
+    with_sides,
+)
 from skipstone_core.language.literals import Unfit, fit_literal
 from skipstone_core.language.parser import parse_assigned, parse_predicate
+from skipstone_core.language.paths import like_hint
 from skipstone_core.language.predicates import ColumnRef, Constant, Predicate, Value, check_types
 from skipstone_core.reasons import Reason
 
 
 @dataclass(frozen=True, kw_only=True)
 class MergeColumn:
-    """A column of one side: ``type`` is an Iceberg type name. ``default``: what inserts write when nothing feeds it."""
+    """A column of one side: ``type`` is an Iceberg type name. ``default``: what inserts write when nothing feeds it.
+
+    ``is_field``: it is a field within a column of the source, which feeds no column by its name alone.
+    """
 
     name: str
     type: str
     required: bool = False
     default: Value | None = None
+    is_field: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,12 +56,25 @@ class BoundKey:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundClause:
-    """A clause ready for the kernels. Target columns get what ``values`` (source columns) or ``literals`` say."""
+    """A clause ready for the kernels. Target columns get what ``values`` (source columns), ``literals`` or
+    ``expressions`` say; no column is in two of them.
+    """
 
     action: MergeAction
     when: Predicate | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     literals: Mapping[str, Value | None] = field(default_factory=dict)
+    expressions: Mapping[str, ValueExpression] = field(default_factory=dict)
+
+    @property
+    def assigned(self) -> frozenset[str]:
+        """The target columns that it gives a value."""
+        return frozenset((*self.values, *self.literals, *self.expressions))
+
+    def computed_from(self, side: str) -> frozenset[str]:
+        """The columns of ``side`` that its expressions read."""
+        columns = (column for one in self.expressions.values() for column in one.columns)
+        return frozenset(column.name for column in columns if column.side == side)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,18 +116,26 @@ def bind_clauses(role: Role, clauses: Sequence[MergeClause], sides: Sides) -> tu
     return bound
 
 
-def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | Constant | None:
-    """What ``text`` of set or values assigns: a source column, a literal or (None) null. Raises BadSpec."""
+def check_assigned(text: str, role: Role, field_name: str = "") -> ColumnRef | Constant | Term | None:
+    """What ``text`` of set or values assigns: a source column, a literal, (None) null or an expression.
+
+    Columns come with their side. Raises BadSpec for text that does not parse, and for a side that has no row here.
+    """
     value = parse_assigned(text, field=field_name)
-    if not isinstance(value, ColumnRef):
+    if value is None or isinstance(value, Constant):
         return value
-    if "source" not in role.sides:
-        message = f"{value} is a column, and these rows have no source row: write a literal, texts in single quotes"
+    term = with_sides(Atom(value) if isinstance(value, ColumnRef) else value)
+    wrong = next((column for column in columns_of(term) if column.side not in role.sides), None)
+    if wrong is not None and wrong.side == "source":
+        message = f"{text} is a column" if isinstance(value, ColumnRef) else f"{wrong} is a column of the source"
+        hint = "name columns as target.x, write texts in single quotes"
+        raise BadSpec(Reason.INVALID_SPEC, f"{message}, and these rows have no source row: {hint}", field=field_name)
+    if wrong is not None:
+        message = f"{wrong} is a column of the table, and these rows are not in it: name columns as source.x"
         raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
-    if value.side not in ("", "source"):
-        message = f"{value} is no column of the source: write source.{value.name}, or a literal"
-        raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
-    return value
+    if isinstance(term, Atom) and isinstance(term.operand, ColumnRef) and term.operand.side == "source":
+        return term.operand
+    return term
 
 
 def by_name(columns: Sequence[MergeColumn]) -> dict[str, MergeColumn]:
@@ -116,54 +153,75 @@ def _bind_clause(where: str, clause: MergeClause, role: Role, sides: Sides) -> B
             raise BadSpec(Reason.INVALID_SPEC, "Delete takes no columns", field=where)
         return BoundClause(action=clause.action, when=when)
     path = f"{where}.{role.assigned}"
-    values, literals = _bind_assigned(path, clause, role, sides)
+    bound = replace(_bind_assigned(path, clause, role, sides), when=when)
     if clause.action is MergeAction.INSERT:
-        literals = _defaults(sides.target, values) | literals
-        _check_required(path, sides.target, {**literals, **values})
-    return BoundClause(action=clause.action, when=when, values=values, literals=literals)
+        bound = replace(bound, literals={**_defaults(sides.target, bound), **bound.literals})
+        _check_required(path, sides.target, bound.assigned)
+    return bound
 
 
 def _bind_when(where: str, clause: MergeClause, role: Role, sides: Sides) -> Predicate | None:
     if clause.when is None:
         return None
     predicate = parse_predicate(clause.when, field=f"{where}.when")
+    return check_types(predicate, _types(role, sides), field=f"{where}.when", zone=sides.zone)
+
+
+def _types(role: Role, sides: Sides) -> dict[str, str]:
+    """The columns that a clause can name, as ``source.x`` and ``target.y``, with their types."""
     columns = {"source": sides.source, "target": sides.target}
-    types = {f"{side}.{column.name}": column.type for side in role.sides for column in columns[side]}
-    return check_types(predicate, types, field=f"{where}.when", zone=sides.zone)
+    return {f"{side}.{column.name}": column.type for side in role.sides for column in columns[side]}
 
 
-def _bind_assigned(
-    path: str, clause: MergeClause, role: Role, sides: Sides
-) -> tuple[dict[str, str], dict[str, Value | None]]:
-    """Source columns and literals by target column; without a choice, columns feed those of their own name."""
+def _bind_assigned(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundClause:
+    """What feeds which target column; without a choice, columns feed those of their own name."""
     if clause.values:
-        values, literals = _chosen(path, clause.values, role, sides)
+        bound = _chosen(path, clause, role, sides)
     elif "source" in role.sides:
-        values, literals = _values_by_name(sides, clause.action), {}
+        bound = BoundClause(action=clause.action, values=_values_by_name(sides, clause.action))
     else:
-        message = "an Update of rows that the source does not have needs set, with a literal for each column"
+        message = "an Update of rows that the source does not have needs set, with a value for each column"
         raise BadSpec(Reason.INVALID_SPEC, message, field=path)
     if "source" in role.sides:
-        _keep_sequence(path, sides, values, literals)
-    _check_assignable(path, values, sides)
-    return values, literals
+        bound = _keep_sequence(path, sides, bound)
+    _check_assignable(path, bound, sides)
+    return bound
 
 
-def _chosen(
-    path: str, texts: Mapping[str, str], role: Role, sides: Sides
-) -> tuple[dict[str, str], dict[str, Value | None]]:
+def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundClause:
     values: dict[str, str] = {}
     literals: dict[str, Value | None] = {}
+    expressions: dict[str, ValueExpression] = {}
     targets = by_name(sides.target)
-    for column, text in texts.items():
+    for column, text in (clause.values or {}).items():
         if column not in targets:
-            raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {column!r}", field=path)
+            raise _no_target(column, targets, path)
         value = check_assigned(text, role, f"{path}.{column}")
         if isinstance(value, ColumnRef):
             values[column] = value.name
-        else:
+        elif value is None or isinstance(value, Constant):
             literals[column] = _bind_literal(f"{path}.{column}", value, targets[column], sides.zone)
-    return values, literals
+        else:
+            types = _types(role, sides)
+            one = check_expression(value, types, text=text, field=f"{path}.{column}", zone=sides.zone)
+            expressions[column] = _into(one, targets[column])
+    return BoundClause(action=clause.action, values=values, literals=literals, expressions=expressions)
+
+
+def _into(one: ValueExpression, target: MergeColumn) -> ValueExpression:
+    """The expression in the type of its column. Raises BadSpec when its values are of another family."""
+    into = plain_type(target.type)
+    if one.type == into:
+        return one
+    if not _feeds(one.type, into) or not is_castable(into):
+        message = f"{one.text!r} is {one.type} and cannot feed {target.name!r}, which is {target.type}"
+        raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=one.field)
+    return replace(one, root=Cast(one.root, into))
+
+
+def _no_target(column: str, targets: Mapping[str, MergeColumn], path: str) -> BadSpec:
+    message = f"the table has no column {column!r}: {like_hint(column, targets)}"
+    return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=path)
 
 
 def _bind_literal(field_name: str, value: Constant | None, target: MergeColumn, zone: tzinfo) -> Value | None:
@@ -179,22 +237,23 @@ def _bind_literal(field_name: str, value: Constant | None, target: MergeColumn, 
         raise BadSpec(Reason.INVALID_SPEC, message, field=field_name) from None
 
 
-def _keep_sequence(path: str, sides: Sides, values: dict[str, str], literals: Mapping[str, Value | None]) -> None:
+def _keep_sequence(path: str, sides: Sides, bound: BoundClause) -> BoundClause:
     """Every row that is written keeps the sequence of its change; nothing else may go there."""
     if sides.stored is None:
-        return
+        return bound
     target, source = sides.stored
-    if target in literals or values.get(target, source) != source:
+    if target in bound.assigned and bound.values.get(target) != source:
         message = f"{target!r} keeps the sequence of each row's last change and is written by the merge: remove it"
         raise BadSpec(Reason.INVALID_SPEC, message, field=f"{path}.{target}")
-    values[target] = source
+    return replace(bound, values={**bound.values, target: source})
 
 
 def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     """Target columns fed by the source's mapping, else by equal name; key columns of an insert by their key pair."""
-    names = {column.name for column in sides.source}
+    names = {column.name for column in sides.source if not column.is_field}
     values = {column.name: column.name for column in sides.target if column.name in names}
-    values |= {one.column: one.from_ for one in sides.mapping if one.from_ in names}
+    fed = {column.name for column in sides.source}
+    values |= {one.column: one.from_ for one in sides.mapping if one.from_ in fed}
     if action is MergeAction.INSERT:
         values |= {key.target: key.source for key in sides.keys}
     if sides.stored is not None:
@@ -202,11 +261,11 @@ def _values_by_name(sides: Sides, action: MergeAction) -> dict[str, str]:
     return values
 
 
-def _defaults(target: Sequence[MergeColumn], values: Mapping[str, str]) -> dict[str, Value | None]:
-    return {c.name: c.default for c in target if c.default is not None and c.name not in values}
+def _defaults(target: Sequence[MergeColumn], bound: BoundClause) -> dict[str, Value | None]:
+    return {c.name: c.default for c in target if c.default is not None and c.name not in bound.assigned}
 
 
-def _check_required(path: str, target: Sequence[MergeColumn], fed: Mapping[str, object]) -> None:
+def _check_required(path: str, target: Sequence[MergeColumn], fed: Collection[str]) -> None:
     missing = [column.name for column in target if column.required and column.name not in fed]
     if missing:
         message = f"{missing[0]!r} is required in the table and nothing feeds it: map a source column to it"
@@ -223,17 +282,27 @@ _WIDER = {
 }
 
 
-def _check_assignable(path: str, values: Mapping[str, str], sides: Sides) -> None:
+def _check_assignable(path: str, bound: BoundClause, sides: Sides) -> None:
     """Values must fit by family; whether each value fits its width is checked on the data."""
     targets, sources = by_name(sides.target), by_name(sides.source)
-    for column, origin in values.items():
+    for column, origin in bound.values.items():
         if column not in targets:
-            raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {column!r}", field=path)
+            raise _no_target(column, targets, path)
         if origin not in sources:
-            message = f"the source has no column {origin!r}"
+            message = f"the source has no column {origin!r}: {like_hint(origin, sources)}"
             raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=f"{path}.{column}")
         into, of = targets[column].type, sources[origin].type
-        left, right = (_TYPE_NAME.split(kind, maxsplit=1)[0] for kind in (into, of))
-        if left != right and left not in _WIDER.get(right, ()):
-            message = f"{origin!r} is {of} in the source and cannot feed a {into} column"
-            raise BadSpec(Reason.SCHEMA_MISMATCH, message, field=f"{path}.{column}")
+        if not _feeds(of, into):
+            message = f"{origin!r} is {of} in the source and cannot feed {column!r}, which is {into}"
+            raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=f"{path}.{column}")
+
+
+def _feeds(of: str, into: str) -> bool:
+    left, right = (_TYPE_NAME.split(kind, maxsplit=1)[0] for kind in (into, of))
+    return left == right or left in _WIDER.get(right, ())
+
+
+def _cast_hint(into: str) -> str:
+    return (
+        f"write cast(… as {plain_type(into)})" if is_castable(plain_type(into)) else f"give it a value of type {into}"
+    )

@@ -20,8 +20,9 @@ def new_columns(
 ) -> tuple[MergeColumn, ...]:
     """The columns to add, in the source's order: those that the clauses would feed if the table had them.
 
-    A clause that chooses columns feeds those it names. One that does not feeds every source column of its own name
-    but those that steer the merge: keys, the sequence, columns that a ``when`` names or the mapping maps elsewhere.
+    A clause that chooses columns feeds those to which it gives a source column. One that does not feeds every source
+    column of its own name but those that steer the merge: keys, the sequence, columns that a ``when`` names or the
+    mapping maps elsewhere.
     Raises BadSpec for a name that differs in case only from one of the table.
     """
     if task.schema_evolution is not SchemaEvolution.ADD_COLUMNS:
@@ -45,7 +46,8 @@ def _fed(task: MergeTask, source: Sequence[MergeColumn]) -> dict[str, str]:
                 found |= _chosen(role, clause, f"spec.{role.name}[{i}].{role.assigned}")
             else:
                 steering = _steering(task)
-                found |= {column.name: column.name for column in source if column.name not in steering}
+                names = (column.name for column in source if not column.is_field)
+                found |= {name: name for name in names if name not in steering}
     return found
 
 

@@ -15,6 +15,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import KeyType, key_type
 from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.paths import like_hint
 from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.merging.clauses import (
     MATCHED,
@@ -186,7 +187,7 @@ def check_sequence(task: MergeTask, target: Sequence[MergeColumn], source: Seque
     where = "spec.sequenceBy"
     column = by_name(source).get(task.sequence_by)
     if column is None:
-        raise BadSpec(Reason.SOURCE_COLUMN_MISSING, f"the source has no column {task.sequence_by!r}", field=where)
+        raise _no_source(task.sequence_by, source, where)
     if key_type(column.type) is None:
         raise BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, f"{column.name!r} is {column.type}, it has no order", field=where)
     if task.source.format in UNTYPED_FORMATS and not _is_typed(task, column.name, target):
@@ -210,10 +211,10 @@ def bind_stored_sequence(
         raise BadSpec(Reason.INVALID_SPEC, message, field=where)
     stored, given = by_name(target).get(name), by_name(source).get(task.sequence_by)
     if stored is None:
-        raise BadSpec(Reason.COLUMN_NOT_FOUND, f"the table has no column {name!r}", field=where)
+        message = f"the table has no column {name!r}: {like_hint(name, by_name(target))}"
+        raise BadSpec(Reason.COLUMN_NOT_FOUND, message, field=where)
     if given is None:
-        message = f"the source has no column {task.sequence_by!r}"
-        raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field="spec.sequenceBy")
+        raise _no_source(task.sequence_by, source, "spec.sequenceBy")
     left, right = key_type(stored.type), key_type(given.type)
     common = left.common(right) if left and right else None
     if common is None:
@@ -251,7 +252,8 @@ def _bind_key(
 ) -> BoundKey:
     for side, name, columns in (("table", target, targets), ("source", source, sources)):
         if name not in columns:
-            raise BadSpec(Reason.KEY_COLUMN_MISSING, f"the {side} has no column {name!r}", field=where)
+            message = f"the {side} has no column {name!r}: {like_hint(name, columns)}"
+            raise BadSpec(Reason.KEY_COLUMN_MISSING, message, field=where)
     left, right = key_type(targets[target].type), key_type(sources[source].type)
     common = left.common(right) if left and right else None
     if common is None:
@@ -262,6 +264,11 @@ def _bind_key(
             field=where,
         )
     return BoundKey(target=target, source=source, type=common)
+
+
+def _no_source(name: str, source: Sequence[MergeColumn], where: str) -> BadSpec:
+    message = f"the source has no column {name!r}: {like_hint(name, by_name(source))}"
+    return BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=where)
 
 
 def _is_typed(task: MergeTask, name: str, target: Sequence[MergeColumn]) -> bool:
@@ -277,5 +284,6 @@ def _used_source_columns(
     used |= {
         column.name for clause in clauses if clause.when for column in clause.when.columns if column.side == "source"
     }
+    used |= {name for clause in clauses for name in clause.computed_from("source")}
     used |= {task.sequence_by} if task.sequence_by else set()
     return tuple(column.name for column in source if column.name in used)

@@ -59,6 +59,9 @@ class Measurements:
 def read(obj: JsonMap, now: datetime) -> Measurements:
     """The numbers of ``obj``, which is of one of our kinds."""
     version = str(obj["metadata"].get("resourceVersion", ""))
+    if obj["kind"] == "MergeJob" and _part(obj, "spec").get("dryRun") is True:
+        # Neither its end nor its rows are those of a merge.
+        return Measurements(version, ())
     if obj["kind"] in JOB_KINDS:
         return Measurements(version, tuple(_read_job(obj)), _job(obj))
     special = _SPECIAL.get(str(obj["kind"]))

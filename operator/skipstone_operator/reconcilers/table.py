@@ -48,7 +48,13 @@ from skipstone_operator.resources.table import TableStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
-from skipstone_operator.worlds.subjects import TableSubject, children_of, deletes_data, find_warehouse_finding
+from skipstone_operator.worlds.subjects import (
+    TableSubject,
+    children_of,
+    deletes_data,
+    find_warehouse_finding,
+    is_dry_run,
+)
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_until
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
@@ -68,14 +74,15 @@ def find_steps(world: TableWorld) -> Iterator[Step]:
 
 def _with_history(jobs_: tuple[JobWorld, ...]) -> Iterator[JobWorld]:
     # Pods of every finished job of a busy table would make each LIST slow: only the newest jobs keep theirs.
-    ended = sorted((j for j in jobs_ if is_finished(j.job.status)), key=_completion, reverse=True)
+    ended = sorted((j for j in jobs_ if is_finished(j.job.status)), key=_rank, reverse=True)
     kept = {job.job.meta.uid for job in ended[:KEPT_JOBS]}
     for job in jobs_:
         yield replace(job, kept=not is_finished(job.job.status) or job.job.meta.uid in kept)
 
 
-def _completion(job: JobWorld) -> tuple[str, str]:
-    return (job.job.status.completion_time or "", job.job.meta.name)
+def _rank(job: JobWorld) -> tuple[bool, str, str]:
+    """Which of the finished jobs keeps its pods: a dry run takes nobody's place."""
+    return (not is_dry_run(job.job), job.job.status.completion_time or "", job.job.meta.name)
 
 
 def _steps(world: TableWorld) -> Iterator[Step]:

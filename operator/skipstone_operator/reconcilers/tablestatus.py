@@ -56,7 +56,13 @@ from skipstone_operator.worlds.observations import (
 )
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.steps import PutStatus
-from skipstone_operator.worlds.subjects import Finding, TableSubject, find_warehouse_finding, warehouse_ready
+from skipstone_operator.worlds.subjects import (
+    Finding,
+    TableSubject,
+    find_warehouse_finding,
+    is_dry_run,
+    warehouse_ready,
+)
 from skipstone_operator.worlds.times import parse_time, past_time
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 
@@ -64,7 +70,7 @@ from skipstone_operator.worlds.worlds import JobWorld, TableWorld
 NAMED_PROPERTIES = 5
 #: What a job that changed nothing names as its snapshot.
 NO_SNAPSHOT = "0"
-#: Operations of pods that write the main table; a reindex or an observe run may run beside them.
+#: Operations of pods that write the main table; a reindex, an observe run or a dry run may run beside them.
 WRITER_OPERATIONS = frozenset({"Table", "Load", "Merge", "Confirm", "Drop", "Maintain"})
 
 
@@ -319,8 +325,12 @@ def live_writers(pods: Iterable[PodFacts]) -> tuple[PodFacts, ...]:
 
 def queue_of(world: TableWorld) -> list[JobWorld]:
     """Unfinished jobs that could write now but for each other, in the order in which they may."""
-    able = [job for job in world.jobs if not is_finished(job.job.status) and not job.job.deleting and _is_able(job)]
+    able = [job for job in world.jobs if _is_writer(job) and not job.job.deleting and _is_able(job)]
     return sorted(able, key=lambda job: (not _is_begun(job), job.job.age))
+
+
+def _is_writer(job: JobWorld) -> bool:
+    return not is_finished(job.job.status) and not is_dry_run(job.job)
 
 
 def _is_begun(job: JobWorld) -> bool:
@@ -372,7 +382,9 @@ def _table_writer(world: TableWorld, table: TableSubject, status: TableStatus) -
 
 
 def find_turn(world: TableWorld, job: JobWorld) -> Finding | None:
-    """Who goes before ``job``; None when it is the writer."""
+    """Who goes before ``job``; None when it is the writer, or a dry run, which runs beside any writer."""
+    if is_dry_run(job.job):
+        return None
     writer = world.table.status.writer if world.table is not None else None
     if writer is not None and writer.uid == job.job.meta.uid:
         return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
+from skipstone_core.language.predicates import SIDES
 from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, NOT_MATCHED_BY_SOURCE, Role, check_assigned
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import find_problems
@@ -146,12 +147,11 @@ def _bad_predicate(text: str, field: str, sides: tuple[str, ...]) -> Iterator[Vi
     except BadSpec as error:
         yield Violation(field=field, message=str(error))
         return
-    for column in sorted(map(str, (found for found in predicate.columns if found.side not in sides))):
-        yield Violation(
-            field=field,
-            message=f"column {column} must be written as "
-            + " or ".join(f"{side}.{column.rpartition('.')[2]}" for side in sides),
-        )
+    for column in sorted((found for found in predicate.columns if found.side not in sides), key=str):
+        first, _, rest = column.name.partition(".")
+        name = rest if not column.side and rest and first.lower() in SIDES else column.name
+        written = " or ".join(f"{side}.{name}" for side in sides)
+        yield Violation(field=field, message=f"column {column} must be written as {written}")
 
 
 def _warehouse_violations(spec: WarehouseSpec) -> Iterator[Violation]:

@@ -44,7 +44,7 @@ class MergeKeyPair:
     """A pair of columns that must be equal."""
 
     target: Annotated[str, name_text("Column of the table.")]
-    source: Annotated[str, name_text("Column of the source.")]
+    source: Annotated[str, name_text("Column of the source, or field within a column (after.id).")]
 
 
 def _when(text: str) -> Doc:
@@ -59,8 +59,11 @@ def _assignments(text: str, item: str) -> Doc:
     )
 
 
-_ASSIGNED = "A source column (x or source.x) or a literal ('text', 1.5, true, date '2024-12-31', null)."
-_BY_NAME = "Table column to source column or literal; all columns of equal name when absent."
+_LITERALS = "a literal ('text', 1.5, true, date '2024-12-31', null)"
+_COMPUTED = "an expression of + - * / % ||, coalesce, concat, round, to_date and cast"
+_ASSIGNED = f"A source column (x, source.x or source.x.field), {_LITERALS} or {_COMPUTED} over source.x and target.y."
+_INSERTED = f"A source column (x, source.x or source.x.field), {_LITERALS} or {_COMPUTED} over source.x."
+_BY_NAME = "Table column to source column, literal or expression; all columns of equal name when absent."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,7 +97,7 @@ class NotMatchedClause:
     action: Annotated[NotMatchedAction, Doc("Insert.")] = NotMatchedAction.INSERT
     values: Annotated[
         Mapping[str, str] | None,
-        _assignments(_BY_NAME, _ASSIGNED),
+        _assignments(_BY_NAME, _INSERTED),
     ] = None
 
 
@@ -106,7 +109,7 @@ class NotMatchedBySourceClause:
         Rule(
             holds=lambda clause: bool(clause.set) == (clause.action == MatchedAction.UPDATE),
             rule="(has(self.set) && self.set.size() > 0) == (self.action == 'Update')",
-            message="whenNotMatchedBySource[].set is for the action Update, which needs it: name columns and literals",
+            message="whenNotMatchedBySource[].set is for the action Update, which needs it: name columns and values",
             field_path=".set",
         ),
     )
@@ -115,7 +118,7 @@ class NotMatchedBySourceClause:
     action: Annotated[MatchedAction, Doc("Update or Delete.")]
     set: Annotated[
         Mapping[str, str] | None,
-        _assignments("Table column to literal.", "A literal ('text', 1.5, true, date '2024-12-31', null)."),
+        _assignments("Table column to literal or expression.", f"A literal or {_COMPUTED} over target.y."),
     ] = None
 
 
@@ -167,7 +170,10 @@ def _steered(spec: MergeJobSpec) -> bool:
 
 
 _LISTS = ("whenMatched", "whenNotMatched", "whenNotMatchedBySource")
-_OPTIONAL = ("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning")
+_OPTIONAL = (
+    *("sequenceBy", "targetSequence", "targetWhere", *_LISTS, "schemaEvolution", "timeZone", "pruning"),
+    "dryRun",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -285,6 +291,13 @@ class MergeJobSpec(RunFields):
     ] = SchemaEvolution.NONE
     time_zone: Annotated[str, TIME_ZONE] = "UTC"
     pruning: Annotated[Pruning, Doc("How files are skipped. Never changes.")] = Pruning()
+    dry_run: Annotated[
+        bool | None,
+        Doc(
+            "Find out what the merge would do, and write nothing: the job waits for no turn, commits nothing, and is "
+            "Complete with the reason DryRun once status shows the funnel and the rows. Never changes."
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,8 +364,11 @@ class IndexBehind:
 
 @dataclass(frozen=True, kw_only=True)
 class MergeJobStatus(JobStatus):
-    """What is known of a merge."""
+    """What is known of a merge. Of a dry run: what the merge would do to the table as it was then."""
 
+    dry_run: Annotated[
+        bool | None, Doc("True once the operator knows that the job is a dry run; absent of other jobs.")
+    ] = None
     files: Annotated[FileFunnel | None, Doc("Data files along the funnel.")] = None
     rows: Annotated[MergeRows | None, Doc("Rows by what happened to them.")] = None
     bytes: Annotated[MergeBytes | None, Doc("Bytes of data files by what happened to them.")] = None

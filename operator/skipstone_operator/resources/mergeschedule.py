@@ -41,6 +41,13 @@ class MergeTemplateSpec(MergeJobSpec):
             "failedJobsHistoryLimit instead",
             field_path=".ttlSecondsAfterFinished",
         ),
+        Rule(
+            rule="!has(self.dryRun)",
+            holds=lambda spec: spec.dry_run is None,
+            message="dryRun is not for schedules: remove it, and run 'skipstone merge --dry-run' with the name of the "
+            "schedule",
+            field_path=".dryRun",
+        ),
     )
 
 

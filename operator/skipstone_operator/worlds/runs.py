@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import assert_never
 
 from skipstone_core.contract.reports import EXIT_BAD_DATA, EXIT_BAD_SPEC, JobReport, RunOutcome
+from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import read_reason
@@ -137,10 +138,13 @@ def judge_report(pod: PodFacts, report: JobReport, current: CurrentRun) -> Verdi
     """What the report says, where it may be believed."""
     said = Verdict(ending=Ending.UNKNOWN, reason=report.reason, message=report.message, report=report)
     match report.outcome:
-        case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED | RunOutcome.ABSENT if not pod.succeeded:
-            # The node takes the last log lines of a driver that failed for its message: they prove nothing.
+        case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED | RunOutcome.ABSENT | RunOutcome.PLANNED if (
+            not pod.succeeded or (report.outcome is RunOutcome.PLANNED) is not (current.kind is RunKind.DRY_RUN)
+        ):
+            # The node takes the last log lines of a driver that failed for its message: they prove nothing. No more
+            # does a dry run that says of itself that it committed, or a merge that says that it was none.
             return _judge_silent(pod, current)
-        case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED:
+        case RunOutcome.COMMITTED | RunOutcome.ALREADY_COMMITTED | RunOutcome.PLANNED:
             return replace(said, ending=Ending.SUCCEEDED)
         case RunOutcome.ABSENT:
             return replace(said, ending=Ending.ABSENT)

@@ -106,6 +106,11 @@ ScheduleSubject = Subject[MergeScheduleSpec, MergeScheduleStatus]
 AnySubject = Subject[object, object]
 
 
+def is_dry_run(subject: AnySubject) -> bool:
+    """Whether it is a MergeJob that writes nothing."""
+    return isinstance(subject.spec, MergeJobSpec) and subject.spec.dry_run is True
+
+
 def read_subject(kind: Kind[S, T], raw: Raw) -> Subject[S, T]:
     """Parse ``raw``. What cannot be read of the status is absent: users and other releases write it too.
 

@@ -15,17 +15,18 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote_plus
 
 import pyarrow as pa
+from cachetools import LRUCache
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
-from pyiceberg.catalog.sql import SqlCatalog
-from pyiceberg.io import FileIO
+from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.io.pyarrow import PyArrowFileIO, _to_requested_schema
 from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, _inherit_from_manifest
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import SnapshotSummaryCollector
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -42,6 +43,10 @@ CONNECTIONS = 64
 _WITH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DOTALL)
 #: Schemes whose authority is no part of the path. PyIceberg takes that of ``file`` for a folder of the process's own.
 _WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs", "file"})
+#: What there is more of in metadata with each commit: each entry is written once.
+_GROWING = ("snapshots", "snapshot_log", "metadata_log")
+#: Bases of commits that are about to be written, at most, in one catalog.
+_BASES = 16
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
 
 
@@ -57,6 +62,13 @@ def sharing(metadata: TableMetadata) -> TableMetadata:
     if type(metadata) is TableMetadataV2:
         return _in_class(_SharedV2, metadata)
     return _in_class(_SharedV3, metadata) if type(metadata) is TableMetadataV3 else metadata
+
+
+def copied(metadata: TableMetadata) -> TableMetadata:
+    """``metadata`` with lists and mappings of its own, which share what is in them as those of ``sharing`` do."""
+    if isinstance(metadata, TableMetadataV2 | TableMetadataV3):
+        return _in_class(type(metadata), metadata)
+    return metadata.model_copy(deep=True)
 
 
 def _in_class(kind: type[_Metadata], metadata: IcebergBaseModel) -> _Metadata:
@@ -80,6 +92,24 @@ class _SharedV3(TableMetadataV3):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return cast(Self, _in_class(TableMetadataV3, self))
+
+
+def reread(metadata: TableMetadata, base: TableMetadata) -> TableMetadata:
+    """``metadata``, which was made of ``base``, as its file reads: what is not of ``base`` goes through JSON.
+
+    Equal to parsing all of the file, in a time that does not depend on how many snapshots there are.
+    """
+    text = metadata.model_dump_json(exclude_none=True, exclude=set(_GROWING))
+    found = TableMetadataUtil.parse_raw(text)
+    grown: dict[str, list[IcebergBaseModel]] = {}
+    for name in _GROWING:
+        known = {id(one) for one in getattr(base, name)}
+        grown[name] = [one if id(one) in known else _through_json(one) for one in getattr(metadata, name)]
+    return found.model_copy(update=grown)
+
+
+def _through_json(part: IcebergBaseModel) -> IcebergBaseModel:
+    return type(part).model_validate_json(part.model_dump_json(exclude_none=True))
 
 
 class CachingTransaction(Transaction):
@@ -181,9 +211,19 @@ def to_requested_schema(requested: Schema, file_schema: Schema, batch: pa.Record
 class HookedSqlCatalog(SqlCatalog):
     """PyIceberg's SQL catalog with the steps of a commit as public methods."""
 
+    def __init__(self, name: str, **properties: str) -> None:
+        """``properties`` as PyIceberg takes them."""
+        super().__init__(name, **properties)
+        self._bases: LRUCache[str, TableMetadata] = LRUCache(_BASES)
+
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """The FileIO of a table with ``properties`` at ``location``."""
         return super()._load_file_io(properties, location)
+
+    @staticmethod
+    def metadata_in(file: InputFile) -> TableMetadata:
+        """What the metadata file ``file`` holds."""
+        raise NotImplementedError
 
     def before_change(self, table: Table) -> None:
         """Called before ``table`` is changed; raises when it must not be."""
@@ -191,6 +231,11 @@ class HookedSqlCatalog(SqlCatalog):
 
     def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
         """What is written in place of ``after``, the metadata that a commit makes of ``before``."""
+        raise NotImplementedError
+
+    @staticmethod
+    def put_metadata(metadata: TableMetadata, base: TableMetadata | None, file: OutputFile) -> None:
+        """Write ``metadata``, which was made of ``base`` unless the table is new, to ``file``. Raises OSError."""
         raise NotImplementedError
 
     @staticmethod
@@ -206,6 +251,14 @@ class HookedSqlCatalog(SqlCatalog):
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return self.file_io(properties, location)
 
+    def _convert_orm_to_iceberg(self, orm_table: IcebergTables) -> Table:
+        location = orm_table.metadata_location
+        if not location:
+            return super()._convert_orm_to_iceberg(orm_table)
+        metadata = self.metadata_in(load_file_io(self.properties, location).new_input(location))
+        identifier = (*self.identifier_to_tuple(orm_table.table_namespace), orm_table.table_name)
+        return Table(identifier, metadata, location, self.file_io(metadata.properties, location), self)
+
     def _update_and_stage_table(
         self,
         current_table: Table | None,
@@ -220,11 +273,13 @@ class HookedSqlCatalog(SqlCatalog):
         base.metadata = sharing(current_table.metadata)
         staged = super()._update_and_stage_table(base, table_identifier, requirements, updates)
         staged.metadata = self.adjusted(current_table.metadata, staged.metadata)
+        self._bases[staged.metadata_location] = current_table.metadata
         return staged
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
+        base = self._bases.pop(metadata_path, None)
         with self.writing(io, metadata_path):
-            SqlCatalog._write_metadata(self.writable(metadata), io, metadata_path)
+            self.put_metadata(self.writable(metadata), base, io.new_output(metadata_path))
 
 
 class SigningKeys(Protocol):

@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from errno import ENOENT
+from io import BytesIO
 
 import numpy as np
 import numpy.typing as npt
@@ -29,14 +30,16 @@ from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
 from skipstone.indexes.definition import FAILED_PROPERTY, IndexNames, Misfit, define_index, definition_problem
 from skipstone.indexes.tables import (
     NEXT_FILE_ID_PROPERTY,
+    IndexFile,
     IndexTable,
     index_identifier,
     load_index_table,
     open_index,
     sorted_runs,
 )
+from skipstone.tables.caches import ByteCache, content_key
 from skipstone.tables.filesets import FileSet
-from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.parquetfiles import ParquetSource, WholeFile
 from skipstone.tables.states import metadata_mark
 
 COVER_SCHEMA = pa.schema(
@@ -50,6 +53,11 @@ COVER_SCHEMA = pa.schema(
         pa.field("definition", pa.string()),
     ]
 )
+
+#: Cover files of up to so many bytes are decoded once in a process.
+_SMALL_BYTES = 4 * 1024 * 1024
+#: What is in them, by a digest of the file.
+_covers: ByteCache[bytes, pa.Table] = ByteCache("decoded cover files", 32 * 1024 * 1024, lambda rows: int(rows.nbytes))
 
 
 class UnreadableIndex(SkipstoneError):
@@ -73,7 +81,7 @@ class Coverage:
 
 def read_covers(index: IndexTable) -> pa.Table:
     """The cover rows of an index (COVER_SCHEMA). Raises OSError or pa.ArrowInvalid when a cover file is unreadable."""
-    parts = [_read_cover_file(index, file.path) for file in index.covers]
+    parts = [_read_cover_file(index, file) for file in index.covers]
     covers = pa.concat_tables([COVER_SCHEMA.empty_table(), *parts]).combine_chunks()
     ours = pc.and_(
         pc.equal(covers["table_uuid"], index.stored.table_uuid),
@@ -82,9 +90,17 @@ def read_covers(index: IndexTable) -> pa.Table:
     return covers.filter(ours)
 
 
-def _read_cover_file(index: IndexTable, path: str) -> pa.Table:
-    with index.table.io.new_input(path).open() as stream:
-        return WholeFile(stream).read(COVER_SCHEMA.names).cast(COVER_SCHEMA)
+def _read_cover_file(index: IndexTable, file: IndexFile) -> pa.Table:
+    """What is in a cover file now; one that holds what was decoded before is not decoded again."""
+    with index.table.io.new_input(file.path).open() as stream:
+        if file.size > _SMALL_BYTES:
+            return _decoded(stream)
+        content = stream.read()
+    return _covers.get(content_key(content), lambda: _decoded(BytesIO(content)))
+
+
+def _decoded(source: ParquetSource) -> pa.Table:
+    return WholeFile(source).read(COVER_SCHEMA.names).cast(COVER_SCHEMA)
 
 
 def read_index(catalog: Catalog, identifier: Identifier, table_uuid: str) -> tuple[IndexTable | None, pa.Table]:

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
+from skipstone_core.language.expressions import ValueExpression
 from skipstone_core.language.predicates import ColumnRef
 from skipstone_core.merging.merges import BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
+from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.partial import kept_columns
 from skipstone.tables.arrow import LAST_UPDATED, field_id
@@ -161,14 +163,22 @@ def _note_update(changed: dict[str, pa.Array], batch: MatchedBatch, rows: Int64s
 
 def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> pa.RecordBatch:
     """Source rows as target rows under ``schema``; columns that nothing feeds are null."""
-    rows = source.num_rows
-    arrays = [
-        fitted(source.column(clause.values[field.name]), field)
-        if field.name in clause.values
-        else _repeated(clause.literals.get(field.name), field, rows)
-        for field in schema
-    ]
+    arrays = [_inserted_column(source, clause, field) for field in schema]
     return pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
+
+
+def _inserted_column(source: pa.Table, clause: BoundClause, field: pa.Field) -> pa.Array:
+    if field.name in clause.values:
+        return fitted(source.column(clause.values[field.name]), field)
+    if one := clause.expressions.get(field.name):
+        columns = {f"source.{name}": _chunk(source.column(name)) for name in _read_by(one, "source")}
+        return fitted(compute(one, columns, source.num_rows), field)
+    return _repeated(clause.literals.get(field.name), field, source.num_rows)
+
+
+def _read_by(expression: ValueExpression, side: str) -> list[str]:
+    """The columns of ``side`` that an expression reads."""
+    return sorted(column.name for column in expression.columns if column.side == side)
 
 
 def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
@@ -208,15 +218,29 @@ class _Assigned(NamedTuple):
 def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[_Assigned]:
     """What a clause gives ``rows``, for the columns of the batch."""
     schema = batch.target.schema
-    kept = kept_columns(batch.source, batch.partial) if batch.partial and clause.values else {}
+    is_fed = clause.values or clause.expressions
+    kept = kept_columns(batch.source, batch.partial) if batch.partial and is_fed else {}
     for name, origin in clause.values.items():
         if name in schema.names:
             given = rows[~kept[name][batch.match[rows]]] if name in kept else rows
             taken = pa.array(batch.match[given])
             yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), schema.field(name)))
+    for name, one in clause.expressions.items():
+        if name in schema.names:
+            lacking = [kept[read][batch.match[rows]] for read in _read_by(one, "source") if read in kept]
+            given = rows[~np.logical_or.reduce(lacking)] if lacking else rows
+            yield _Assigned(name, given, _computed(one, batch, given, schema.field(name)))
     for name, value in clause.literals.items():
         if name in schema.names:
             yield _Assigned(name, rows, _repeated(value, schema.field(name), len(rows)))
+
+
+def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, field: pa.Field) -> pa.Array:
+    """An expression in ``rows``, of the values that target columns had before the merge."""
+    columns = _taken({f"target.{name}": batch.target.column(name) for name in _read_by(expression, "target")}, rows)
+    if names := _read_by(expression, "source"):
+        columns |= source_columns(batch.source.select(names), batch.match[rows])
+    return fitted(compute(expression, columns, len(rows)), field)
 
 
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:

@@ -7,15 +7,15 @@ those rows, and of them only the columns that some update leaves alone. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
 from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
-from skipstone_core.merging.merges import BoundClause, MergePlan
+from skipstone_core.merging.merges import MergePlan
 
 from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
-from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import MatchedBatch, apply_clauses
 from skipstone.kernels.rewriting import GroupMerge
@@ -23,6 +23,17 @@ from skipstone.kernels.rewriting import GroupMerge
 #: From this share of deleted rows on a file is written again: what reads it would skip more than it gets.
 REWRITE_SHARE = 0.5
 _STEP = 64 * 1024
+
+
+class RowSink(Protocol):
+    """What takes updated rows."""
+
+    @property
+    def arrow_schema(self) -> pa.Schema:
+        """The schema of rows."""
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Take rows. Raises BadData for those that do not fit."""
 
 
 def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
@@ -35,7 +46,7 @@ def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
 class FileMarker:
     """Marks the changed rows of one file."""
 
-    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: DataFileWriter) -> None:
+    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: RowSink) -> None:
         """``source``: the source rows that matches name. ``writer``: takes updated rows, which the caller closes."""
         self._opened = opened
         self._plan = plan
@@ -100,13 +111,10 @@ class FileMarker:
 
     @cached_property
     def _kept(self) -> list[str]:
-        """Columns that some update leaves alone."""
+        """Columns that some update leaves alone, or computes from."""
         if self._plan.partial is not None:  # any row may leave any column alone
             return list(self._plan.target_columns)
-        assigned = [_assigned(self._plan.target_clauses[number]) for number in self._updates]
-        everywhere = frozenset.intersection(*assigned) if assigned else frozenset()
-        return [name for name in self._plan.target_columns if name not in everywhere]
-
-
-def _assigned(clause: BoundClause) -> frozenset[str]:
-    return frozenset((*clause.values, *clause.literals))
+        clauses = [self._plan.target_clauses[number] for number in self._updates]
+        everywhere = frozenset.intersection(*(one.assigned for one in clauses)) if clauses else frozenset()
+        read = frozenset().union(*(one.computed_from("target") for one in clauses))
+        return [name for name in self._plan.target_columns if name not in everywhere or name in read]

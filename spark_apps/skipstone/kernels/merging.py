@@ -20,7 +20,7 @@ from skipstone_core.merging.merges import BoundClause, MergePlan
 
 from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
-from skipstone.files.writer import DataFileWriter, WriteSpec
+from skipstone.files.writer import DataFileWriter, RowCheck, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
 from skipstone.kernels.clauses import (
@@ -35,7 +35,7 @@ from skipstone.kernels.clauses import (
     target_columns,
 )
 from skipstone.kernels.evaluation import evaluate_predicate
-from skipstone.kernels.marking import FileMarker, stays
+from skipstone.kernels.marking import FileMarker, RowSink, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
@@ -54,7 +54,7 @@ class MergeWork:
     """What one task does. Picklable; all ``slices`` are named, only the parts of its files are read.
 
     ``on_read``: files in which few rows change stay. ``lineage``: rows have ids, which they keep, and files that stay
-    get deletion vectors; ``plan`` and ``write`` name the columns for the ids then.
+    get deletion vectors; ``plan`` and ``write`` name the columns for the ids then. ``is_dry``: nothing is written.
     """
 
     plan: MergePlan
@@ -63,13 +63,15 @@ class MergeWork:
     files: tuple[FileWork, ...]
     on_read: bool = False
     lineage: bool = False
+    is_dry: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class FileResult:
     """What became of one file. ``matched_source``: numbers (over all slices) of the source rows that it matched.
 
-    ``marked``: it stays, its changed rows are deleted by position.
+    ``marked``: it stays, its changed rows are deleted by position. ``rows_copied``: of a file that is rewritten, rows
+    that stay as they were.
     """
 
     file_id: int
@@ -77,6 +79,7 @@ class FileResult:
     rows_updated: int = 0
     rows_deleted: int = 0
     rows_ignored: int = 0
+    rows_copied: int = 0
     rewritten: bool = False
     marked: bool = False
     matched_source: bytes = b""
@@ -115,12 +118,13 @@ class InsertResult:
 
 @dataclass(frozen=True, kw_only=True)
 class InsertWork:
-    """Source rows that matched nowhere: row numbers within each slice."""
+    """Source rows that matched nowhere: row numbers within each slice. ``is_dry``: they are counted, not written."""
 
     plan: MergePlan
     write: WriteSpec
     slices: tuple[ChangeSlice, ...]
     rows: tuple[tuple[int, bytes], ...]
+    is_dry: bool = False
 
 
 class _Merger:
@@ -154,6 +158,10 @@ class _Merger:
         self._delete_paths.append(path)
         made = (write_vector if lineage else write_deletes)(write, path, opened.file, positions)
         self._deletes.append(made.to_row())
+
+    def check(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
+        """Make the updated rows of a file and write none. Raises BadData as ``rewrite`` and ``mark`` do."""
+        FileMarker(opened, self.work.plan, source, RowCheck(self.work.write)).mark(groups, own=not self.work.lineage)
 
     def finish(self, results: Sequence[FileResult]) -> WorkResult:
         """Close what is open."""
@@ -195,6 +203,8 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
 def write_inserts(work: InsertWork, task_id: str) -> InsertResult:
     """Write the rows that an insert clause takes."""
     reader = ChangeReader(work.slices, work.plan.source_columns)
+    if work.is_dry:
+        return InsertResult(_write_picked(work, reader, RowCheck(work.write)), ())
     writer = DataFileWriter(work.write, task_id)
     try:
         inserted = _write_picked(work, reader, writer)
@@ -229,7 +239,7 @@ def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]
         return any((_choose(opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
 
 
-def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> int:
+def _write_picked(work: InsertWork, reader: ChangeReader, writer: RowSink) -> int:
     inserted = 0
     for number, picked in work.rows:
         rows = np.frombuffer(picked, dtype=np.int64)
@@ -260,11 +270,10 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
         result = _result(one, merger.work.slices, groups, plan)
         if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
             return result
-        if merger.work.on_read and stays(opened, groups):
-            merger.mark(opened, source, groups)
-            return replace(result, rewritten=False, marked=True)
-        merger.rewrite(opened, source, groups)
-        return result
+        marked = merger.work.on_read and stays(opened, groups)
+        change = merger.check if merger.work.is_dry else merger.mark if marked else merger.rewrite
+        change(opened, source, groups)
+        return replace(result, rewritten=False, marked=True, rows_copied=0) if marked else result
 
 
 def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
@@ -337,13 +346,15 @@ def _result(one: FileWork, slices: Sequence[ChangeSlice], groups: Sequence[Group
     for clause, rows in zip(plan.target_clauses, by_clause, strict=True):
         counts[clause.action] += int(rows)
     updated, deleted = counts[MergeAction.UPDATE], counts[MergeAction.DELETE]
+    changed, live = updated + deleted, sum(len(group.match) for group in groups)
     return FileResult(
         file_id=one.file.file_id,
         rows_matched=len(match),
         rows_updated=updated,
         rows_deleted=deleted,
         rows_ignored=int(np.count_nonzero(choice == TOO_LATE)),
-        rewritten=updated + deleted > 0,
+        rows_copied=live - changed if changed else 0,
+        rewritten=changed > 0,
         matched_source=_source_numbers(one.parts, slices, match).tobytes(),
     )
 

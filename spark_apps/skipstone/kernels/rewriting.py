@@ -65,7 +65,7 @@ class FileRewriter:
         if self._file is None or self._chunks is None or not self._keeps_rows(group, merge):
             return False
         foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
-        names = foreign | self._assigned() if merge.is_touched else foreign
+        names = foreign | self._concerned() if merge.is_touched else foreign
         batches = self._bounded(group, merge, names)
         if batches is None:
             return False
@@ -90,9 +90,10 @@ class FileRewriter:
         clauses = enumerate(self._plan.target_clauses)
         return np.isin(merge.choice, [n for n, clause in clauses if clause.action is MergeAction.DELETE])
 
-    def _assigned(self) -> frozenset[str]:
-        """Columns that some update gives a value."""
-        return frozenset(name for one in self._plan.target_clauses for name in (*one.values, *one.literals))
+    def _concerned(self) -> frozenset[str]:
+        """Columns that some update gives a value, or computes from."""
+        clauses = self._plan.target_clauses
+        return frozenset().union(*(one.assigned | one.computed_from("target") for one in clauses))
 
     def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[MatchedBatch] | None:
         """The columns of a row group; None when they are more than the writer would hold in memory."""

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
@@ -20,6 +19,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.query.planner import ReadOptions
 from skipstone.tables.catalogs import open_users_catalog
+from skipstone.tables.decoding.metadatafiles import read_metadata
 from skipstone.tables.storage import storage_io
 
 _CATALOG_PREFIX = "catalog."
@@ -52,7 +52,7 @@ class PinnedSource:
                 return current
             properties = current.io.properties
         io = storage_io(properties, self.metadata_location)
-        metadata = FromInputFile.table_metadata(io.new_input(self.metadata_location))
+        metadata = read_metadata(io.new_input(self.metadata_location))
         return Table(identifier, metadata, self.metadata_location, io, catalog)
 
     def schema(self, table: Table) -> Schema:

@@ -45,6 +45,7 @@ _log = logging.getLogger(__name__)
 _EXITS = {
     RunOutcome.COMMITTED: EXIT_COMMITTED,
     RunOutcome.ALREADY_COMMITTED: EXIT_COMMITTED,
+    RunOutcome.PLANNED: EXIT_COMMITTED,
     RunOutcome.ABSENT: EXIT_COMMITTED,
     RunOutcome.FAILED: EXIT_BAD_SPEC,
     RunOutcome.CONFLICTED: EXIT_UNAVAILABLE,

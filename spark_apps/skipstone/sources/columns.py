@@ -26,12 +26,15 @@ class SourceColumn:
 
     In the frame uuid is string and time is bigint (microseconds of the day), because Spark has no such types;
     ``sources.arrow.table_batch`` turns them into what the table's Arrow schema wants.
+
+    ``is_field``: in the source it is a field within a column.
     """
 
     name: str
     type: IcebergType
     source: str
     required: bool = False
+    is_field: bool = False
 
 
 def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
@@ -66,7 +69,12 @@ def source_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGr
             if name not in group.columns:
                 raise _missing(group, name, "the other files, the mapping or source.columns name")
     types = {name: fed.get(name) or declared.get(name) or _own_type(name, groups) for name in names}
-    return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in types.items() if kind is not None)
+    fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
+    return tuple(
+        SourceColumn(name=name, type=kind, source=name, is_field=name in fields)
+        for name, kind in types.items()
+        if kind is not None
+    )
 
 
 def column_mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:

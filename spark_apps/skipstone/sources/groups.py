@@ -16,11 +16,15 @@ from skipstone.sources.typed.filetypes import FileType
 
 @dataclass(frozen=True)
 class RawColumn:
-    """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded)."""
+    """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded).
+
+    ``is_field``: in the files it is a field within a column.
+    """
 
     ref: str
     file_type: FileType | None = None
     is_text: bool = False
+    is_field: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,6 +57,11 @@ NO_GLOB = {"__globPaths__": "false"}
 def quoted(name: str) -> str:
     """``name`` as a reference that Spark resolves exactly."""
     return f"`{name.replace('`', '``')}`"
+
+
+def unquoted(reference: str) -> str:
+    """The name of the column that a reference means, quoted or not."""
+    return reference[1:-1].replace("``", "`") if reference.startswith("`") else reference
 
 
 def file_below(root: str) -> Column:

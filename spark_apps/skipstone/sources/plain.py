@@ -20,6 +20,7 @@ from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import CORRUPT, ColumnGroup, RawColumn
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.nested import Named
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
@@ -33,6 +34,7 @@ _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 BATCH_ROWS = 4096
 #: Records of Avro are read one by one: from here on Spark's tasks are sooner done.
 _AVRO_BYTES = 16 << 20
+_NONE: Named = {}
 _LIMITS = {SourceFormat.PARQUET: sys.maxsize, SourceFormat.AVRO: _AVRO_BYTES}
 #: Gives the columns of these names of a file, in one table or in several.
 _Reader = Callable[[WholeFile, list[str]], Iterable[pa.Table]]
@@ -92,12 +94,21 @@ class PlainSource:
         return _read_avro(file, schema, columns) if is_avro else _read(file, schema, columns, read)
 
 
-def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits) -> PlainSource | None:
+def find_plain(
+    listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits, named: Named = _NONE
+) -> PlainSource | None:
     """The files of ``listing`` under their own columns, if they are plain and within ``limits``.
 
-    ``schema``: the table's. Raises BadSpec and BadData for columns that do not fit, as ``read_source`` does.
+    ``schema``: the table's. ``named``: what may be fields within columns, which are left to Spark. Raises BadSpec and
+    BadData for columns that do not fit, as ``read_source`` does.
     """
-    return _find(listing, source, limits, lambda groups: source_columns(source, schema, groups))
+
+    def columns_of(groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
+        if any(name not in group.columns for group in groups for name in named):
+            return ()
+        return source_columns(source, schema, groups)
+
+    return _find(listing, source, limits, columns_of)
 
 
 def find_plain_rows(

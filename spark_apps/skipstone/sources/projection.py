@@ -18,7 +18,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn
-from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, file_below, quoted
+from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, file_below, quoted, unquoted
 from skipstone.sources.text.values import Conversion, TextRules, from_text
 from skipstone.sources.typed.filetypes import feed
 
@@ -85,7 +85,7 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
     if text is None:
         return group.frame
     raw = [F.col(column.ref) for column in group.columns.values() if column.is_text]
-    names = [column.ref.strip("`").replace("``", "`") for column in group.columns.values() if column.is_text]
+    names = [unquoted(column.ref) for column in group.columns.values() if column.is_text]
     return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
 
 

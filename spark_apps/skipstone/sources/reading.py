@@ -7,8 +7,9 @@ Needs a session made by ``skipstone.session``: UTC, exact column names, ANSI. On
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import reduce
+from typing import NamedTuple
 
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
@@ -16,19 +17,21 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
+from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.avro.files import avro_groups
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import RawGroup
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.nested import Named
 from skipstone.sources.projection import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, empty_columns, project
 from skipstone.sources.text.files import csv_groups, declared_names, json_groups
 from skipstone.sources.text.options import TextOptions, no_options, text_options
 from skipstone.sources.text.values import TextRules
 from skipstone.sources.typed.files import typed_groups
 
-__all__ = ["ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "SourceColumn", "SourceRead", "read_source",
+__all__ = ["ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "ReadRules", "SourceColumn", "SourceRead", "read_source",
            "read_table_rows"]  # fmt: skip
 
 
@@ -41,21 +44,29 @@ class SourceRead:
     listing: SourceListing
 
 
+@dataclass(frozen=True)
+class ReadRules:
+    """``named``: what may be fields within columns of the source, which then become columns."""
+
+    time_zone: str
+    named: Named = field(default_factory=dict)
+
+
 def read_source(
-    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, time_zone: str
+    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, rules: ReadRules
 ) -> SourceRead:
     """All source columns under their own names, as a merge needs them.
 
     A column's type: that of the table column it feeds (by mapping, else by equal name), else ``source.columns``,
-    else string (Csv, Json) or the file's own type. Columns of nested types are left out.
-    Timestamps without offset become instants in ``time_zone`` where the type is timestamptz.
+    else string (Csv, Json) or the file's own type. Columns of nested types are left out, but for fields that are named.
+    Timestamps without offset become instants in the time zone where the type is timestamptz.
     Raises BadSpec (INVALID_SPEC, COLUMN_NOT_FOUND, COLUMN_TYPE_UNSUPPORTED) and BadData (SOURCE_UNREADABLE,
     SOURCE_COLUMN_MISSING when files differ in their columns).
     """
-    rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, listing, source, schema, rules.options)
+    text = _rules(spark, source, rules.time_zone)
+    groups = _groups(spark, listing, _Asked(source, schema, rules.named), text.options)
     columns = source_columns(source, schema, groups)
-    return _joined(spark, listing, groups, columns, rules)
+    return _joined(spark, listing, groups, columns, text)
 
 
 def read_table_rows(
@@ -67,7 +78,7 @@ def read_table_rows(
     feeds and for a source column that the mapping names and a file lacks.
     """
     rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, listing, source, schema, rules.options)
+    groups = _groups(spark, listing, _Asked(source, schema, {}), rules.options)
     columns = table_columns(source, schema, groups)
     return _joined(spark, listing, groups, columns, rules)
 
@@ -99,16 +110,35 @@ def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str
         ) from error
 
 
-def _groups(
-    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, options: TextOptions
-) -> list[RawGroup]:
+class _Asked(NamedTuple):
+    """What is read for a table of ``schema``, fields within columns included that are ``named``."""
+
+    source: SourceSpec
+    schema: Schema
+    named: Named
+
+
+def _groups(spark: SparkSession, listing: SourceListing, asked: _Asked, options: TextOptions) -> list[RawGroup]:
+    source, named = asked.source, asked.named
     if source.format is SourceFormat.CSV:
-        return csv_groups(spark, listing, declared_names(source, schema), options)
+        return csv_groups(spark, listing, declared_names(source, asked.schema), options)
     if source.format is SourceFormat.JSON:
-        return json_groups(spark, listing, options)
+        groups = json_groups(spark, listing, options, named)
+        _refuse_halves(asked, groups)
+        return groups
     if source.format is SourceFormat.AVRO:
-        return avro_groups(spark, listing)
-    return typed_groups(spark, listing, source.format)
+        return avro_groups(spark, listing, named)
+    return typed_groups(spark, listing, source.format, named)
+
+
+def _refuse_halves(asked: _Asked, groups: Sequence[RawGroup]) -> None:
+    """An object of Json is read as text or by its fields: the table must not need the text where fields are named."""
+    fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
+    columns = {field.name for field in asked.schema.fields}
+    for name in sorted(fields):
+        if (root := split_path(name)[0]) in columns:
+            message = f"{name!r} is a field of {root!r}, a column of the table, and Json is read as one of both"
+            raise BadSpec(Reason.INVALID_SPEC, f"{message}: name no field of it", field=asked.named[name])
 
 
 def _joined(

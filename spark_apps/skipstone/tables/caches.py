@@ -1,8 +1,8 @@
 """What a process remembers of files: byte-budgeted, least recently used first out, keyed by immutable identity.
 
 Used by index lookup and for footers of index and data files. A key names content that never changes (a metadata
-location, a file's path and size), so nothing in here ever has to be invalidated. Must not hold anything that depends
-on credentials or connections.
+location, a file's path and size, a digest of what was read), so nothing in here ever has to be invalidated. Must not
+hold anything that depends on credentials or connections.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Generic, TypeVar
 
 from cachetools import LRUCache
 
+_DIGEST_BYTES = 32
 Key = TypeVar("Key", bound=Hashable)
 Value = TypeVar("Value")
 
@@ -39,6 +41,11 @@ _all: list[ByteCache[Any, Any]] = []
 def cache_counts() -> tuple[CacheCounts, ...]:
     """How all caches have served this process so far, by name."""
     return tuple(sorted((cache.counts() for cache in _all), key=lambda counts: counts.name))
+
+
+def content_key(content: bytes, form: str = "") -> bytes:
+    """The key of what is made of ``content``, read as ``form``: what a file holds counts, not how it is named."""
+    return blake2b(content, digest_size=_DIGEST_BYTES, person=form.encode()[: blake2b.PERSON_SIZE]).digest()
 
 
 class ByteCache(Generic[Key, Value]):

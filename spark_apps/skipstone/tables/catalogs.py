@@ -21,8 +21,7 @@ from pyiceberg.exceptions import (
     RESTError,
     ValidationError,
 )
-from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO
-from pyiceberg.serializers import Compressor
+from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO, InputFile, OutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.typedef import Properties
@@ -53,6 +52,7 @@ from skipstone.tables.answers.refusals import tell_trouble
 from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.clocks import in_order
+from skipstone.tables.decoding.metadatafiles import read_metadata, read_stored, write_metadata
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
@@ -129,6 +129,16 @@ class OwnSqlCatalog(HookedSqlCatalog):
     def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
         """``after`` with times that do not go back."""
         return in_order(before, after)
+
+    @staticmethod
+    def metadata_in(file: InputFile) -> TableMetadata:
+        """See ``read_metadata``."""
+        return read_metadata(file)
+
+    @staticmethod
+    def put_metadata(metadata: TableMetadata, base: TableMetadata | None, file: OutputFile) -> None:
+        """See ``write_metadata``."""
+        write_metadata(metadata, base, file)
 
     def before_change(self, table: Table) -> None:
         """Raises NotSentError when metadata would be lost, whoever asks for the change."""
@@ -228,11 +238,7 @@ def find_loss(table: Table) -> str:
 
 def _stored(table: Table, place: str) -> bytes:
     try:
-        with (
-            table.io.new_input(place).open() as source,
-            Compressor.get_compressor(place).stream_decompressor(source) as stream,
-        ):
-            return bytes(stream.read())
+        return read_stored(table.io.new_input(place))
     except OSError as error:
         message = f"The metadata file {place} cannot be read: {error}."
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error

@@ -20,6 +20,7 @@ from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, Verdict
 from skipstone_operator.worlds.steps import Step
+from skipstone_operator.worlds.subjects import is_dry_run
 from skipstone_operator.worlds.worlds import JobWorld
 
 
@@ -99,11 +100,11 @@ def _failed_attempt(world: JobWorld, status: JobStatus, verdict: Verdict) -> Ste
 
 
 def give_up(world: JobWorld, status: JobStatus, reason: Reason, message: str) -> Step:
-    """No attempt follows: Failed if none was ever intended, else a confirm run decides.
+    """No attempt follows: Failed if none was ever intended or none commits, else a confirm run decides.
 
     An intent is enough: its pod may have come, committed and gone while nobody watched.
     """
-    if not status.attempts and not status.launched:
+    if is_dry_run(world.job) or not (status.attempts or status.launched):
         return or_rest(failed(world, status, reason, message), 0.0)
     since = format_time(world.setting.now)
     confirm = ConfirmState(reason=reason.value, message=shorten(message), since=since)

@@ -14,7 +14,7 @@ from skipstone_operator.worlds.subjects import Finding, find_table_finding, find
 from skipstone_operator.worlds.times import add_seconds, backoff, seconds_since
 from skipstone_operator.worlds.worlds import JobWorld
 
-MAIN_KINDS = (RunKind.LOAD, RunKind.MERGE)
+MAIN_KINDS = (RunKind.LOAD, RunKind.MERGE, RunKind.DRY_RUN)
 WAIT_POLL = 60.0
 
 

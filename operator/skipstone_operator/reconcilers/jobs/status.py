@@ -28,6 +28,7 @@ from skipstone_operator.resources.loadjob import LoadJobStatus
 from skipstone_operator.resources.mergejob import MergeJobStatus
 from skipstone_operator.worlds.runs import Verdict
 from skipstone_operator.worlds.steps import PutStatus
+from skipstone_operator.worlds.subjects import is_dry_run
 from skipstone_operator.worlds.times import format_span, seconds_since
 from skipstone_operator.worlds.worlds import JobWorld
 
@@ -50,12 +51,19 @@ def waiting(world: JobWorld, status: JobStatus, reason: Reason, message: str) ->
 def written(world: JobWorld, status: JobStatus, progress: Judgement) -> PutStatus | None:
     """The status of a job that has not ended, if anything changed."""
     judgements = (fails(COMPLETE, progress.reason), fails(FAILED, progress.reason), progress)
-    new = judged(replace(status, reason=progress.reason.value), world.job, judgements, world.setting.now)
-    return put_status(world.job, new)
+    told = replace(_marked(world, status), reason=progress.reason.value)
+    return put_status(world.job, judged(told, world.job, judgements, world.setting.now))
+
+
+def _marked(world: JobWorld, status: JobStatus) -> JobStatus:
+    """``status``, which says of a dry run that it is one: a user who is careful starts it only then."""
+    if isinstance(status, MergeJobStatus) and is_dry_run(world.job):
+        return replace(status, dry_run=True)
+    return status
 
 
 def completed(world: JobWorld, status: JobStatus, verdict: Verdict) -> PutStatus | None:
-    """The commit is in the table."""
+    """The commit is in the table, or a dry run knows what it would be."""
     report = verdict.report
     said = _with_report(status, report) if report is not None else status
     if isinstance(said, MergeJobStatus):
@@ -81,7 +89,7 @@ def _finished(
     now = world.setting.now
     spent = seconds_since(status.start_time, now)
     ended = replace(
-        status,
+        _marked(world, status),
         reason=reason.value,
         current_run=None,
         confirm=None,

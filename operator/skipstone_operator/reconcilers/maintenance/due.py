@@ -19,7 +19,7 @@ from skipstone_operator.reconcilers.maintenance.health import count
 from skipstone_operator.reconcilers.runs.policies import build_policy
 from skipstone_operator.reconcilers.runs.statuses import earliest
 from skipstone_operator.resources.table import TableStatus
-from skipstone_operator.worlds.subjects import Finding, TableSubject
+from skipstone_operator.worlds.subjects import Finding, TableSubject, is_dry_run
 from skipstone_operator.worlds.times import past_time
 from skipstone_operator.worlds.windows import Opening, find_opening
 from skipstone_operator.worlds.worlds import JobWorld, TableWorld
@@ -102,7 +102,7 @@ def find_hold(world: TableWorld, policy: MaintenancePolicy) -> str:
 def _holds(jobs: Iterable[JobWorld], older_than: int) -> Iterator[str]:
     for one in jobs:
         job, status = one.job, one.job.status
-        if is_finished(status):
+        if is_finished(status) or is_dry_run(job):
             continue
         who = f"{job.kind} {job.meta.name}"
         if status.attempts > 0 or status.current_run is not None or status.confirm is not None:

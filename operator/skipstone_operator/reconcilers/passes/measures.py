@@ -31,7 +31,8 @@ def publish_measures(obj: Raw, status: Raw, meter: Meter) -> None:
         _launched(_part(before, name), _part(status, name), meter)
     if obj.get("kind") == "Table":
         _maintained(before, status, meter)
-    if obj.get("kind") in JOBS and _is_complete(status) and not _is_complete(before):
+    dry = _part(obj, "spec").get("dryRun") is True
+    if obj.get("kind") in JOBS and not dry and _is_complete(status) and not _is_complete(before):
         table = str(_part(_part(obj, "spec"), "tableRef").get("name", ""))
         meter.job_committed(str(obj["metadata"]["namespace"]), table, _count(status))
 

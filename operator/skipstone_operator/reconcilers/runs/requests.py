@@ -60,6 +60,7 @@ from skipstone_operator.worlds.subjects import (
     Setting,
     TableSubject,
     WarehouseSubject,
+    is_dry_run,
 )
 
 #: Fields of a job that may change while it runs; no run depends on them.
@@ -238,15 +239,17 @@ def plan_job_run(
 ) -> RunPlan:
     """The run of a LoadJob or MergeJob."""
     spec = {name: value for name, value in encode(job.spec).items() if name not in _RUN_FIELDS}
+    kind = RunKind.LOAD if isinstance(job.spec, LoadJobSpec) else RunKind.MERGE
+    dry = is_dry_run(job)
     return RunPlan(
-        kind=RunKind.LOAD if isinstance(job.spec, LoadJobSpec) else RunKind.MERGE,
+        kind=RunKind.DRY_RUN if dry else kind,
         owner=job,
         warehouse=warehouse,
         claim=place.claim,
         defaults=setting.defaults,
         inputs={"spec": spec, "table": _table_inputs(table)},
         task={**_about_table(place, table), **build_job_task(job)},
-        txn=job_txn(job.meta.uid),
+        txn="" if dry else job_txn(job.meta.uid),
         deadline_seconds=job.spec.active_deadline_seconds,
         table=table,
         locations=(job.spec.source.location,) if job.spec.source.location else (),
@@ -268,12 +271,14 @@ def build_job_task(job: JobSubject) -> Task:
 def consumer_of(job: JobSubject) -> str:
     """Whose memory of consumed files the job shares: its schedule's, by name, or that of all jobs with its paths.
 
-    Files of another location are others, though they be named alike.
+    A dry run adds nothing to it, so that it may have the memory of a schedule that does not control it. Files of
+    another location are others, though they be named alike.
     """
     source = job.spec.source
     place = f" of {source.location}" if source.location else ""
-    if job.owner is not None and job.owner.kind == MERGE_SCHEDULE.name:
-        return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{job.owner.name}{place}"
+    for owner in job.meta.owner_references:
+        if owner.kind == MERGE_SCHEDULE.name and (owner.controller or is_dry_run(job)):
+            return f"{MERGE_SCHEDULE.name} {job.meta.namespace}/{owner.name}{place}"
     return f"jobs on paths {short_hash(*sorted(set(source.paths)))}{place}"
 
 

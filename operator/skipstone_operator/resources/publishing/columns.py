@@ -29,6 +29,9 @@ AGE = PrinterColumn(name="Age", path=".metadata.creationTimestamp", type="date",
 READY = _condition("Ready", "Ready", "status", "Whether the resource can be used.")
 WHY = _condition("Reason", "Ready", "reason", "Why Ready is what it is.", wide=True)
 COMPLETE = _condition("Complete", "Complete", "status", "Whether the job's commit is in the table.")
+MERGED = _condition(
+    "Complete", "Complete", "status", "Whether the job's commit is in the table; of a dry run, whether it has ended."
+)
 JOB_TABLE = PrinterColumn(name="Table", path=".spec.tableRef.name", text="The Table.")
 DURATION = PrinterColumn(name="Duration", path=".status.duration", text="Time from first attempt to end.")
 
@@ -94,7 +97,7 @@ PRINTER_COLUMNS: Mapping[str, tuple[PrinterColumn, ...]] = {
     ),
     "MergeJob": (
         JOB_TABLE,
-        COMPLETE,
+        MERGED,
         _string("Pruned", ".status.pruned", "Files not read, of all."),
         _count("Updated", ".status.rows.updated", "Rows updated."),
         _count("Deleted", ".status.rows.deleted", "Rows deleted."),

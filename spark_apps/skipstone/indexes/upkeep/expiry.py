@@ -19,6 +19,8 @@ from skipstone.tables.upkeep.health import expiry_plan
 
 #: How long files of an index that it no longer needs can still be read.
 READERS_SECONDS = 3600
+#: So large a part of all snapshots goes at once: an expiry looks at what all others reach.
+_PART = 0.4
 POLICY = SnapshotPolicy(max_age_seconds=READERS_SECONDS)
 _log = logging.getLogger(__name__)
 
@@ -26,7 +28,8 @@ _log = logging.getLogger(__name__)
 def expire_index(catalog: Catalog, index: IndexTable, ports: CommitPorts | None = None) -> int:
     """How many snapshots expired; none before so many may that it is worth a commit. What fails is logged."""
     used = ports or CommitPorts()
-    if len(expiry_plan(index.table, POLICY, used.now_ms()).snapshots) < EXPIRE_AT_ONCE:
+    enough = max(EXPIRE_AT_ONCE, int(len(index.table.metadata.snapshots) * _PART))
+    if len(expiry_plan(index.table, POLICY, used.now_ms()).snapshots) < enough:
         return 0
     try:
         return expire_snapshots(catalog, index.ref(), POLICY, used).snapshots

@@ -2,7 +2,7 @@
 
 Called by ``spark_apps/merge.py`` through ``run_app``. Orders the steps; looks for its transaction before it starts a
 JVM, and starts none for a small merge of plain files. A conflict that planning again can fix is planned again,
-bounded; the source is not read again for it.
+bounded; the source is not read again for it. A dry run takes the same steps up to the changed rows, and ends there.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone_core.codec import encode
-from skipstone_core.contract.reports import JobReport
-from skipstone_core.contract.requests import JobRequest, Management, MergeTask, SchemaEvolution, TableRef
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import JobRequest, Management, MergeTask, RunKind, SchemaEvolution, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.history.commits import Conflicted, Outcome
@@ -38,7 +38,7 @@ from skipstone.runs.merging.source import Changes, SourceSite, read_changes, rea
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, forget_job, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -59,6 +59,8 @@ from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share, rewrit
 MAX_PLANS = 5
 _SUMMARY = "skipstone.merge."
 FUNNEL_SUMMARY = f"{_SUMMARY}funnel"
+#: The outcome of a dry run's attempt.
+NOT_COMMITTED = Conflicted(Reason.DRY_RUN, Reason.DRY_RUN.doc)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,6 +74,11 @@ class _Job:
     task: MergeTask
     ports: CommitPorts | None
     share: DriverShare
+
+    @property
+    def is_dry(self) -> bool:
+        """Whether nothing is written."""
+        return self.request.kind is RunKind.DRY_RUN
 
     def session(self) -> SparkSession:
         """The session of this process, started when it is first asked for."""
@@ -110,18 +117,8 @@ def run_merge(
     share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
-    if request.merge is None or request.table is None:
-        raise BadSpec(Reason.INVALID_SPEC, "a merge needs a table and a merge task", field="request")
     with reporter.stage("open"):
-        job = _Job(
-            request=request,
-            reporter=reporter,
-            catalog=open_catalog(request.warehouse),
-            ref=request.table,
-            task=request.merge,
-            ports=ports,
-            share=driver_share(request.spark, share),
-        )
+        job = _open(request, reporter, ports, share)
         intake = _take(job)
     if intake is NOTHING:
         return replace(job.end(NOTHING, MergeCounts()), message=NO_NEW_FILES)
@@ -132,16 +129,57 @@ def run_merge(
     return job.end(outcome, rewrite.counts, rewrite.funnel)
 
 
+def run_dry(request: JobRequest, reporter: Reporter, share: DriverShare = USUAL_SHARE) -> JobReport:
+    """What ``run_merge`` would do to the table as it is now. Raises UserError as it does.
+
+    Nothing is committed and nothing is written beside the table; what is kept for tasks meanwhile is gone at the end.
+    """
+    try:
+        with reporter.stage("open"):
+            job = _open(request, reporter, None, share)
+            intake = _take(job)
+        if intake is NOTHING:
+            return replace(_planned(job, MergeCounts()), message=NO_NEW_FILES)
+        if not isinstance(intake, Intake):
+            return reporter.judge(intake, {})
+        with open_scratch(request) as scratch:
+            _, rewrite = _plan_until_settled(job, intake, scratch)
+        return _planned(job, rewrite.counts, rewrite.funnel)
+    finally:
+        forget_job(request)
+
+
+def _planned(job: _Job, counts: MergeCounts, funnel: tuple[FunnelStage, ...] = ()) -> JobReport:
+    base = replace(job.reporter.base(), outcome=RunOutcome.PLANNED, reason=Reason.DRY_RUN)
+    return replace(base, message=Reason.DRY_RUN.doc, counts=encode(counts), funnel=funnel)
+
+
+def _open(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, share: DriverShare) -> _Job:
+    if request.merge is None or request.table is None:
+        raise BadSpec(Reason.INVALID_SPEC, "a merge needs a table and a merge task", field="request")
+    return _Job(
+        request=request,
+        reporter=reporter,
+        catalog=open_catalog(request.warehouse),
+        ref=request.table,
+        task=request.merge,
+        ports=ports,
+        share=driver_share(request.spark, share),
+    )
+
+
 def _take(job: _Job) -> Intake | Outcome:
     """What there is to apply, or what the table already says of it."""
     table = job.load()
-    abort_earlier_uploads(job.request, table)
-    if outcome := settled(table, job.request.txn):
-        return outcome
+    if not job.is_dry:
+        abort_earlier_uploads(job.request, table)
+        if outcome := settled(table, job.request.txn):
+            return outcome
     require_mergeable(table)
     require_known_values(table)
     merges_on_read(table)  # refuses a mode that it does not know before the source is read
-    mark_namespace(job.catalog, job.ref.namespace)
+    if not job.is_dry:
+        mark_namespace(job.catalog, job.ref.namespace)
     _refuse_evolution(job)
     return take_source(job.request, table, job.task.source, job.reporter.note)
 
@@ -153,6 +191,7 @@ def _refuse_evolution(job: _Job) -> None:
 
 
 def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Outcome, Rewrite]:
+    """What became of the changes, and how: Conflicted of a dry run, whose changes are in no table."""
     changes: Changes | None = None
     for number in itertools.count(1):
         table = job.load()
@@ -179,18 +218,22 @@ def _head(table: Table) -> int | None:
 
 
 def _attempt(job: _Job, changes: Changes, pinned: PinnedTable, intake: Intake, token: str) -> tuple[Outcome, Rewrite]:
-    """Prune, rewrite and commit once."""
+    """Prune, rewrite and commit once; a dry run stops before the commit."""
     table, files = pinned.table, pinned.files
     evolved = with_columns(table, changes.columns)
+    target = PinnedTable(evolved, files.in_schema(evolved.schema()))
     done: list[Rewrite] = []
 
     def write(written: WrittenFiles) -> TableCommit:
-        target = PinnedTable(evolved, files.in_schema(evolved.schema()))
         done.append(_rewrite(job, changes, target, token, written))
         return _change(job, changes, done[0], files, intake)
 
     site = CommitSite(catalog=job.catalog, ref=job.ref, ports=job.ports, stage=lambda: job.reporter.stage("commit"))
     try:
+        if job.is_dry:
+            rewrite = _rewrite(job, changes, target, token, WrittenFiles(evolved))
+            job.reporter.note(f"It was judged on snapshot {_head(table) or 0}.")
+            return NOT_COMMITTED, rewrite
         return commit_written(site, evolved, write), done[0]
     except OSError as error:
         if told := storage_failure(error, table.location()):
@@ -239,10 +282,11 @@ def _tell_pruned(job: _Job, changes: Changes, files: FileSet, pruned: Pruned) ->
 def _rewrite(job: _Job, changes: Changes, target: PinnedTable, token: str, written: WrittenFiles) -> Rewrite:
     pruned = _prune(job, changes, target)
     _tell_pruned(job, changes, target.files, pruned)
-    doing = f"merging {changes.rows} changes into {len(pruned.candidates.files)} of {len(target.files)} files"
+    doing = "matching {} changes in {} of {} files" if job.is_dry else "merging {} changes into {} of {} files"
+    doing = doing.format(changes.rows, len(pruned.candidates.files), len(target.files))
     job.reporter.progress(doing)
     with _tasks(job, changes, target, pruned, doing) as (tasks, cores), job.reporter.stage("rewrite"):
-        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written)
+        site = RewriteSite(tasks=tasks, cores=cores, token=token, written=written, is_dry=job.is_dry)
         rewrite = rewrite_files(site, changes, target, pruned)
     verify_slices(changes.slices)
     return rewrite

@@ -51,18 +51,19 @@ INSERT_HERE_ROWS = 50_000
 class RewriteSite:
     """What tasks run on and what they write by. ``token`` is this process's alone: file names never collide.
 
-    ``written`` takes note of what they wrote, also when one of them failed.
+    ``written`` takes note of what they wrote, also when one of them failed. ``is_dry``: they write nothing.
     """
 
     tasks: Tasks
     cores: int
     token: str
     written: WrittenFiles
+    is_dry: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Rewrite:
-    """What a merge is about to commit.
+    """What a merge is about to commit. Of a dry run only the counts and the funnel are of use.
 
     ``deletes``: position delete files, for the data files ``marked``; ``replaced``: those that they replace.
     ``read``: data files with rows that have a source row, none of which changes.
@@ -142,6 +143,7 @@ def _works(site: RewriteSite, changes: Changes, candidates: Candidates, target: 
         files=(),
         on_read=merges_on_read(target.table),
         lineage=lineage,
+        is_dry=site.is_dry,
     )
     return [replace(work, files=_by_source([described[i] for i in one])) for one in bins]
 
@@ -196,11 +198,12 @@ def _insert_rest(
     if not plan.when_not_matched or not len(rest):
         return 0, []
     found = _Found(site.written)
-    if len(rest) <= INSERT_HERE_ROWS:
-        found.take(_insert_task(insert_work(plan, write, changes.slices, rest), "driver"))
+    few = len(rest) <= INSERT_HERE_ROWS
+    parts = np.array_split(rest, 1 if few else site.cores)
+    works = [replace(insert_work(plan, write, changes.slices, part), is_dry=site.is_dry) for part in parts]
+    if few:
+        found.take(_insert_task(works[0], "driver"))
     else:
-        parts = np.array_split(rest, site.cores)
-        works = [insert_work(plan, write, changes.slices, part) for part in parts]
         site.tasks.run(_insert_task, works, found.take)
     done = [one for one in found.results() if isinstance(one, InsertResult)]
     return sum(one.rows for one in done), [row for one in done for row in one.written]
@@ -220,7 +223,6 @@ class _Moved:
 def _counts(
     changes: Changes, files: FileSet, candidates: Candidates, results: Sequence[FileResult], moved: _Moved
 ) -> MergeCounts:
-    updated = sum(result.rows_updated for result in results)
     return MergeCounts(
         files_total=len(files),
         files_candidate=len(candidates.files),
@@ -229,11 +231,11 @@ def _counts(
         files_marked=sum(result.marked for result in results),
         rows_source=changes.rows_read,
         rows_matched=sum(result.rows_matched for result in results),
-        rows_updated=updated,
+        rows_updated=sum(result.rows_updated for result in results),
         rows_deleted=sum(result.rows_deleted for result in results),
         rows_inserted=moved.rows_inserted,
         rows_ignored=sum(result.rows_ignored for result in results),
-        rows_copied=sum(file.record_count for file in moved.rewritten) - updated,
+        rows_copied=sum(result.rows_copied for result in results),
         bytes_candidate=int(files.files["size"].to_numpy()[candidates.files].sum()),
         bytes_removed=_bytes(moved.removed),
         bytes_rewritten=_bytes(moved.rewritten),

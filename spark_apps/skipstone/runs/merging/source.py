@@ -25,6 +25,7 @@ from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import key_type
 from skipstone_core.merging.evolution import new_columns
+from skipstone_core.merging.fields import named_fields
 from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
@@ -36,7 +37,7 @@ from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.plain import PlainLimits, find_plain
-from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, SourceColumn, SourceRead, read_source
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, ReadRules, SourceColumn, SourceRead, read_source
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
@@ -89,7 +90,8 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
-    read = read_source(spark, site.listing, site.task.source, files.schema, site.task.time_zone)
+    rules = ReadRules(site.task.time_zone, named_fields(site.task))
+    read = read_source(spark, site.listing, site.task.source, files.schema, rules)
     planned = _plan(site.task, read.columns, table, files)
     return written_down(site, planned, _write_slices(site, read, planned.plan))
 
@@ -97,7 +99,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
     limits = PlainLimits(site.share.rows, site.share.source_bytes)
-    read = find_plain(site.listing, site.task.source, files.schema, limits)
+    read = find_plain(site.listing, site.task.source, files.schema, limits, named_fields(site.task))
     if read is None:
         return None
     planned = _plan(site.task, read.columns, table, files)
@@ -142,7 +144,7 @@ def target_schema(schema: Schema) -> tuple[MergeColumn, ...]:
 
 
 def _source_schema(columns: Sequence[SourceColumn]) -> tuple[MergeColumn, ...]:
-    return tuple(MergeColumn(name=column.name, type=str(column.type)) for column in columns)
+    return tuple(MergeColumn(name=column.name, type=str(column.type), is_field=column.is_field) for column in columns)
 
 
 def time_zone(task: MergeTask) -> ZoneInfo:
@@ -163,7 +165,8 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
     columns, rule = _slice_columns(read.columns, plan)
-    frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN)
+    held = [f"{quoted(column.name)} as {_held(at)}" for at, column in enumerate(columns)]
+    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN)
     kernel = _slice_kernel(_kernel_schema(columns), rule, site.scratch)
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
@@ -174,15 +177,19 @@ def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn],
     count = -(-site.listing.total_bytes // SLICE_BYTES)
     if count <= 1:
         return frame.coalesce(1)
-    types = {column.name: column.type for column in columns}
-    keys = [_range_column(key.source, text=isinstance(types[key.source], UUIDType)) for key in plan.keys]
-    return frame.repartitionByRange(count, *keys)
+    places = {column.name: at for at, column in enumerate(columns)}
+    at = [places[key.source] for key in plan.keys]
+    return frame.repartitionByRange(count, *(_range_column(_held(n), columns[n]) for n in at))
 
 
-def _range_column(name: str, *, text: bool) -> SparkColumn:
+def _held(position: int) -> str:
+    """What the frame calls a column on its way to a kernel: PySpark finds no name there that has a dot."""
+    return f"c{position}"
+
+
+def _range_column(name: str, column: SourceColumn) -> SparkColumn:
     """Text of a uuid may be written in two cases."""
-    column = sf.col(quoted(name))
-    return sf.lower(column) if text else column
+    return sf.lower(sf.col(name)) if isinstance(column.type, UUIDType) else sf.col(name)
 
 
 def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
@@ -209,7 +216,8 @@ def _write_partition(
     rows = []
     for batch in batches:
         _require_good(batch)
-        rows.append(table_batch(batch, schema))
+        named = batch.rename_columns([*schema.names, *batch.schema.names[len(schema) :]])
+        rows.append(table_batch(named, schema))
     return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, scratch)
 
 

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import cast
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -23,6 +24,7 @@ from skipstone.sources.avro.schemas import RecordSchema, layout_name, parse_sche
 from skipstone.sources.avro.values import AvroType, Column, Value
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.nested import Named
 from skipstone.sources.text.headers import unreadable
 from skipstone.storage.port import StoredFile
 from skipstone.tasks.failures import carrying
@@ -34,24 +36,28 @@ _HEADER_READ_AHEAD = 64 << 10
 _TASK_BYTES = 64 << 20
 _NO = pa.scalar(value=False)
 _Row = Mapping[str, Value]
+_NONE: Named = {}
 
 
-def avro_columns(stored: StoredFile) -> Mapping[str, RawColumn]:
-    """The columns of a file by name. Raises BadData (SOURCE_UNREADABLE)."""
+def avro_columns(stored: StoredFile, named: Named = _NONE) -> Mapping[str, RawColumn]:
+    """The columns of a file by name, and the ``named`` fields within them. Raises BadData (SOURCE_UNREADABLE)."""
     with _told(stored), stored.open(buffering=_HEADER_READ_AHEAD) as opened:
-        schema = parse_schema(BlockReader(opened).schema)
-    return {one.name: RawColumn(quoted(one.name), one.type.file_type if one.type else None) for one in schema.columns}
+        schema = parse_schema(BlockReader(opened).schema).naming(named)
+    return {
+        one.name: RawColumn(quoted(one.name), one.type.file_type if one.type else None, is_field=one.is_field)
+        for one in schema.columns
+    }
 
 
-def avro_batches(stored: StoredFile) -> Iterator[pa.RecordBatch]:
-    """The columns of a file that can be loaded, as Spark's tasks take them, then CORRUPT: rows with a value outside
-    of the range of its type as text, else null.
+def avro_batches(stored: StoredFile, named: Named = _NONE) -> Iterator[pa.RecordBatch]:
+    """The columns of a file that can be loaded, ``named`` fields within them included, as Spark's tasks take them, then
+    CORRUPT: rows with a value outside of the range of its type as text, else null.
 
     Raises BadData (SOURCE_UNREADABLE), maybe after the first batches.
     """
     with _told(stored), stored.open() as opened:
         container = BlockReader(opened)
-        schema = parse_schema(container.schema)
+        schema = parse_schema(container.schema).naming(named)
         rows: list[_Row] = []
         size = 0
         for row, length in avro_records(schema.layout, container.blocks()):
@@ -75,14 +81,24 @@ def _told(stored: StoredFile) -> Iterator[None]:
 def _batch(schema: RecordSchema, rows: Sequence[_Row]) -> pa.RecordBatch:
     arrays, names = [], []
     bad = pa.repeat(_NO, len(rows))
-    for position, column in enumerate(schema.columns):
+    for column in schema.columns:
         if column.type is not None:
-            found = _column(column.name, column.type, [row[layout_name(position)] for row in rows])
+            found = _column(column.name, column.type, [_value(row, column.path) for row in rows])
             bad = bad if found.bad is None else pc.or_(bad, found.bad.fill_null(_NO))
             arrays.append(found.values)
             names.append(column.name)
     told = [_text(schema, row) if is_bad else None for row, is_bad in zip(rows, bad.to_pylist(), strict=True)]
     return pa.RecordBatch.from_arrays([*arrays, pa.array(told, pa.string())], [*names, CORRUPT])
+
+
+def _value(row: _Row, path: Sequence[int]) -> Value:
+    """What stands at ``path``; null within null."""
+    found: object = row
+    for position in path:
+        if found is None:
+            return None
+        found = cast("Mapping[str, object]", found)[layout_name(position)]
+    return cast("Value", found)
 
 
 def _column(name: str, kind: AvroType, values: Sequence[Value]) -> Column:
@@ -96,18 +112,18 @@ def _column(name: str, kind: AvroType, values: Sequence[Value]) -> Column:
 
 def _text(schema: RecordSchema, row: _Row) -> str:
     """A row that is kept for people."""
-    found = {one.name: row[layout_name(at)] for at, one in enumerate(schema.columns) if one.type is not None}
+    found = {one.name: _value(row, one.path) for one in schema.columns if one.type is not None}
     return json.dumps(found, default=lambda value: value.decode(errors="replace"))
 
 
-def avro_groups(spark: SparkSession, listing: SourceListing) -> list[RawGroup]:
-    """One group per set of columns and types. Raises BadData (SOURCE_UNREADABLE)."""
+def avro_groups(spark: SparkSession, listing: SourceListing, named: Named) -> list[RawGroup]:
+    """One group per set of columns and types, ``named`` fields included. Raises BadData (SOURCE_UNREADABLE)."""
     groups: dict[tuple[tuple[str, str], ...], tuple[Mapping[str, RawColumn], list[StoredFile]]] = {}
     for file in listing.stored:
-        columns = avro_columns(file)
+        columns = avro_columns(file, named)
         key = tuple((name, _kind(column)) for name, column in columns.items())
         groups.setdefault(key, (columns, []))[1].append(file)
-    return [_group(spark, listing, columns, files) for columns, files in groups.values()]
+    return [_group(spark, listing, columns, _Reading.of(listing, files, named)) for columns, files in groups.values()]
 
 
 def _kind(column: RawColumn) -> str:
@@ -115,15 +131,15 @@ def _kind(column: RawColumn) -> str:
 
 
 def _group(
-    spark: SparkSession, listing: SourceListing, columns: Mapping[str, RawColumn], files: Sequence[StoredFile]
+    spark: SparkSession, listing: SourceListing, columns: Mapping[str, RawColumn], reading: _Reading
 ) -> RawGroup:
+    files = reading.files
     loaded = {name: one.file_type for name, one in columns.items() if one.file_type}
     ddl = [f"{quoted(name)} {kind.spark}" for name, kind in loaded.items()]
     told = [f"{name} string" for name in (CORRUPT, URL)]
     size = sum(file.entry.size for file in files)
     cores = max(1, spark.sparkContext.defaultParallelism)
     tasks = min(len(files), max(cores, -(-size // _TASK_BYTES)))
-    reading = _Reading(tuple(files), tuple(_url(listing, file) for file in files))
     return RawGroup(
         frame=spark.range(0, len(files), 1, tasks).mapInArrow(reading.kernel(), ", ".join([*ddl, *told])),
         columns=columns,
@@ -142,10 +158,16 @@ def _url(listing: SourceListing, file: StoredFile) -> str:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What tasks read: ``files`` by number, and the URL of each."""
+    """What tasks read: ``files`` by number, the URL of each, and ``named`` fields within their columns."""
 
     files: Sequence[StoredFile]
     urls: Sequence[str]
+    named: Named
+
+    @classmethod
+    def of(cls, listing: SourceListing, files: Sequence[StoredFile], named: Named) -> _Reading:
+        """The reading of ``files`` of ``listing``."""
+        return cls(tuple(files), tuple(_url(listing, file) for file in files), dict(named))
 
     def kernel(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The function for ``mapInArrow``: takes numbers of files."""
@@ -159,5 +181,5 @@ class _Reading:
         return read
 
     def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        for batch in avro_batches(self.files[number]):
+        for batch in avro_batches(self.files[number], self.named):
             yield batch.append_column(URL, pa.array([self.urls[number]] * batch.num_rows, pa.string()))

@@ -9,10 +9,11 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skipstone.files.avro.containers import Damaged
 from skipstone.sources.avro.values import AvroType, logical_type, plain_type
+from skipstone.sources.nested import Named, find_field, unloaded
 
 #: A schema of Avro as JSON values.
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
@@ -36,18 +37,34 @@ _PRIMITIVES = {
 
 @dataclass(frozen=True)
 class AvroColumn:
-    """A column by its name in the file; ``type`` is None for one that cannot be loaded."""
+    """A column by its name in the file; ``type`` is None for one that cannot be loaded.
+
+    ``fields``: of a record, by their own names. ``path``: positions of the column and of the fields that lead to it.
+    """
 
     name: str
     type: AvroType | None
+    path: tuple[int, ...] = ()
+    fields: tuple[AvroColumn, ...] = ()
+    is_field: bool = False
 
 
 @dataclass(frozen=True)
 class RecordSchema:
-    """``layout``: of a record, whose fields are called as ``layout_name`` says, in the order of ``columns``."""
+    """``layout``: of a record, whose fields are called as ``layout_name`` says, by the positions in paths."""
 
     layout: Layout
     columns: tuple[AvroColumn, ...]
+
+    def naming(self, named: Named) -> RecordSchema:
+        """With the fields within columns that are ``named`` as columns, too. Raises as ``find_field`` does."""
+        found = []
+        for name, where in named.items():
+            if branches := find_field(name, where, self.columns):
+                if branches[-1].type is None:
+                    raise unloaded(name, where)
+                found.append(replace(branches[-1], name=name, is_field=True))
+        return replace(self, columns=(*self.columns, *found))
 
 
 def layout_name(position: int) -> str:
@@ -77,6 +94,7 @@ class _Node:
     least: int = 0
     column: AvroType | None = None
     is_null: bool = False
+    fields: tuple[tuple[str, _Node], ...] = ()
 
 
 @dataclass
@@ -84,7 +102,6 @@ class _Parser:
     """Types by full name; None while one is being read."""
 
     _named: dict[str, _Node | None] = field(default_factory=dict)
-    _fields: list[tuple[str, _Node]] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def records(self, tree: Json) -> RecordSchema:
@@ -94,7 +111,7 @@ class _Parser:
             raise Damaged("it does not hold records")
         if not node.least:
             raise Damaged("its records take no bytes")
-        columns = tuple(AvroColumn(name, one.column) for name, one in self._fields)
+        columns = _columns(node, ())
         if len({one.name for one in columns}) < len(columns):
             raise Damaged("two of its columns have one name")
         return RecordSchema(node.layout, columns)
@@ -131,6 +148,7 @@ class _Parser:
             values=1 + max(branch.values for branch in branches),
             least=1 + min(branch.least for branch in branches),
             column=values[0].column if len(values) == 1 else None,
+            fields=values[0].fields if len(values) == 1 else (),
         )
 
     def _complex(self, tree: Mapping[str, Json], space: str, depth: int) -> _Node:
@@ -163,10 +181,10 @@ class _Parser:
         values = sum(node.values for _, node in found)
         if values > _MOST_VALUES:
             raise Damaged(f"its records hold more than {_MOST_VALUES} values")
-        self._fields = found  # those of the outermost record are told last
         fields = [{"name": layout_name(at), "type": node.layout} for at, (_, node) in enumerate(found)]
         layout: Layout = {"type": "record", "name": self._new_name(), "fields": fields}
-        return self._end(full, _Node(layout, values, sum(node.least for _, node in found)))
+        least = sum(node.least for _, node in found)
+        return self._end(full, _Node(layout, values, least, fields=tuple(found)))
 
     def _enum(self, tree: Mapping[str, Json], space: str) -> _Node:
         full = self._begin(tree, space)
@@ -206,9 +224,18 @@ class _Parser:
         """Remember a type: where it stands again, the layout says its name."""
         layout = node.layout
         self._named[full] = _Node(
-            str(layout["name"]) if isinstance(layout, dict) else layout, node.values, node.least, node.column
+            str(layout["name"]) if isinstance(layout, dict) else layout,
+            node.values,
+            node.least,
+            node.column,
+            fields=node.fields,
         )
         return node
+
+
+def _columns(record: _Node, above: tuple[int, ...]) -> tuple[AvroColumn, ...]:
+    paths = [(name, node, (*above, at)) for at, (name, node) in enumerate(record.fields)]
+    return tuple(AvroColumn(name, node.column, path, _columns(node, path)) for name, node, path in paths)
 
 
 def _repeated(item: _Node) -> _Node:

@@ -6,18 +6,21 @@ Called by ``reading``. Csv columns go by the names in each file's header, never 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StringType, StructField, StructType
+from pyspark.sql.types import DataType, StringType, StructField, StructType
 from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadSpec
+from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.nested import Named, find_field, struct_types, with_fields
 from skipstone.sources.presence import complete, has_vanished
 from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
 from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
@@ -95,10 +98,11 @@ def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
     return F.to_csv(F.expr(f"struct({', '.join(references)})"), {**dialect, "nullValue": options.null_value or ""})
 
 
-def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions) -> list[RawGroup]:
+def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions, named: Named) -> list[RawGroup]:
     """One group with every name that stands in a record; reads the files once to learn the names.
 
-    Raises BadData (SOURCE_UNREADABLE).
+    ``named`` fields within objects become columns in place of these objects. Raises BadData (SOURCE_UNREADABLE), and as
+    ``find_field`` does.
     """
     for file in listing.stored:
         require_unpackable(file.name)
@@ -109,13 +113,19 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
     if not options.multi_line:
         lines = spark_reader(spark, listing).text(paths)
         require_one_document_per_line(complete(lines, listing, len(paths)), listing.storage.address())
-    names = _json_names(spark, paths, options, listing)
-    read = names or (_NO_NAME,)
-    frame: DataFrame = spark_reader(spark, listing).schema(_strings(read)).options(**_json_options(options)).json(paths)
+    found = _json_names(spark, paths, options, listing)
+    fields = [name for name, where in named.items() if find_field(name, where, found)]
+    types = {split_path(name): "string" for name in fields}
+    types |= {(one.name,): "string" for one in found if one.name not in {path[0] for path in types}}
+    read = struct_types(types) or {_NO_NAME: "string"}
+    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in {**read, CORRUPT: "string"}.items())
+    frame: DataFrame = spark_reader(spark, listing).schema(ddl).options(**_json_options(options)).json(paths)
+    frame = complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path"))
+    columns = {name: RawColumn(quoted(name), is_text=True) for name, kind in read.items() if (name,) in types}
     return [
         RawGroup(
-            frame=complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path")),
-            columns={name: RawColumn(quoted(name), is_text=True) for name in names},
+            frame=with_fields(frame, fields),
+            columns=columns | {name: RawColumn(quoted(name), is_text=True, is_field=True) for name in fields},
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
             example=listing.files[0].path,
@@ -123,17 +133,32 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
     ]
 
 
-def _json_names(
-    spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing
-) -> tuple[str, ...]:
+def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing) -> list[_Name]:
     try:
         reader = spark_reader(spark, listing).options(primitivesAsString="true", **_json_options(options))
-        found = complete(reader.json(list(paths)), listing, len(paths)).schema.names
+        found = complete(reader.json(list(paths)), listing, len(paths)).schema
     except AnalysisException as error:
         if has_vanished(str(error)):
             raise
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
-    return tuple(name for name in found if name != CORRUPT)
+    return [name for name in _names(found) if name.name != CORRUPT]
+
+
+class _Name(NamedTuple):
+    """A name that stands in records, or in objects within them; ``fields`` is None for what may be null throughout."""
+
+    name: str
+    fields: Sequence[_Name] | None
+
+
+def _names(struct: StructType) -> list[_Name]:
+    return [_Name(one.name, _fields(one.dataType)) for one in struct.fields]
+
+
+def _fields(kind: DataType) -> Sequence[_Name] | None:
+    if isinstance(kind, StructType):
+        return _names(kind)
+    return None if isinstance(kind, StringType) else ()
 
 
 def _common(options: TextOptions) -> dict[str, str]:

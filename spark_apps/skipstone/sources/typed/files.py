@@ -6,20 +6,22 @@ told before anything runs.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
 from pyarrow import orc
-from pyspark.sql import Column, SparkSession
+from pyspark.sql import Column, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 from skipstone_core.contract.requests import SourceFormat
 from skipstone_core.errors import BadSpec
+from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
+from skipstone.sources.nested import Named, find_field, struct_types, unloaded, with_fields
 from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
@@ -29,28 +31,38 @@ from skipstone.tables.parquetfiles import WholeFile
 
 
 class FileColumn(NamedTuple):
-    """A column of a file; ``type`` is None for one that is there and cannot be loaded."""
+    """A column of a file; ``type`` is None for one that is there and cannot be loaded. ``fields``: of a struct."""
 
     name: str
     type: FileType | None
+    fields: tuple[FileColumn, ...] = ()
 
 
 FileColumns = tuple[FileColumn, ...]
 
 
-def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat) -> list[RawGroup]:
-    """One group per set of columns and types.
+def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat, named: Named) -> list[RawGroup]:
+    """One group per set of columns and types. ``named``: fields within columns that become columns, too.
 
     Raises BadData (SOURCE_UNREADABLE) for a file without a readable footer, BadSpec (COLUMN_TYPE_UNSUPPORTED) for an
-    ORC file with instants, which Spark refuses as a whole.
+    ORC file with instants, which Spark refuses as a whole, and as ``find_field`` does.
     """
     read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
-    footers: dict[tuple[tuple[str, str], ...], tuple[FileColumns, list[str]]] = {}
+    footers: dict[tuple[str, ...], tuple[FileColumns, list[str]]] = {}
     for file in listing.stored:
         footer = read(file)
-        key = tuple((name, repr(found)) for name, found in footer)
+        key = tuple(map(repr, footer))
         footers.setdefault(key, (footer, []))[1].append(file.name)
-    return [_group(spark, listing, kind, footer, files) for footer, files in footers.values()]
+    reader = spark_reader(spark, listing)
+    return [_group(reader, listing, _Files(kind, footer, files), named) for footer, files in footers.values()]
+
+
+class _Files(NamedTuple):
+    """Files of one format with the same columns."""
+
+    kind: SourceFormat
+    footer: FileColumns
+    names: Sequence[str]
 
 
 def read_parquet_footer(stored: StoredFile) -> FileColumns:
@@ -66,7 +78,8 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
     old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
     instant = file_type(pa.timestamp("us", tz="UTC"))
-    return _unique(name, [FileColumn(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
+    columns = [_file_column(one, (), lambda f, path: instant if path in old else file_type(f.type)) for one in schema]
+    return _unique(name, columns)
 
 
 def read_orc_footer(stored: StoredFile) -> FileColumns:
@@ -87,7 +100,15 @@ def read_orc_footer(stored: StoredFile) -> FileColumns:
                 "ORC: write it as a timestamp in UTC, or use Parquet",
                 field="source.paths",
             )
-    return _unique(name, [FileColumn(one.name, orc_type(one)) for one in schema])
+    return _unique(name, [_file_column(one, (), lambda found, _: orc_type(found)) for one in schema])
+
+
+def _file_column(
+    one: pa.Field, above: tuple[str, ...], type_of: Callable[[pa.Field, str], FileType | None]
+) -> FileColumn:
+    path = (*above, one.name)
+    inside = [one.type.field(at) for at in range(one.type.num_fields)] if pa.types.is_struct(one.type) else ()
+    return FileColumn(one.name, type_of(one, ".".join(path)), tuple(_file_column(f, path, type_of) for f in inside))
 
 
 def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
@@ -97,22 +118,36 @@ def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
     return tuple(columns)
 
 
-def _group(
-    spark: SparkSession, listing: SourceListing, kind: SourceFormat, footer: FileColumns, files: Sequence[str]
-) -> RawGroup:
-    readable = {name: found for name, found in footer if found is not None}
-    ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
-    reader = spark_reader(spark, listing).schema(ddl if ddl else StructType())
-    paths = spark_paths(listing, files)
-    frame = reader.parquet(*paths) if kind is SourceFormat.PARQUET else reader.orc(paths)
-    return RawGroup(
-        frame=complete(frame, listing, len(files)).withColumns(
-            {CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}
-        ),
-        columns=raw_columns(footer),
-        record=_record(readable),
-        example=files[0],
+def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named: Named) -> RawGroup:
+    fields = _fields(files.footer, named)
+    readable = {one.name: one.type for one in files.footer if one.type is not None}
+    types: dict[tuple[str, ...], str] = {(name,): found.spark for name, found in readable.items()}
+    types |= {split_path(name): found.spark for name, found in fields.items()}
+    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in struct_types(types).items())
+    reader = reader.schema(ddl if ddl else StructType())
+    paths = spark_paths(listing, files.names)
+    frame = reader.parquet(*paths) if files.kind is SourceFormat.PARQUET else reader.orc(paths)
+    frame = complete(frame, listing, len(files.names)).withColumns(
+        {CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}
     )
+    columns = {name: RawColumn(quoted(name), found, is_field=True) for name, found in fields.items()}
+    return RawGroup(
+        frame=with_fields(frame, fields),
+        columns={**raw_columns(files.footer), **columns},
+        record=_record([*readable, *fields]),
+        example=files.names[0],
+    )
+
+
+def _fields(footer: FileColumns, named: Named) -> dict[str, FileType]:
+    """The fields within columns that are named, with their types."""
+    found: dict[str, FileType] = {}
+    for name, where in named.items():
+        if branches := find_field(name, where, footer):
+            if branches[-1].type is None:
+                raise unloaded(name, where)
+            found[name] = branches[-1].type
+    return found
 
 
 def _record(names: Iterable[str]) -> Column:
@@ -122,4 +157,4 @@ def _record(names: Iterable[str]) -> Column:
 
 def raw_columns(footer: FileColumns) -> Mapping[str, RawColumn]:
     """The columns by name."""
-    return {name: RawColumn(quoted(name), found) for name, found in footer}
+    return {one.name: RawColumn(quoted(one.name), one.type) for one in footer}

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import mmap
 import os
 import random
 import stat
@@ -137,7 +136,7 @@ class DecodeFolder:
         self._budget = budget
 
     def load(self, key: ManifestKey) -> DataManifest | None:
-        """The decode of ``key``, in mapped memory; None when there is none to rely on."""
+        """The decode of ``key``; None when there is none to rely on."""
         path = self._path(key)
         try:
             found = unpack(key, _verified(path))
@@ -216,15 +215,20 @@ def _check_private(info: os.stat_result, is_kind: Callable[[int], bool], others:
 
 
 def _verified(path: Path) -> pa.Buffer:
-    """What ``save`` was given, mapped. Raises OSError or ValueError when it is not that, or not this user's."""
-    number = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
-    try:
-        _check_private(os.fstat(number), stat.S_ISREG, 0o022)
-        mapped = pa.py_buffer(mmap.mmap(number, 0, access=mmap.ACCESS_READ))
-    finally:
-        os.close(number)
-    packed = mapped.slice(0, max(mapped.size - _CHECKSUM_BYTES, 0))
-    if _checksum(zlib.crc32(packed)) != mapped.slice(packed.size).to_pybytes():
+    """What ``save`` was given, mapped if it is large. Raises OSError or ValueError when it is not that, or not this
+    user's.
+
+    The buffer keeps no file open: a process has as many of these as it knows manifests.
+    """
+    info = path.lstat()  # nobody else can exchange it meanwhile: the folder is private
+    _check_private(info, stat.S_ISREG, 0o022)
+    if info.st_size < FILE_BYTES:
+        stored = pa.py_buffer(path.read_bytes())
+    else:
+        with pa.memory_map(str(path)) as file:
+            stored = file.read_buffer()
+    packed = stored.slice(0, max(stored.size - _CHECKSUM_BYTES, 0))
+    if _checksum(zlib.crc32(packed)) != stored.slice(packed.size).to_pybytes():
         raise ValueError("the file is damaged")
     return packed
 

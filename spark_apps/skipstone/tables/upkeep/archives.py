@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from skipstone_core.errors import ContractViolation
@@ -17,6 +16,7 @@ from skipstone_core.ids import ARCHIVE_DIRECTORY, ARCHIVE_PROPERTY
 
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Entry
+from skipstone.tables.decoding.metadatafiles import read_metadata
 from skipstone.tables.upkeep.removal import Deleted
 
 #: A file this young may be of a commit that is still on its way. Clocks may be wrong by up to a day.
@@ -33,7 +33,7 @@ def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
     if not named or not log:
         return Deleted()
     try:
-        named |= _named(FromInputFile.table_metadata(table.io.new_input(log[0].metadata_file)))
+        named |= _named(read_metadata(table.io.new_input(log[0].metadata_file)))
     except (FileNotFoundError, ContractViolation):
         return Deleted()
     storage, before_ms = storage_of(table.catalog.properties), min(log[0].timestamp_ms, now_ms() - SPARED_MS)

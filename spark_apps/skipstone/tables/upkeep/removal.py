@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import chain
 
 from pyiceberg.io import FileIO
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.errors import ContractViolation
@@ -23,6 +22,7 @@ from skipstone_core.maintenance.orphans import name_of, names_meant
 
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
+from skipstone.tables.decoding.metadatafiles import read_metadata
 from skipstone.tables.upkeep.places import is_below, metadata_folders, own_data_folders
 from skipstone.tables.upkeep.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
 
@@ -207,7 +207,7 @@ def delete_old_metadata(table: Table) -> Deleted:
 def _log_of(io: FileIO, path: str) -> list[str]:
     """The metadata files before the one at ``path``, newest first; none when it is gone."""
     try:
-        metadata = FromInputFile.table_metadata(io.new_input(path))
+        metadata = read_metadata(io.new_input(path))
     except FileNotFoundError:
         return []
     return [entry.metadata_file for entry in reversed(metadata.metadata_log)]

@@ -19,7 +19,6 @@ from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.io import FileIO
 from pyiceberg.schema import Schema
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
@@ -48,6 +47,7 @@ from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
 from skipstone.compat.java import JavaObject, Jvm, java_class
 from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
 from skipstone.query.plans.refusals import Refusal
+from skipstone.tables.decoding.metadatafiles import read_metadata
 from skipstone.tables.storage import storage_io
 
 logger = logging.getLogger("skipstone.query")
@@ -200,7 +200,7 @@ def _read_metadata(location: str, table_uuid: str, io: FileIO) -> TableMetadata:
     with _lock:
         found = _metadata.get(location)
     if found is None or str(found.table_uuid) != table_uuid:
-        found = FromInputFile.table_metadata(io.new_input(location))
+        found = read_metadata(io.new_input(location))
         with _lock:
             _metadata[location] = found
     return found

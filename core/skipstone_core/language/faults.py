@@ -1,0 +1,79 @@
+"""What is wrong with a text that the grammar does not take, and what to write instead.
+
+Called by the parser. Whoever writes conditions brings habits of other languages: these are known by name.
+"""
+
+from __future__ import annotations
+
+import re
+
+from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput, UnexpectedToken
+
+NULL_HINT = "nothing equals null: write x is null, or x is not null"
+#: Quoted text, which may hold anything, or what other languages write.
+_FOREIGN = re.compile(
+    r"'(?:[^']|'')*'|`(?:[^`]|``)+`|(?P<sign><=>|==|&&|\|\||;|!(?!=)|\"|\bcase\b|\bselect\b)", re.IGNORECASE
+)
+_INSTEAD = {
+    "<=>": "write a = b, and add or a is null and b is null where two nulls are to be equal",
+    "==": "write = instead",
+    "&&": "write and instead",
+    "||": "write or instead",
+    "!": "write not, or != between two values",
+}
+_ANYWHERE = {
+    '"': "write texts in single quotes, names in backticks",
+    "select": "queries cannot be written here, name columns of the source and the table",
+    "case": "write one clause with a when for each case",
+}
+_HINTS = {
+    "start": "write a condition such as source.op = 'D' and target.n > 1",
+    "assigned": "write a source column (in backticks unless a plain word), a literal (texts in single quotes) or an "
+    "expression such as coalesce(source.n, 0) + 1",
+}
+_OPERATORS = "+-*/%"
+
+
+def unexpected(error: UnexpectedInput, text: str, start: str) -> str:
+    """One sentence about ``text``, which the rule ``start`` does not take."""
+    hint = _HINTS[start]
+    for found in _FOREIGN.finditer(text):
+        sign = found["sign"]
+        if sign and not (sign == "||" and start == "assigned"):
+            instead = _ANYWHERE | (_INSTEAD if start == "start" else {})
+            told = instead.get(sign.lower(), hint)
+            return f"at position {found.start('sign') + 1}: {sign!r} is not part of the language: {told}"
+    what = _met(error, text)
+    said = f"{what!r} is not expected here" if what else "the text ends too early"
+    return f"at position {_position(error, text)}: {said}: {_hint(what, start)}"
+
+
+def _hint(what: str, start: str) -> str:
+    if what in ("'", "`"):
+        return "close the quote"
+    if start == "start":
+        if what.lower() == "null":
+            return NULL_HINT
+        if what and what[0] in _OPERATORS:
+            return "conditions compare columns and literals, and only set and values compute"
+        if what == "(":
+            return "conditions call no functions, compare columns and literals"
+    return _HINTS[start]
+
+
+def _met(error: UnexpectedInput, text: str) -> str:
+    """The first word or sign that does not fit; empty at the end."""
+    match error:
+        case UnexpectedToken() if error.token.type != "$END":
+            return str(error.token)
+        case UnexpectedCharacters():
+            word = re.compile(r"\w+|.", re.DOTALL).match(text, int(error.pos_in_stream or 0))
+            return word[0] if word else ""
+        case _:
+            return ""
+
+
+def _position(error: UnexpectedInput, text: str) -> int:
+    if isinstance(error, UnexpectedEOF) or (isinstance(error, UnexpectedToken) and error.token.type == "$END"):
+        return len(text) + 1
+    return int(error.pos_in_stream or 0) + 1

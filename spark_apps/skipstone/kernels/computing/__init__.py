@@ -1,0 +1,1 @@
+"""What clauses compute: expressions on Arrow columns, and the casts in them."""

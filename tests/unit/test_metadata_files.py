@@ -1,0 +1,88 @@
+"""Metadata files are parsed once, and what is in them is noticed at each read."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError
+from pyiceberg.io import InputFile
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.schema import Schema
+from pyiceberg.table.metadata import TableMetadataUtil
+from pyiceberg.types import LongType, NestedField
+from skipstone.tables.caches import cache_counts
+from skipstone.tables.decoding.metadatafiles import read_metadata
+
+
+@pytest.fixture
+def told(tmp_path: Path) -> dict[str, Any]:
+    """What a metadata file of a table with two snapshots says; its UUID is of this test."""
+    catalog = SqlCatalog("lake", uri=f"sqlite:///{tmp_path}/catalog.db", warehouse=str(tmp_path))
+    catalog.create_namespace("sales")
+    table = catalog.create_table("sales.orders", Schema(NestedField(1, "id", LongType(), required=False)))
+    table.append(pa.table({"id": [1]}))
+    table.append(pa.table({"id": [2]}))
+    found: dict[str, Any] = json.loads(table.metadata.model_dump_json(exclude_none=True))
+    return found
+
+
+def file_of(path: Path, told: object) -> InputFile:
+    text = json.dumps(told).encode()
+    path.write_bytes(gzip.compress(text) if ".gz." in path.name else text)
+    return PyArrowFileIO().new_input(str(path))
+
+
+def parses() -> int:
+    return next(one.misses for one in cache_counts() if one.name == "parsed metadata")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("name", ["v1.metadata.json", "v1.gz.metadata.json"])
+def test_equal_content_is_parsed_once_and_shared_in_lists_of_its_own(
+    tmp_path: Path, told: dict[str, Any], name: str, version: int
+) -> None:
+    told |= {"format-version": version, "next-row-id": 10}
+    file, before = file_of(tmp_path / name, told), parses()
+    expected = TableMetadataUtil.parse_raw(json.dumps(told))
+    first = read_metadata(file)
+    again = read_metadata(file_of(tmp_path / f"copy-{name}", told))
+    assert parses() == before + 1
+    assert first == again == expected
+    assert type(first) is type(expected)
+    assert first.snapshots[0] is again.snapshots[0]
+
+    first.properties["a"] = "1"
+    for held in (first.snapshots, first.snapshot_log, first.metadata_log, first.schemas, first.refs):
+        held.clear()
+    assert again == read_metadata(file) == expected
+
+
+def test_a_file_with_other_content_under_its_name_is_read_as_it_is_now(tmp_path: Path, told: dict[str, Any]) -> None:
+    path = tmp_path / "v1.metadata.json"
+    file = file_of(path, told)
+    read_metadata(file)
+    file_of(path, told | {"properties": {"a": "1"}})
+    assert read_metadata(file).properties == {"a": "1"}
+    path.write_bytes(path.read_bytes()[:-10])
+    with pytest.raises(ValidationError):
+        read_metadata(file)
+    path.write_bytes(b"\xff\xfe")
+    with pytest.raises(UnicodeDecodeError):
+        read_metadata(file)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        read_metadata(file)
+
+
+def test_metadata_of_format_version_1_shares_nothing(tmp_path: Path, told: dict[str, Any]) -> None:
+    told |= {"format-version": 1, "schema": told["schemas"][0], "partition-spec": []}
+    file = file_of(tmp_path / "v1.metadata.json", told)
+    first, again = read_metadata(file), read_metadata(file)
+    assert first == again
+    assert first.snapshots[0] is not again.snapshots[0]
