@@ -50,8 +50,9 @@ def mariadb() -> Iterator[MariaDb]:
     os.chown(folder, account.pw_uid, account.pw_gid)
     as_user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []} if os.geteuid() == 0 else {}
     server, data = MariaDb(free_port()), folder / "data"
+    environment = {**os.environ, "TMPDIR": str(folder)}  # the account may not write where tests keep their files
     make: Sequence[str] = ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--skip-test-db"]
-    subprocess.run(make, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL, cwd="/", **as_user)  # type: ignore[call-overload]
+    subprocess.run(make, check=True, timeout=SECONDS, stdout=subprocess.DEVNULL, cwd="/", env=environment, **as_user)  # type: ignore[call-overload]
     first = folder / "first.sql"
     first.write_text(f"create user {USER}@'127.0.0.1' identified by '{PASSWORD}';\n"
                      f"grant all on *.* to {USER}@'127.0.0.1' with grant option;\n")  # fmt: skip
@@ -66,7 +67,12 @@ def mariadb() -> Iterator[MariaDb]:
     options += ["--binlog-annotate-row-events=OFF", "--version=5.6.51-MariaDB", "--old-mode=", f"--init-file={first}"]
     options += ["--character-set-server=utf8mb4", "--default-time-zone=+00:00", "--innodb-flush-log-at-trx-commit=0"]
     process = subprocess.Popen(
-        ["/usr/sbin/mariadbd", "--no-defaults", *options], stderr=subprocess.PIPE, text=True, cwd="/", **as_user
+        ["/usr/sbin/mariadbd", "--no-defaults", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd="/",
+        env=environment,
+        **as_user,
     )
     try:
         assert process.stderr is not None

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, TimestampType, TimestamptzType
-from skipstone.sources.feeds.encodings import ValueRules
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
-from skipstone.sources.feeds.values import UnfitValue, column_array
+from skipstone.sources.feeds.values.columns import UnfitValue, column_array
+from skipstone.sources.feeds.values.encodings import ValueRules
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import TimePrecision
 

@@ -20,7 +20,6 @@ from skipstone_core.errors import BadData
 from skipstone_core.merging.feeds import KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN, UPSERT
 
 from skipstone.kernels.partial import Bits, pack_bits
-from skipstone.sources.feeds.encodings import ValueRules
 from skipstone.sources.feeds.shapes import (
     ABSENT,
     LOG_COLUMN,
@@ -35,7 +34,8 @@ from skipstone.sources.feeds.shapes import (
     Semantics,
     refused,
 )
-from skipstone.sources.feeds.values import UnfitValue, column_array
+from skipstone.sources.feeds.values.columns import UnfitValue, column_array
+from skipstone.sources.feeds.values.encodings import ValueRules
 
 #: What Debezium writes in the place of a value that the database did not log, because the change leaves it as it is
 #: (``unavailable.value.placeholder``), as text, bytes, whole numbers, a UUID and the text of a map.

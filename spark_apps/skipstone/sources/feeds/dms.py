@@ -23,8 +23,8 @@ from skipstone_core.merging.feeds import DELETE, UPSERT
 from skipstone.sources.feeds.batches import BatchMaker
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
-from skipstone.sources.feeds.texts import instant
-from skipstone.sources.feeds.times import require_years
+from skipstone.sources.feeds.values.texts import instant
+from skipstone.sources.feeds.values.times import require_years
 from skipstone.sources.text.headers import open_binary, unreadable
 from skipstone.storage.port import READ_AHEAD, StoredFile
 from skipstone.tables.parquetfiles import WholeFile

@@ -34,7 +34,7 @@ from skipstone.sources.feeds.shapes import (
     Semantics,
     refused,
 )
-from skipstone.sources.feeds.values import is_carried
+from skipstone.sources.feeds.values.columns import is_carried
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.headers import open_binary, require_unpackable, unreadable
 from skipstone.sources.text.options import TextOptions, text_options

@@ -86,21 +86,21 @@ def maxwell_mark(message: Fields) -> Mark:
     return Mark(table, "maxwell", None if is_snapshot else log, order)
 
 
-def one_binlog(changes: Sequence[tuple[str | None, bytes]]) -> bool:
-    """Whether changes of one row, by their order, can be of one binary log though several servers took them.
+def one_binlog(logs: Sequence[str | None], orders: Sequence[bytes]) -> bool:
+    """Whether changes of one row, by their ``orders``, can be of one binary log though several servers took them.
 
     A replica's log has the changes of others under their ids. Places in the log of another server, to which the tool
     turned, would say nothing: so they must agree with the order in which changes stand in the feed. What comes again
     counts where it stood first.
     """
     first: dict[bytes, tuple[str, bytes]] = {}
-    for log, order in changes:
+    for log, order in zip(logs, orders, strict=True):
         if log is None:
             continue
         if not log.startswith(_SERVER) or first.setdefault(order[:_IN_FEED], (log, order[_IN_FEED:]))[0] != log:
             return False
-    logs, places = zip(*first.values(), strict=True)
-    return len({log.rpartition(" ")[2] for log in logs}) == 1 and list(places) == sorted(places)
+    places = [place for _, place in first.values()]
+    return len({log.rpartition(" ")[2] for log, _ in first.values()}) == 1 and places == sorted(places)
 
 
 def dms_mark(*, is_full_load: bool) -> Mark:

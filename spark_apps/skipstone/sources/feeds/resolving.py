@@ -128,8 +128,9 @@ def require_one_log(changes: pa.Table, starts: Int64s) -> None:
         np.minimum.at(lowest, starts[told], codes[told])
         for start in np.flatnonzero(highest > lowest).tolist():
             end = int(np.searchsorted(starts, start, side="right"))
-            rows = changes.slice(start, end - start).select([LOG_COLUMN, ORDER_COLUMN]).to_pylist()
-            if name == ORIGIN_COLUMN or not one_binlog([(row[LOG_COLUMN], row[ORDER_COLUMN]) for row in rows]):
+            rows = changes.slice(start, end - start)
+            logs, orders = rows.column(LOG_COLUMN).to_pylist(), rows.column(ORDER_COLUMN).to_pylist()
+            if name == ORIGIN_COLUMN or not one_binlog(logs, orders):
                 raise _two_logs("changes of one row")
 
 

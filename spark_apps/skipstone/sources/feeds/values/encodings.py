@@ -1,6 +1,6 @@
 """How a value is written, apart from its type: in which unit, zone and encoding of bytes.
 
-Called by ``values``, ``numbers`` and ``times``.
+Called by ``columns``, ``numbers`` and ``times``.
 """
 
 from __future__ import annotations

@@ -36,10 +36,10 @@ from pyiceberg.types import (
     UUIDType,
 )
 
-from skipstone.sources.feeds.encodings import ReadAs, ValueRules, content_of, is_scaled
-from skipstone.sources.feeds.numbers import boolean, decimal, floating, integer
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
-from skipstone.sources.feeds.times import (
+from skipstone.sources.feeds.values.encodings import ReadAs, ValueRules, content_of, is_scaled
+from skipstone.sources.feeds.values.numbers import boolean, decimal, floating, integer
+from skipstone.sources.feeds.values.times import (
     all_days,
     all_moments,
     day,

@@ -1,6 +1,6 @@
 """Dates, times and timestamps of messages, as text or as numbers since 1970.
 
-Called by ``values`` and ``dms``. What a number means is told by the message's schema; without one, by
+Called by ``columns`` and ``dms``. What a number means is told by the message's schema; without one, by
 ``source.timePrecision``. One that does not fit raises ValueError, TypeError, OverflowError or an error of Arrow.
 """
 
@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.contract.requests import TimePrecision
 
-from skipstone.sources.feeds.encodings import ReadAs
 from skipstone.sources.feeds.shapes import Raw, Semantic
-from skipstone.sources.feeds.texts import DAY_MICROS, days, instant, moment_micros, time_micros
+from skipstone.sources.feeds.values.encodings import ReadAs
+from skipstone.sources.feeds.values.texts import DAY_MICROS, days, instant, moment_micros, time_micros
 
 _DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
 _DATES = frozenset({f"{_DEBEZIUM}Date", f"{_CONNECT}Date"})

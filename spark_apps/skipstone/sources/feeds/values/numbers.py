@@ -1,6 +1,6 @@
 """Numbers of messages: whole ones, decimals and floats, however they are written, and booleans.
 
-Called by ``values``. A number either survives whole or raises one of ValueError, TypeError, ArithmeticError and
+Called by ``columns``. A number either survives whole or raises one of ValueError, TypeError, ArithmeticError and
 LookupError.
 """
 
@@ -17,8 +17,8 @@ from typing import cast
 import numpy as np
 from pyiceberg.types import DecimalType, FloatType, IntegerType
 
-from skipstone.sources.feeds.encodings import ReadAs, content_of
 from skipstone.sources.feeds.shapes import Raw
+from skipstone.sources.feeds.values.encodings import ReadAs, content_of
 
 #: The smallest float of 32 bits that has all digits.
 _LEAST_SINGLE = 2.0**-126
