@@ -106,9 +106,9 @@ def maxwell(folder: Path, server: MariaDb, *settings: str) -> Iterator[Maxwell]:
     command = ["java", "-Xmx512m", "-XX:+UseSerialGC", "-Duser.timezone=UTC", "-Dfile.encoding=UTF-8", "-cp", path]
     command += ["com.zendesk.maxwell.Maxwell", "--host=127.0.0.1", f"--port={server.port}", f"--user={USER}"]
     command += [f"--password={PASSWORD}", "--producer=stdout", *settings]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder)
-    running = Maxwell(process)
-    try:
-        yield running
-    finally:
-        running.kill()
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=folder) as process:
+        running = Maxwell(process)
+        try:
+            yield running
+        finally:
+            running.kill()
