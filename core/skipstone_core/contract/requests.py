@@ -359,12 +359,14 @@ class MergeKey:
 class MergeClause:
     """First clause whose ``when`` holds wins.
 
-    ``values`` maps target column to a source column or a literal, as text; None is by equal name.
+    ``values`` maps target column to a source column or a literal, as text; None is by equal name. ``present``: an Update
+    leaves the columns alone that its source row does not have. None when unset, as of SourceSpec.
     """
 
     action: MergeAction
     when: str | None = None
     values: Mapping[str, str] | None = None
+    present: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

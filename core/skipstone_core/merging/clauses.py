@@ -40,12 +40,16 @@ class BoundKey:
 
 @dataclass(frozen=True, kw_only=True)
 class BoundClause:
-    """A clause ready for the kernels. Target columns get what ``values`` (source columns) or ``literals`` say."""
+    """A clause ready for the kernels. Target columns get what ``values`` (source columns) or ``literals`` say.
+
+    ``present``: those whose source column a row does not have stay as they are.
+    """
 
     action: MergeAction
     when: Predicate | None = None
     values: Mapping[str, str] = field(default_factory=dict)
     literals: Mapping[str, Value | None] = field(default_factory=dict)
+    present: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +114,7 @@ def _bind_clause(where: str, clause: MergeClause, role: Role, sides: Sides) -> B
     if clause.action not in role.actions:
         allowed = " or ".join(action.value for action in role.actions)
         raise BadSpec(Reason.INVALID_SPEC, f"use {allowed}", field=f"{where}.action")
+    _check_present(where, clause, role)
     when = _bind_when(where, clause, role, sides)
     if clause.action is MergeAction.DELETE:
         if clause.values:
@@ -120,7 +125,20 @@ def _bind_clause(where: str, clause: MergeClause, role: Role, sides: Sides) -> B
     if clause.action is MergeAction.INSERT:
         literals = _defaults(sides.target, values) | literals
         _check_required(path, sides.target, {**literals, **values})
-    return BoundClause(action=clause.action, when=when, values=values, literals=literals)
+    return BoundClause(
+        action=clause.action, when=when, values=values, literals=literals, present=bool(clause.present)
+    )
+
+
+def _check_present(where: str, clause: MergeClause, role: Role) -> None:
+    if not clause.present:
+        return
+    if role is not MATCHED or clause.action is not MergeAction.UPDATE:
+        message = "Present is for the action Update of whenMatched only: remove it"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=f"{where}.columns")
+    if clause.values:
+        message = "Present takes columns by their names: remove set, or name columns that differ in source.mapping"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=f"{where}.columns")
 
 
 def _bind_when(where: str, clause: MergeClause, role: Role, sides: Sides) -> Predicate | None:
