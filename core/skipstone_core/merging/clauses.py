@@ -232,11 +232,14 @@ def _check_required(path: str, target: Sequence[MergeColumn], fed: Mapping[str, 
 
 
 _TYPE_NAME = re.compile(r"[(<\[]")
+#: The type of a source column that holds no value, which feeds every column.
+UNKNOWN = "unknown"
 _WIDER = {
     "int": {"long", "float", "double", "decimal"},
-    "long": {"decimal", "double", "int"},
-    "float": {"double"},
-    "double": {"float"},
+    "long": {"decimal", "double", "float", "int"},
+    "float": {"double", "int", "long"},
+    "double": {"float", "int", "long"},
+    "decimal": {"int", "long"},
     "date": {"timestamp"},
 }
 
@@ -252,6 +255,6 @@ def _check_assignable(path: str, values: Mapping[str, str], sides: Sides) -> Non
             raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=f"{path}.{column}")
         into, of = targets[column].type, sources[origin].type
         left, right = (_TYPE_NAME.split(kind, maxsplit=1)[0] for kind in (into, of))
-        if left != right and left not in _WIDER.get(right, ()):
+        if UNKNOWN not in (left, right) and left != right and left not in _WIDER.get(right, ()):
             message = f"{origin!r} is {of} in the source and cannot feed a {into} column"
             raise BadSpec(Reason.SCHEMA_MISMATCH, message, field=f"{path}.{column}")

@@ -199,11 +199,26 @@ def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
     array = _chunk(values)
     if array.type == field.type:
         return array
+    if array.null_count == len(array):
+        return pa.nulls(len(array), field.type)
     try:
-        return pc.cast(_widened(array, field.type), field.type)
+        made = pc.cast(_widened(array, field.type), field.type)
+        _require_exact(array, made)
     except pa.ArrowInvalid as error:
         message = f"a source value does not fit column {field.name!r} ({field.type})"
         raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
+    return made
+
+
+def _require_exact(given: pa.Array, made: pa.Array) -> None:
+    """Raise pa.ArrowInvalid for floats that Arrow rounds, or takes for the greatest integer."""
+    if not pa.types.is_floating(given.type):
+        return
+    exact = pc.less(given, float(1 << 63)) if pa.types.is_integer(made.type) else None
+    if pa.types.is_floating(made.type):
+        exact = pc.or_(pc.is_nan(given), pc.equal(pc.cast(made, given.type), given))
+    if exact is not None and not pc.all(exact, min_count=0).as_py():
+        raise pa.ArrowInvalid("a number would be rounded")
 
 
 def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -278,4 +293,4 @@ def _chunk(values: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 def nullable(schema: pa.Schema) -> pa.Schema:
     """``schema`` for any row: nulls are judged by the writer, which names the required column."""
-    return pa.schema([field.withnullable(nullable=True) for field in schema], metadata=schema.metadata)
+    return pa.schema([field.with_nullable(nullable=True) for field in schema], metadata=schema.metadata)

@@ -7,7 +7,7 @@ conversion; all else, damaged files included, is left to Spark, which then reads
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -92,12 +92,19 @@ class PlainSource:
         return _read_avro(file, schema, columns) if is_avro else _read(file, schema, columns, read)
 
 
-def find_plain(listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits) -> PlainSource | None:
-    """The files of ``listing`` under their own columns, if they are plain and within ``limits``.
+def find_plain(
+    listing: SourceListing,
+    source: SourceSpec,
+    schema: Schema,
+    limits: PlainLimits,
+    needed: Collection[str] | None = None,
+) -> PlainSource | None:
+    """The files of ``listing`` under their own columns, if they are plain, have all columns and are within ``limits``.
 
-    ``schema``: the table's. Raises BadSpec and BadData for columns that do not fit, as ``read_source`` does.
+    ``schema``: the table's; ``needed`` as of ``read_source``. Raises BadSpec and BadData for columns that do not fit, as
+    ``read_source`` does.
     """
-    return _find(listing, source, limits, lambda groups: source_columns(source, schema, groups))
+    return _find(listing, source, limits, lambda groups: source_columns(source, schema, groups, needed))
 
 
 def find_plain_rows(
@@ -137,7 +144,9 @@ def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn]:
 
 def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
     found = group.columns.get(column.source)
-    return found is not None and is_plain(found.file_type, column.type)
+    if found is None:
+        return False
+    return is_plain(found.file_type, column.type) or (found.is_empty and column.type.is_primitive)
 
 
 def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:

@@ -6,7 +6,7 @@ Needs a session made by ``skipstone.session``: UTC, exact column names, ANSI. On
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -22,19 +22,28 @@ from skipstone.sources.avro.files import avro_groups
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
 from skipstone.sources.groups import RawGroup
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.projection import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, empty_columns, project
+from skipstone.sources.projection import (
+    ABSENT_COLUMN,
+    ERROR_COLUMN,
+    FILE_COLUMN,
+    RECORD_COLUMN,
+    empty_columns,
+    project,
+)
 from skipstone.sources.text.files import csv_groups, declared_names, json_groups
 from skipstone.sources.text.options import TextOptions, no_options, text_options
 from skipstone.sources.text.values import TextRules
 from skipstone.sources.typed.files import typed_groups
 
-__all__ = ["ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "SourceColumn", "SourceRead", "read_source",
+__all__ = ["ABSENT_COLUMN", "ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "SourceColumn", "SourceRead", "read_source",
            "read_table_rows"]  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRead:
-    """``frame`` has ``columns`` by name, in order, then ERROR, RECORD and FILE; data of rows with an error is void."""
+    """``frame`` has ``columns`` by name, in order, then ERROR, RECORD and FILE, and ABSENT where that was asked for;
+    data of rows with an error is void.
+    """
 
     frame: DataFrame
     columns: tuple[SourceColumn, ...]
@@ -42,10 +51,17 @@ class SourceRead:
 
 
 def read_source(
-    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, time_zone: str
+    spark: SparkSession,
+    listing: SourceListing,
+    source: SourceSpec,
+    schema: Schema,
+    time_zone: str,
+    needed: Collection[str] | None = None,
 ) -> SourceRead:
     """All source columns under their own names, as a merge needs them.
 
+    ``needed``: columns that every file must have; None: all of them. With ``needed``, the frame tells which columns a
+    row lacks: the file does not have them, or a record of Json does not.
     A column's type: that of the table column it feeds (by mapping, else by equal name), else ``source.columns``,
     else string (Csv, Json) or the file's own type. Columns of nested types are left out.
     Timestamps without offset become instants in ``time_zone`` where the type is timestamptz.
@@ -53,9 +69,9 @@ def read_source(
     SOURCE_COLUMN_MISSING when files differ in their columns).
     """
     rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, listing, source, schema, rules.options)
-    columns = source_columns(source, schema, groups)
-    return _joined(spark, listing, groups, columns, rules)
+    groups = _groups(spark, listing, source, schema, rules.options, tell_absent=needed is not None)
+    columns = source_columns(source, schema, groups, needed)
+    return _joined(spark, listing, groups, columns, rules, tell_absent=needed is not None)
 
 
 def read_table_rows(
@@ -100,12 +116,18 @@ def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str
 
 
 def _groups(
-    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, options: TextOptions
+    spark: SparkSession,
+    listing: SourceListing,
+    source: SourceSpec,
+    schema: Schema,
+    options: TextOptions,
+    *,
+    tell_absent: bool = False,
 ) -> list[RawGroup]:
     if source.format is SourceFormat.CSV:
         return csv_groups(spark, listing, declared_names(source, schema), options)
     if source.format is SourceFormat.JSON:
-        return json_groups(spark, listing, options)
+        return json_groups(spark, listing, options, tell_absent=tell_absent)
     if source.format is SourceFormat.AVRO:
         return avro_groups(spark, listing)
     return typed_groups(spark, listing, source.format)
@@ -117,8 +139,11 @@ def _joined(
     groups: Sequence[RawGroup],
     columns: Sequence[SourceColumn],
     rules: TextRules,
+    *,
+    tell_absent: bool = False,
 ) -> SourceRead:
     root = listing.storage.address()
-    frames = [project(group, columns, rules, root) for group in groups]
-    frame = reduce(DataFrame.union, frames) if frames else spark.range(0).select(*empty_columns())
+    frames = [project(group, columns, rules, root, tell_absent=tell_absent) for group in groups]
+    empty = empty_columns(tell_absent=tell_absent)
+    frame = reduce(DataFrame.union, frames) if frames else spark.range(0).select(*empty)
     return SourceRead(frame=frame, columns=tuple(columns), listing=listing)

@@ -16,7 +16,7 @@ from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import ABSENT, CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.presence import complete, has_vanished
 from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
@@ -28,6 +28,9 @@ from skipstone.sources.text.options import TextOptions
 _NEVER_WRITTEN = "\ue000\uf8ff\ue000"
 #: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
 _NO_NAME = "_skipstone_no_name"
+#: What Spark puts where a record does not have a name: a byte that no text in UTF-8 has.
+_NO_TEXT = "cast(X'FF' as string)"
+_MARKED = {"EXISTS_DEFAULT": _NO_TEXT, "CURRENT_DEFAULT": _NO_TEXT}
 
 
 def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
@@ -95,7 +98,9 @@ def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
     return F.to_csv(F.expr(f"struct({', '.join(references)})"), {**dialect, "nullValue": options.null_value or ""})
 
 
-def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions) -> list[RawGroup]:
+def json_groups(
+    spark: SparkSession, listing: SourceListing, options: TextOptions, *, tell_absent: bool = False
+) -> list[RawGroup]:
     """One group with every name that stands in a record; reads the files once to learn the names.
 
     Raises BadData (SOURCE_UNREADABLE).
@@ -111,16 +116,26 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
         require_one_document_per_line(complete(lines, listing, len(paths)), listing.storage.address())
     names = _json_names(spark, paths, options, listing)
     read = names or (_NO_NAME,)
-    frame: DataFrame = spark_reader(spark, listing).schema(_strings(read)).options(**_json_options(options)).json(paths)
+    schema = _strings(read, _MARKED if tell_absent else None)
+    frame: DataFrame = spark_reader(spark, listing).schema(schema).options(**_json_options(options)).json(paths)
+    frame = complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path"))
     return [
         RawGroup(
-            frame=complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path")),
+            frame=_with_absent(frame, read) if tell_absent else frame,
+            tells_absent=tell_absent,
             columns={name: RawColumn(quoted(name), is_text=True) for name in names},
             record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
             example=listing.files[0].path,
         )
     ]
+
+
+def _with_absent(frame: DataFrame, names: Sequence[str]) -> DataFrame:
+    """The frame with ABSENT, and null in place of the text that stands for a name which a record does not have."""
+    told = [f"if({quoted(name)} <=> {_NO_TEXT}, '1', '0')" for name in names]
+    values = [f"nullif({quoted(name)}, {_NO_TEXT}) as {quoted(name)}" for name in names]
+    return frame.selectExpr(*values, CORRUPT, URL, f"concat({', '.join(told)}) as {ABSENT}")
 
 
 def _json_names(
@@ -149,8 +164,9 @@ def _json_options(options: TextOptions) -> dict[str, str]:
     return {**_common(options), **dict([DEPTH_OPTION])}
 
 
-def _strings(names: Sequence[str]) -> StructType:
-    return StructType([StructField(name, StringType()) for name in (*names, CORRUPT)])
+def _strings(names: Sequence[str], metadata: dict[str, str] | None = None) -> StructType:
+    fields = [StructField(name, StringType(), metadata=metadata) for name in names]
+    return StructType([*fields, StructField(CORRUPT, StringType())])
 
 
 def declared_names(source: SourceSpec, schema: Schema) -> tuple[str, ...]:

@@ -6,10 +6,12 @@ told before anything runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import orc
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
@@ -29,10 +31,13 @@ from skipstone.tables.parquetfiles import WholeFile
 
 
 class FileColumn(NamedTuple):
-    """A column of a file; ``type`` is None for one that is there and cannot be loaded."""
+    """A column of a file; ``type`` is None for one that is there and cannot be loaded. ``is_empty``: it is known to hold
+    no value.
+    """
 
     name: str
     type: FileType | None
+    is_empty: bool = False
 
 
 FileColumns = tuple[FileColumn, ...]
@@ -45,10 +50,10 @@ def typed_groups(spark: SparkSession, listing: SourceListing, kind: SourceFormat
     ORC file with instants, which Spark refuses as a whole.
     """
     read = read_parquet_footer if kind is SourceFormat.PARQUET else read_orc_footer
-    footers: dict[tuple[tuple[str, str], ...], tuple[FileColumns, list[str]]] = {}
+    footers: dict[tuple[tuple[str, str, bool], ...], tuple[FileColumns, list[str]]] = {}
     for file in listing.stored:
         footer = read(file)
-        key = tuple((name, repr(found)) for name, found in footer)
+        key = tuple((name, repr(found), is_empty) for name, found, is_empty in footer)
         footers.setdefault(key, (footer, []))[1].append(file.name)
     return [_group(spark, listing, kind, footer, files) for footer, files in footers.values()]
 
@@ -59,14 +64,38 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
     try:
         with stored.open(buffering=0) as opened:
             file = WholeFile(opened)
-            schema, physical = file.schema_arrow, file.schema
+            schema, physical, empty = file.schema_arrow, file.schema, _empty_columns(file)
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
     old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
     instant = file_type(pa.timestamp("us", tz="UTC"))
-    return _unique(name, [FileColumn(one.name, instant if one.name in old else file_type(one.type)) for one in schema])
+    return _unique(
+        name,
+        [
+            FileColumn(one.name, instant if one.name in old else file_type(one.type), one.name in empty)
+            for one in schema
+        ],
+    )
+
+
+def _empty_columns(file: WholeFile) -> frozenset[str]:
+    """Columns that hold no value, as their type or the statistics of every row group say."""
+    paths = Counter(file.schema.column(at).path for at in range(len(file.schema)))
+    plain = [at for at in range(len(file.schema)) if paths[file.schema.column(at).path] == 1]
+    counted = {file.schema.column(at).path for at in plain if _is_all_null(file.metadata, at)}
+    nested = {one.name for one in file.schema_arrow if pa.types.is_nested(one.type)}
+    typed = {one.name for one in file.schema_arrow if pa.types.is_null(one.type)}
+    return frozenset(typed | (counted & {one.name for one in file.schema_arrow} - nested))
+
+
+def _is_all_null(footer: pq.FileMetaData, column: int) -> bool:
+    chunks = [footer.row_group(group).column(column) for group in range(footer.num_row_groups)]
+    return all(
+        (told := chunk.statistics) is not None and told.has_null_count and told.null_count == chunk.num_values
+        for chunk in chunks
+    )
 
 
 def read_orc_footer(stored: StoredFile) -> FileColumns:
@@ -100,7 +129,7 @@ def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
 def _group(
     spark: SparkSession, listing: SourceListing, kind: SourceFormat, footer: FileColumns, files: Sequence[str]
 ) -> RawGroup:
-    readable = {name: found for name, found in footer if found is not None}
+    readable = {one.name: one.type for one in footer if one.type is not None}
     ddl = ", ".join(f"{quoted(name)} {found.spark}" for name, found in readable.items())
     reader = spark_reader(spark, listing).schema(ddl if ddl else StructType())
     paths = spark_paths(listing, files)
@@ -122,4 +151,4 @@ def _record(names: Iterable[str]) -> Column:
 
 def raw_columns(footer: FileColumns) -> Mapping[str, RawColumn]:
     """The columns by name."""
-    return {name: RawColumn(quoted(name), found) for name, found in footer}
+    return {one.name: RawColumn(quoted(one.name), one.type, is_empty=one.is_empty) for one in footer}
