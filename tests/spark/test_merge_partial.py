@@ -86,14 +86,16 @@ def test_what_records_of_json_lack_stays_and_several_changes_of_a_key_are_applie
     bed.text("r/2.json", "".join(json.dumps(one) + "\n" for one in records[9:]))
     source = SourceSpec(format=SourceFormat.JSON, paths=("feeds/r",), columns=OP)
     counts = bed.merge(
-        task_of("", source=source, sequence_by="seq", when_matched=(DELETE_D, PRESENT), when_not_matched=(INSERT_OTHERS,))
+        task_of(
+            "", source=source, sequence_by="seq", when_matched=(DELETE_D, PRESENT), when_not_matched=(INSERT_OTHERS,)
+        )
     ).counts
     assert found(bed) == replayed(records)
     told = [counts[f"rows{name}"] for name in ("Source", "Matched", "Updated", "Deleted", "Inserted")]
     assert told == [13, 5, 4, 1, 1]
 
     bed.text("k/1.json", '{"name": "x", "seq": 1}\n')
-    with pytest.raises(BadData, match="a record has no 'id', which is a key: write the key in every record") as caught:
+    with pytest.raises(BadData, match="a record has no 'id', which is a key: write it in every record") as caught:
         keyless = SourceSpec(format=SourceFormat.JSON, paths=("feeds/k", "feeds/r/2.json"), columns=OP)
         bed.merge(task_of("", source=keyless, sequence_by="seq", when_matched=(PRESENT,)))
     assert caught.value.reason is Reason.BAD_RECORDS
@@ -103,7 +105,9 @@ def test_what_files_lack_stays(bed: MergeBed) -> None:
     folder = bed.root / "feeds" / "parts"
     folder.mkdir(parents=True)
     pq.write_table(pa.table({"id": [0, 1], "name": ["a", None]}), folder / "1.parquet")
-    pq.write_table(pa.table({"id": [2, 9], "size": pa.array([20, 90], pa.int64()), "price": pa.nulls(2)}), folder / "2.parquet")
+    pq.write_table(
+        pa.table({"id": [2, 9], "size": pa.array([20, 90], pa.int64()), "price": pa.nulls(2)}), folder / "2.parquet"
+    )
     bed.merge(task_of("feeds/parts", when_matched=(PRESENT,), when_not_matched=(INSERT,)))
     expected = start()
     expected[0] |= {"name": "a"}

@@ -423,8 +423,13 @@ def test_parquet_values_feed_narrower_types_where_they_fit(read: Read, tmp_path:
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
     found = rows(read(["a.parquet"], wide(kind for _, kind, _, _ in NARROWED)))
     assert [row[ERROR_COLUMN] for row in found[:2]] == [None, None]
-    assert [[row[name] for name in names] for row in found[:2]] == [[good[n] for _, _, good, _ in NARROWED] for n in (0, 1)]
-    said = [f"column '{name}': the value is not {kind} without loss" for name, (_, kind, _, _) in zip(names, NARROWED, strict=True)]
+    assert [[row[name] for name in names] for row in found[:2]] == [
+        [good[n] for _, _, good, _ in NARROWED] for n in (0, 1)
+    ]
+    said = [
+        f"column '{name}': the value is not {kind} without loss"
+        for name, (_, kind, _, _) in zip(names, NARROWED, strict=True)
+    ]
     assert [row[ERROR_COLUMN] for row in found[2:]] == [one for one in said for _ in range(2)]
 
 

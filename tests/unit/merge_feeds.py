@@ -109,7 +109,10 @@ def random_table(root: Path, seed: int, pool: Mapping[str, Kind] = POOL) -> Rand
 
 @dataclass(frozen=True)
 class Feed:
-    """Changes: ``kinds`` of their columns, ``keys`` as pairs of table and source column. ``partial``: rows lack some."""
+    """Changes: ``kinds`` of their columns, ``keys`` as pairs of table and source column.
+
+    ``partial``: rows lack some of the columns.
+    """
 
     kinds: Mapping[str, str]
     keys: tuple[tuple[str, str], ...]

@@ -37,8 +37,9 @@ class Clause:
 
 @dataclass(frozen=True)
 class Merge:
-    """``target_key``/``source_key``: row to key, None when part of it is null. ``order``: of sequence values. ``names``: of the
-    table's columns.
+    """``target_key``/``source_key``: row to key, None when part of it is null. ``order``: of sequence values.
+
+    ``names``: of the table's columns.
 
     A source row without a column has no item of its name.
     """

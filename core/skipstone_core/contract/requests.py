@@ -359,8 +359,8 @@ class MergeKey:
 class MergeClause:
     """First clause whose ``when`` holds wins.
 
-    ``values`` maps target column to a source column or a literal, as text; None is by equal name. ``present``: an Update
-    leaves the columns alone that its source row does not have. None when unset, as of SourceSpec.
+    ``values`` maps target column to a source column or a literal, as text; None is by equal name. ``present``: columns
+    that a source row does not have stay as they are. It is None when unset, as in SourceSpec.
     """
 
     action: MergeAction

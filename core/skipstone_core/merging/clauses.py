@@ -125,9 +125,7 @@ def _bind_clause(where: str, clause: MergeClause, role: Role, sides: Sides) -> B
     if clause.action is MergeAction.INSERT:
         literals = _defaults(sides.target, values) | literals
         _check_required(path, sides.target, {**literals, **values})
-    return BoundClause(
-        action=clause.action, when=when, values=values, literals=literals, present=bool(clause.present)
-    )
+    return BoundClause(action=clause.action, when=when, values=values, literals=literals, present=bool(clause.present))
 
 
 def _check_present(where: str, clause: MergeClause, role: Role) -> None:

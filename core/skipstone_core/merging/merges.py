@@ -83,8 +83,8 @@ class PartialRows:
     """Source rows that do not have all their columns. ``columns``: those that may be left out, by position of a bit.
 
     ``kept`` and ``missing`` are source columns that hold a bit for each of ``columns``, the first in the highest bit of
-    the first byte. ``kept``: an update of present columns leaves the table's value as it is. ``missing``: the row cannot
-    be inserted, because its value exists and the source does not have it; None where the source tells no such thing.
+    the first byte. ``kept``: an update of present columns leaves the table's value as it is. ``missing``: the row
+    cannot be inserted, because its value exists and the source does not have it; None: no source row says so.
     """
 
     columns: tuple[str, ...]

@@ -210,7 +210,10 @@ class _State:
         """Raise BadData unless rows that are alive match their next change."""
         matches = np.ones(len(self.alive), dtype=bool)
         for key in self.plan.keys:
-            given, kept = canonical(changes.column(key.source), key.type), canonical(self.rows.column(key.target), key.type)
+            given, kept = (
+                canonical(changes.column(key.source), key.type),
+                canonical(self.rows.column(key.target), key.type),
+            )
             matches &= _holds(pc.equal(given, kept))
         if self.plan.target_where is not None:
             columns = target_columns(self.rows)

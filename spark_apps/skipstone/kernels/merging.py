@@ -160,6 +160,21 @@ class _Merger:
         made = (write_vector if lineage else write_deletes)(write, path, opened.file, positions)
         self._deletes.append(made.to_row())
 
+    def compose(self, opened: OpenDataFile, number: int, parts: Sequence[SlicePart], group: GroupMerge) -> GroupMerge:
+        """A row group with what several changes of one key make of its rows."""
+        several = np.append(self.histories.has_several(parts), False)[group.match]
+        rows = np.flatnonzero(several & (group.match != UNMATCHED))
+        if not len(rows):
+            return group
+        plan = self.work.plan
+        keys, of_rows = np.unique(group.match[rows], return_inverse=True)
+        histories = self.histories.read(_in_slices(parts, keys)).of(of_rows)
+        composed = compose(plan, histories, _read_rows(opened, number, plan.target_columns, rows), exist=True)
+        choice, numbers = group.choice.copy(), np.full(len(group.match), UNMATCHED, dtype=np.int64)
+        choice[rows] = composed_choice(plan, composed)
+        numbers[rows] = np.arange(len(rows))
+        return GroupMerge(group.match, choice, ComposedRows(composed.rows, numbers))
+
     def finish(self, results: Sequence[FileResult]) -> WorkResult:
         """Close what is open."""
         if "_shared_writer" in vars(self):
@@ -291,8 +306,7 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
         source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
         groups = [GroupMerge(match, _choose(opened, n, plan, source, match)) for n, match in enumerate(matches)]
         if plan.composes and has_match:
-            several = merger.histories.has_several(one.parts)
-            groups = [_composed(merger, opened, n, one, group, several) for n, group in enumerate(groups)]
+            groups = [merger.compose(opened, n, one.parts, group) for n, group in enumerate(groups)]
         result = _result(one, merger.work.slices, groups, plan)
         if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
             return result
@@ -301,23 +315,6 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
             return replace(result, rewritten=False, marked=True)
         merger.rewrite(opened, source, groups)
         return result
-
-
-def _composed(
-    merger: _Merger, opened: OpenDataFile, number: int, one: FileWork, group: GroupMerge, several: npt.NDArray[np.bool_]
-) -> GroupMerge:
-    """The group with what several changes make of rows. ``several``: whether a source row's key has several."""
-    has_several = (group.match != UNMATCHED) & np.append(several, False)[group.match]
-    if not has_several.any():
-        return group
-    plan, rows = merger.work.plan, np.flatnonzero(has_several)
-    keys, of_rows = np.unique(group.match[rows], return_inverse=True)
-    histories = merger.histories.read(_in_slices(one.parts, keys)).of(of_rows)
-    composed = compose(plan, histories, _read_rows(opened, number, plan.target_columns, rows), exist=True)
-    choice, numbers = group.choice.copy(), np.full(len(group.match), UNMATCHED, dtype=np.int64)
-    choice[rows] = composed_choice(plan, composed)
-    numbers[rows] = np.arange(len(rows))
-    return GroupMerge(group.match, choice, ComposedRows(composed.rows, numbers))
 
 
 def _in_slices(parts: Sequence[SlicePart], rows: Int64s) -> list[tuple[int, Int64s]]:

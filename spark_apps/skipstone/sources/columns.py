@@ -130,7 +130,8 @@ def _own_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
         first, second = telling[0].example, telling[other].example
         raise BadSpec(
             Reason.COLUMN_TYPE_UNSUPPORTED,
-            f"column '{name}' is {kinds[0]} in '{first}' and {kinds[other]} in '{second}': give it one type in all files",
+            f"column '{name}' is {kinds[0]} in '{first}' and {kinds[other]} in '{second}': "
+            "give it one type in all files",
             field="source.paths",
         )
     return kinds[0]

@@ -40,8 +40,8 @@ class RawGroup(ColumnGroup):
     """Their rows as a frame.
 
     ``frame`` has the raw columns, CORRUPT (text of rows that could not be cut into columns, or null) and FILE (the
-    file's URL). ``record``: a row as text. ``corrupt``: what such rows are. ``tells_absent``: rows may lack columns, and
-    ABSENT of the frame has a character for each of ``columns``: 1 where the row lacks it, else 0.
+    file's URL). ``record``: a row as text. ``corrupt``: what such rows are. ``tells_absent``: rows may lack columns,
+    and ABSENT of the frame has a character for each of ``columns``: 1 where the row lacks it, else 0.
     """
 
     frame: DataFrame

@@ -101,8 +101,8 @@ def find_plain(
 ) -> PlainSource | None:
     """The files of ``listing`` under their own columns, if they are plain, have all columns and are within ``limits``.
 
-    ``schema``: the table's; ``needed`` as of ``read_source``. Raises BadSpec and BadData for columns that do not fit, as
-    ``read_source`` does.
+    ``schema``: the table's; ``needed``: as of ``source_columns``. Raises BadSpec and BadData for columns that do not
+    fit, as ``read_source`` does.
     """
     return _find(listing, source, limits, lambda groups: source_columns(source, schema, groups, needed))
 

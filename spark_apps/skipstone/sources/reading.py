@@ -6,7 +6,7 @@ Needs a session made by ``skipstone.session``: UTC, exact column names, ANSI. On
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -20,7 +20,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.avro.files import avro_groups
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
-from skipstone.sources.groups import RawGroup
+from skipstone.sources.groups import ColumnGroup, RawGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.projection import (
     ABSENT_COLUMN,
@@ -35,8 +35,18 @@ from skipstone.sources.text.options import TextOptions, no_options, text_options
 from skipstone.sources.text.values import TextRules
 from skipstone.sources.typed.files import typed_groups
 
-__all__ = ["ABSENT_COLUMN", "ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "SourceColumn", "SourceRead", "read_source",
-           "read_table_rows"]  # fmt: skip
+__all__ = [
+    "ABSENT_COLUMN",
+    "ERROR_COLUMN",
+    "FILE_COLUMN",
+    "RECORD_COLUMN",
+    "PartialRead",
+    "SourceColumn",
+    "SourceRead",
+    "read_partial_source",
+    "read_source",
+    "read_table_rows",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,28 +60,38 @@ class SourceRead:
     listing: SourceListing
 
 
+@dataclass(frozen=True, kw_only=True)
+class PartialRead:
+    """How rows are read that may lack columns. ``needed``: the columns that every file must have."""
+
+    time_zone: str
+    needed: frozenset[str]
+
+
 def read_source(
-    spark: SparkSession,
-    listing: SourceListing,
-    source: SourceSpec,
-    schema: Schema,
-    time_zone: str,
-    needed: Collection[str] | None = None,
+    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, time_zone: str
 ) -> SourceRead:
     """All source columns under their own names, as a merge needs them.
 
-    ``needed``: columns that every file must have; None: all of them. With ``needed``, the frame tells which columns a
-    row lacks: the file does not have them, or a record of Json does not.
     A column's type: that of the table column it feeds (by mapping, else by equal name), else ``source.columns``,
     else string (Csv, Json) or the file's own type. Columns of nested types are left out.
     Timestamps without offset become instants in ``time_zone`` where the type is timestamptz.
     Raises BadSpec (INVALID_SPEC, COLUMN_NOT_FOUND, COLUMN_TYPE_UNSUPPORTED) and BadData (SOURCE_UNREADABLE,
     SOURCE_COLUMN_MISSING when files differ in their columns).
     """
-    rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, listing, source, schema, rules.options, tell_absent=needed is not None)
-    columns = source_columns(source, schema, groups, needed)
-    return _joined(spark, listing, groups, columns, rules, tell_absent=needed is not None)
+    return _Reading(spark, listing, source, schema).frame(_rules(spark, source, time_zone), source_columns)
+
+
+def read_partial_source(
+    spark: SparkSession, listing: SourceListing, source: SourceSpec, schema: Schema, how: PartialRead
+) -> SourceRead:
+    """As ``read_source``, of files and records that may lack columns; the frame tells which.
+
+    Raises as ``read_source``, and SOURCE_COLUMN_MISSING only for columns that every file must have.
+    """
+    reading = _Reading(spark, listing, source, schema, tell_absent=True)
+    rules = _rules(spark, source, how.time_zone)
+    return reading.frame(rules, lambda *given: source_columns(*given, needed=how.needed))
 
 
 def read_table_rows(
@@ -82,10 +102,7 @@ def read_table_rows(
     Raises as ``read_source``, and BadData with SOURCE_COLUMN_MISSING for a required column that no source column
     feeds and for a source column that the mapping names and a file lacks.
     """
-    rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, listing, source, schema, rules.options)
-    columns = table_columns(source, schema, groups)
-    return _joined(spark, listing, groups, columns, rules)
+    return _Reading(spark, listing, source, schema).frame(_rules(spark, source, time_zone), table_columns)
 
 
 def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:
@@ -115,35 +132,37 @@ def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str
         ) from error
 
 
-def _groups(
-    spark: SparkSession,
-    listing: SourceListing,
-    source: SourceSpec,
-    schema: Schema,
-    options: TextOptions,
-    *,
-    tell_absent: bool = False,
-) -> list[RawGroup]:
-    if source.format is SourceFormat.CSV:
-        return csv_groups(spark, listing, declared_names(source, schema), options)
-    if source.format is SourceFormat.JSON:
-        return json_groups(spark, listing, options, tell_absent=tell_absent)
-    if source.format is SourceFormat.AVRO:
-        return avro_groups(spark, listing)
-    return typed_groups(spark, listing, source.format)
+@dataclass(frozen=True)
+class _Reading:
+    """What is read. ``tell_absent``: rows may lack columns, and the frame tells which."""
 
+    spark: SparkSession
+    listing: SourceListing
+    source: SourceSpec
+    schema: Schema
+    tell_absent: bool = False
 
-def _joined(
-    spark: SparkSession,
-    listing: SourceListing,
-    groups: Sequence[RawGroup],
-    columns: Sequence[SourceColumn],
-    rules: TextRules,
-    *,
-    tell_absent: bool = False,
-) -> SourceRead:
-    root = listing.storage.address()
-    frames = [project(group, columns, rules, root, tell_absent=tell_absent) for group in groups]
-    empty = empty_columns(tell_absent=tell_absent)
-    frame = reduce(DataFrame.union, frames) if frames else spark.range(0).select(*empty)
-    return SourceRead(frame=frame, columns=tuple(columns), listing=listing)
+    def frame(
+        self,
+        rules: TextRules,
+        columns_of: Callable[[SourceSpec, Schema, Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
+    ) -> SourceRead:
+        """The rows of all files."""
+        groups = self._groups(rules.options)
+        columns = columns_of(self.source, self.schema, groups)
+        root = self.listing.storage.address()
+        frames = [project(group, columns, rules, root, tell_absent=self.tell_absent) for group in groups]
+        empty = empty_columns(tell_absent=self.tell_absent)
+        frame = reduce(DataFrame.union, frames) if frames else self.spark.range(0).select(*empty)
+        return SourceRead(frame=frame, columns=columns, listing=self.listing)
+
+    def _groups(self, options: TextOptions) -> list[RawGroup]:
+        match self.source.format:
+            case SourceFormat.CSV:
+                return csv_groups(self.spark, self.listing, declared_names(self.source, self.schema), options)
+            case SourceFormat.JSON:
+                return json_groups(self.spark, self.listing, options, tell_absent=self.tell_absent)
+            case SourceFormat.AVRO:
+                return avro_groups(self.spark, self.listing)
+            case _:
+                return typed_groups(self.spark, self.listing, self.source.format)

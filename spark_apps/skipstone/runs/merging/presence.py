@@ -1,4 +1,4 @@
-"""Which columns the rows of a source lack: from a character for each of them, as sources tell it, to the bits of slices.
+"""Which columns the rows of a source lack: from a character for each, as sources tell it, to the bits of slices.
 
 Called inside the tasks that write a merge's source down. Must not read files.
 """
@@ -15,7 +15,7 @@ from skipstone_core.merging.merges import BoundKey, PartialRows
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.partial import Bits, pack_bits
-from skipstone.sources.reading import ABSENT_COLUMN, FILE_COLUMN, SourceColumn
+from skipstone.sources.reading import ABSENT_COLUMN, SourceColumn
 
 _LACKS = ord("1")
 
@@ -37,10 +37,8 @@ class Presence:
         """As ``pack_bits`` makes them. Raises BadData (BAD_RECORDS) for a record without a key column."""
         lacks = self._lacks(batch.column(ABSENT_COLUMN))
         for name in self.keys:
-            without = lacks[:, self.names.index(name)]
-            if without.any():
-                file = batch.column(FILE_COLUMN)[int(np.argmax(without))].as_py()
-                raise _keyless(name, file)
+            if lacks[:, self.names.index(name)].any():
+                raise _keyless(name)
         return pack_bits(lacks[:, [self.names.index(name) for name in self.columns]])
 
     def _lacks(self, told: pa.Array) -> Bits:
@@ -53,10 +51,6 @@ class Presence:
         return np.asarray(content.reshape(len(fixed), len(self.names)) == _LACKS)
 
 
-def _keyless(name: str, file: str | None) -> BadData:
-    place = f" in {file}" if file else ""
-    return BadData(
-        Reason.BAD_RECORDS,
-        f"a record{place} has no {name!r}, which is a key: write the key in every record, or null where it matches no row",
-        field="spec.source",
-    )
+def _keyless(name: str) -> BadData:
+    message = f"a record has no {name!r}, which is a key: write it in every record, or null where it matches no row"
+    return BadData(Reason.BAD_RECORDS, message, field="spec.source")

@@ -43,8 +43,10 @@ from skipstone.sources.reading import (
     ABSENT_COLUMN,
     ERROR_COLUMN,
     FILE_COLUMN,
+    PartialRead,
     SourceColumn,
     SourceRead,
+    read_partial_source,
     read_source,
 )
 from skipstone.tables.arrow import arrow_type_of
@@ -100,7 +102,13 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     source that changed while it was read.
     """
     needed = needed_columns(site.task)
-    read = read_source(spark, site.listing, site.task.source, files.schema, site.task.time_zone, needed)
+    where = (spark, site.listing, site.task.source, files.schema)
+    zone = site.task.time_zone
+    read = (
+        read_source(*where, zone)
+        if needed is None
+        else read_partial_source(*where, PartialRead(time_zone=zone, needed=needed))
+    )
     planned = _plan(site.task, read.columns, table, files)
     return written_down(site, planned, _write_slices(site, read, planned.plan))
 
@@ -217,9 +225,7 @@ def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
     """A column of no known type is text, and null throughout."""
     text = StringType()
     kinds = [text if isinstance(column.type, UnknownType) else column.type for column in columns]
-    return pa.schema(
-        [pa.field(column.name, arrow_type_of(kind)) for column, kind in zip(columns, kinds, strict=True)]
-    )
+    return pa.schema([pa.field(column.name, arrow_type_of(kind)) for column, kind in zip(columns, kinds, strict=True)])
 
 
 def _slice_kernel(

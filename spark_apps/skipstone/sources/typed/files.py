@@ -31,8 +31,9 @@ from skipstone.tables.parquetfiles import WholeFile
 
 
 class FileColumn(NamedTuple):
-    """A column of a file; ``type`` is None for one that is there and cannot be loaded. ``is_empty``: it is known to hold
-    no value.
+    """A column of a file; ``type`` is None for one that is there and cannot be loaded.
+
+    ``is_empty``: it is known to hold no value.
     """
 
     name: str

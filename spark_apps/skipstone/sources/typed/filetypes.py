@@ -107,6 +107,16 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
     if natural == target:
         return value
     match natural, target:
+        case (TimestampType(), TimestamptzType()):
+            return in_zone(value.cast("timestamp"), time_zone)
+        case (IntegerType() | LongType() | DecimalType() | FloatType() | DoubleType(), _):
+            return _number(natural, value, target)
+        case _:
+            return _widened_bytes(natural, value, target)
+
+
+def _number(natural: IcebergType, value: Column, target: IcebergType) -> Column | None:
+    match natural, target:
         case (IntegerType(), LongType()):
             return value.cast("bigint")
         case (IntegerType() | FloatType(), DoubleType()):
@@ -120,10 +130,8 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
             return F.when(F.isnan(value) | (narrow.cast("double") == value), narrow)
         case (IntegerType() | LongType(), FloatType() | DoubleType()):
             return _floating(value, target)
-        case (TimestampType(), TimestamptzType()):
-            return in_zone(value.cast("timestamp"), time_zone)
         case _:
-            return _widened_bytes(natural, value, target)
+            return None
 
 
 def _decimal(natural: IcebergType, value: Column, target: DecimalType) -> Column:
