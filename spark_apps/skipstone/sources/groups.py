@@ -18,13 +18,18 @@ from skipstone.sources.typed.filetypes import FileType
 class RawColumn:
     """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded).
 
-    ``is_empty``: it is known to hold no value, so that it feeds every type.
+    ``is_empty``: its file says that it holds no value, so that it feeds every type.
     """
 
     ref: str
     file_type: FileType | None = None
     is_text: bool = False
     is_empty: bool = False
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it holds no value and tells no type that is loaded."""
+        return self.is_empty and self.file_type is None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -146,7 +146,7 @@ def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
     found = group.columns.get(column.source)
     if found is None:
         return False
-    return is_plain(found.file_type, column.type) or (found.is_empty and column.type.is_primitive)
+    return is_plain(found.file_type, column.type) or (found.is_null and column.type.is_primitive)
 
 
 def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:

@@ -39,7 +39,10 @@ _CORRUPT_FAULT = -1
 
 @dataclass(frozen=True)
 class _Typed:
-    """A column on its way: ``ref``, its quoted source column, is None when none of this group feeds it."""
+    """A column on its way: ``ref``, its quoted source column, is None when none of this group feeds it.
+
+    It is ``null`` when that column holds no value.
+    """
 
     column: SourceColumn
     ref: str | None
@@ -110,13 +113,18 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
 
 def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
     raw_column = group.columns.get(column.source)
-    if raw_column is None or (raw_column.is_empty and column.type.is_primitive):
-        ref = "null" if raw_column is not None and column.required else None
-        return _Typed(column, ref, F.lit(None).cast(frame_type(column.type)))
+    if raw_column is None:
+        return _Typed(column, None, _null(column))
     found = _conversion(raw_column, column.type, rules)
-    if found is None:
+    if found is not None:
+        return _Typed(column, raw_column.ref, found.value, found.what)
+    if not (raw_column.is_empty and column.type.is_primitive):
         raise _unsupported(group, column, raw_column)
-    return _Typed(column, raw_column.ref, found.value, found.what)
+    return _Typed(column, "null", _null(column))
+
+
+def _null(column: SourceColumn) -> Column:
+    return F.lit(None).cast(frame_type(column.type))
 
 
 def _conversion(column: RawColumn, kind: IcebergType, rules: TextRules) -> Conversion | None:
