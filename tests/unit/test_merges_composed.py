@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from skipstone.kernels.composing import Histories, compose
+from skipstone.kernels.histories.composing import compose
+from skipstone.kernels.histories.finding import Histories
 from skipstone.kernels.partial import pack_bits
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeKey, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec

@@ -37,8 +37,9 @@ from skipstone.kernels.clauses import (
     source_columns,
     target_columns,
 )
-from skipstone.kernels.composing import HistoryReader, compose, composed_choice, one_batch
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.kernels.histories.composing import compose, composed_choice, one_batch
+from skipstone.kernels.histories.finding import HistoryReader
 from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
