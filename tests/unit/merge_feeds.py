@@ -147,6 +147,10 @@ def random_feed(lake: RandomLake, random: Random) -> Feed:
         if live and random.random() < 0.6:
             row.update(_key_of(random.choice(live), keys, kinds))
     made = Feed(kinds, keys, rows, sequence, stored, partial=random.random() < 0.5)
+    for row in rows[1:] if made.partial else ():
+        if random.random() < 0.5:
+            other = random.choice(rows)
+            row.update({key: other[key] for _, key in keys})
     typed = _told_apart(pa.Table.from_pylist(rows, schema=made.schema).to_pylist(), made, lake, random)
     return replace(made, rows=[_part(row, made, random) for row in typed] if made.partial else typed)
 
