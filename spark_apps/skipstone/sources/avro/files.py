@@ -36,7 +36,7 @@ _HEADER_READ_AHEAD = 64 << 10
 _TASK_BYTES = 64 << 20
 _NO = pa.scalar(value=False)
 _Row = Mapping[str, Value]
-_NONE: Named = {}
+_NONE = Named()
 
 
 def avro_columns(stored: StoredFile, named: Named = _NONE) -> Mapping[str, RawColumn]:
