@@ -84,7 +84,7 @@ def read_source(
     """
     reading = _Reading(spark, listing, source, schema, rules.named)
     text = _rules(spark, source, rules.time_zone)
-    return reading.frame(text, lambda *given: source_columns(*given, needed=rules.named.needed))
+    return reading.frame(text, lambda *given: source_columns(*given, rules.named.needed))
 
 
 def read_table_rows(

@@ -153,7 +153,7 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     fields = _fields(files.footer, named)
     typed = {name: one.type for name, one in fields.items() if one.type is not None}
     readable = {one.name: one.type for one in files.footer if one.type is not None}
-    types = {(name,): found.spark for name, found in readable.items()}
+    types: dict[tuple[str, ...], str] = {(name,): found.spark for name, found in readable.items()}
     types |= {split_path(name): found.spark for name, found in typed.items()}
     ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in struct_types(types).items())
     reader = reader.schema(ddl if ddl else StructType())
