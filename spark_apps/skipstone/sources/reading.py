@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
@@ -91,7 +91,7 @@ def read_partial_source(
     """
     reading = _Reading(spark, listing, source, schema, tell_absent=True)
     rules = _rules(spark, source, how.time_zone)
-    return reading.frame(rules, lambda *given: source_columns(*given, needed=how.needed))
+    return reading.frame(rules, partial(source_columns, needed=how.needed))
 
 
 def read_table_rows(
