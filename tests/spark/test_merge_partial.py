@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,18 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import DoubleType, IntegerType, LongType, NestedField, StringType
 from skipstone.runs.merging import source as source_module
-from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeClause, SourceFormat, SourceSpec
+from skipstone.runs.merging.merge import run_dry
+from skipstone.runs.reporting.report import Reporter
+from skipstone_core.contract.requests import (
+    ColumnMapping,
+    ColumnSpec,
+    MergeAction,
+    MergeClause,
+    MergeKey,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+)
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
@@ -150,3 +162,55 @@ def test_present_columns_go_by_name(bed: MergeBed) -> None:
     with pytest.raises(BadSpec, match=r"spec\.whenMatched\[0\]\.columns: Present takes columns by their names"):
         chosen = MergeClause(action=MergeAction.UPDATE, present=True, values={"name": "name"})
         bed.merge(task_of(path, when_matched=(chosen,)))
+
+
+def test_fields_that_records_lack_stay_beside_clauses_with_expressions(bed: MergeBed) -> None:
+    records: list[Row] = [
+        {"op": "U", "seq": 1, "after": {"id": 1, "n": "a"}},
+        {"op": "U", "seq": 2, "after": {"id": 1, "size": None}},
+        {"op": "+", "seq": 3, "after": {"id": 1, "size": 5}},
+        {"op": "U", "seq": 1, "after": {"id": 2, "n": None}},
+        {"op": "+", "seq": 1, "after": {"id": 3, "n": "x"}},
+        {"op": "U", "seq": 1, "after": {"id": 9, "size": 9}},
+    ]
+    bed.text("n/1.json", "".join(json.dumps(one) + "\n" for one in records))
+    kinds = (*OP, ColumnSpec(name="after.id", type="long"))
+    pairs = (ColumnMapping(column="name", from_="after.n"), ColumnMapping(column="size", from_="after.size"))
+    source = SourceSpec(format=SourceFormat.JSON, paths=("feeds/n",), columns=kinds, mapping=pairs)
+    adding = {"size": "coalesce(target.size, 0) + source.after.size", "price": "target.price * 2"}
+    task = task_of(
+        "",
+        source=source,
+        keys=(MergeKey(target="id", source="after.id"),),
+        sequence_by="seq",
+        when_matched=(MergeClause(action=MergeAction.UPDATE, when="source.op = '+'", values=adding), PRESENT),
+        when_not_matched=(INSERT,),
+    )
+    request = bed.request(task)
+    planned = run_dry(replace(request, kind=RunKind.DRY_RUN, txn=""), Reporter(request), bed.limits)
+    counts = bed.merge(task).counts
+    expected = start()
+    expected[1] |= {"name": "a", "size": 5, "price": 1.0}
+    expected[2] |= {"name": None}
+    expected[3] |= {"size": None, "price": 3.0}
+    expected[9] = {"name": None, "size": 9, "price": None}
+    assert found(bed) == expected
+    names = ("rowsMatched", "rowsUpdated", "rowsInserted")
+    assert [planned.counts[name] for name in names] == [counts[name] for name in names] == [3, 3, 1]
+
+
+def test_fields_that_files_lack_or_that_hold_no_value(bed: MergeBed) -> None:
+    folder = bed.root / "feeds" / "structs"
+    folder.mkdir(parents=True)
+    lacking = pa.struct([("id", pa.int64())])
+    empty = pa.struct([("id", pa.int64()), ("n", pa.null())])
+    pq.write_table(pa.table({"after": pa.array([{"id": 1}], lacking), "size": [10]}), folder / "1.parquet")
+    pq.write_table(pa.table({"after": pa.array([{"id": 2, "n": None}], empty)}), folder / "2.parquet")
+    pairs = (ColumnMapping(column="name", from_="after.n"),)
+    source = SourceSpec(format=SourceFormat.PARQUET, paths=("feeds/structs",), mapping=pairs)
+    keys = (MergeKey(target="id", source="after.id"),)
+    bed.merge(task_of("", source=source, keys=keys, when_matched=(PRESENT,), when_not_matched=(INSERT,)))
+    expected = start()
+    expected[1] |= {"size": 10}
+    expected[2] |= {"name": None}
+    assert found(bed) == expected

@@ -245,8 +245,8 @@ def unmatched_rows(plan: MergePlan, slices: Sequence[ChangeSlice], results: Sequ
     for one in slices:
         if one.others:
             end = one.base + one.rows
-            others = True if plan.composes else matched[one.base + first_of_others(one, plan.keys)]
-            matched[end - one.others : end] = others
+            stand_for = matched[one.base + first_of_others(one, plan.keys)]
+            matched[end - one.others : end] = stand_for | plan.composes
     return np.flatnonzero(~matched)
 
 

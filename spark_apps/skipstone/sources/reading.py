@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
@@ -84,7 +84,7 @@ def read_source(
     """
     reading = _Reading(spark, listing, source, schema, rules.named)
     text = _rules(spark, source, rules.time_zone)
-    return reading.frame(text, lambda *given: source_columns(*given, rules.named.needed))
+    return reading.frame(text, partial(source_columns, needed=rules.named.needed))
 
 
 def read_table_rows(

@@ -6,7 +6,7 @@ Called by ``reading``. Csv columns go by the names in each file's header, never 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException
@@ -124,7 +124,8 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
     columns = {name: RawColumn(quoted(name), is_text=True) for name, kind in read.items() if (name,) in types}
     columns |= {name: RawColumn(quoted(name), is_text=True, is_field=True) for name in fields}
     tell_absent = named.needed is not None
-    schema = StructType.fromDDL(", ".join(f"{quoted(name)} {kind}" for name, kind in read.items()))
+    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in read.items())
+    schema = cast("StructType", StructType.fromDDL(ddl))
     schema = (_marked(schema) if tell_absent else schema).add(CORRUPT, StringType())
     frame: DataFrame = spark_reader(spark, listing).schema(schema).options(**_json_options(options)).json(paths)
     frame = complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path"))

@@ -137,8 +137,7 @@ def _number(natural: IcebergType, value: Column, target: IcebergType) -> Column 
 def _decimal(natural: IcebergType, value: Column, target: DecimalType) -> Column:
     """In the scale and digits of ``target``; null where a value has more."""
     made = value.try_cast(f"decimal({target.precision},{target.scale})")
-    kinds = {IntegerType: "int", LongType: "bigint"}
-    back = kinds.get(type(natural)) or str(natural)
+    back = "bigint" if isinstance(natural, LongType) else str(natural)
     return F.when(made.try_cast(back) == value, made)
 
 
