@@ -21,7 +21,6 @@ from skipstone_core.contract.requests import (
     ColumnSpec,
     MergeAction,
     MergeClause,
-    MergeKey,
     RunKind,
     SourceFormat,
     SourceSpec,
@@ -181,7 +180,7 @@ def test_fields_that_records_lack_stay_beside_clauses_with_expressions(bed: Merg
     task = task_of(
         "",
         source=source,
-        keys=(MergeKey(target="id", source="after.id"),),
+        keys=(("id", "after.id"),),
         sequence_by="seq",
         when_matched=(MergeClause(action=MergeAction.UPDATE, when="source.op = '+'", values=adding), PRESENT),
         when_not_matched=(INSERT,),
@@ -208,7 +207,7 @@ def test_fields_that_files_lack_or_that_hold_no_value(bed: MergeBed) -> None:
     pq.write_table(pa.table({"after": pa.array([{"id": 2, "n": None}], empty)}), folder / "2.parquet")
     pairs = (ColumnMapping(column="name", from_="after.n"),)
     source = SourceSpec(format=SourceFormat.PARQUET, paths=("feeds/structs",), mapping=pairs)
-    keys = (MergeKey(target="id", source="after.id"),)
+    keys = (("id", "after.id"),)
     bed.merge(task_of("", source=source, keys=keys, when_matched=(PRESENT,), when_not_matched=(INSERT,)))
     expected = start()
     expected[1] |= {"size": 10}

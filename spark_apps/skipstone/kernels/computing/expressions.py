@@ -167,7 +167,8 @@ class _Rows:
         for arg in term.args[1:]:
             if not found.null_count:
                 break
-            found = pc.coalesce(found, self._among(arg, ~_valid(found)))
+            other = self._among(arg, ~_valid(found))
+            found = other if pa.types.is_null(found.type) else pc.coalesce(found, other)
         return found
 
 

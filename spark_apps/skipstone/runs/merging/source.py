@@ -193,7 +193,8 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
     columns, rule = _slice_columns(read.columns, plan)
     absent = [] if plan.partial is None else [ABSENT_COLUMN]
-    frame = read.frame.selectExpr(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN, *absent)
+    held = [f"{quoted(column.name)} as {_held(at)}" for at, column in enumerate(columns)]
+    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *absent)
     told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
     kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told), rule, site.scratch)
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, ANSWER_DDL).collect()
@@ -205,15 +206,19 @@ def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn],
     count = -(-site.listing.total_bytes // SLICE_BYTES)
     if count <= 1:
         return frame.coalesce(1)
-    types = {column.name: column.type for column in columns}
-    keys = [_range_column(key.source, text=isinstance(types[key.source], UUIDType)) for key in plan.keys]
-    return frame.repartitionByRange(count, *keys)
+    places = {column.name: at for at, column in enumerate(columns)}
+    at = [places[key.source] for key in plan.keys]
+    return frame.repartitionByRange(count, *(_range_column(_held(n), columns[n]) for n in at))
 
 
-def _range_column(name: str, *, text: bool) -> SparkColumn:
+def _held(position: int) -> str:
+    """What the frame calls a column on its way to a kernel: PySpark finds no name there that has a dot."""
+    return f"c{position}"
+
+
+def _range_column(name: str, column: SourceColumn) -> SparkColumn:
     """Text of a uuid may be written in two cases."""
-    column = sf.col(quoted(name))
-    return sf.lower(column) if text else column
+    return sf.lower(sf.col(name)) if isinstance(column.type, UUIDType) else sf.col(name)
 
 
 def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
@@ -258,7 +263,8 @@ class SliceRows:
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raises BadData for rows that do not fit, or lack a key."""
         _require_good(batch)
-        rows = table_batch(batch, self.schema)
+        named = batch.rename_columns([*self.schema.names, *batch.schema.names[len(self.schema) :]])
+        rows = table_batch(named, self.schema)
         if self.presence is None:
             return rows
         return pa.RecordBatch.from_arrays([*rows.columns, self.presence.bits(batch)], schema=self.full_schema)
