@@ -279,6 +279,8 @@ ACCEPTED = (
     _mj("merge-from-a-location", {"source.location": "landing"}),
     _mj("merge-by-source-only", {"whenMatched": ABSENT, "whenNotMatchedBySource": [{"action": "Delete"}]}),
     _mj("merge-inserts-only", {"whenMatched": ABSENT, "whenNotMatched": [{"action": "Insert"}]}),
+    _mj("merge-present-columns", {"whenMatched": [{"action": "Update", "columns": "Present"}]}),
+    _mj("merge-all-columns", {"whenMatched": [{"action": "Update", "columns": "All", "set": {"a": "b"}}]}),
 )
 
 LONG = "x" * 256
@@ -501,6 +503,11 @@ REJECTED = (
         "whenMatched, whenNotMatched or whenNotMatchedBySource must have at least one clause"),
     _mj("merge-delete-with-set", {"whenMatched": [{"action": "Delete", "set": {"a": "b"}}]},
         "spec.whenMatched[0].set", "whenMatched[].set is for the action Update only"),
+    _mj("merge-present-columns-with-set",
+        {"whenMatched": [{"action": "Update", "columns": "Present", "set": {"a": "b"}}]},
+        "spec.whenMatched[0].columns", "whenMatched[].columns: Present is for the action Update without set"),
+    _mj("merge-delete-of-present-columns", {"whenMatched": [{"action": "Delete", "columns": "Present"}]},
+        "spec.whenMatched[0].columns", "whenMatched[].columns: Present is for the action Update without set"),
     _mj("merge-clause-never-reached", {"whenMatched": [{"action": "Update"}, {"when": "source.a = 1",
                                                                              "action": "Delete"}]},
         "spec.whenMatched", "whenMatched has a clause without 'when' before another one"),

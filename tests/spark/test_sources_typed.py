@@ -345,28 +345,92 @@ def test_parquet_columns_feed_equal_and_wider_types(read: Read, tmp_path: Path) 
 @pytest.mark.parametrize(
     ("found", "kind"),
     [
-        (pa.int64(), IntegerType()),
-        (pa.float64(), FloatType()),
-        (pa.int64(), DoubleType()),
-        (pa.string(), IntegerType()),
-        (pa.int32(), StringType()),
-        (pa.decimal128(9, 3), DecimalType(9, 2)),
-        (pa.decimal128(10, 2), DecimalType(9, 2)),
-        (pa.timestamp("us", tz="UTC"), TimestampType()),
-        (pa.date32(), TimestampType()),
-        (pa.binary(5), FixedType(4)),
-        (pa.list_(pa.int32()), IntegerType()),
-        (pa.float16(), FloatType()),
+        (pa.array(["1"]), IntegerType()),
+        (pa.array([1], pa.int32()), StringType()),
+        (pa.array([0.5]), DecimalType(9, 2)),
+        (pa.array([AWARE], pa.timestamp("us", tz="UTC")), TimestampType()),
+        (pa.array([date(1, 1, 1)]), TimestampType()),
+        (pa.array([b"12345"], pa.binary(5)), FixedType(4)),
+        (pa.array([None], pa.list_(pa.int32())), IntegerType()),
+        (pa.array([0.5], pa.float16()), FloatType()),
     ],
-    ids=str,
+    ids=lambda given: str(getattr(given, "type", given)),
 )
-def test_parquet_columns_that_could_lose_something_are_told(
-    read: Read, tmp_path: Path, found: pa.DataType, kind: PrimitiveType
+def test_parquet_columns_of_types_that_feed_no_other_are_told(
+    read: Read, tmp_path: Path, found: pa.Array, kind: PrimitiveType
 ) -> None:
-    pq.write_table(pa.table({"v": pa.array([None], found)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": found}), tmp_path / "a.parquet")
     with pytest.raises(BadSpec, match=r"column 'v' of 'a\.parquet' is .* cannot feed 'v'") as caught:
         read(["a.parquet"], only(kind))
     assert caught.value.reason is Reason.COLUMN_TYPE_UNSUPPORTED
+
+
+EMPTY: list[tuple[pa.DataType, PrimitiveType]] = [
+    (pa.null(), IntegerType()),
+    (pa.null(), TimestamptzType()),
+    (pa.null(), UUIDType()),
+    (pa.string(), DecimalType(9, 2)),
+    (pa.float16(), DateType()),
+    (pa.list_(pa.int32()), StringType()),
+]
+
+
+def test_parquet_columns_without_a_value_feed_every_type(read: Read, tmp_path: Path) -> None:
+    *plain_ones, _ = EMPTY
+    columns = {name: pa.array([None] * 2, kind) for name, (kind, _) in zip(numbered(EMPTY), EMPTY, strict=True)}
+    pq.write_table(pa.table({**columns, "w": [1, 2]}).drop_columns([f"v{len(plain_ones)}"]), tmp_path / "a.parquet")
+    table = wide(kind for _, kind in plain_ones)
+    found = good_rows(read(["a.parquet"], table))
+    assert [[row[name] for name in numbered(plain_ones)] for row in found] == [[None] * len(plain_ones)] * 2
+    (bad, _) = rows(read(["a.parquet"], wide((kind for _, kind in plain_ones), required=True)))
+    assert bad[ERROR_COLUMN] == "column 'v0' is required and holds null"
+
+
+def test_a_column_without_a_value_takes_its_type_from_other_files(read: Read, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"v": [1], "op": pa.nulls(1), "w": pa.nulls(1)}), tmp_path / "a.parquet")
+    pq.write_table(pa.table({"v": [2], "op": ["D"], "w": pa.nulls(1)}), tmp_path / "b.parquet")
+    found = read(["a.parquet", "b.parquet"], only(LongType()), merge=True)
+    assert [(c.name, str(c.type)) for c in found.columns] == [("v", "long"), ("op", "string"), ("w", "unknown")]
+    assert sorted((row["v"], row["op"], row["w"]) for row in good_rows(found)) == [(1, None, None), (2, "D", None)]
+
+
+MOST = 2**63 - 1
+#: By the type in the file and in the table: values that fit, and values that would lose something.
+NARROWED: list[tuple[pa.DataType, PrimitiveType, list[Any], list[Any]]] = [
+    (pa.int64(), IntegerType(), [2**31 - 1, -(2**31)], [2**31, -MOST]),
+    (pa.int64(), DecimalType(9, 2), [1234567, -1], [12345678, MOST]),
+    (pa.int64(), DoubleType(), [2**53, 2**60], [2**53 + 1, MOST]),
+    (pa.int32(), FloatType(), [2**24, -(2**30)], [2**24 + 1, 2**31 - 1]),
+    (pa.uint64(), LongType(), [MOST, 0], [MOST + 1, 2**64 - 1]),
+    (pa.float64(), IntegerType(), [-7.0, 2.0**30], [0.5, 2.0**31]),
+    (pa.float64(), LongType(), [2.0**62, -(2.0**63)], [2.0**63, float("nan")]),
+    (pa.float64(), FloatType(), [0.5, float("-inf")], [0.1, 1e300]),
+    (pa.float32(), IntegerType(), [3.0, -1.0], [1.5, float("inf")]),
+    (pa.decimal128(9, 3), DecimalType(9, 2), [Decimal("1.230"), Decimal("-999999.990")], [Decimal("1.235")] * 2),
+    (pa.decimal128(38, 2), DecimalType(9, 4), [Decimal("12345.67"), Decimal(0)], [Decimal(123456), Decimal(10**35)]),
+    (pa.decimal128(9, 2), LongType(), [Decimal("5.00"), Decimal(-7)], [Decimal("5.01"), Decimal("-0.99")]),
+]
+
+
+def test_parquet_values_feed_narrower_types_where_they_fit(read: Read, tmp_path: Path) -> None:
+    """The rows after the first two have one value each that does not fit, in a column of its own."""
+    names, rows_ = numbered(NARROWED), 2 + 2 * len(NARROWED)
+    columns = {}
+    for at, (name, (kind, _, good, bad)) in enumerate(zip(names, NARROWED, strict=True)):
+        held = [*good, *[None] * (rows_ - 2)]
+        held[2 + 2 * at : 4 + 2 * at] = bad
+        columns[name] = pa.array(held, kind)
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    found = rows(read(["a.parquet"], wide(kind for _, kind, _, _ in NARROWED)))
+    assert [row[ERROR_COLUMN] for row in found[:2]] == [None, None]
+    assert [[row[name] for name in names] for row in found[:2]] == [
+        [good[n] for _, _, good, _ in NARROWED] for n in (0, 1)
+    ]
+    said = [
+        f"column '{name}': the value is not {kind} without loss"
+        for name, (_, kind, _, _) in zip(names, NARROWED, strict=True)
+    ]
+    assert [row[ERROR_COLUMN] for row in found[2:]] == [one for one in said for _ in range(2)]
 
 
 #: A value that fits and one that does not, by their type in the file and in the table.

@@ -49,8 +49,8 @@ from skipstone_core.contract.requests import (
     WarehouseRef,
 )
 from skipstone_core.keys import key_type
-from skipstone_core.merging.feeds import DELETE, KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN
-from skipstone_core.merging.merges import BoundKey
+from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN
+from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 
 Row = dict[str, Any]
 #: Stands for the value that the table has.

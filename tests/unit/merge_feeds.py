@@ -109,13 +109,17 @@ def random_table(root: Path, seed: int, pool: Mapping[str, Kind] = POOL) -> Rand
 
 @dataclass(frozen=True)
 class Feed:
-    """Changes: ``kinds`` of their columns, ``keys`` as pairs of table and source column."""
+    """Changes: ``kinds`` of their columns, ``keys`` as pairs of table and source column.
+
+    ``partial``: rows lack some of the columns.
+    """
 
     kinds: Mapping[str, str]
     keys: tuple[tuple[str, str], ...]
     rows: list[Row]
     sequence: str | None
     stored: str | None
+    partial: bool = False
 
     @property
     def schema(self) -> pa.Schema:
@@ -142,9 +146,19 @@ def random_feed(lake: RandomLake, random: Random) -> Feed:
         row["op"] = random.choice(OPERATIONS)
         if live and random.random() < 0.6:
             row.update(_key_of(random.choice(live), keys, kinds))
-    made = Feed(kinds, keys, rows, sequence, stored)
-    typed = pa.Table.from_pylist(rows, schema=made.schema).to_pylist()
-    return replace(made, rows=_told_apart(typed, made, lake, random))
+    made = Feed(kinds, keys, rows, sequence, stored, partial=random.random() < 0.5)
+    for row in rows[1:] if made.partial else ():
+        if random.random() < 0.5:
+            other = random.choice(rows)
+            row.update({key: other[key] for _, key in keys})
+    typed = _told_apart(pa.Table.from_pylist(rows, schema=made.schema).to_pylist(), made, lake, random)
+    return replace(made, rows=[_part(row, made, random) for row in typed] if made.partial else typed)
+
+
+def _part(row: Row, feed: Feed, random: Random) -> Row:
+    """A row without some of its columns."""
+    needed = {"seq", *(key for _, key in feed.keys)}
+    return {name: value for name, value in row.items() if name in needed or random.random() < 0.6}
 
 
 def _key_of(row: Row, keys: tuple[tuple[str, str], ...], kinds: Mapping[str, str]) -> Row:
@@ -216,9 +230,11 @@ class Clauses:
             chosen = self.assignments(role, by_name=True)
             return MergeClause(action=MergeAction.INSERT, when=text, values=chosen[0]), Clause(when, chosen[1])
         if self.random.random() < 0.4:
-            return MergeClause(action=MergeAction.DELETE, when=text), Clause(when, None)
+            return MergeClause(action=MergeAction.DELETE, when=text), Clause(when, None, always=text is None)
         chosen = self.assignments(role, by_name=role == "matched")
-        return MergeClause(action=MergeAction.UPDATE, when=text, values=chosen[0]), Clause(when, chosen[1])
+        present = self.feed.partial and role == "matched" and chosen[0] is None
+        written = MergeClause(action=MergeAction.UPDATE, when=text, values=chosen[0], present=present or None)
+        return written, Clause(when, chosen[1], present)
 
     def condition(self, role: str) -> str:
         """A condition on the columns that the list may name; often on what the feed says."""
@@ -237,7 +253,8 @@ class Clauses:
         types = {f"target.{name}": str(iceberg_type(kind.type)) for name, kind in table.items()}
         types |= {f"source.{name}": str(iceberg_type(POOL[kind].type)) for name, kind in self.feed.kinds.items()}
         checked = check_types(parse_predicate(text), types)
-        return lambda row: evaluate(checked, row) is True
+        empty = dict.fromkeys(types)
+        return lambda row: evaluate(checked, empty | row) is True
 
     def assignments(self, role: str, *, by_name: bool) -> tuple[dict[str, str] | None, dict[str, tuple[str, Any]]]:
         """What is written: by name, or chosen columns from source columns, literals and expressions."""
@@ -275,8 +292,8 @@ class Clauses:
             return None
         one, other = self.random.choice(names), self.random.choice(names)
         if kind in ("int", "long") and self.random.random() < 0.5:
-            return f"coalesce({one}, {other}) % 7", lambda row: remainder(first_known(row[one], row[other]), 7)
-        return f"coalesce({one}, {other})", lambda row: first_known(row[one], row[other])
+            return f"coalesce({one}, {other}) % 7", lambda row: remainder(first_known(row.get(one), row.get(other)), 7)
+        return f"coalesce({one}, {other})", lambda row: first_known(row.get(one), row.get(other))
 
 
 def first_known(one: Any, other: Any) -> Any:
@@ -334,6 +351,7 @@ def random_merge(lake: RandomLake, feed: Feed, random: Random) -> tuple[MergeTas
         target_key=key_function(feed, lake, "target"),
         source_key=key_function(feed, lake, "source"),
         fit=lambda column, value: fit(lake, column, value),
+        names=lake.schema.names,
         order=lambda value: (value is not None, 0 if value is None else normalize(value, order)),
         sequence=feed.sequence,
         stored=feed.stored,

@@ -24,20 +24,31 @@ class Refused(Exception):
 
 @dataclass(frozen=True)
 class Clause:
-    """``assigned`` None deletes the row."""
+    """``assigned`` None deletes the row. ``present``: columns that a change does not have stay as they are.
+
+    ``always``: it has no condition.
+    """
 
     when: When
     assigned: Assigned | None
+    present: bool = False
+    always: bool = False
 
 
 @dataclass(frozen=True)
 class Merge:
-    """``target_key``/``source_key``: row to key, None when part of it is null. ``order``: of sequence values."""
+    """``target_key``/``source_key``: row to key, None when part of it is null. ``order``: of sequence values.
+
+    ``names``: of the table's columns.
+
+    A source row without a column has no item of its name.
+    """
 
     target_key: Callable[[Row], Any]
     source_key: Callable[[Row], Any]
     fit: Callable[[str, Any], Any]
     order: Callable[[Any], Any]
+    names: Sequence[str] = ()
     sequence: str | None = None
     stored: str | None = None
     where: When = lambda _: True
@@ -48,44 +59,72 @@ class Merge:
 
     def apply(self, target: Sequence[Row], source: Sequence[Row]) -> list[Row]:
         """The table afterwards; ``counts`` say what happened."""
-        changes, result, seen = self.last_changes(source), [], set()
+        histories, result, seen = self.histories(source), [], set()
         for row in target:
             key = self.target_key(row) if self.where(sided(row, {})) else None
-            change = None if key is None else changes.get(key)
-            if change is None:
+            history = [] if key is None else histories.get(key, [])
+            if not history:
                 result += self.changed(row, {}, self.by_source)
                 continue
             seen.add(key)
             self.counts["matched"] += 1
-            if self.stored and self.order(change[self.sequence]) < self.order(row[self.stored]):
-                self.counts["ignored"] += 1
-                result.append(row)
-            else:
-                result += self.changed(row, change, self.matched)
-        keyless = [row for row in source if self.source_key(row) is None]
-        for change in [*(row for key, row in changes.items() if key not in seen), *keyless]:
-            clause = first(self.not_matched, sided({}, change))
-            if clause is not None:
-                self.counts["inserted"] += 1
-                result.append(self.assigned(clause, dict.fromkeys(self.columns(target), None), change))
+            result += self.replayed(row, history if self.composes else history[-1:])
+        unseen = [history for key, history in histories.items() if key not in seen]
+        if not self.composes:
+            unseen = [[row] for history in unseen for row in history]
+        for history in [*unseen, *([row] for row in source if self.source_key(row) is None)]:
+            made = self.replayed(None, history)
+            self.counts["inserted"] += len(made)
+            result += made
         return result
 
-    def columns(self, target: Sequence[Row]) -> list[str]:
-        """Columns of inserted rows that nothing feeds are null: they need no names here."""
-        return list(target[0]) if target else []
+    def is_late(self, row: Row, change: Row) -> bool:
+        """Whether the row is newer than the change."""
+        return bool(self.stored) and self.order(change[self.sequence]) < self.order(row[self.stored])
 
-    def last_changes(self, source: Sequence[Row]) -> dict[Any, Row]:
-        """The change of each key with the greatest sequence."""
-        last: dict[Any, Row] = {}
+    def replayed(self, row: Row | None, history: Sequence[Row]) -> list[Row]:
+        """What changes make of a row, one after the other, or of none."""
+        was, applied, late, blank = row, False, False, dict.fromkeys(self.names)
+        for number, change in enumerate(history):
+            clause = first(self.not_matched if row is None else self.matched, sided(row or {}, change))
+            if row is not None:
+                if number and (self.target_key(row) != self.source_key(change) or not self.where(sided(row, {}))):
+                    raise Refused("the row no longer matches")
+                if self.is_late(row, change):
+                    late, clause = True, None
+            if clause is not None:
+                applied = True
+                row = None if clause.assigned is None else self.assigned(clause, row or blank, change)
+        if was is not None and (applied or late):
+            self.counts["ignored" if not applied else "deleted" if row is None else "updated"] += 1
+        return [] if row is None else [row]
+
+    @property
+    def composes(self) -> bool:
+        """Whether all changes of a key count."""
+        return self.sequence is not None and any(clause.present for clause in self.matched)
+
+    @property
+    def takes_repeated(self) -> bool:
+        """Whether keys may stand in several rows without a sequence."""
+        if self.matched:
+            return len(self.matched) == 1 and self.matched[0].assigned is None and self.matched[0].always
+        return bool(self.not_matched) and not self.by_source
+
+    def histories(self, source: Sequence[Row]) -> dict[Any, list[Row]]:
+        """The changes of each key that count, by their sequence."""
+        found: dict[Any, list[Row]] = {}
         for row in source:
             key = self.source_key(row)
-            if key is None:
-                continue
-            if key in last and self.sequence is None:
+            if key is not None:
+                found.setdefault(key, []).append(row)
+        for key, rows in found.items():
+            if self.sequence is not None:
+                rows.sort(key=lambda row: self.order(row[self.sequence]))
+                found[key] = rows if self.composes else rows[-1:]
+            elif len(rows) > 1 and not self.takes_repeated:
                 raise Refused("duplicate keys")
-            if key not in last or self.order(last[key][self.sequence]) < self.order(row[self.sequence]):
-                last[key] = row
-        return last
+        return found
 
     def changed(self, row: Row, change: Row, clauses: Sequence[Clause]) -> list[Row]:
         """What becomes of a row of the table."""
@@ -100,7 +139,11 @@ class Merge:
 
     def assigned(self, clause: Clause, row: Row, change: Row) -> Row:
         """``row`` with what ``clause`` writes into it."""
-        values = {column: given(how, what, row, change) for column, (how, what) in (clause.assigned or {}).items()}
+        values = {
+            column: given(how, what, row, change)
+            for column, (how, what) in (clause.assigned or {}).items()
+            if not (clause.present and how == "source" and what not in change)
+        }
         return row | {column: self.fit(column, value) for column, value in values.items()}
 
 
@@ -108,7 +151,7 @@ def given(how: str, what: Any, row: Row, change: Row) -> Any:
     """What a clause writes into a column."""
     match how:
         case "source":
-            return change[what]
+            return change.get(what)
         case "computed":
             return what(sided(row, change))
         case _:

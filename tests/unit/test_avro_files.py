@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from skipstone.sources.avro.files import avro_batches, avro_columns
 from skipstone.sources.groups import CORRUPT
+from skipstone.sources.nested import Named
 from skipstone.storage.port import StoredFile
 from skipstone.storage.volume import Volume
 from skipstone_core.errors import BadData, BadSpec
@@ -322,10 +323,10 @@ NAMED = {
 
 def test_fields_within_records_are_columns_where_they_are_named(tmp_path: Path) -> None:
     file = stored(tmp_path, avro_file(OUTER, DEEP))
-    columns = avro_columns(file, NAMED)
+    columns = avro_columns(file, Named(NAMED))
     assert [name for name, column in columns.items() if column.is_field] == ["after.id", "after.name", "before.id"]
     assert columns["after"].file_type is None
-    (batch,) = avro_batches(file, NAMED)
+    (batch,) = avro_batches(file, Named(NAMED))
     assert batch.drop_columns([CORRUPT]).to_pydict() == {
         "key": [1, 2],
         "after.id": [7, None],
@@ -345,4 +346,4 @@ def test_fields_within_records_are_columns_where_they_are_named(tmp_path: Path) 
 )
 def test_a_field_that_no_record_has_is_named(tmp_path: Path, name: str, message: str) -> None:
     with pytest.raises(BadSpec, match=message):
-        avro_columns(stored(tmp_path, avro_file(OUTER, DEEP)), {name: "spec.keys[0]"})
+        avro_columns(stored(tmp_path, avro_file(OUTER, DEEP)), Named({name: "spec.keys[0]"}))

@@ -160,16 +160,24 @@ def test_expressions_read_what_a_row_was_before() -> None:
     assert found == {"id": [1, 2, 3, 4], "n": [-1, 20, -3, -4], "m": [16, -2, 35, None]}
 
 
-def test_a_row_that_lacks_a_column_keeps_what_is_computed_from_it() -> None:
+def test_expressions_take_a_column_that_a_row_lacks_for_null() -> None:
     kept = pack_bits(np.array([[True, False], [False, False], [False, True]]))
     source = pa.table({"n": pa.array([None, 6, 7], pa.int64()), "m": pa.array([1, 2, None], pa.int64()), "kept": kept})
     partial = PartialRows(columns=("n", "m"), kept="kept", missing="kept")
     update = clause(MergeAction.UPDATE, n="source.n * 2", m="source.n + source.m")
     found = apply_clauses(batch(source, partial), [update]).to_pydict()
-    assert found == {"id": [1, 2, 3, 4], "n": [12, 20, 30, 14], "m": [8, -2, -3, -4]}
+    assert found == {"id": [1, 2, 3, 4], "n": [12, 20, None, 14], "m": [8, -2, None, None]}
 
 
 def test_inserts_compute_from_the_source() -> None:
     source = pa.table({"id": pa.array([7, 8], pa.int64()), "n": pa.array([1, None], pa.int64())})
     insert = clause(MergeAction.INSERT, id="id * 10", n="coalesce(n, 0) - 1")
     assert inserted_rows(source, insert, TARGET).to_pydict() == {"id": [70, 80], "n": [0, -1], "m": [None, None]}
+
+
+def test_a_column_of_no_known_type_is_null_in_expressions() -> None:
+    types = {"source.x": "unknown", "target.n": "long"}
+    term = with_sides(parse_assigned("target.n + coalesce(source.x, 1)"))  # type: ignore[arg-type]
+    one = check_expression(term, types, text="it", field="set.n")
+    columns = {"source.x": pa.nulls(2, pa.string()), "target.n": pa.array([1, None], pa.int64())}
+    assert compute(one, columns, 2).to_pylist() == [2, None]

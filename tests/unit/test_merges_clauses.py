@@ -19,6 +19,10 @@ from skipstone_core.reasons import Reason
         (pa.array([Decimal("1.5")], pa.decimal128(2, 1)), pa.decimal128(9, 2), [Decimal("1.50")]),
         (pa.chunked_array([["a"], ["b"]]), pa.string(), ["a", "b"]),
         (pa.chunked_array([], pa.int32()), pa.int64(), []),
+        (pa.array([None, None], pa.string()), pa.int32(), [None, None]),
+        (pa.array([2.0, None]), pa.int32(), [2, None]),
+        (pa.array([0.5, float("-inf")]), pa.float32(), [0.5, float("-inf")]),
+        (pa.array([Decimal("7.00")], pa.decimal128(9, 2)), pa.int64(), [7]),
     ],
 )
 def test_values_that_fit_are_cast(values: pa.Array, kind: pa.DataType, expected: list[object]) -> None:
@@ -31,6 +35,12 @@ def test_values_that_fit_are_cast(values: pa.Array, kind: pa.DataType, expected:
         (pa.array([2**40]), pa.int32()),
         (pa.array([10**8]), pa.decimal128(9, 2)),
         (pa.array([Decimal("1.55")]), pa.decimal128(9, 1)),
+        (pa.array([Decimal("1.50")]), pa.int64()),
+        (pa.array([0.1]), pa.float32()),
+        (pa.array([1e300]), pa.float32()),
+        (pa.array([1.5]), pa.int32()),
+        (pa.array([2.0**63]), pa.int64()),
+        (pa.array([2**53 + 1]), pa.float64()),
     ],
 )
 def test_a_value_that_does_not_fit_names_the_column(values: pa.Array, kind: pa.DataType) -> None:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -24,6 +25,7 @@ from pyiceberg.table import Table
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription
 from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
 from skipstone.kernels.changes import ChangeSlice, SortRule, write_slice
+from skipstone.kernels.partial import pack_bits
 from skipstone.runs.merging.prune import PruneSite, prune_files
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.source import Changes, selective_first, target_schema
@@ -34,8 +36,8 @@ from skipstone.tasks.runner import InProcess
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData
 from skipstone_core.funnel import PruneStage
-from skipstone_core.keys import key_type
-from skipstone_core.merging.merges import MergeCounts, MergePlan, plan_merge
+from skipstone_core.keys import KeyFamily, KeyType, key_type
+from skipstone_core.merging.merges import KEPT_COLUMN, MergeCounts, MergePlan, RepeatedKeys, plan_merge
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
 from tests.examples import cases
@@ -51,6 +53,7 @@ CASES_PER_TABLE = FEEDS_PER_TABLE * MERGES_PER_FEED
 PARTS = cases(1, 2)
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "100000"))
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
+BINARY = KeyType(KeyFamily.BINARY)
 _TOKENS = itertools.count()
 
 
@@ -102,6 +105,7 @@ def test_any_merge_of_a_random_table_equals_the_reference(tmp_path: Path, part: 
         "by source",
         "marked",
         "committed",
+        RepeatedKeys.COMPOSED,
     }
     assert wanted <= seen.keys(), seen
 
@@ -140,7 +144,7 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
         expected = counted(meaning.apply(bench.rows, feed.rows), bench.lake)
     except Refused:
         with pytest.raises(BadData):
-            merged(bench, read(bench, feed, task))
+            merged(bench, read(bench, feed, task), on_read=random.random() < 0.5)
         return Counter(["refused"])
     changes = read(bench, feed, task)
     some = random.sample(list(PruneStage), random.randint(1, len(PruneStage) - 1))
@@ -158,7 +162,8 @@ def check_merge(bench: Bench, feed: Feed, random: Random, said: str) -> Counter[
     pruned = ["pruned"] if counts.files_candidate < counts.files_total else []
     by_source = ["by source"] if meaning.by_source else []
     marked = ["marked"] if any(one.files_marked for one in all_counts) else []
-    return Counter([*meaning.counts, *pruned, *by_source, *marked, "committed"])
+    others = [changes.plan.repeated_keys] if any(one.others for one in changes.slices) else []
+    return Counter([*meaning.counts, *pruned, *by_source, *marked, *others, "committed"])
 
 
 def read(bench: Bench, feed: Feed, task: MergeTask) -> Changes:
@@ -202,8 +207,9 @@ def marked_rows(bench: Bench, rewrite: Rewrite) -> list[Row]:
 def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[ChangeSlice, ...]:
     """Up to three slices: all rows of one key in one of them, as Spark's partitions have it."""
     types = {one.name: kind for one in feed_columns(feed) if (kind := key_type(one.type))}
-    rule = SortRule(plan.keys, plan.sequence_by, types)
-    fields = pa.schema([feed.schema.field(name) for name in plan.source_columns])
+    rule = SortRule(plan.keys, plan.sequence_by, types | {KEPT_COLUMN: BINARY}, plan.repeated_keys)
+    columns = [*feed.schema, pa.field(KEPT_COLUMN, pa.binary())]
+    fields = pa.schema([one for one in columns if one.name in plan.source_columns])
     key = key_function(feed, bench.lake, "source")
     parts: dict[int, list[Row]] = {}
     for row in feed.rows:
@@ -211,9 +217,17 @@ def write_feed(bench: Bench, feed: Feed, plan: MergePlan, token: str) -> tuple[C
     slices: list[ChangeSlice] = []
     for number, rows in parts.items():
         path = str(bench.lake.lake.root / f"slice-{token}-{number}.parquet")
-        one = write_slice(pa.Table.from_pylist(rows, schema=fields), rule, path)
+        one = write_slice(pa.Table.from_pylist(with_bits(rows, plan), schema=fields), rule, path)
         slices.append(replace(one, base=sum(other.rows for other in slices)))
     return tuple(slices)
+
+
+def with_bits(rows: list[Row], plan: MergePlan) -> list[Row]:
+    """Rows that tell which columns they lack, if the merge asks."""
+    if plan.partial is None or not rows:
+        return rows
+    bits = pack_bits(np.array([[name not in row for name in plan.partial.columns] for row in rows]))
+    return [{**row, KEPT_COLUMN: value} for row, value in zip(rows, bits.to_pylist(), strict=True)]
 
 
 def counted(rows: list[Row], lake: RandomLake) -> Counter[str]:

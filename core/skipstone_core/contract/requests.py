@@ -361,11 +361,13 @@ class MergeClause:
     """First clause whose ``when`` holds wins.
 
     ``values`` maps target column to a source column, a literal or an expression, as text; None is by equal name.
+    ``present``: columns that a source row does not have stay as they are. It is None when unset, as in SourceSpec.
     """
 
     action: MergeAction
     when: str | None = None
     values: Mapping[str, str] | None = None
+    present: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,8 +22,9 @@ _KEPT_SCALE = 6
 ArithmeticOperator = Literal["+", "-", "*", "/", "%"]
 FunctionName = Literal["coalesce", "concat", "round", "to_date"]
 FUNCTIONS: tuple[FunctionName, ...] = ("coalesce", "concat", "round", "to_date")
-#: The type of a bare ``null``.
+#: The type of a bare ``null``, and of a column that holds no value and whose files tell no type.
 NULL_TYPE = "null"
+_UNKNOWN = "unknown"
 _DECIMAL = re.compile(r"decimal\((\d+),(\d+)\)")
 _INTEGERS = {"int": 10, "long": 20}
 _FLOATS = frozenset({"float", "double"})
@@ -194,7 +195,7 @@ def _leaf_type(leaf: Atom, types: Mapping[str, str]) -> str:
         case ColumnRef() as column:
             if (name := types.get(str(column))) is None:
                 raise missing_column(column, types)
-            return plain_type(name)
+            return NULL_TYPE if name == _UNKNOWN else plain_type(name)
         case Constant():
             return _constant_type(leaf.operand)
 

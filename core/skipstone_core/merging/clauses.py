@@ -57,7 +57,8 @@ class BoundKey:
 @dataclass(frozen=True, kw_only=True)
 class BoundClause:
     """A clause ready for the kernels. Target columns get what ``values`` (source columns), ``literals`` or
-    ``expressions`` say; no column is in two of them.
+    ``expressions`` say; no column is in two of them. ``present``: those whose source column a row does not have stay as
+    they are.
     """
 
     action: MergeAction
@@ -65,6 +66,7 @@ class BoundClause:
     values: Mapping[str, str] = field(default_factory=dict)
     literals: Mapping[str, Value | None] = field(default_factory=dict)
     expressions: Mapping[str, ValueExpression] = field(default_factory=dict)
+    present: bool = False
 
     @property
     def assigned(self) -> frozenset[str]:
@@ -147,17 +149,29 @@ def _bind_clause(where: str, clause: MergeClause, role: Role, sides: Sides) -> B
     if clause.action not in role.actions:
         allowed = " or ".join(action.value for action in role.actions)
         raise BadSpec(Reason.INVALID_SPEC, f"use {allowed}", field=f"{where}.action")
+    _check_present(where, clause, role)
     when = _bind_when(where, clause, role, sides)
     if clause.action is MergeAction.DELETE:
         if clause.values:
             raise BadSpec(Reason.INVALID_SPEC, "Delete takes no columns", field=where)
         return BoundClause(action=clause.action, when=when)
     path = f"{where}.{role.assigned}"
-    bound = replace(_bind_assigned(path, clause, role, sides), when=when)
+    bound = replace(_bind_assigned(path, clause, role, sides), when=when, present=bool(clause.present))
     if clause.action is MergeAction.INSERT:
         bound = replace(bound, literals={**_defaults(sides.target, bound), **bound.literals})
         _check_required(path, sides.target, bound.assigned)
     return bound
+
+
+def _check_present(where: str, clause: MergeClause, role: Role) -> None:
+    if not clause.present:
+        return
+    if role is not MATCHED or clause.action is not MergeAction.UPDATE:
+        message = "Present is for the action Update of whenMatched only: remove it"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=f"{where}.columns")
+    if clause.values:
+        message = "Present takes columns by their names: remove set, or name columns that differ in source.mapping"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=f"{where}.columns")
 
 
 def _bind_when(where: str, clause: MergeClause, role: Role, sides: Sides) -> Predicate | None:
@@ -273,11 +287,14 @@ def _check_required(path: str, target: Sequence[MergeColumn], fed: Collection[st
 
 
 _TYPE_NAME = re.compile(r"[(<\[]")
+#: The type of a source column that holds no value, which feeds every column.
+UNKNOWN = "unknown"
 _WIDER = {
     "int": {"long", "float", "double", "decimal"},
-    "long": {"decimal", "double", "int"},
-    "float": {"double"},
-    "double": {"float"},
+    "long": {"decimal", "double", "float", "int"},
+    "float": {"double", "int", "long"},
+    "double": {"float", "int", "long"},
+    "decimal": {"int", "long"},
     "date": {"timestamp"},
 }
 
@@ -299,7 +316,7 @@ def _check_assignable(path: str, bound: BoundClause, sides: Sides) -> None:
 
 def _feeds(of: str, into: str) -> bool:
     left, right = (_TYPE_NAME.split(kind, maxsplit=1)[0] for kind in (into, of))
-    return left == right or left in _WIDER.get(right, ())
+    return UNKNOWN in (left, right) or left == right or left in _WIDER.get(right, ())
 
 
 def _cast_hint(into: str) -> str:

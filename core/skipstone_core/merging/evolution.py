@@ -11,7 +11,7 @@ from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import ColumnRef
-from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, MergeColumn, Role, check_assigned
+from skipstone_core.merging.clauses import MATCHED, NOT_MATCHED, UNKNOWN, MergeColumn, Role, check_assigned
 from skipstone_core.reasons import Reason
 
 
@@ -30,7 +30,11 @@ def new_columns(
     known = {column.name for column in target}
     wanted = {name: origin for name, origin in _fed(task, source).items() if name not in known}
     kinds = {column.name: column.type for column in source}
-    added = [MergeColumn(name=name, type=kinds[origin]) for name, origin in wanted.items() if origin in kinds]
+    added = [
+        MergeColumn(name=name, type=kinds[origin])
+        for name, origin in wanted.items()
+        if kinds.get(origin, UNKNOWN) != UNKNOWN
+    ]
     _refuse_case_twins([*(column.name for column in target), *(column.name for column in added)])
     return tuple(added)
 

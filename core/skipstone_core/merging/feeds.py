@@ -18,14 +18,14 @@ from skipstone_core.contract.requests import (
     SourceSpec,
 )
 from skipstone_core.errors import BadSpec
-from skipstone_core.merging.merges import MergeColumn, MergePlan, PartialRows
+from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
 #: What a change does to its row: one of the three below.
 OP_COLUMN = "_skipstone_op"
 UPSERT, DELETE, TRUNCATE = "U", "D", "T"
 #: See PartialRows.
-KEPT_COLUMN, MISSING_COLUMN = "_skipstone_kept", "_skipstone_missing"
+MISSING_COLUMN = "_skipstone_missing"
 
 #: The file formats in which each tool writes.
 FORMATS = {
@@ -57,7 +57,7 @@ def feed_task(task: MergeTask) -> MergeTask:
         task,
         when_matched=(
             MergeClause(action=MergeAction.DELETE, when=_GONE),
-            MergeClause(action=MergeAction.UPDATE),
+            MergeClause(action=MergeAction.UPDATE, present=True),
         ),
         when_not_matched=(MergeClause(action=MergeAction.INSERT, when=_LIVES),),
     )
@@ -95,7 +95,7 @@ def control_columns() -> tuple[MergeColumn, ...]:
 def feed_plan(plan: MergePlan, columns: Sequence[str]) -> MergePlan:
     """``plan`` for source rows that may lack some of ``columns``, in the order of their bits."""
     partial = PartialRows(columns=tuple(columns), kept=KEPT_COLUMN, missing=MISSING_COLUMN)
-    return replace(plan, partial=partial, source_columns=(*plan.source_columns, KEPT_COLUMN, MISSING_COLUMN))
+    return replace(plan, partial=partial, source_columns=(*plan.source_columns, MISSING_COLUMN))
 
 
 def _refused(message: str) -> BadSpec:

@@ -9,8 +9,9 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, tzinfo
+from enum import StrEnum
 
-from skipstone_core.contract.requests import ColumnSpec, MergeTask, PruningStrategy, SourceFormat
+from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import KeyType, key_type
@@ -31,12 +32,16 @@ from skipstone_core.merging.clauses import (
 from skipstone_core.reasons import Reason
 
 __all__ = [
+    "COMPOSED_DELETE",
+    "COMPOSED_UPDATE",
+    "KEPT_COLUMN",
     "BoundClause",
     "BoundKey",
     "MergeColumn",
     "MergeCounts",
     "MergePlan",
     "PartialRows",
+    "RepeatedKeys",
     "StoredSequence",
     "bind_keys",
     "check_sequence",
@@ -47,6 +52,22 @@ __all__ = [
 
 MAX_KEYS = 32
 UNTYPED_FORMATS = frozenset({SourceFormat.CSV, SourceFormat.JSON})
+#: The column of ``PartialRows.kept``, whoever makes it.
+KEPT_COLUMN = "_skipstone_kept"
+
+
+class RepeatedKeys(StrEnum):
+    """What becomes of several source rows that have one key.
+
+    LAST: the one with the greatest sequence counts. COMPOSED: they are applied one after the other, by sequence. ANY:
+    they all delete the same rows, so one of them is enough. EACH: each is inserted where its key matches nothing.
+    """
+
+    REFUSED = "Refused"
+    LAST = "Last"
+    COMPOSED = "Composed"
+    ANY = "Any"
+    EACH = "Each"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,13 +84,13 @@ class PartialRows:
     """Source rows that do not have all their columns. ``columns``: those that may be left out, by position of a bit.
 
     ``kept`` and ``missing`` are source columns that hold a bit for each of ``columns``, the first in the highest bit of
-    the first byte. ``kept``: an update leaves the table's value as it is. ``missing``: the row cannot be inserted,
-    because its value exists and the source does not have it.
+    the first byte. ``kept``: an update of present columns leaves the table's value as it is. ``missing``: the row
+    cannot be inserted, because its value exists and the source does not have it; None: no source row says so.
     """
 
     columns: tuple[str, ...]
     kept: str
-    missing: str
+    missing: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,8 +115,35 @@ class MergePlan:
 
     @property
     def target_clauses(self) -> tuple[BoundClause, ...]:
-        """The clauses that change rows of the table: those of matched rows, then those of rows without a source row."""
-        return (*self.when_matched, *self.when_not_matched_by_source)
+        """The clauses that change rows of the table: those of matched rows, then those of rows without a source row.
+
+        In a merge that ``composes`` changes, what several of them make of a row comes last.
+        """
+        own = (*self.when_matched, *self.when_not_matched_by_source)
+        return (*own, COMPOSED_UPDATE, COMPOSED_DELETE) if self.composes else own
+
+    @property
+    def repeated_keys(self) -> RepeatedKeys:
+        """What becomes of several source rows of one key; without a sequence as Delta Lake allows it."""
+        if self.sequence_by is not None:
+            return RepeatedKeys.COMPOSED if self.partial is not None else RepeatedKeys.LAST
+        if len(self.when_matched) == 1 and _deletes_all(self.when_matched[0]):
+            return RepeatedKeys.EACH if self.when_not_matched else RepeatedKeys.ANY
+        is_insert_only = not self.when_matched and not self.when_not_matched_by_source
+        return RepeatedKeys.EACH if is_insert_only else RepeatedKeys.REFUSED
+
+    @property
+    def composes(self) -> bool:
+        """Whether several changes of one key are applied one after the other."""
+        return self.repeated_keys is RepeatedKeys.COMPOSED
+
+
+#: What several changes of one row come to: its new values are worked out before, or the row is gone.
+COMPOSED_UPDATE, COMPOSED_DELETE = (BoundClause(action=action) for action in (MergeAction.UPDATE, MergeAction.DELETE))
+
+
+def _deletes_all(clause: BoundClause) -> bool:
+    return clause.action is MergeAction.DELETE and clause.when is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +193,7 @@ def plan_merge(
         raise BadSpec(Reason.INVALID_SPEC, "name at least one clause", field="spec.whenMatched")
     check_sequence(task, target, source)
     used = _used_source_columns(task, keys, (*matched, *unmatched), source)
+    partial = PartialRows(columns=used, kept=KEPT_COLUMN) if any(one.present for one in matched) else None
     return MergePlan(
         keys=keys,
         when_matched=matched,
@@ -152,7 +201,8 @@ def plan_merge(
         when_not_matched_by_source=by_source,
         sequence_by=task.sequence_by,
         stored_sequence=stored,
-        source_columns=used,
+        source_columns=(*used, KEPT_COLUMN) if partial else used,
+        partial=partial,
         target_columns=tuple(column.name for column in target),
         time_zone=task.time_zone,
         target_where=bind_target_where(task, target, zone),

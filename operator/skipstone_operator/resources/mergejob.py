@@ -39,6 +39,13 @@ class NotMatchedAction(StrEnum):
     INSERT = "Insert"
 
 
+class UpdatedColumns(StrEnum):
+    """Which columns an Update without set gives a value."""
+
+    ALL = "All"
+    PRESENT = "Present"
+
+
 @dataclass(frozen=True, kw_only=True)
 class MergeKeyPair:
     """A pair of columns that must be equal."""
@@ -77,6 +84,16 @@ class MatchedClause:
             message="whenMatched[].set is for the action Update only: remove it",
             field_path=".set",
         ),
+        Rule(
+            holds=lambda clause: (
+                clause.columns is not UpdatedColumns.PRESENT
+                or (clause.action == MatchedAction.UPDATE and clause.set is None)
+            ),
+            rule="!has(self.columns) || self.columns != 'Present' || (self.action == 'Update' && !has(self.set))",
+            message="whenMatched[].columns: Present is for the action Update without set: remove it, or remove set and "
+            "name columns that differ in source.mapping",
+            field_path=".columns",
+        ),
     )
 
     when: Annotated[
@@ -87,6 +104,13 @@ class MatchedClause:
         Mapping[str, str] | None,
         _assignments(_BY_NAME, _ASSIGNED),
     ] = None
+    columns: Annotated[
+        UpdatedColumns,
+        Doc(
+            "All gives null to columns that a record or file of the source does not have, Present leaves them as they "
+            "are; the changes of one key are then applied one after the other, by sequenceBy."
+        ),
+    ] = UpdatedColumns.ALL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """The source of a merge, materialized once: sorted by key, one row per key, in immutable Parquet slices.
 
 Called inside Spark tasks when the source is read and again by every task that merges files.
-A slice holds its rows with keys first, in key order, then the rows with a null in some key. Must not know the target.
+A slice holds one row of each key first, in key order, then the rows with a null in some key, then the other rows of
+keys that have several, where the merge needs them. Must not know the target.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -20,10 +21,11 @@ import pyarrow.parquet as pq
 from cachetools import LRUCache
 from skipstone_core.errors import BadData, DependencyUnavailable
 from skipstone_core.keys import KeyType
-from skipstone_core.merging.merges import BoundKey
+from skipstone_core.merging.merges import BoundKey, RepeatedKeys
 from skipstone_core.reasons import Reason
 
-from skipstone.kernels.canonical import canonical, float_bits, null_rows
+from skipstone.kernels.canonical import Int64s, canonical, float_bits, null_rows
+from skipstone.kernels.matching import KeyMatcher
 from skipstone.storage.port import Storage, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
@@ -38,6 +40,7 @@ _CHUNK = 4 * 1024 * 1024
 class ChangeSlice:
     """One materialized file. ``rows`` in all, the first ``keyed`` of them have a key; ``read`` came from the source.
 
+    ``others``: the last rows, each with the key of one of the first, by key and sequence.
     ``base``: number of the slice's first row among the rows of all slices. ``checksum``: sha256 of the file.
     ``content``: all of a small one. ``stored``: the object that it is; else ``path`` is a file of this machine.
     ``held``: bytes of all its rows in memory.
@@ -51,6 +54,7 @@ class ChangeSlice:
     checksum: str
     base: int = 0
     held: int = 0
+    others: int = 0
     content: bytes | None = field(default=None, repr=False)
     stored: StoredFile | None = None
 
@@ -72,16 +76,37 @@ class SlicePart:
 
 @dataclass(frozen=True)
 class SortRule:
-    """In which order of ``keys`` a slice is sorted, and by what column's type the last change is told."""
+    """In which order of ``keys`` a slice is sorted, by what column's type the last change is told, and what is kept of
+    ``repeated`` keys: with a ``sequence``, REFUSED means LAST.
+    """
 
     keys: tuple[BoundKey, ...]
     sequence: str | None
     types: Mapping[str, KeyType]
+    repeated: RepeatedKeys = RepeatedKeys.REFUSED
+
+    @property
+    def refuses(self) -> bool:
+        """Whether no key may stand twice."""
+        return self.sequence is None and self.repeated is RepeatedKeys.REFUSED
+
+    @property
+    def keeps_all(self) -> bool:
+        """Whether all rows of a key are kept."""
+        return self.repeated in (RepeatedKeys.EACH, RepeatedKeys.COMPOSED)
+
+
+class SortedChanges(NamedTuple):
+    """Rows in the order of a slice, the first ``keyed`` of them with keys; ``others`` as of ChangeSlice."""
+
+    rows: pa.Table
+    keyed: int
+    others: int = 0
 
 
 def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
     """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming the key's columns."""
-    table, keyed = last_changes(changes, rule)
+    table, keyed, others = last_changes(changes, rule)
     pq.write_table(table, path, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
     size = Path(path).stat().st_size
     return ChangeSlice(
@@ -92,12 +117,13 @@ def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
         size=size,
         checksum=checksum(path),
         held=table.nbytes,
+        others=others,
     )
 
 
 def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) -> ChangeSlice:
     """As ``write_slice``, without a file when it is small, else as an object of ``storage``."""
-    table, keyed = last_changes(changes, rule)
+    table, keyed, others = last_changes(changes, rule)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
     content = sink.getvalue().to_pybytes()
@@ -109,6 +135,7 @@ def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) ->
         size=len(content),
         checksum=hashlib.sha256(content).hexdigest(),
         held=table.nbytes,
+        others=others,
     )
     if len(content) <= CARRIED_BYTES:
         return replace(one, content=content)
@@ -119,8 +146,8 @@ def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) ->
     return replace(one, stored=StoredFile(storage, entry))
 
 
-def last_changes(changes: pa.Table, rule: SortRule) -> tuple[pa.Table, int]:
-    """The last row of each key in key order, then all rows without a key; and how many have a key.
+def last_changes(changes: pa.Table, rule: SortRule) -> SortedChanges:
+    """The last row of each key in key order, then all rows without a key, then earlier rows of keys if they are kept.
 
     Equal sequence values are told apart by the rows' content, so the result does not depend on the order of rows.
     Raises BadData when a key occurs twice and no sequence tells which row is the last.
@@ -133,11 +160,13 @@ def last_changes(changes: pa.Table, rule: SortRule) -> tuple[pa.Table, int]:
         pc.sort_indices(order, sort_keys=[(name, "ascending", "at_start") for name in order.column_names])
     )
     superseded = _same_as_next(_canonical_keys(keyed, rule.keys))
-    if superseded.any():
-        if rule.sequence is None:
-            raise _duplicate(rule.keys)
-        keyed = keyed.filter(pa.array(~superseded))
-    return pa.concat_tables([keyed, keyless]), keyed.num_rows
+    if not superseded.any():
+        return SortedChanges(pa.concat_tables([keyed, keyless]), keyed.num_rows)
+    if rule.refuses:
+        raise _duplicate(rule.keys)
+    others = keyed.filter(pa.array(superseded)) if rule.keeps_all else keyed.slice(0, 0)
+    keyed = keyed.filter(pa.array(~superseded))
+    return SortedChanges(pa.concat_tables([keyed, keyless, others]), keyed.num_rows, others.num_rows)
 
 
 def checksum(path: str) -> str:
@@ -210,6 +239,14 @@ def read_key_rows(one: ChangeSlice, keys: Sequence[BoundKey]) -> pa.Table:
     """The key columns of the rows of a slice that have a key, as the source has them."""
     columns = list(dict.fromkeys(key.source for key in keys))
     return WholeFile(one.source(), use_threads=True).read(columns).slice(0, one.keyed)
+
+
+def first_of_others(one: ChangeSlice, keys: Sequence[BoundKey]) -> Int64s:
+    """For each of the ``others`` of a slice, the number (within the slice) of the row that has its key; ascending."""
+    columns = list(dict.fromkeys(key.source for key in keys))
+    rows = WholeFile(one.source(), use_threads=True).read(columns)
+    matcher = KeyMatcher(_canonical_keys(rows.slice(0, one.keyed), keys))
+    return matcher.match(_canonical_keys(rows.slice(one.rows - one.others), keys))
 
 
 def source_keys(changes: pa.Table, keys: Sequence[BoundKey]) -> list[pa.Array]:

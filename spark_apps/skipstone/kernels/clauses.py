@@ -17,7 +17,7 @@ from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
 from skipstone_core.language.expressions import ValueExpression
 from skipstone_core.language.predicates import ColumnRef
-from skipstone_core.merging.merges import BoundClause, MergePlan, PartialRows
+from skipstone_core.merging.merges import COMPOSED_UPDATE, BoundClause, MergePlan, PartialRows
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s, canonical
@@ -36,10 +36,22 @@ TOO_LATE = -2
 
 
 @dataclass(frozen=True)
+class ComposedRows:
+    """What several changes make of rows: row ``numbers[i]`` of ``rows`` are the new values of row i when it is >= 0."""
+
+    rows: pa.RecordBatch
+    numbers: Int64s
+
+    def part(self, which: slice | npt.NDArray[np.bool_]) -> ComposedRows:
+        """The same for some rows."""
+        return ComposedRows(self.rows, self.numbers[which])
+
+
+@dataclass(frozen=True)
 class MatchedBatch:
     """Target rows with their source rows: row ``match[i]`` of ``source`` belongs to row i when it is >= 0.
 
-    ``partial``: which columns rows of ``source`` may lack.
+    ``partial``: which columns rows of ``source`` may lack. ``composed``: rows that COMPOSED_UPDATE takes.
     """
 
     target: pa.RecordBatch
@@ -47,6 +59,7 @@ class MatchedBatch:
     match: Int64s
     choice: Choice
     partial: PartialRows | None = None
+    composed: ComposedRows | None = None
 
 
 def choose_clauses(clauses: Sequence[BoundClause], columns: Columns, rows: int) -> Choice:
@@ -136,7 +149,7 @@ def with_changes(batch: MatchedBatch, changed: Columns, clauses: Sequence[BoundC
     """The batch with its ``changed`` columns and without the rows that ``clauses`` delete."""
     names = batch.target.schema.names
     columns = [changed.get(name, batch.target.column(at)) for at, name in enumerate(names)]
-    updated = pa.RecordBatch.from_arrays(columns, schema=_nullable(batch.target.schema))
+    updated = pa.RecordBatch.from_arrays(columns, schema=nullable(batch.target.schema))
     gone = [n for n, clause in enumerate(clauses) if clause.action is MergeAction.DELETE]
     deleted = np.isin(batch.choice, gone)
     return updated.filter(pa.array(~deleted)) if deleted.any() else updated
@@ -149,8 +162,18 @@ def changed_columns(batch: MatchedBatch, clauses: Sequence[BoundClause]) -> dict
         rows = np.flatnonzero(batch.choice == number)
         if clause.action is MergeAction.UPDATE and len(rows):
             _update(changed, clause, batch, rows)
+            if clause is COMPOSED_UPDATE and batch.composed is not None:
+                _take_composed(changed, batch, batch.composed, rows)
             _note_update(changed, batch, rows)
     return changed
+
+
+def _take_composed(changed: dict[str, pa.Array], batch: MatchedBatch, composed: ComposedRows, rows: Int64s) -> None:
+    numbers = pa.array(composed.numbers[rows])
+    for at, name in enumerate(batch.target.schema.names):
+        before, values = batch.target.column(at), composed.rows.column(name).take(numbers)
+        if not _is_same(before.take(pa.array(rows)), values):
+            changed[name] = replaced_values(changed.get(name, before), rows, values)
 
 
 def _note_update(changed: dict[str, pa.Array], batch: MatchedBatch, rows: Int64s) -> None:
@@ -158,13 +181,13 @@ def _note_update(changed: dict[str, pa.Array], batch: MatchedBatch, rows: Int64s
     for field in batch.target.schema:
         if field_id(field) == LAST_UPDATED:
             before = changed.get(field.name, batch.target.column(field.name))
-            changed[field.name] = _replaced(before, rows, pa.nulls(len(rows), field.type))
+            changed[field.name] = replaced_values(before, rows, pa.nulls(len(rows), field.type))
 
 
 def inserted_rows(source: pa.Table, clause: BoundClause, schema: pa.Schema) -> pa.RecordBatch:
     """Source rows as target rows under ``schema``; columns that nothing feeds are null."""
     arrays = [_inserted_column(source, clause, field) for field in schema]
-    return pa.RecordBatch.from_arrays(arrays, schema=_nullable(schema))
+    return pa.RecordBatch.from_arrays(arrays, schema=nullable(schema))
 
 
 def _inserted_column(source: pa.Table, clause: BoundClause, field: pa.Field) -> pa.Array:
@@ -186,11 +209,26 @@ def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
     array = _chunk(values)
     if array.type == field.type:
         return array
+    if array.null_count == len(array):
+        return pa.nulls(len(array), field.type)
     try:
-        return pc.cast(_widened(array, field.type), field.type)
+        made = pc.cast(_widened(array, field.type), field.type)
+        _require_exact(array, made)
     except pa.ArrowInvalid as error:
         message = f"a source value does not fit column {field.name!r} ({field.type})"
         raise BadData(Reason.BAD_RECORDS, message, field="spec.source") from error
+    return made
+
+
+def _require_exact(given: pa.Array, made: pa.Array) -> None:
+    """Raise pa.ArrowInvalid for floats that Arrow rounds, or takes for the greatest integer."""
+    if not pa.types.is_floating(given.type):
+        return
+    exact = pc.less(given, float(1 << 63)) if pa.types.is_integer(made.type) else None
+    if pa.types.is_floating(made.type):
+        exact = pc.or_(pc.is_nan(given), pc.equal(pc.cast(made, given.type), given))
+    if exact is not None and not pc.all(exact, min_count=0).as_py():
+        raise pa.ArrowInvalid("a number would be rounded")
 
 
 def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
@@ -204,7 +242,7 @@ def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBat
     for one in _assigned(clause, batch, rows):
         before = batch.target.column(one.name)
         if len(one.rows) and not _is_same(before.take(pa.array(one.rows)), one.values):
-            changed[one.name] = _replaced(changed.get(one.name, before), one.rows, one.values)
+            changed[one.name] = replaced_values(changed.get(one.name, before), one.rows, one.values)
 
 
 class _Assigned(NamedTuple):
@@ -218,18 +256,15 @@ class _Assigned(NamedTuple):
 def _assigned(clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> Iterator[_Assigned]:
     """What a clause gives ``rows``, for the columns of the batch."""
     schema = batch.target.schema
-    is_fed = clause.values or clause.expressions
-    kept = kept_columns(batch.source, batch.partial) if batch.partial and is_fed else {}
+    kept = kept_columns(batch.source, batch.partial) if batch.partial and clause.present else {}
     for name, origin in clause.values.items():
         if name in schema.names:
-            given = rows[~kept[name][batch.match[rows]]] if name in kept else rows
+            given = rows[~kept[origin][batch.match[rows]]] if origin in kept else rows
             taken = pa.array(batch.match[given])
             yield _Assigned(name, given, fitted(batch.source.column(origin).take(taken), schema.field(name)))
     for name, one in clause.expressions.items():
         if name in schema.names:
-            lacking = [kept[read][batch.match[rows]] for read in _read_by(one, "source") if read in kept]
-            given = rows[~np.logical_or.reduce(lacking)] if lacking else rows
-            yield _Assigned(name, given, _computed(one, batch, given, schema.field(name)))
+            yield _Assigned(name, rows, _computed(one, batch, rows, schema.field(name)))
     for name, value in clause.literals.items():
         if name in schema.names:
             yield _Assigned(name, rows, _repeated(value, schema.field(name), len(rows)))
@@ -248,7 +283,8 @@ def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
     return pa.nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
 
 
-def _replaced(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:
+def replaced_values(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:
+    """The column with ``values`` in ``rows``."""
     if pa.types.is_nested(column.type) or isinstance(column, pa.ExtensionArray):
         take = np.arange(len(column))
         take[rows] = np.arange(len(column), len(column) + len(rows))
@@ -276,6 +312,6 @@ def _chunk(values: pa.Array | pa.ChunkedArray) -> pa.Array:
     )
 
 
-def _nullable(schema: pa.Schema) -> pa.Schema:
-    """Nulls are judged by the writer, which names the required column."""
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """``schema`` for any row: nulls are judged by the writer, which names the required column."""
     return pa.schema([field.with_nullable(nullable=True) for field in schema], metadata=schema.metadata)

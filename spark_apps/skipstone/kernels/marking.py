@@ -79,10 +79,14 @@ class FileMarker:
         if not updated.any():
             return
         match, choice = merge.match[updated], merge.choice[updated]
+        composed = merge.composed and merge.composed.part(updated)
         start = 0
         for batch in self._rows(group, positions[updated]):
             stop = start + batch.num_rows
-            rows = MatchedBatch(batch, self._source, match[start:stop], choice[start:stop], self._plan.partial)
+            part = slice(start, stop)
+            rows = MatchedBatch(
+                batch, self._source, match[part], choice[part], self._plan.partial, composed and composed.part(part)
+            )
             self._writer.write(apply_clauses(rows, self._plan.target_clauses))
             start = stop
 

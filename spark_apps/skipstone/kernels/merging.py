@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
@@ -22,19 +23,23 @@ from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
 from skipstone.files.writer import DataFileWriter, RowCheck, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
-from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, source_keys
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
 from skipstone.kernels.clauses import (
     NO_CLAUSE,
     TOO_LATE,
     Choice,
+    ComposedRows,
     choose_clauses,
     choose_rows,
     chosen_by,
     inserted_rows,
+    nullable,
     source_columns,
     target_columns,
 )
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.kernels.histories.composing import compose, composed_choice, one_batch
+from skipstone.kernels.histories.finding import HistoryReader
 from skipstone.kernels.marking import FileMarker, RowSink, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
@@ -134,6 +139,7 @@ class _Merger:
         self.work = work
         self.rows = ChangeReader(work.slices, work.plan.source_columns)
         self.keys = ChangeReader(work.slices, [key.source for key in work.plan.keys])
+        self.histories = HistoryReader(work.plan, work.slices, self.rows)
         self._task_id = task_id
         self._writers: list[DataFileWriter] = []
         self._written: list[bytes] = []
@@ -162,6 +168,21 @@ class _Merger:
     def check(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
         """Make the updated rows of a file and write none. Raises BadData as ``rewrite`` and ``mark`` do."""
         FileMarker(opened, self.work.plan, source, RowCheck(self.work.write)).mark(groups, own=not self.work.lineage)
+
+    def compose(self, opened: OpenDataFile, number: int, parts: Sequence[SlicePart], group: GroupMerge) -> GroupMerge:
+        """A row group with what several changes of one key make of its rows."""
+        several = np.append(self.histories.has_several(parts), False)[group.match]
+        rows = np.flatnonzero(several & (group.match != UNMATCHED))
+        if not len(rows):
+            return group
+        plan = self.work.plan
+        keys, of_rows = np.unique(group.match[rows], return_inverse=True)
+        histories = self.histories.read(_in_slices(parts, keys)).of(of_rows)
+        composed = compose(plan, histories, _read_rows(opened, number, plan.target_columns, rows), exist=True)
+        choice, numbers = group.choice.copy(), np.full(len(group.match), UNMATCHED, dtype=np.int64)
+        choice[rows] = composed_choice(plan, composed)
+        numbers[rows] = np.arange(len(rows))
+        return GroupMerge(group.match, choice, ComposedRows(composed.rows, numbers))
 
     def finish(self, results: Sequence[FileResult]) -> WorkResult:
         """Close what is open."""
@@ -214,11 +235,18 @@ def write_inserts(work: InsertWork, task_id: str) -> InsertResult:
         raise
 
 
-def unmatched_rows(slices: Sequence[ChangeSlice], results: Sequence[FileResult]) -> Int64s:
-    """Numbers (over all slices) of the source rows that matched in no file, ascending."""
+def unmatched_rows(plan: MergePlan, slices: Sequence[ChangeSlice], results: Sequence[FileResult]) -> Int64s:
+    """Numbers (over all slices) of the source rows that matched in no file, ascending; one of each key if the merge
+    composes changes.
+    """
     matched = np.zeros(sum(one.rows for one in slices), dtype=bool)
     for result in results:
         matched[result.source_rows()] = True
+    for one in slices:
+        if one.others:
+            end = one.base + one.rows
+            stand_for = matched[one.base + first_of_others(one, plan.keys)]
+            matched[end - one.others : end] = stand_for | plan.composes
     return np.flatnonzero(~matched)
 
 
@@ -240,16 +268,37 @@ def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]
 
 
 def _write_picked(work: InsertWork, reader: ChangeReader, writer: RowSink) -> int:
-    inserted = 0
+    inserted, histories = 0, HistoryReader(work.plan, work.slices, reader)
     for number, picked in work.rows:
         rows = np.frombuffer(picked, dtype=np.int64)
-        for source in _picked_rows(reader, work.slices[number], number, rows):
+        for here, source in _picked_rows(reader, work.slices[number], number, rows):
             if work.plan.partial is not None:
                 require_whole(source, work.plan.partial)
-            for batch in _inserts(source, work.plan.when_not_matched, writer.arrow_schema):
+            several = _have_several(histories, work.slices[number], number, here)
+            for batch in _inserts(source.filter(pa.array(~several)), work.plan.when_not_matched, writer.arrow_schema):
+                writer.write(batch)
+                inserted += batch.num_rows
+            if several.any():
+                batch = _composed_inserts(histories, number, here[several], writer.arrow_schema)
                 writer.write(batch)
                 inserted += batch.num_rows
     return inserted
+
+
+def _have_several(histories: HistoryReader, one: ChangeSlice, number: int, rows: Int64s) -> npt.NDArray[np.bool_]:
+    """Which rows of a slice are of keys with several changes that are to be composed."""
+    if not (histories.plan.composes and one.others):
+        return np.zeros(len(rows), dtype=bool)
+    several = np.zeros(one.rows, dtype=bool)
+    several[: one.keyed] = histories.has_several([SlicePart(number, 0, one.keyed)])
+    return several[rows]
+
+
+def _composed_inserts(histories: HistoryReader, number: int, rows: Int64s, schema: pa.Schema) -> pa.RecordBatch:
+    """What changes of rows that the table does not have leave."""
+    void = pa.RecordBatch.from_arrays([pa.nulls(len(rows), one.type) for one in schema], schema=nullable(schema))
+    composed = compose(histories.plan, histories.read([(number, rows)]), void, exist=False)
+    return composed.rows.filter(pa.array(composed.alive))
 
 
 #: The source of a file in which no row has a source row.
@@ -267,6 +316,8 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
             return FileResult(file_id=one.file.file_id)
         source = merger.rows.read(one.parts) if has_match else _NO_SOURCE
         groups = [GroupMerge(match, _choose(opened, n, plan, source, match)) for n, match in enumerate(matches)]
+        if plan.composes and has_match:
+            groups = [merger.compose(opened, n, one.parts, group) for n, group in enumerate(groups)]
         result = _result(one, merger.work.slices, groups, plan)
         if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
             return result
@@ -274,6 +325,28 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
         change = merger.check if merger.work.is_dry else merger.mark if marked else merger.rewrite
         change(opened, source, groups)
         return replace(result, rewritten=False, marked=True, rows_copied=0) if marked else result
+
+
+def _in_slices(parts: Sequence[SlicePart], rows: Int64s) -> list[tuple[int, Int64s]]:
+    """Rows of ``parts`` (ascending) as numbers of slices and rows of these."""
+    found, start = [], 0
+    for part in parts:
+        stop = start + part.stop - part.start
+        here = rows[(rows >= start) & (rows < stop)]
+        if len(here):
+            found.append((part.slice, here - start + part.start))
+        start = stop
+    return found
+
+
+def _read_rows(opened: OpenDataFile, group: int, names: Sequence[str], rows: Int64s) -> pa.RecordBatch:
+    """Some of the live rows of a row group, by their numbers among them (ascending)."""
+    found, start = [], 0
+    for batch in opened.read(names, group):
+        stop = start + batch.num_rows
+        found.append(batch.take(pa.array(rows[(rows >= start) & (rows < stop)] - start)))
+        start = stop
+    return one_batch(pa.Table.from_batches(found), found[0].schema)
 
 
 def _match_groups(opened: OpenDataFile, one: FileWork, plan: MergePlan, keys: ChangeReader) -> list[Int64s]:
@@ -366,14 +439,16 @@ def _source_numbers(parts: Sequence[SlicePart], slices: Sequence[ChangeSlice], m
     return np.asarray(numbers[np.unique(match)], dtype=np.int64)
 
 
-def _picked_rows(reader: ChangeReader, one: ChangeSlice, number: int, rows: Int64s) -> Iterator[pa.Table]:
-    """The picked rows of a slice, one bounded part at a time."""
+def _picked_rows(
+    reader: ChangeReader, one: ChangeSlice, number: int, rows: Int64s
+) -> Iterator[tuple[Int64s, pa.Table]]:
+    """The picked rows of a slice with their numbers, one bounded part at a time."""
     step = 64 * 1024
     for start in range(0, one.rows, step):
         stop = min(one.rows, start + step)
         here = rows[(rows >= start) & (rows < stop)] - start
         if len(here):
-            yield reader.read([SlicePart(number, start, stop)]).take(pa.array(here))
+            yield here + start, reader.read([SlicePart(number, start, stop)]).take(pa.array(here))
 
 
 def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema) -> Iterator[pa.RecordBatch]:

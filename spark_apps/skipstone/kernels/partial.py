@@ -36,13 +36,15 @@ def unpack_bits(values: pa.Array | pa.ChunkedArray, columns: int) -> Bits:
 
 
 def kept_columns(source: pa.Table, partial: PartialRows) -> dict[str, Bits]:
-    """Which rows of ``source`` leave a column of the table as it is; columns that every row has are left out."""
+    """Which rows of ``source`` lack a column, by its name in the source; columns that every row has are left out."""
     bits = unpack_bits(source.column(partial.kept), len(partial.columns))
     return {name: bits[:, at] for at, name in enumerate(partial.columns) if bits[:, at].any()}
 
 
 def require_whole(source: pa.Table, partial: PartialRows) -> None:
     """Raise BadData (BAD_RECORDS) naming the first column of which a row to insert lacks the value."""
+    if partial.missing is None:
+        return
     lacking = unpack_bits(source.column(partial.missing), len(partial.columns)).any(axis=0)
     if lacking.any():
         name = partial.columns[int(np.argmax(lacking))]

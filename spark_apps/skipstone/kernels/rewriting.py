@@ -19,15 +19,26 @@ from skipstone.files.reader import OpenDataFile
 from skipstone.files.splicing import ChunkSource, SplicedFile
 from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
-from skipstone.kernels.clauses import Choice, MatchedBatch, apply_clauses, changed_columns, with_changes
+from skipstone.kernels.clauses import (
+    Choice,
+    ComposedRows,
+    MatchedBatch,
+    apply_clauses,
+    changed_columns,
+    with_changes,
+)
 
 
 @dataclass(frozen=True)
 class GroupMerge:
-    """What becomes of the live rows of one row group: the source row and the clause of each."""
+    """What becomes of the live rows of one row group: the source row and the clause of each.
+
+    ``composed``: what several changes of one key make of rows.
+    """
 
     match: Int64s
     choice: Choice
+    composed: ComposedRows | None = None
 
     @property
     def is_touched(self) -> bool:
@@ -65,7 +76,7 @@ class FileRewriter:
         if self._file is None or self._chunks is None or not self._keeps_rows(group, merge):
             return False
         foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
-        names = foreign | self._concerned() if merge.is_touched else foreign
+        names = foreign | self._concerned(merge) if merge.is_touched else foreign
         batches = self._bounded(group, merge, names)
         if batches is None:
             return False
@@ -90,8 +101,10 @@ class FileRewriter:
         clauses = enumerate(self._plan.target_clauses)
         return np.isin(merge.choice, [n for n, clause in clauses if clause.action is MergeAction.DELETE])
 
-    def _concerned(self) -> frozenset[str]:
+    def _concerned(self, merge: GroupMerge) -> frozenset[str]:
         """Columns that some update gives a value, or computes from."""
+        if merge.composed is not None:
+            return self._names
         clauses = self._plan.target_clauses
         return frozenset().union(*(one.assigned | one.computed_from("target") for one in clauses))
 
@@ -128,7 +141,8 @@ class FileRewriter:
         for batch in self._opened.read(names, group):
             stop = start + batch.num_rows
             match, choice = merge.match[start:stop], merge.choice[start:stop]
-            yield MatchedBatch(batch, self._source, match, choice, self._plan.partial)
+            composed = merge.composed and merge.composed.part(slice(start, stop))
+            yield MatchedBatch(batch, self._source, match, choice, self._plan.partial, composed)
             start = stop
 
 

@@ -6,13 +6,13 @@ Called by ``reading`` for loads and merges. Names are exact: nothing is matched 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, StringType
+from pyiceberg.types import IcebergType, StringType, UnknownType
 from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
@@ -25,7 +25,8 @@ class SourceColumn:
     """A data column of the frame: its Iceberg type and the source column it comes from.
 
     In the frame uuid is string and time is bigint (microseconds of the day), because Spark has no such types;
-    ``sources.arrow.table_batch`` turns them into what the table's Arrow schema wants.
+    ``sources.arrow.table_batch`` turns them into what the table's Arrow schema wants. The type is unknown where no file
+    holds a value or tells what it would be; such a column is text, all null.
 
     ``is_field``: in the source it is a field within a column.
     """
@@ -55,19 +56,25 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     return tuple(found)
 
 
-def source_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
+def source_columns(
+    source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup], needed: Collection[str] | None = None
+) -> tuple[SourceColumn, ...]:
     """All loadable source columns under their own names, in the order of the first file.
 
-    Raises BadSpec for a mapping or a declared type that cannot be used, BadData (SOURCE_COLUMN_MISSING) when files
-    differ in their columns or lack a declared one.
+    ``needed``: columns that every file must have; None: all. Raises BadSpec for a mapping or a declared type that
+    cannot be used, BadData (SOURCE_COLUMN_MISSING) when a file lacks a column that it must have: files differ, or one
+    lacks a declared one.
     """
     fed = _fed_types(source, schema)
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
+    told = list(dict.fromkeys(chain(names, declared, (pair.from_ for pair in source.mapping))))
     for group in groups:
-        for name in chain(names, declared, (pair.from_ for pair in source.mapping)):
+        for name in told if needed is None else needed:
             if name not in group.columns:
-                raise _missing(group, name, "the other files, the mapping or source.columns name")
+                who = "the other files, the mapping or source.columns name" if needed is None else "the merge needs"
+                raise _missing(group, name, who)
+    names = names if needed is None else told
     types = {name: fed.get(name) or declared.get(name) or _own_type(name, groups) for name in names}
     fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
     return tuple(
@@ -120,12 +127,18 @@ def _declared_type(name: str, text: str) -> IcebergType:
 
 def _own_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
     """What the files themselves say: string for text, else their type; None when it cannot be loaded."""
-    kinds = [_natural(group.columns[name]) for group in groups]
+    having = [group for group in groups if name in group.columns]
+    telling = [group for group in having if not group.columns[name].is_empty]
+    if not telling:
+        found = [kind for group in having if (kind := _natural(group.columns[name]))]
+        return found[0] if found else UnknownType() if having else None
+    kinds = [_natural(group.columns[name]) for group in telling]
     other = next((i for i, kind in enumerate(kinds) if kind != kinds[0]), None)
     if other is not None:
+        first, second = telling[0].example, telling[other].example
         raise BadSpec(
             Reason.COLUMN_TYPE_UNSUPPORTED,
-            f"column '{name}' is {kinds[0]} in '{groups[0].example}' and {kinds[other]} in '{groups[other].example}': "
+            f"column '{name}' is {kinds[0]} in '{first}' and {kinds[other]} in '{second}': "
             "give it one type in all files",
             field="source.paths",
         )

@@ -18,13 +18,20 @@ from skipstone.sources.typed.filetypes import FileType
 class RawColumn:
     """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded).
 
-    ``is_field``: in the files it is a field within a column.
+    ``is_field``: in the files it is a field within a column. ``is_empty``: its file says that it holds no value, so
+    that it feeds every type.
     """
 
     ref: str
     file_type: FileType | None = None
     is_text: bool = False
     is_field: bool = False
+    is_empty: bool = False
+
+    @property
+    def is_null(self) -> bool:
+        """Whether it holds no value and tells no type that is loaded."""
+        return self.is_empty and self.file_type is None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,15 +47,18 @@ class RawGroup(ColumnGroup):
     """Their rows as a frame.
 
     ``frame`` has the raw columns, CORRUPT (text of rows that could not be cut into columns, or null) and FILE (the
-    file's URL). ``record``: a row as text. ``corrupt``: what such rows are.
+    file's URL). ``record``: a row as text. ``corrupt``: what such rows are. ``tells_absent``: rows may lack columns,
+    and ABSENT of the frame has a character for each of ``columns``: 1 where the row lacks it, else 0.
     """
 
     frame: DataFrame
     record: Column
     corrupt: str = "the row cannot be read"
+    tells_absent: bool = False
 
 
 CORRUPT = "_skipstone_corrupt"
+ABSENT = "_skipstone_absent"
 URL = "_skipstone_url"
 #: Real file names may hold these; without this Spark would take them for patterns.
 NO_GLOB = {"__globPaths__": "false"}

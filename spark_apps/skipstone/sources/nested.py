@@ -6,7 +6,8 @@ and maps have items.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
 from pyspark.sql import DataFrame
@@ -14,9 +15,6 @@ from pyspark.sql import functions as F
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import join_path, like_hint, split_path
 from skipstone_core.reasons import Reason
-
-#: Names that may be paths, each with the field of the resource that says it first.
-Named = Mapping[str, str]
 
 
 class Branch(Protocol):
@@ -34,16 +32,39 @@ class Branch(Protocol):
 AnyBranch = TypeVar("AnyBranch", bound=Branch)
 
 
-def find_field(name: str, where: str, columns: Sequence[AnyBranch]) -> list[AnyBranch]:
+@dataclass(frozen=True)
+class Named:
+    """What a merge names. ``fields``: names that may be paths, each with the field of the resource that says it first.
+
+    ``needed``: the columns and fields that every file must have; None: all.
+    """
+
+    fields: Mapping[str, str] = field(default_factory=dict)
+    needed: Collection[str] | None = None
+
+    def found(self, columns: Sequence[AnyBranch]) -> Iterator[tuple[str, AnyBranch]]:
+        """The names that are fields within ``columns``, each with what it leads to, as far as files say.
+
+        Raises BadSpec as ``find_field`` does, of what may be missing only for columns that are no structs.
+        """
+        for name, where in self.fields.items():
+            may_lack = self.needed is not None and name not in self.needed
+            if branches := find_field(name, where, columns, may_lack=may_lack):
+                yield name, branches[-1]
+
+
+def find_field(name: str, where: str, columns: Sequence[AnyBranch], *, may_lack: bool = False) -> list[AnyBranch]:
     """The column and the fields that lead to ``name``, as far as files say; empty for what is a column as it stands.
 
-    Raises BadSpec (SOURCE_COLUMN_MISSING) that names ``where`` for a field that does not exist.
+    ``may_lack``: empty for a field that does not exist, too. Raises BadSpec (SOURCE_COLUMN_MISSING) naming ``where``.
     """
     if any(column.name == name for column in columns):
         return []
     parts, found, level = split_path(name), list[AnyBranch](), columns
     for at, part in enumerate(parts):
         one = next((one for one in level if one.name == part), None)
+        if one is None and may_lack:
+            return []
         if one is None:
             what = f"field {part!r} in {join_path(parts[:at])!r}" if at else f"column {part!r}"
             raise _missing(f"the source has no {what}: {like_hint(part, (one.name for one in level))}", where)

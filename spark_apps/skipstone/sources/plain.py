@@ -34,7 +34,7 @@ _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 BATCH_ROWS = 4096
 #: Records of Avro are read one by one: from here on Spark's tasks are sooner done.
 _AVRO_BYTES = 16 << 20
-_NONE: Named = {}
+_NONE = Named()
 _LIMITS = {SourceFormat.PARQUET: sys.maxsize, SourceFormat.AVRO: _AVRO_BYTES}
 #: Gives the columns of these names of a file, in one table or in several.
 _Reader = Callable[[WholeFile, list[str]], Iterable[pa.Table]]
@@ -97,16 +97,16 @@ class PlainSource:
 def find_plain(
     listing: SourceListing, source: SourceSpec, schema: Schema, limits: PlainLimits, named: Named = _NONE
 ) -> PlainSource | None:
-    """The files of ``listing`` under their own columns, if they are plain and within ``limits``.
+    """The files of ``listing`` under their own columns, if they are plain, have all columns and are within ``limits``.
 
     ``schema``: the table's. ``named``: what may be fields within columns, which are left to Spark. Raises BadSpec and
     BadData for columns that do not fit, as ``read_source`` does.
     """
 
     def columns_of(groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
-        if any(name not in group.columns for group in groups for name in named):
+        if any(name not in group.columns for group in groups for name in named.fields):
             return ()
-        return source_columns(source, schema, groups)
+        return source_columns(source, schema, groups, named.needed)
 
     return _find(listing, source, limits, columns_of)
 
@@ -148,7 +148,9 @@ def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn]:
 
 def _feeds(group: ColumnGroup, column: SourceColumn) -> bool:
     found = group.columns.get(column.source)
-    return found is not None and is_plain(found.file_type, column.type)
+    if found is None:
+        return False
+    return is_plain(found.file_type, column.type) or (found.is_null and column.type.is_primitive)
 
 
 def _is_small_and_new(files: Sequence[StoredFile], limits: PlainLimits) -> bool:

@@ -18,7 +18,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.columns import SourceColumn
-from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, file_below, quoted, unquoted
+from skipstone.sources.groups import ABSENT, CORRUPT, RawColumn, RawGroup, file_below, quoted, unquoted
 from skipstone.sources.text.values import Conversion, TextRules, from_text
 from skipstone.sources.typed.filetypes import feed
 
@@ -28,6 +28,8 @@ from skipstone.sources.typed.filetypes import feed
 ERROR_COLUMN = "_skipstone_error"
 RECORD_COLUMN = "_skipstone_record"
 FILE_COLUMN = "_skipstone_file"
+#: On demand, behind those: string with a character for each data column: 1 where the row lacks it, else 0.
+ABSENT_COLUMN = "_skipstone_lacks"
 MAX_RECORD_CHARACTERS = 1 << 20
 #: Between texts that become one literal.
 _SEPARATOR = "\0"
@@ -37,7 +39,10 @@ _CORRUPT_FAULT = -1
 
 @dataclass(frozen=True)
 class _Typed:
-    """A column on its way: ``ref``, its quoted source column, is None when none of this group feeds it."""
+    """A column on its way: ``ref``, its quoted source column, is None when none of this group feeds it.
+
+    It is ``null`` when that column holds no value.
+    """
 
     column: SourceColumn
     ref: str | None
@@ -51,8 +56,12 @@ class _Typed:
         return f"column '{self.column.source}'" + (f" (for '{self.column.name}')" if renamed else "")
 
 
-def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str) -> DataFrame:
+def project(
+    group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str, *, tell_absent: bool = False
+) -> DataFrame:
     """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the address that paths are relative to.
+
+    ``tell_absent``: then ABSENT.
 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
@@ -67,12 +76,25 @@ def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, 
         _of_bad_rows(file_below(root), FILE_COLUMN),
     )
     named = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
-    return told.selectExpr(*named, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN)
+    lacks = [f"{_absent(group, columns)} as {ABSENT_COLUMN}"] if tell_absent else []
+    return told.selectExpr(*named, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *lacks)
 
 
-def empty_columns() -> list[Column]:
-    """ERROR, RECORD and FILE of a frame without rows."""
-    return [F.lit(None).cast("string").alias(name) for name in (ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN)]
+def empty_columns(*, tell_absent: bool = False) -> list[Column]:
+    """ERROR, RECORD and FILE, and ABSENT on demand, of a frame without rows."""
+    names = [ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *([ABSENT_COLUMN] if tell_absent else [])]
+    return [F.lit(None).cast("string").alias(name) for name in names]
+
+
+def _absent(group: RawGroup, columns: Sequence[SourceColumn]) -> str:
+    places = {name: at for at, name in enumerate(group.columns, start=1)}
+    told = [
+        "'1'" if one.source not in places
+        else f"substring({ABSENT}, {places[one.source]}, 1)" if group.tells_absent
+        else "'0'"
+        for one in columns
+    ]  # fmt: skip
+    return f"concat({', '.join(told)})"
 
 
 def _held(position: int) -> str:
@@ -92,11 +114,17 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
 def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
     raw_column = group.columns.get(column.source)
     if raw_column is None:
-        return _Typed(column, None, F.lit(None).cast(frame_type(column.type)))
+        return _Typed(column, None, _null(column))
     found = _conversion(raw_column, column.type, rules)
-    if found is None:
+    if found is not None:
+        return _Typed(column, raw_column.ref, found.value, found.what)
+    if not (raw_column.is_empty and column.type.is_primitive):
         raise _unsupported(group, column, raw_column)
-    return _Typed(column, raw_column.ref, found.value, found.what)
+    return _Typed(column, "null", _null(column))
+
+
+def _null(column: SourceColumn) -> Column:
+    return F.lit(None).cast(frame_type(column.type))
 
 
 def _conversion(column: RawColumn, kind: IcebergType, rules: TextRules) -> Conversion | None:
@@ -159,6 +187,6 @@ def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSp
 def frame_type(kind: IcebergType) -> str:
     """The Spark type in which a frame holds ``kind``."""
     named = {"int": "int", "long": "bigint", "time": "bigint", "uuid": "string", "timestamp": "timestamp_ntz",
-             "timestamptz": "timestamp"}  # fmt: skip
+             "timestamptz": "timestamp", "unknown": "string"}  # fmt: skip
     text = str(kind)
     return "binary" if text.startswith("fixed[") else named.get(text, text)

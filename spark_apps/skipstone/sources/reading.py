@@ -6,10 +6,9 @@ Needs a session made by ``skipstone.session``: UTC, exact column names, ANSI. On
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import reduce
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
 
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
@@ -22,22 +21,41 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.avro.files import avro_groups
 from skipstone.sources.columns import SourceColumn, source_columns, table_columns
-from skipstone.sources.groups import RawGroup
+from skipstone.sources.groups import ColumnGroup, RawGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
-from skipstone.sources.projection import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, empty_columns, project
+from skipstone.sources.projection import (
+    ABSENT_COLUMN,
+    ERROR_COLUMN,
+    FILE_COLUMN,
+    RECORD_COLUMN,
+    empty_columns,
+    project,
+)
 from skipstone.sources.text.files import csv_groups, declared_names, json_groups
 from skipstone.sources.text.options import TextOptions, no_options, text_options
 from skipstone.sources.text.values import TextRules
 from skipstone.sources.typed.files import typed_groups
 
-__all__ = ["ERROR_COLUMN", "FILE_COLUMN", "RECORD_COLUMN", "ReadRules", "SourceColumn", "SourceRead", "read_source",
-           "read_table_rows"]  # fmt: skip
+__all__ = [
+    "ABSENT_COLUMN",
+    "ERROR_COLUMN",
+    "FILE_COLUMN",
+    "RECORD_COLUMN",
+    "ReadRules",
+    "SourceColumn",
+    "SourceRead",
+    "read_source",
+    "read_table_rows",
+]
+_NOTHING = Named()
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRead:
-    """``frame`` has ``columns`` by name, in order, then ERROR, RECORD and FILE; data of rows with an error is void."""
+    """``frame`` has ``columns`` by name, in order, then ERROR, RECORD and FILE, and ABSENT where that was asked for;
+    data of rows with an error is void.
+    """
 
     frame: DataFrame
     columns: tuple[SourceColumn, ...]
@@ -46,10 +64,10 @@ class SourceRead:
 
 @dataclass(frozen=True)
 class ReadRules:
-    """``named``: what may be fields within columns of the source, which then become columns."""
+    """``named``: which fields within columns of the source become columns, and what files may lack."""
 
     time_zone: str
-    named: Named = field(default_factory=dict)
+    named: Named = _NOTHING
 
 
 def read_source(
@@ -60,13 +78,13 @@ def read_source(
     A column's type: that of the table column it feeds (by mapping, else by equal name), else ``source.columns``,
     else string (Csv, Json) or the file's own type. Columns of nested types are left out, but for fields that are named.
     Timestamps without offset become instants in the time zone where the type is timestamptz.
+    Where files and records may lack columns, the frame tells which.
     Raises BadSpec (INVALID_SPEC, COLUMN_NOT_FOUND, COLUMN_TYPE_UNSUPPORTED) and BadData (SOURCE_UNREADABLE,
-    SOURCE_COLUMN_MISSING when files differ in their columns).
+    SOURCE_COLUMN_MISSING when files lack a column that they must have: without a choice, one that others have).
     """
+    reading = _Reading(spark, listing, source, schema, rules.named)
     text = _rules(spark, source, rules.time_zone)
-    groups = _groups(spark, listing, _Asked(source, schema, rules.named), text.options)
-    columns = source_columns(source, schema, groups)
-    return _joined(spark, listing, groups, columns, text)
+    return reading.frame(text, partial(source_columns, needed=rules.named.needed))
 
 
 def read_table_rows(
@@ -77,10 +95,7 @@ def read_table_rows(
     Raises as ``read_source``, and BadData with SOURCE_COLUMN_MISSING for a required column that no source column
     feeds and for a source column that the mapping names and a file lacks.
     """
-    rules = _rules(spark, source, time_zone)
-    groups = _groups(spark, listing, _Asked(source, schema, {}), rules.options)
-    columns = table_columns(source, schema, groups)
-    return _joined(spark, listing, groups, columns, rules)
+    return _Reading(spark, listing, source, schema).frame(_rules(spark, source, time_zone), table_columns)
 
 
 def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:
@@ -110,45 +125,56 @@ def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str
         ) from error
 
 
-class _Asked(NamedTuple):
-    """What is read for a table of ``schema``, fields within columns included that are ``named``."""
+@dataclass(frozen=True)
+class _Reading:
+    """What is read for a table of ``schema``, fields within columns included that are ``named``.
 
+    Where these say that rows may lack columns, the frame tells which.
+    """
+
+    spark: SparkSession
+    listing: SourceListing
     source: SourceSpec
     schema: Schema
-    named: Named
+    named: Named = _NOTHING
 
+    @property
+    def tell_absent(self) -> bool:
+        """Whether rows may lack columns."""
+        return self.named.needed is not None
 
-def _groups(spark: SparkSession, listing: SourceListing, asked: _Asked, options: TextOptions) -> list[RawGroup]:
-    source, named = asked.source, asked.named
-    if source.format is SourceFormat.CSV:
-        return csv_groups(spark, listing, declared_names(source, asked.schema), options)
-    if source.format is SourceFormat.JSON:
-        groups = json_groups(spark, listing, options, named)
-        _refuse_halves(asked, groups)
-        return groups
-    if source.format is SourceFormat.AVRO:
-        return avro_groups(spark, listing, named)
-    return typed_groups(spark, listing, source.format, named)
+    def frame(
+        self,
+        rules: TextRules,
+        columns_of: Callable[[SourceSpec, Schema, Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
+    ) -> SourceRead:
+        """The rows of all files."""
+        groups = self._groups(rules.options)
+        columns = columns_of(self.source, self.schema, groups)
+        root = self.listing.storage.address()
+        frames = [project(group, columns, rules, root, tell_absent=self.tell_absent) for group in groups]
+        empty = empty_columns(tell_absent=self.tell_absent)
+        frame = reduce(DataFrame.union, frames) if frames else self.spark.range(0).select(*empty)
+        return SourceRead(frame=frame, columns=columns, listing=self.listing)
 
+    def _groups(self, options: TextOptions) -> list[RawGroup]:
+        match self.source.format:
+            case SourceFormat.CSV:
+                return csv_groups(self.spark, self.listing, declared_names(self.source, self.schema), options)
+            case SourceFormat.JSON:
+                groups = json_groups(self.spark, self.listing, options, self.named)
+                self._refuse_halves(groups)
+                return groups
+            case SourceFormat.AVRO:
+                return avro_groups(self.spark, self.listing, self.named)
+            case _:
+                return typed_groups(self.spark, self.listing, self.source.format, self.named)
 
-def _refuse_halves(asked: _Asked, groups: Sequence[RawGroup]) -> None:
-    """An object of Json is read as text or by its fields: the table must not need the text where fields are named."""
-    fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
-    columns = {field.name for field in asked.schema.fields}
-    for name in sorted(fields):
-        if (root := split_path(name)[0]) in columns:
-            message = f"{name!r} is a field of {root!r}, a column of the table, and Json is read as one of both"
-            raise BadSpec(Reason.INVALID_SPEC, f"{message}: name no field of it", field=asked.named[name])
-
-
-def _joined(
-    spark: SparkSession,
-    listing: SourceListing,
-    groups: Sequence[RawGroup],
-    columns: Sequence[SourceColumn],
-    rules: TextRules,
-) -> SourceRead:
-    root = listing.storage.address()
-    frames = [project(group, columns, rules, root) for group in groups]
-    frame = reduce(DataFrame.union, frames) if frames else spark.range(0).select(*empty_columns())
-    return SourceRead(frame=frame, columns=tuple(columns), listing=listing)
+    def _refuse_halves(self, groups: Sequence[RawGroup]) -> None:
+        """An object of Json is read as text or by its fields: the table must not need its text as well."""
+        fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
+        columns = {field.name for field in self.schema.fields}
+        for name in sorted(fields):
+            if (root := split_path(name)[0]) in columns:
+                message = f"{name!r} is a field of {root!r}, a column of the table, and Json is read as one of both"
+                raise BadSpec(Reason.INVALID_SPEC, f"{message}: name no field of it", field=self.named.fields[name])

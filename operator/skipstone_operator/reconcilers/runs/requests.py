@@ -47,6 +47,7 @@ from skipstone_operator.resources.mergejob import (
     MergeJobSpec,
     NotMatchedBySourceClause,
     NotMatchedClause,
+    UpdatedColumns,
 )
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.worlds.subjects import (
@@ -302,7 +303,8 @@ def _build_merge_task(spec: MergeJobSpec, source: SourceSpec) -> MergeTask:
 def _clause(
     clause: MatchedClause | NotMatchedClause | NotMatchedBySourceClause, values: Mapping[str, str] | None
 ) -> MergeClause:
-    return MergeClause(action=MergeAction(clause.action.value), when=clause.when, values=values)
+    present = True if isinstance(clause, MatchedClause) and clause.columns is UpdatedColumns.PRESENT else None
+    return MergeClause(action=MergeAction(clause.action.value), when=clause.when, values=values, present=present)
 
 
 def plan_confirm_run(

@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.errors import BadData
 from skipstone_core.language.expressions import (
+    NULL_TYPE,
     Arithmetic,
     Atom,
     Call,
@@ -98,7 +99,7 @@ class _Rows:
     def _leaf(self, leaf: Atom) -> pa.Array:
         kind = arrow_type(leaf.type)
         match leaf.operand:
-            case ColumnRef() as column:
+            case ColumnRef() as column if leaf.type != NULL_TYPE:
                 values = self.columns[str(column)]
                 return values if kind is None or values.type == kind else pc.cast(values, kind)
             case Constant() as constant:

@@ -194,7 +194,7 @@ def _insert_rest(
 ) -> tuple[int, list[bytes]]:
     """Insert source rows that matched nowhere: how many, and the written files."""
     plan = changes.plan
-    rest = unmatched_rows(changes.slices, results)
+    rest = unmatched_rows(plan, changes.slices, results)
     if not plan.when_not_matched or not len(rest):
         return 0, []
     found = _Found(site.written)

@@ -12,32 +12,44 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from zoneinfo import ZoneInfo
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import NestedField, UUIDType
+from pyiceberg.types import NestedField, StringType, UnknownType, UUIDType
 from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.keys import key_type
+from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.fields import named_fields
-from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
+from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, plan_merge
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.kernels.partial import pack_bits
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
+from skipstone.runs.merging.presence import Presence
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
 from skipstone.sources.groups import quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
+from skipstone.sources.nested import Named
 from skipstone.sources.plain import PlainLimits, find_plain
-from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, ReadRules, SourceColumn, SourceRead, read_source
+from skipstone.sources.reading import (
+    ABSENT_COLUMN,
+    ERROR_COLUMN,
+    FILE_COLUMN,
+    ReadRules,
+    SourceColumn,
+    SourceRead,
+    read_source,
+)
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
@@ -90,7 +102,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     Raises BadSpec for a task that does not fit both schemas, BadData for rows that do not fit, duplicate keys and a
     source that changed while it was read.
     """
-    rules = ReadRules(site.task.time_zone, named_fields(site.task))
+    rules = ReadRules(site.task.time_zone, _named(site.task))
     read = read_source(spark, site.listing, site.task.source, files.schema, rules)
     planned = _plan(site.task, read.columns, table, files)
     return written_down(site, planned, _write_slices(site, read, planned.plan))
@@ -99,7 +111,7 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
     """As ``read_changes``, in this process; None when the source is not small and plain, or not good throughout."""
     limits = PlainLimits(site.share.rows, site.share.source_bytes)
-    read = find_plain(site.listing, site.task.source, files.schema, limits, named_fields(site.task))
+    read = find_plain(site.listing, site.task.source, files.schema, limits, _named(site.task))
     if read is None:
         return None
     planned = _plan(site.task, read.columns, table, files)
@@ -107,8 +119,22 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     rows = read.rows(_kernel_schema(columns))
     if rows is None:
         return None
+    if planned.plan.partial is not None:  # a plain source has every column that it feeds
+        bits = pack_bits(np.zeros((rows.num_rows, len(planned.plan.partial.columns)), dtype=bool))
+        rows = rows.append_column(KEPT_COLUMN, bits)
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
     return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
+
+
+def _named(task: MergeTask) -> Named:
+    return Named(named_fields(task), needed_columns(task))
+
+
+def needed_columns(task: MergeTask) -> frozenset[str] | None:
+    """The columns that every file must have; None where they all must have the same."""
+    if not any(clause.present for clause in task.when_matched):
+        return None
+    return frozenset(key.source for key in task.keys) | ({task.sequence_by} if task.sequence_by else frozenset())
 
 
 def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
@@ -160,14 +186,17 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
     """What slices hold, and in which order."""
     held = [column for column in columns if column.name in plan.source_columns]
     types = {column.name: kind for column in held if (kind := key_type(str(column.type)))}
-    return held, SortRule(plan.keys, plan.sequence_by, types)
+    types[KEPT_COLUMN] = KeyType(KeyFamily.BINARY)
+    return held, SortRule(plan.keys, plan.sequence_by, types, plan.repeated_keys)
 
 
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
     columns, rule = _slice_columns(read.columns, plan)
+    absent = [] if plan.partial is None else [ABSENT_COLUMN]
     held = [f"{quoted(column.name)} as {_held(at)}" for at, column in enumerate(columns)]
-    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN)
-    kernel = _slice_kernel(_kernel_schema(columns), rule, site.scratch)
+    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *absent)
+    told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
+    kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told), rule, site.scratch)
     answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
 
@@ -197,28 +226,48 @@ def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
 
 
 def _kernel_schema(columns: Sequence[SourceColumn]) -> pa.Schema:
-    return pa.schema([pa.field(column.name, arrow_type_of(column.type)) for column in columns])
+    """A column of no known type is text, and null throughout."""
+    text = StringType()
+    kinds = [text if isinstance(column.type, UnknownType) else column.type for column in columns]
+    return pa.schema([pa.field(column.name, arrow_type_of(kind)) for column, kind in zip(columns, kinds, strict=True)])
 
 
 def _slice_kernel(
-    schema: pa.Schema, rule: SortRule, scratch: Scratch
+    made: SliceRows, rule: SortRule, scratch: Scratch
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        answer = caught(lambda: _write_partition(batches, schema, rule, scratch), scratch.where)
+        answer = caught(lambda: _write_partition(batches, made, rule, scratch), scratch.where)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)
 
     return kernel
 
 
 def _write_partition(
-    batches: Iterable[pa.RecordBatch], schema: pa.Schema, rule: SortRule, scratch: Scratch
+    batches: Iterable[pa.RecordBatch], made: SliceRows, rule: SortRule, scratch: Scratch
 ) -> ChangeSlice | None:
-    rows = []
-    for batch in batches:
+    return _write_rows(pa.Table.from_batches(map(made.of, batches), schema=made.full_schema), rule, scratch)
+
+
+@dataclass(frozen=True)
+class SliceRows:
+    """Turns batches of Spark into rows of a slice. ``presence``: of a merge whose rows may lack columns."""
+
+    schema: pa.Schema
+    presence: Presence | None
+
+    @property
+    def full_schema(self) -> pa.Schema:
+        """Of the rows that are made."""
+        return self.schema.append(pa.field(KEPT_COLUMN, pa.binary())) if self.presence else self.schema
+
+    def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Raises BadData for rows that do not fit, or lack a key."""
         _require_good(batch)
-        named = batch.rename_columns([*schema.names, *batch.schema.names[len(schema) :]])
-        rows.append(table_batch(named, schema))
-    return _write_rows(pa.Table.from_batches(rows, schema=schema), rule, scratch)
+        named = batch.rename_columns([*self.schema.names, *batch.schema.names[len(self.schema) :]])
+        rows = table_batch(named, self.schema)
+        if self.presence is None:
+            return rows
+        return pa.RecordBatch.from_arrays([*rows.columns, self.presence.bits(batch)], schema=self.full_schema)
 
 
 def _write_rows(rows: pa.Table, rule: SortRule, scratch: Scratch) -> ChangeSlice | None:

@@ -36,7 +36,7 @@ _HEADER_READ_AHEAD = 64 << 10
 _TASK_BYTES = 64 << 20
 _NO = pa.scalar(value=False)
 _Row = Mapping[str, Value]
-_NONE: Named = {}
+_NONE = Named()
 
 
 def avro_columns(stored: StoredFile, named: Named = _NONE) -> Mapping[str, RawColumn]:
@@ -167,7 +167,7 @@ class _Reading:
     @classmethod
     def of(cls, listing: SourceListing, files: Sequence[StoredFile], named: Named) -> _Reading:
         """The reading of ``files`` of ``listing``."""
-        return cls(tuple(files), tuple(_url(listing, file) for file in files), dict(named))
+        return cls(tuple(files), tuple(_url(listing, file) for file in files), named)
 
     def kernel(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         """The function for ``mapInArrow``: takes numbers of files."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from skipstone.files.avro.containers import Damaged
 from skipstone.sources.avro.values import AvroType, logical_type, plain_type
-from skipstone.sources.nested import Named, find_field, unloaded
+from skipstone.sources.nested import Named, unloaded
 
 #: A schema of Avro as JSON values.
 Json = str | int | float | bool | None | Sequence["Json"] | Mapping[str, "Json"]
@@ -59,11 +59,10 @@ class RecordSchema:
     def naming(self, named: Named) -> RecordSchema:
         """With the fields within columns that are ``named`` as columns, too. Raises as ``find_field`` does."""
         found = []
-        for name, where in named.items():
-            if branches := find_field(name, where, self.columns):
-                if branches[-1].type is None:
-                    raise unloaded(name, where)
-                found.append(replace(branches[-1], name=name, is_field=True))
+        for name, one in named.found(self.columns):
+            if one.type is None:
+                raise unloaded(name, named.fields[name])
+            found.append(replace(one, name=name, is_field=True))
         return replace(self, columns=(*self.columns, *found))
 
 

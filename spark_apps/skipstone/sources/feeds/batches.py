@@ -17,7 +17,8 @@ from propcache.api import cached_property
 from pyiceberg.types import BinaryType, FixedType, StringType, UUIDType
 from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN, UPSERT
+from skipstone_core.merging.feeds import MISSING_COLUMN, OP_COLUMN, UPSERT
+from skipstone_core.merging.merges import KEPT_COLUMN
 
 from skipstone.kernels.partial import Bits, pack_bits
 from skipstone.sources.feeds.shapes import (

@@ -278,6 +278,8 @@ def _texts(values: pa.Array, column: str, maker: BatchMaker) -> list[str | None]
 
 def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) -> pa.Array:
     """``values`` in the type of ``column``; whatever a cast would change is refused."""
+    if values.null_count == len(values):  # of any type, that of columns without values among them
+        return pa.nulls(len(values), column.arrow)
     if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
         lines = range(line, line + len(values))
         return maker.decoded(_texts(values, column.name, maker), column, lines)

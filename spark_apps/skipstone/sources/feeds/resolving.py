@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.errors import BadData
-from skipstone_core.merging.feeds import DELETE, KEPT_COLUMN, MISSING_COLUMN, OP_COLUMN, TRUNCATE
-from skipstone_core.merging.merges import BoundKey
+from skipstone_core.merging.feeds import DELETE, MISSING_COLUMN, OP_COLUMN, TRUNCATE
+from skipstone_core.merging.merges import KEPT_COLUMN, BoundKey
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.canonical import Int64s

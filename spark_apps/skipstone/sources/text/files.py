@@ -6,7 +6,7 @@ Called by ``reading``. Csv columns go by the names in each file's header, never 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from pyiceberg.schema import Schema
 from pyspark.errors import AnalysisException
@@ -18,9 +18,9 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import split_path
 from skipstone_core.reasons import Reason
 
-from skipstone.sources.groups import CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import ABSENT, CORRUPT, NO_GLOB, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.nested import Named, find_field, struct_types, with_fields
+from skipstone.sources.nested import Named, struct_types, with_fields
 from skipstone.sources.presence import complete, has_vanished
 from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
 from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
@@ -31,6 +31,9 @@ from skipstone.sources.text.options import TextOptions
 _NEVER_WRITTEN = "\ue000\uf8ff\ue000"
 #: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
 _NO_NAME = "_skipstone_no_name"
+#: What Spark puts where a record does not have a name: a byte that no text in UTF-8 has.
+_NO_TEXT = "cast(X'FF' as string)"
+_MARKED = {"EXISTS_DEFAULT": _NO_TEXT, "CURRENT_DEFAULT": _NO_TEXT}
 
 
 def spark_paths(listing: SourceListing, names: Sequence[str]) -> list[str]:
@@ -101,8 +104,8 @@ def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
 def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions, named: Named) -> list[RawGroup]:
     """One group with every name that stands in a record; reads the files once to learn the names.
 
-    ``named`` fields within objects become columns in place of these objects. Raises BadData (SOURCE_UNREADABLE), and as
-    ``find_field`` does.
+    ``named`` fields within objects become columns in place of these objects; where files may lack columns, the group
+    tells which a record lacks. Raises BadData (SOURCE_UNREADABLE), and as ``find_field`` does.
     """
     for file in listing.stored:
         require_unpackable(file.name)
@@ -114,23 +117,55 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
         lines = spark_reader(spark, listing).text(paths)
         require_one_document_per_line(complete(lines, listing, len(paths)), listing.storage.address())
     found = _json_names(spark, paths, options, listing)
-    fields = [name for name, where in named.items() if find_field(name, where, found)]
+    fields = [name for name, _ in named.found(found)]
     types = {split_path(name): "string" for name in fields}
     types |= {(one.name,): "string" for one in found if one.name not in {path[0] for path in types}}
     read = struct_types(types) or {_NO_NAME: "string"}
-    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in {**read, CORRUPT: "string"}.items())
-    frame: DataFrame = spark_reader(spark, listing).schema(ddl).options(**_json_options(options)).json(paths)
-    frame = complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path"))
     columns = {name: RawColumn(quoted(name), is_text=True) for name, kind in read.items() if (name,) in types}
+    columns |= {name: RawColumn(quoted(name), is_text=True, is_field=True) for name in fields}
+    tell_absent = named.needed is not None
+    ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in read.items())
+    schema = cast("StructType", StructType.fromDDL(ddl))
+    schema = (_marked(schema) if tell_absent else schema).add(CORRUPT, StringType())
+    frame: DataFrame = spark_reader(spark, listing).schema(schema).options(**_json_options(options)).json(paths)
+    frame = complete(frame, listing, len(paths)).withColumn(URL, F.col("_metadata.file_path"))
     return [
         RawGroup(
-            frame=with_fields(frame, fields),
-            columns=columns | {name: RawColumn(quoted(name), is_text=True, is_field=True) for name in fields},
-            record=F.to_json(F.expr(f"struct({', '.join(map(quoted, read))})")),
+            frame=_with_absent(frame, columns) if tell_absent else with_fields(frame, fields),
+            tells_absent=tell_absent,
+            columns=columns,
+            record=F.to_json(F.expr(f"struct({', '.join(map(quoted, columns or read))})")),
             corrupt=f"the record is not a JSON object, or nests more than {DEPTH} deep",
             example=listing.files[0].path,
         )
     ]
+
+
+def _marked(struct: StructType) -> StructType:
+    """``struct`` with the text that stands for absence as the default of all texts in it."""
+    return StructType(
+        [
+            StructField(one.name, _marked(one.dataType))
+            if isinstance(one.dataType, StructType)
+            else StructField(one.name, one.dataType, metadata=_MARKED)
+            for one in struct
+        ]
+    )
+
+
+def _with_absent(frame: DataFrame, columns: Mapping[str, RawColumn]) -> DataFrame:
+    """The columns with ABSENT, and null in place of the text that stands for a name which a record does not have.
+
+    An object that is null or absent has no fields.
+    """
+    told, values = ["''"], []
+    for name, column in columns.items():
+        path = list(map(quoted, split_path(name))) if column.is_field else [quoted(name)]
+        value, above = ".".join(path), ".".join(path[:-1])
+        is_absent = f"{value} <=> {_NO_TEXT}" + (f" or {above} is null" if above else "")
+        told.append(f"if({is_absent}, '1', '0')")
+        values.append(f"nullif({value}, {_NO_TEXT}) as {quoted(name)}")
+    return frame.selectExpr(*values, CORRUPT, URL, f"concat({', '.join(told)}) as {ABSENT}")
 
 
 def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing) -> list[_Name]:

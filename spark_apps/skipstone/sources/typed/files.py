@@ -6,10 +6,12 @@ told before anything runs.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import orc
 from pyspark.sql import Column, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
@@ -21,7 +23,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
-from skipstone.sources.nested import Named, find_field, struct_types, unloaded, with_fields
+from skipstone.sources.nested import Named, struct_types, unloaded, with_fields
 from skipstone.sources.presence import complete
 from skipstone.sources.text.files import spark_paths, spark_reader
 from skipstone.sources.text.headers import unreadable
@@ -31,11 +33,15 @@ from skipstone.tables.parquetfiles import WholeFile
 
 
 class FileColumn(NamedTuple):
-    """A column of a file; ``type`` is None for one that is there and cannot be loaded. ``fields``: of a struct."""
+    """A column of a file; ``type`` is None for one that is there and cannot be loaded.
+
+    ``fields``: of a struct; None where the file does not say. ``is_empty``: it is known to hold no value.
+    """
 
     name: str
     type: FileType | None
-    fields: tuple[FileColumn, ...] = ()
+    fields: tuple[FileColumn, ...] | None = ()
+    is_empty: bool = False
 
 
 FileColumns = tuple[FileColumn, ...]
@@ -71,15 +77,30 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
     try:
         with stored.open(buffering=0) as opened:
             file = WholeFile(opened)
-            schema, physical = file.schema_arrow, file.schema
+            schema, physical, empty = file.schema_arrow, file.schema, _empty_columns(file)
     except MemoryError:
         raise  # which is one of Arrow's exceptions too
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
     old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
     instant = file_type(pa.timestamp("us", tz="UTC"))
-    columns = [_file_column(one, (), lambda f, path: instant if path in old else file_type(f.type)) for one in schema]
-    return _unique(name, columns)
+    told = _Told(lambda found, path: instant if path in old else file_type(found.type), empty)
+    return _unique(name, [told.column(one, ()) for one in schema])
+
+
+def _empty_columns(file: WholeFile) -> frozenset[str]:
+    """Paths of columns, and of fields within them, that hold no value as the statistics of every row group say."""
+    paths = [file.schema.column(at).path for at in range(len(file.schema))]
+    known = Counter(paths)
+    return frozenset(path for at, path in enumerate(paths) if known[path] == 1 and _is_all_null(file.metadata, at))
+
+
+def _is_all_null(footer: pq.FileMetaData, column: int) -> bool:
+    chunks = [footer.row_group(group).column(column) for group in range(footer.num_row_groups)]
+    return all(
+        (told := chunk.statistics) is not None and told.has_null_count and told.null_count == chunk.num_values
+        for chunk in chunks
+    )
 
 
 def read_orc_footer(stored: StoredFile) -> FileColumns:
@@ -100,15 +121,25 @@ def read_orc_footer(stored: StoredFile) -> FileColumns:
                 "ORC: write it as a timestamp in UTC, or use Parquet",
                 field="source.paths",
             )
-    return _unique(name, [_file_column(one, (), lambda found, _: orc_type(found)) for one in schema])
+    told = _Told(lambda found, _: orc_type(found))
+    return _unique(name, [told.column(one, ()) for one in schema])
 
 
-def _file_column(
-    one: pa.Field, above: tuple[str, ...], type_of: Callable[[pa.Field, str], FileType | None]
-) -> FileColumn:
-    path = (*above, one.name)
-    inside = [one.type.field(at) for at in range(one.type.num_fields)] if pa.types.is_struct(one.type) else ()
-    return FileColumn(one.name, type_of(one, ".".join(path)), tuple(_file_column(f, path, type_of) for f in inside))
+class _Told(NamedTuple):
+    """What a footer tells by paths: types, and which columns and fields are ``empty``."""
+
+    type_of: Callable[[pa.Field, str], FileType | None]
+    empty: frozenset[str] = frozenset()
+
+    def column(self, one: pa.Field, above: tuple[str, ...]) -> FileColumn:
+        """The column or field ``one`` with the fields in it."""
+        parts = (*above, one.name)
+        path = ".".join(parts)
+        if pa.types.is_null(one.type):
+            return FileColumn(one.name, None, fields=None, is_empty=True)
+        inside = [one.type.field(at) for at in range(one.type.num_fields)] if pa.types.is_struct(one.type) else ()
+        is_empty = path in self.empty and not pa.types.is_nested(one.type)
+        return FileColumn(one.name, self.type_of(one, path), tuple(self.column(f, parts) for f in inside), is_empty)
 
 
 def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
@@ -120,9 +151,10 @@ def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
 
 def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named: Named) -> RawGroup:
     fields = _fields(files.footer, named)
+    typed = {name: one.type for name, one in fields.items() if one.type is not None}
     readable = {one.name: one.type for one in files.footer if one.type is not None}
     types: dict[tuple[str, ...], str] = {(name,): found.spark for name, found in readable.items()}
-    types |= {split_path(name): found.spark for name, found in fields.items()}
+    types |= {split_path(name): found.spark for name, found in typed.items()}
     ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in struct_types(types).items())
     reader = reader.schema(ddl if ddl else StructType())
     paths = spark_paths(listing, files.names)
@@ -130,23 +162,23 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     frame = complete(frame, listing, len(files.names)).withColumns(
         {CORRUPT: F.lit(None).cast("string"), URL: F.col("_metadata.file_path")}
     )
-    columns = {name: RawColumn(quoted(name), found, is_field=True) for name, found in fields.items()}
+    columns = {
+        name: RawColumn(quoted(name), one.type, is_field=True, is_empty=one.is_empty) for name, one in fields.items()
+    }
     return RawGroup(
-        frame=with_fields(frame, fields),
+        frame=with_fields(frame, typed),
         columns={**raw_columns(files.footer), **columns},
-        record=_record([*readable, *fields]),
+        record=_record([*readable, *typed]),
         example=files.names[0],
     )
 
 
-def _fields(footer: FileColumns, named: Named) -> dict[str, FileType]:
-    """The fields within columns that are named, with their types."""
-    found: dict[str, FileType] = {}
-    for name, where in named.items():
-        if branches := find_field(name, where, footer):
-            if branches[-1].type is None:
-                raise unloaded(name, where)
-            found[name] = branches[-1].type
+def _fields(footer: FileColumns, named: Named) -> dict[str, FileColumn]:
+    """The fields within columns that are named."""
+    found = dict(named.found(footer))
+    for name, one in found.items():
+        if one.type is None and not one.is_empty:
+            raise unloaded(name, named.fields[name])
     return found
 
 
@@ -157,4 +189,4 @@ def _record(names: Iterable[str]) -> Column:
 
 def raw_columns(footer: FileColumns) -> Mapping[str, RawColumn]:
     """The columns by name."""
-    return {one.name: RawColumn(quoted(one.name), one.type) for one in footer}
+    return {one.name: RawColumn(quoted(one.name), one.type, is_empty=one.is_empty) for one in footer}

@@ -1,6 +1,7 @@
 """The types of Parquet and ORC columns: how Spark must read each, and which Iceberg types it may feed.
 
-Called by the readers of both formats. Pure: Arrow types in, column expressions out. Widens only without loss.
+Called by the readers of both formats. Pure: Arrow types in, column expressions out. Nothing is lost: where a type does
+not hold every value of the other, each value is checked.
 """
 
 from __future__ import annotations
@@ -75,7 +76,9 @@ def file_type(kind: pa.DataType) -> FileType | None:
 
 def is_plain(kind: FileType | None, target: IcebergType) -> bool:
     """Whether Arrow's own cast and full validation of a column are all that it takes to feed ``target``."""
-    return kind is not None and kind.value in (_same, _valid_text) and kind.natural == target
+    if kind is None or kind.value not in (_same, _valid_text):
+        return False
+    return kind.natural == target or (type(kind.natural), type(target)) in _CAST_EXACTLY
 
 
 def _timestamp(kind: pa.TimestampType) -> FileType:
@@ -104,24 +107,55 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
     if natural == target:
         return value
     match natural, target:
+        case (TimestampType(), TimestamptzType()):
+            return in_zone(value.cast("timestamp"), time_zone)
+        case (IntegerType() | LongType() | DecimalType() | FloatType() | DoubleType(), _):
+            return _number(natural, value, target)
+        case _:
+            return _widened_bytes(natural, value, target)
+
+
+def _number(natural: IcebergType, value: Column, target: IcebergType) -> Column | None:
+    match natural, target:
         case (IntegerType(), LongType()):
             return value.cast("bigint")
         case (IntegerType() | FloatType(), DoubleType()):
             return value.cast("double")
         case (IntegerType() | LongType() | DecimalType(), DecimalType()):
-            return _wider_decimal(natural, value, target)
-        case (TimestampType(), TimestamptzType()):
-            return in_zone(value.cast("timestamp"), time_zone)
+            return _decimal(natural, value, target)
+        case (LongType() | DecimalType() | FloatType() | DoubleType(), IntegerType() | LongType()):
+            return _whole(natural, value, target)
+        case (DoubleType(), FloatType()):
+            narrow = value.cast("float")
+            return F.when(F.isnan(value) | (narrow.cast("double") == value), narrow)
+        case (IntegerType() | LongType(), FloatType() | DoubleType()):
+            return _floating(value, target)
         case _:
-            return _widened_bytes(natural, value, target)
+            return None
 
 
-def _wider_decimal(natural: IcebergType, value: Column, target: DecimalType) -> Column | None:
-    digits, scale = (10, 0) if isinstance(natural, IntegerType) else (19, 0)
+def _decimal(natural: IcebergType, value: Column, target: DecimalType) -> Column:
+    """In the scale and digits of ``target``; null where a value has more."""
+    made = value.try_cast(f"decimal({target.precision},{target.scale})")
+    back = "bigint" if isinstance(natural, LongType) else str(natural)
+    return F.when(made.try_cast(back) == value, made)
+
+
+def _whole(natural: IcebergType, value: Column, target: IcebergType) -> Column:
+    """Whole numbers within the range of ``target``, else null."""
+    whole = value.try_cast("int" if isinstance(target, IntegerType) else "bigint")
+    if isinstance(natural, LongType):
+        return whole
     if isinstance(natural, DecimalType):
-        digits, scale = natural.precision - natural.scale, natural.scale
-    fits = target.precision - target.scale >= digits and target.scale >= scale
-    return value.cast(f"decimal({target.precision},{target.scale})") if fits else None
+        return F.when(whole.try_cast(str(natural)) == value, whole)
+    number = value.cast("double")  # the greatest long is no double: one more would be taken for it
+    return F.when((whole.cast("double") == number) & (number < _LONGS), whole)
+
+
+def _floating(value: Column, target: IcebergType) -> Column:
+    """Whole numbers that ``target`` holds exactly, else null."""
+    number = value.cast(str(target))
+    return F.when((number < _LONGS) & (number.try_cast("bigint") == value), number)
 
 
 def _widened_bytes(natural: IcebergType, value: Column, target: IcebergType) -> Column | None:
@@ -169,6 +203,20 @@ _PLAIN: dict[pa.DataType, FileType] = {
     pa.time32("ms"): FileType(spark="int", natural=TimeType(), value=_milliseconds_of_day),
     pa.time64("us"): FileType(spark="bigint", natural=TimeType()),
 }
+
+#: One more than the greatest long.
+_LONGS = float(1 << 63)
+#: Types between which Arrow casts without loss, or refuses.
+_CAST_EXACTLY = frozenset(
+    {
+        (IntegerType, LongType),
+        (LongType, IntegerType),
+        (IntegerType, DecimalType),
+        (LongType, DecimalType),
+        (DecimalType, DecimalType),
+        (FloatType, DoubleType),
+    }
+)
 
 #: ORC's timestamps have no zone and arrive as instants of UTC; before the Gregorian calendar they are ambiguous.
 _GREGORIAN = "1582-10-15"

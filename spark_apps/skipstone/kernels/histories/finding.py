@@ -1,0 +1,84 @@
+"""Finds the changes of keys that have several, in the slices of the source.
+
+Called by the merge kernels. Reads slices only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from skipstone_core.merging.merges import MergePlan
+
+from skipstone.kernels.canonical import Int64s
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others
+from skipstone.kernels.partial import Bits
+
+
+@dataclass(frozen=True)
+class Histories:
+    """The changes of some keys: those of key i are the rows [starts[i], stops[i]) of ``changes``, the oldest first."""
+
+    changes: pa.Table
+    starts: Int64s
+    stops: Int64s
+
+    def of(self, numbers: Int64s) -> Histories:
+        """Those of some keys, in this order."""
+        return Histories(self.changes, self.starts[numbers], self.stops[numbers])
+
+
+@dataclass
+class HistoryReader:
+    """Finds the changes of keys that have several. One per task; ``reader`` reads all columns that the merge needs."""
+
+    plan: MergePlan
+    slices: Sequence[ChangeSlice]
+    reader: ChangeReader
+    _firsts: dict[int, Int64s] = field(default_factory=dict)
+
+    def has_several(self, parts: Sequence[SlicePart]) -> Bits:
+        """For each row of ``parts``, which have keys: whether its key has other changes."""
+        found = [np.zeros(0, dtype=bool)]
+        for part in parts:
+            several = np.zeros(part.stop - part.start, dtype=bool)
+            firsts = self._first_of_others(part.slice)
+            several[firsts[(firsts >= part.start) & (firsts < part.stop)] - part.start] = True
+            found.append(several)
+        return np.concatenate(found)
+
+    def read(self, rows: Sequence[tuple[int, Int64s]]) -> Histories:
+        """The changes of the keys of ``rows``: numbers of slices, each with some of its rows with keys, ascending."""
+        tables, starts, stops, read = [], [], [], 0
+        for number, keyed in rows:
+            table, counts = self._read(number, keyed)
+            ends = read + np.cumsum(counts)
+            tables.append(table)
+            starts.append(ends - counts)
+            stops.append(ends)
+            read += table.num_rows
+        return Histories(pa.concat_tables(tables).combine_chunks(), np.concatenate(starts), np.concatenate(stops))
+
+    def _read(self, number: int, keyed: Int64s) -> tuple[pa.Table, Int64s]:
+        """The changes of keys of one slice, key by key, and how many each has."""
+        one, firsts = self.slices[number], self._first_of_others(number)
+        lower, upper = np.searchsorted(firsts, keyed, side="left"), np.searchsorted(firsts, keyed, side="right")
+        start, stop, begin = int(lower[0]), int(upper[-1]), one.rows - one.others
+        others = self.reader.read([SlicePart(number, begin + start, begin + stop)])
+        last = self.reader.read([SlicePart(number, int(keyed[0]), int(keyed[-1]) + 1)])
+        counts = np.asarray(upper - lower + 1, dtype=np.int64)
+        is_last = np.zeros(int(counts.sum()), dtype=bool)
+        is_last[np.cumsum(counts) - 1] = True
+        picked = np.empty(len(is_last), dtype=np.int64)
+        picked[is_last] = others.num_rows + keyed - keyed[0]
+        picked[~is_last] = np.flatnonzero(np.isin(firsts[start:stop], keyed))
+        return pa.concat_tables([others, last]).take(pa.array(picked)), counts
+
+    def _first_of_others(self, number: int) -> Int64s:
+        if number not in self._firsts:
+            one = self.slices[number]
+            found = first_of_others(one, self.plan.keys) if one.others else np.empty(0, dtype=np.int64)
+            self._firsts[number] = found
+        return self._firsts[number]
