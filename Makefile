@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -143,6 +143,9 @@ soak-merge: setup ## Random merges against a merge of dictionaries, and faults o
 
 soak-debezium: setup ## A random history of a PostgreSQL through Debezium into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
 	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_debezium_postgres.py
+
+soak-maxwell: setup ## A random history of a MariaDB through Maxwell into Iceberg (SKIPSTONE_SOAK_CASES transactions, SKIPSTONE_SOAK_SEED)
+	$(PYTHON_ENV)/pytest -q -s -m soak --log-level ERROR tests/spark/test_maxwell_mariadb.py
 
 soak-docs: setup cluster ## Pages of the documentation followed as printed, and kind-demo with stand-ins for kind and Docker
 	$(PYTHON_ENV)/pytest -q -x -m soak tests/docs/test_soak.py

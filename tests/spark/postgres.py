@@ -39,7 +39,7 @@ def postgres(host: str = "127.0.0.1", *settings: str) -> Iterator[Server]:
     tools, port = _tools(), free_port()
     data, secret = folder / "data", folder / "password"
     secret.write_text(PASSWORD)
-    account = _unprivileged()
+    account = unprivileged()
     certificate, key = make_certificate(folder)
     for path in (folder, secret, key):
         os.chown(path, account.pw_uid, account.pw_gid)
@@ -87,7 +87,7 @@ def _debian_folders() -> list[str]:
     return sorted(str(path) for path in Path("/usr/lib/postgresql").glob("*/bin/initdb"))
 
 
-def _unprivileged() -> pwd.struct_passwd:
+def unprivileged() -> pwd.struct_passwd:
     """PostgreSQL refuses to run as root."""
     return pwd.getpwnam("nobody") if os.geteuid() == 0 else pwd.getpwuid(os.geteuid())
 

@@ -96,6 +96,7 @@ class FeedBed:
     keys: tuple[str, ...] = ("id",)
     source: Mapping[str, Any] = field(default_factory=dict)
     time_zone: str = "UTC"
+    paths: tuple[str, ...] = ("feed",)
 
     def lines(self, *messages: object, name: str = "0.json") -> FeedBed:
         """Add a file with a message a line; text stands as it is."""
@@ -120,7 +121,7 @@ class FeedBed:
     @property
     def task(self) -> MergeTask:
         """The merge of the feed."""
-        source = SourceSpec(format=self.format, paths=("feed",), change_format=self.tool, **self.source)
+        source = SourceSpec(format=self.format, paths=self.paths, change_format=self.tool, **self.source)
         keys = tuple(MergeKey(target=key, source=key) for key in self.keys)
         return MergeTask(source=source, keys=keys, time_zone=self.time_zone)
 
@@ -128,7 +129,7 @@ class FeedBed:
         """All changes as they are read."""
         warehouse = WarehouseRef(name="w", root=str(self.root), catalog=CatalogRef(type=CatalogType.SQL))
         target = feed_target(self.task, self.schema)
-        files = feed_files(list_source(warehouse, self.task.source))
+        files = feed_files(list_source(warehouse, self.task.source), self.tool)
         batches = [batch for file in files for batch in feed_batches(file, target)]
         return pa.Table.from_batches(batches, schema=batch_schema(target))
 

@@ -189,7 +189,7 @@ def test_connectors_that_are_not_known_are_ordered_by_time_then_by_place(bed: Fe
 
 @pytest.mark.parametrize("other", [{"server_id": 5}, {"name": "other"}, {"file": "other-bin.000003"}])
 def test_changes_of_one_row_in_two_logs_are_refused(bed: FeedBed, other: Row) -> None:
-    first, second = mysql("mysql-bin.000003", 1), mysql("mysql-bin.000003", 2) | other
+    first, second = mysql("mysql-bin.000003", 3), mysql("mysql-bin.000003", 2) | other
     bed.lines(envelope("u", first, after=order(1)), envelope("u", second, after=order(2)))
     assert len(bed.left()) == 2
     bed.lines(envelope("u", second, after=order(1)), name="1.json")

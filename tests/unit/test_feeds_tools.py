@@ -126,6 +126,35 @@ def test_each_type_of_maxwell_does_what_it_says(maxwell_bed: FeedBed) -> None:
     assert names(maxwell_bed.left()) == [(1, "read"), (2, "new"), (3, "after"), "deleted 4"]
 
 
+def test_rows_of_one_event_of_maxwell_are_ordered_though_the_last_tells_no_offset(maxwell_bed: FeedBed) -> None:
+    """An update that moves keys along writes a row's key twice. The row that commits has no xoffset."""
+    at = {"position": "bin.000001:90", "server_id": 1}
+    maxwell_bed.lines(
+        {**maxwell("update", {"id": 3, "text": "b"}, {"id": 2}, xoffset=0, **at), "commit": False},
+        {**maxwell("update", {"id": 2, "text": "a"}, {"id": 1}, **at), "commit": True},
+    )
+    assert names(maxwell_bed.left()) == ["deleted 1", (2, "a"), (3, "b")]
+
+
+def test_maxwells_own_rows_among_others_are_skipped(maxwell_bed: FeedBed) -> None:
+    own = {**maxwell("insert", {"id": 7, "table_name": "orders"}), "database": "maxwell", "table": "bootstrap"}
+    assert names(maxwell_bed.lines(own, maxwell("insert", {"id": 1, "text": "x"})).left()) == [(1, "x")]
+
+
+def test_bytes_and_values_of_json_of_maxwell_are_read(maxwell_bed: FeedBed) -> None:
+    maxwell_bed.lines(
+        maxwell("insert", {"id": 1, "raw": "AP8Q", "text": 1.50, "tags": ["a", "c"]}),
+        maxwell("insert", {"id": 2, "raw": "abcd", "text": True}),
+        maxwell("bootstrap-insert", {"id": 3, "raw": "", "text": "POINT (1 2)", "price": -1e-2}),
+    )
+    found = [(one["raw"], one["text"], one["tags"]) for one in maxwell_bed.left() if isinstance(one, dict)]
+    assert found == [
+        (b"\0\xff\x10", "1.5", ["a", "c"]),
+        (b"\x69\xb7\x1d", "true", KEPT),
+        (b"", "POINT (1 2)", KEPT),
+    ]
+
+
 def test_an_update_of_maxwell_that_changes_the_key_deletes_the_old_row(maxwell_bed: FeedBed) -> None:
     maxwell_bed.lines(maxwell("update", {"id": 2, "text": "n"}, {"id": 1}))
     assert names(maxwell_bed.left()) == ["deleted 1", (2, "n")]
@@ -143,8 +172,22 @@ def test_maxwell_is_ordered_by_position_then_by_time_then_by_place(maxwell_bed: 
         maxwell("update", {"id": 3, "text": "last"}),
     )
     assert names(maxwell_bed.left()) == [(1, "last"), (2, "last"), (3, "last")]
-    maxwell_bed.lines(maxwell("update", {"id": 1, "text": "x"}, position="master.000010:9", server_id=2), name="1.json")
-    with pytest.raises(BadData, match="two logs"):
+
+
+def test_changes_that_two_servers_took_are_ordered_where_position_and_place_agree(maxwell_bed: FeedBed) -> None:
+    """A replica, or a server after a failover, has the changes of others in its own log, under their ids."""
+    first = maxwell("update", {"id": 1, "text": "first"}, position="master.000010:4", server_id=1)
+    last = maxwell("update", {"id": 1, "text": "last"}, position="master.000010:9", server_id=2)
+    assert names(maxwell_bed.lines(first, last).left()) == [(1, "last")]
+    assert names(maxwell_bed.lines(first, last, first, last, name="0.json").left()) == [(1, "last")]
+
+
+@pytest.mark.parametrize("position", ["master.000010:3", "master.000010:4", "other.000010:9"])
+def test_changes_of_two_logs_are_refused(maxwell_bed: FeedBed, position: str) -> None:
+    """The position of a server that another one took the place of says nothing."""
+    first = maxwell("update", {"id": 1, "text": "first"}, position="master.000010:4", server_id=1)
+    maxwell_bed.lines(first, maxwell("update", {"id": 1, "text": "x"}, position=position, server_id=2))
+    with pytest.raises(BadData, match=r"come from two logs .* merge the files of each log by a job of its own"):
         maxwell_bed.left()
 
 
@@ -169,7 +212,9 @@ def test_values_of_maxwell_are_read_by_the_types_of_the_table(maxwell_bed: FeedB
         ({"type": "insert", "table": "orders"}, "it is no message of Maxwell"),
         (maxwell("insert", {"text": "x"}), "no value for the key column 'id'"),
         (maxwell("insert", {"id": 1}, position="x"), "binlog file"),
-        (maxwell("insert", {"id": 1, "raw": "AQ=="}), "column 'raw'"),
+        (maxwell("insert", {"id": 1, "raw": "AQ"}), "column 'raw'"),
+        (maxwell("insert", {"id": 1, "day": "0000-00-00"}), "zero date of MySQL"),
+        (maxwell("insert", {"id": 1, "Text": "x"}), "the feed has a column 'Text' and the table 'text'"),
     ],
 )
 def test_messages_of_maxwell_that_cannot_be_used_are_refused(maxwell_bed: FeedBed, message: Row, says: str) -> None:
@@ -208,6 +253,20 @@ def test_dms_files_are_ordered_by_name_behind_the_full_load(csv_bed: FeedBed) ->
     ]
 
 
+def test_dms_files_in_folders_of_dates_are_ordered_by_their_names(csv_bed: FeedBed) -> None:
+    """With DatePartitionSequence=DDMMYYYY, paths are not in the order of time."""
+    csv_bed.paths = ("feed/*/*/*/*.csv",)
+    csv_bed.text("Op,dms_ts,id,name\nI,2024-06-01 00:00:00.000001,1,new\n", "01/06/2024/20240601-000000123.csv")
+    csv_bed.text("Op,dms_ts,id,name\nU,2024-05-30 23:59:59.000001,1,old\n", "30/05/2024/20240530-235959123.csv")
+    assert csv_bed.row()["name"] == "new"
+
+
+def test_dms_files_of_inserts_only_have_no_op_and_follow_the_full_load(csv_bed: FeedBed) -> None:
+    csv_bed.text("id,name\n1,load\n", "LOAD00000001.csv")
+    csv_bed.text("id,name\n1,inserted again\n", "20240501-120000123.csv")
+    assert csv_bed.row()["name"] == "inserted again"
+
+
 def test_a_column_that_a_later_file_lacks_comes_from_an_earlier_one(csv_bed: FeedBed) -> None:
     csv_bed.text("Op,id,name,price\nI,1,first,2.5\n", "20240501-1.csv")
     csv_bed.text("Op,id,name\nU,1,second\n", "20240501-2.csv")
@@ -231,6 +290,8 @@ def test_dms_writes_null_as_its_setting_says(csv_bed: FeedBed) -> None:
         ("Op,id,name\nX,1,a\n", "its Op is none of I, U and D"),
         ("Op,id,name\nD,,a\n", "no value for the key column 'id'"),
         ("Op,id,price\nI,1,1.005\n", "column 'price'"),
+        ("Op,id,NAME\nI,1,a\n", "the feed has a column 'NAME' and the table 'name'"),
+        ("Op,id,placed\nI,1,0000-00-00 00:00:00\n", "zero date of MySQL"),
         ("Op,id,placed\nI,1,2024-05-01 12:00:00.1234567\n", "column 'placed'"),
         ("Op,id\nI,99999999999999999999\n", "column 'id'"),
     ],
@@ -304,6 +365,11 @@ def test_a_value_of_parquet_is_never_cut(parquet_bed: FeedBed, column: str, valu
     parquet(parquet_bed, "1.parquet", Op=pa.array(["I"]), id=pa.array([1]), **{column: values})
     with pytest.raises(BadData, match=f"'feed/1.parquet'.*column '{column}'.* without loss"):
         parquet_bed.left()
+
+
+def test_a_column_of_parquet_in_other_letters_is_refused(parquet_bed: FeedBed) -> None:
+    with pytest.raises(BadData, match="the feed has a column 'TEXT' and the table 'text'"):
+        parquet(parquet_bed, "1.parquet", Op=pa.array(["I"]), id=pa.array([1]), TEXT=pa.array(["x"])).left()
 
 
 def test_parquet_of_dms_without_its_keys_is_refused(parquet_bed: FeedBed) -> None:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import DecimalType, DoubleType, FloatType, IcebergType, TimestampType, TimestamptzType
+from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, TimestampType, TimestamptzType
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
-from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
+from skipstone.sources.feeds.values.columns import UnfitValue, column_array
+from skipstone.sources.feeds.values.encodings import ValueRules
 from skipstone.tables.arrow import arrow_type_of
 from skipstone_core.contract.requests import TimePrecision
 
@@ -95,6 +96,14 @@ def test_a_timestamp_comes_out_as_it_is_in_every_unit(moment: datetime) -> None:
 )
 def test_times_without_offset_are_those_of_the_zone(text: str, instant: str) -> None:
     assert read(text, TimestamptzType(), rules=BERLIN) == datetime.fromisoformat(instant)
+
+
+def test_bytes_that_may_be_hexadecimal_are_refused_unless_the_schema_says_bytes() -> None:
+    assert read("abcd", BinaryType(), Semantic(is_bytes=True)) == b"\x69\xb7\x1d"
+    assert read("abC=", BinaryType()) == b"\x69\xb0"
+    for semantic in (None, Semantic()):
+        with pytest.raises(UnfitValue, match=r"set binary.handling.mode to bytes"):
+            read("00ff10ab", BinaryType(), semantic)
 
 
 def test_numbers_of_special_floats_are_no_base64() -> None:

@@ -113,7 +113,7 @@ def _planned(site: SourceSite, files: FileSet) -> _Feed:
     plan = plan_merge(task, target_schema(files.schema), (*source, *control_columns()), zone)
     plan = selective_first(feed_plan(plan, [column.name for column in source]), files)
     planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id)
-    return _Feed(target=target, files=feed_files(site.listing), planned=planned)
+    return _Feed(target=target, files=feed_files(site.listing, task.source.change_format), planned=planned)
 
 
 def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Truncation | None) -> _Feed:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,7 +35,8 @@ from skipstone.sources.feeds.shapes import (
     Semantics,
     refused,
 )
-from skipstone.sources.feeds.values import UnfitValue, ValueRules, column_array
+from skipstone.sources.feeds.values.columns import UnfitValue, column_array
+from skipstone.sources.feeds.values.encodings import ValueRules
 
 #: What Debezium writes in the place of a value that the database did not log, because the change leaves it as it is
 #: (``unavailable.value.placeholder``), as text, bytes, whole numbers, a UUID and the text of a map.
@@ -69,6 +70,7 @@ class BatchMaker:
         """``changes``, which are of one schema. Raises BadData naming the line and the column that does not fit."""
         carried = self.target.carried
         self._refuse_unread(changes)
+        self.require_case({name for change in changes for name in change.values}, changes[0].line)
         shape = (len(changes), len(carried))
         absent, unavailable = np.zeros(shape, dtype=bool), np.zeros(shape, dtype=bool)
         arrays = []
@@ -117,6 +119,19 @@ class BatchMaker:
         message = f"column '{column.name}' is {column.type}, which change feeds cannot carry: leave it out"
         return refused(self.name, message, line)
 
+    def require_case(self, names: Collection[str], line: int) -> None:
+        """Raise BadData for a column in ``names`` that the table has in other letters: its values would be left out."""
+        columns = {column.name: column.name for column in self.target.columns}
+        folded = {name.casefold(): name for name in columns}
+        for name in sorted(set(names) - columns.keys()):
+            meant = folded.get(name.casefold())
+            if meant is not None and meant not in names:
+                message = (
+                    f"the feed has a column '{name}' and the table '{meant}', and names are exact: rename the "
+                    "column of the table, or let the tool write it as the table has it"
+                )
+                raise refused(self.name, message, line)
+
     def _refuse_unread(self, changes: Sequence[Change]) -> None:
         """Raise BadData for a column of the table that the feed has and cannot carry."""
         for column in self.target.columns:
@@ -138,7 +153,8 @@ class BatchMaker:
     @cached_property
     def _rules(self) -> ValueRules:
         target = self.target
-        return ValueRules(zone=target.zone, unit=target.unit, text=target.tool in _TEXT_FORMATS)
+        is_maxwell = target.tool is ChangeFormat.MAXWELL
+        return ValueRules(zone=target.zone, unit=target.unit, text=target.tool in _TEXT_FORMATS, base64=is_maxwell)
 
 
 def placeholders(column: FeedColumn) -> tuple[list[Raw], list[Raw]]:

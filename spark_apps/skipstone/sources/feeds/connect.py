@@ -88,7 +88,8 @@ def _semantic(schema: Raw) -> Semantic:
     name = str(schema.get("name") or "")
     scale = parameters.get("scale") if isinstance(parameters, Mapping) and name == DECIMAL else None
     inner = schema.get("items") or schema.get("values")
-    return Semantic(name, None if scale is None else _whole(scale), _semantic(inner) if inner else None)
+    item = _semantic(inner) if inner else None
+    return Semantic(name, None if scale is None else _whole(scale), item, is_bytes=schema.get("type") == "bytes")
 
 
 def _whole(scale: Raw) -> int:

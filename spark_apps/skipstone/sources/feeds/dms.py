@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
@@ -22,8 +23,8 @@ from skipstone_core.merging.feeds import DELETE, UPSERT
 from skipstone.sources.feeds.batches import BatchMaker
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
-from skipstone.sources.feeds.texts import instant
-from skipstone.sources.feeds.values import require_years
+from skipstone.sources.feeds.values.texts import instant
+from skipstone.sources.feeds.values.times import require_years
 from skipstone.sources.text.headers import open_binary, unreadable
 from skipstone.storage.port import READ_AHEAD, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
@@ -32,6 +33,8 @@ OP = "Op"
 BATCH_ROWS = 8192
 _OPS = {"I": UPSERT, "U": UPSERT, "D": DELETE}
 _FULL_LOAD = "LOAD"
+#: The name of a file of changes: when it was begun.
+_STAMPED = re.compile(r"\d{8}-\d{6,}", re.ASCII)
 #: Of one value; Python's own limit is that of short texts.
 _FIELD_CHARACTERS = 1 << 30
 
@@ -150,7 +153,19 @@ def _change(name: str, target: FeedTarget, row: Change) -> Change:
 
 
 def _mark(name: str, columns: Sequence[str]) -> Mark:
-    return dms_mark(is_full_load=OP not in columns or PurePosixPath(name).name.startswith(_FULL_LOAD))
+    """Files of changes lack Op when the task writes inserts only."""
+    is_named = is_full_load(name)
+    return dms_mark(is_full_load=is_named or (OP not in columns and not _STAMPED.match(PurePosixPath(name).name)))
+
+
+def is_full_load(path: str) -> bool:
+    """Whether the name of a file is that of a full load."""
+    return PurePosixPath(path).name.startswith(_FULL_LOAD)
+
+
+def dms_place(path: str) -> tuple[bool, str, str]:
+    """What files are ordered by: the time in their names, because folders of dates need not be in their order."""
+    return not is_full_load(path), PurePosixPath(path).name, path
 
 
 def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
@@ -161,6 +176,7 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             file = WholeFile(opened, coerce_int96_timestamp_unit="us")
             names = file.schema_arrow.names
             _require_keys(stored.name, names, maker.target)
+            maker.require_case(names, line)
             mark = _mark(stored.name, names)
             wanted = [name for name in names if name == OP or name in known]
             _require_once(stored.name, wanted)

@@ -22,7 +22,7 @@ from skipstone.sources.feeds.avro import avro_messages
 from skipstone.sources.feeds.batches import BatchMaker
 from skipstone.sources.feeds.connect import MessageReader
 from skipstone.sources.feeds.debezium import EnvelopeReader, FlatReader
-from skipstone.sources.feeds.dms import csv_batches, parquet_batches
+from skipstone.sources.feeds.dms import csv_batches, dms_place, parquet_batches
 from skipstone.sources.feeds.maxwell import MaxwellReader
 from skipstone.sources.feeds.shapes import (
     TABLE_COLUMN,
@@ -34,7 +34,7 @@ from skipstone.sources.feeds.shapes import (
     Semantics,
     refused,
 )
-from skipstone.sources.feeds.values import is_carried
+from skipstone.sources.feeds.values.columns import is_carried
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.headers import open_binary, require_unpackable, unreadable
 from skipstone.sources.text.options import TextOptions, text_options
@@ -109,11 +109,17 @@ def _options(task: MergeTask) -> TextOptions:
     return text_options(source) if source.format is SourceFormat.CSV else TextOptions()
 
 
-def feed_files(listing: SourceListing) -> tuple[FeedFile, ...]:
-    """The files in the order of the feed: that of their paths. Raises BadData for one packed in a way not read."""
+def feed_files(listing: SourceListing, tool: ChangeFormat | None) -> tuple[FeedFile, ...]:
+    """The files in the order of the feed: that of their paths, of ``Dms`` of their names.
+
+    Raises BadData for one packed in a way not read.
+    """
     for file in listing.files:
         require_unpackable(file.path)
-    return tuple(FeedFile(stored, number) for number, stored in enumerate(listing.stored))
+    stored = listing.stored
+    if tool is ChangeFormat.DMS:
+        stored = tuple(sorted(stored, key=lambda one: dms_place(one.name)))
+    return tuple(FeedFile(one, number) for number, one in enumerate(stored))
 
 
 def feed_batches(file: FeedFile, target: FeedTarget) -> Iterator[pa.RecordBatch]:

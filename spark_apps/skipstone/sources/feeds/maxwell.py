@@ -19,6 +19,9 @@ _WRITES = ("insert", "update", "bootstrap-insert")
 _SKIPPED = frozenset({"bootstrap-start", "bootstrap-complete", "heartbeat", "table-create", "table-alter",
                       "database-create", "database-alter"})  # fmt: skip
 
+#: The table by which bootstraps are asked for: Maxwell writes its rows among the others, whatever it filters.
+_OWN = ("maxwell", "bootstrap")
+
 
 @dataclass(frozen=True, kw_only=True)
 class MaxwellReader:
@@ -29,7 +32,8 @@ class MaxwellReader:
     def changes(self, message: Fields, line: int) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         kind = message.get("type")
-        if isinstance(kind, str) and kind in _SKIPPED:
+        is_own = (message.get("database"), message.get("table")) == _OWN
+        if is_own or (isinstance(kind, str) and kind in _SKIPPED):
             return
         data = message.get("data")
         if kind not in (*_WRITES, "delete"):

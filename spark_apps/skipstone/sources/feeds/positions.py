@@ -28,6 +28,11 @@ _BY_SEQUENCE = "by sequence"
 #: The parts of an order of PostgreSQL around the flag, and where file and line begin, which ``batches`` adds.
 _LAST, _AT, _FILE = slice(0, 8), slice(9, 17), 25
 _LSN_BYTES = 24
+#: Begins a log of MySQL: the server's id and the name of the files follow.
+_SERVER = "server "
+#: Where file and line begin in the orders that ``batches`` has made.
+_IN_FEED = -12
+_LAST_OFFSET = (1 << 64) - 1
 #: Before each position of Maxwell, and as long.
 _ZEROS = bytes(25)
 
@@ -73,10 +78,29 @@ def maxwell_mark(message: Fields) -> Mark:
     place, _, _gtids = _text(position).partition("[")  # in GTID mode, the set of transactions follows
     file, _, at = place.rpartition(":")
     base, number = _binlog(file)
-    offset = _number(message.get("xoffset") or 0, "xoffset")  # in its transaction: rows of one event share a position
+    # In its transaction: rows of one event share a position. The last row of a transaction tells no offset.
+    last = _LAST_OFFSET if message.get("commit") is True else 0
+    offset = _number(message.get("xoffset") or last, "xoffset")
     order = _u64(number) + _u64(_number(at, "position")) + flag + _u64(offset) + _u64(time)
-    log = f"server {message.get('server_id') or ''} {base}"
+    log = f"{_SERVER}{message.get('server_id') or ''} {base}"
     return Mark(table, "maxwell", None if is_snapshot else log, order)
+
+
+def one_binlog(logs: Sequence[str | None], orders: Sequence[bytes]) -> bool:
+    """Whether changes of one row, by their ``orders``, can be of one binary log though several servers took them.
+
+    A replica's log has the changes of others under their ids. Places in the log of another server, to which the tool
+    turned, would say nothing: so they must agree with the order in which changes stand in the feed. What comes again
+    counts where it stood first.
+    """
+    first: dict[bytes, tuple[str, bytes]] = {}
+    for log, order in zip(logs, orders, strict=True):
+        if log is None:
+            continue
+        if not log.startswith(_SERVER) or first.setdefault(order[:_IN_FEED], (log, order[_IN_FEED:]))[0] != log:
+            return False
+    places = [place for _, place in first.values()]
+    return len({log.rpartition(" ")[2] for log, _ in first.values()}) == 1 and places == sorted(places)
 
 
 def dms_mark(*, is_full_load: bool) -> Mark:
@@ -96,7 +120,7 @@ def _mysql(source: Fields, flag: bytes, _time: int) -> _Place:
     base, number = _binlog(_text(_needed(source, "file")))
     at, row = _number(_needed(source, "pos"), "source.pos"), _number(source.get("row") or 0, "source.row")
     order = _u64(number) + _u64(at) + flag + _u64(row)
-    return _Place(order, "by binlog", f"server {_text(source.get('server_id'))} {base}")
+    return _Place(order, "by binlog", f"{_SERVER}{_text(source.get('server_id'))} {base}")
 
 
 def _postgres(source: Fields, flag: bytes, time: int) -> _Place:

@@ -21,7 +21,7 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.changes import source_keys
 from skipstone.kernels.partial import Bits, pack_bits, unpack_bits
-from skipstone.sources.feeds.positions import behind_snapshots, is_first
+from skipstone.sources.feeds.positions import behind_snapshots, is_first, one_binlog
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN
 
 Bools = npt.NDArray[np.bool_]
@@ -126,8 +126,12 @@ def require_one_log(changes: pa.Table, starts: Int64s) -> None:
         highest, lowest = np.full(len(codes), -1), np.full(len(codes), np.iinfo(np.int64).max)
         np.maximum.at(highest, starts[told], codes[told])
         np.minimum.at(lowest, starts[told], codes[told])
-        if (highest > lowest).any():
-            raise _two_logs("changes of one row")
+        for start in np.flatnonzero(highest > lowest).tolist():
+            end = int(np.searchsorted(starts, start, side="right"))
+            rows = changes.slice(start, end - start)
+            logs, orders = rows.column(LOG_COLUMN).to_pylist(), rows.column(ORDER_COLUMN).to_pylist()
+            if name == ORIGIN_COLUMN or not one_binlog(logs, orders):
+                raise _two_logs("changes of one row")
 
 
 def _two_logs(what: str) -> BadData:

@@ -107,12 +107,13 @@ class Change(NamedTuple):
 class Semantic:
     """What a message's schema says of a column: Connect's ``name`` of its type, and the ``scale`` of decimals.
 
-    ``item``: of the items of a list or the values of a map.
+    ``item``: of the items of a list or the values of a map. ``is_bytes``: it says bytes, which JSON has in base64.
     """
 
     name: str = ""
     scale: int | None = None
     item: Semantic | None = None
+    is_bytes: bool = False
 
 
 #: By column; None: the message carries no schema.

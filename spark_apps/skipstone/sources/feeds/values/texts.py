@@ -1,6 +1,7 @@
 """Dates, times and timestamps as text: those of ISO 8601 and of SQL.
 
-Called by ``values``. Nothing is rounded or cut: digits below a microsecond must be zeros.
+Called by ``times``, and by ``dms`` for the times of files. Nothing is rounded or cut: digits below a microsecond must
+be zeros.
 """
 
 from __future__ import annotations

@@ -1,0 +1,1 @@
+"""Values of messages in the types of the table's columns."""

@@ -1,0 +1,248 @@
+"""Values of messages in the types of the table's columns.
+
+Called by ``batches`` for a column at a time. A value either survives whole or does not fit: nothing is rounded, cut or
+guessed. What a number means is told by the message's schema; without one, by the column's type and
+``source.timePrecision``. Source of the encodings: the documentation of Debezium's connectors, "Data types".
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import cast
+
+import pyarrow as pa
+from pyiceberg.types import (
+    BinaryType,
+    BooleanType,
+    DateType,
+    DecimalType,
+    DoubleType,
+    FixedType,
+    FloatType,
+    IcebergType,
+    IntegerType,
+    ListType,
+    LongType,
+    MapType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+    UUIDType,
+)
+
+from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
+from skipstone.sources.feeds.values.encodings import ReadAs, ValueRules, content_of, is_scaled
+from skipstone.sources.feeds.values.numbers import boolean, decimal, floating, integer
+from skipstone.sources.feeds.values.times import (
+    all_days,
+    all_moments,
+    day,
+    has_offset,
+    local_moment,
+    moment_with_zone,
+    time_of_day,
+)
+
+_UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+_HEX = re.compile(r"[0-9a-f]+", re.ASCII)
+#: How MySQL writes that a date or a timestamp is not known.
+_ZERO_DATE = "0000-00-00"
+#: By whether the format has no types.
+_BYTES_REMEDY = {
+    True: "let AWS DMS write Parquet, or leave the column out",
+    False: "set binary.handling.mode to bytes and let the converter write schemas (schemas.enable=true), or use Avro",
+}
+_UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
+
+
+class UnfitValue(Exception):
+    """The value at ``position`` does not fit; ``what`` says what would."""
+
+    def __init__(self, position: int, what: str) -> None:
+        """Both."""
+        super().__init__(what)
+        self.position = position
+        self.what = what
+
+
+def column_array(values: Sequence[Raw], column: FeedColumn, semantic: Semantic | None, rules: ValueRules) -> pa.Array:
+    """``values`` in the kernel type of ``column``; None is null. Raises UnfitValue for the first that does not fit."""
+    of = ReadAs(column.type, semantic, rules)
+    try:
+        found = _at_once(values, column, of)
+    except _UNFIT:
+        found = None
+    return found if found is not None else _one_by_one(values, column, of)
+
+
+def is_carried(kind: IcebergType) -> bool:
+    """Whether feeds can carry ``kind``: all but structs, and lists and maps of other than plain values."""
+    match kind:
+        case ListType():
+            return isinstance(kind.element_type, _IN_LISTS)
+        case MapType():
+            return isinstance(kind.key_type, StringType) and isinstance(kind.value_type, _IN_LISTS)
+    return type(kind) in _CONVERT
+
+
+def _at_once(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array | None:
+    """All values in one step of Arrow's, where all are of the one Python type that needs no look at each."""
+    kinds = set(map(type, values)) - {type(None)}
+    if not kinds:
+        return pa.nulls(len(values), column.arrow)
+    match of.type:
+        case StringType() if kinds == {str} and not is_scaled(of.semantic):
+            return pa.array(values, column.arrow)
+        case BooleanType() if kinds == {bool}:
+            return pa.array(values, column.arrow)
+        case IntegerType() | LongType() if kinds == {int}:
+            return pa.array(values, column.arrow)
+        case DateType() if kinds == {int} and (found := all_days(values, of)) is not None:
+            return found.view(column.arrow)
+        case TimestampType() if kinds == {int}:
+            return all_moments(values, of).view(column.arrow)
+        case TimestamptzType() if kinds == {int} and of.rules.zone is None:
+            return all_moments(values, of).view(column.arrow)
+    return None
+
+
+def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Array:
+    found: list[object] = []
+    for position, value in enumerate(values):
+        try:
+            found.append(None if value is None else _converted(value, of))
+        except _UNFIT as error:
+            raise UnfitValue(position, _what(value, of)) from error
+    return pa.array(found, column.arrow)
+
+
+def _converted(value: Raw, of: ReadAs) -> object:
+    return _CONVERT[type(of.type)](value, of)
+
+
+def _what(value: Raw, of: ReadAs) -> str:
+    """What would fit, for people. It does not show ``value``."""
+    base = f"a value of type {of.type}"
+    if isinstance(value, str) and value.startswith(_ZERO_DATE) and of.rules.text:
+        return f"{base}, but the zero date of MySQL: let the tool write null for it (output_null_zerodates of Maxwell)"
+    if isinstance(of.type, BinaryType | FixedType) and isinstance(value, str) and not of.rules.base64:
+        return f"{base}, or is written in a way that is not told: {_BYTES_REMEDY[of.rules.text]}"
+    if isinstance(of.type, TimestampType) and of.semantic is None and isinstance(value, str) and has_offset(value):
+        told = f"{base}, but text with an offset from UTC: declare the column as timestamptz"
+        untold = (
+            ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
+        )
+        return told if of.rules.text else told + untold
+    if isinstance(of.type, TimeType | TimestampType | TimestamptzType) and of.semantic is None and not of.rules.unit:
+        if of.rules.text:
+            return f"{base} without loss"
+        return (
+            f"{base}, or a number of unknown unit: set source.timePrecision to it, or let the converter write schemas "
+            "(schemas.enable=true)"
+        )
+    if isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
+        return (
+            f"{base} without loss, or bytes of unknown scale: let the converter write schemas (schemas.enable=true), "
+            "or set decimal.handling.mode to string"
+        )
+    return f"{base} without loss"
+
+
+def _string(value: Raw, of: ReadAs) -> object:
+    is_json = isinstance(value, Mapping | list)  # Maxwell writes columns of JSON so
+    if is_json or (of.rules.base64 and isinstance(value, bool | int | float | Decimal)):
+        return _json_text(value)
+    if not isinstance(value, str) or is_scaled(of.semantic):
+        raise TypeError(value)
+    value.encode()  # refuses half a character
+    return value
+
+
+def _json_text(value: Raw) -> str:
+    if isinstance(value, Mapping):
+        return "{" + ",".join(f"{json.dumps(k)}:{_json_text(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(_json_text, value)) + "]"
+    return str(value) if isinstance(value, Decimal) else json.dumps(value)
+
+
+def _binary(value: Raw, of: ReadAs) -> object:
+    if isinstance(value, str) and not of.rules.base64 and (of.rules.text or _may_be_hex(value, of.semantic)):
+        raise ValueError(value)
+    content = content_of(value)
+    if isinstance(of.type, FixedType) and len(content) != len(of.type):
+        raise ValueError(value)
+    return content
+
+
+def _may_be_hex(text: str, semantic: Semantic | None) -> bool:
+    """Whether bytes in ``text`` may be in base64 as well as hexadecimal: by ``binary.handling.mode`` of Debezium.
+
+    Only where a schema says bytes, it is in base64.
+    """
+    is_told = semantic is not None and semantic.is_bytes
+    return not is_told and bool(_HEX.fullmatch(text)) and len(text) % 4 == 0
+
+
+def _uuid(value: Raw, _of: ReadAs) -> object:
+    if isinstance(value, bytes) and len(value) == 16:
+        return value
+    if isinstance(value, str) and _UUID.fullmatch(value):
+        return uuid.UUID(value).bytes
+    raise ValueError(value)
+
+
+def _list(value: Raw, of: ReadAs) -> object:
+    if not isinstance(value, list):
+        raise TypeError(value)
+    kind = cast(ListType, of.type)
+    item = ReadAs(kind.element_type, _item(of), of.rules)
+    return [_inner(one, item, required=kind.element_required) for one in value]
+
+
+def _map(value: Raw, of: ReadAs) -> object:
+    kind = cast(MapType, of.type)
+    if isinstance(value, str):  # hstore.handling.mode=json
+        value = json.loads(value, parse_float=Decimal)
+    if not isinstance(value, Mapping):
+        raise TypeError(value)
+    item = ReadAs(kind.value_type, _item(of), of.rules)
+    return [(_string(key, of), _inner(one, item, required=kind.value_required)) for key, one in value.items()]
+
+
+def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
+    if value is None and not required:
+        return None
+    return _converted(value, of)
+
+
+def _item(of: ReadAs) -> Semantic | None:
+    return None if of.semantic is None else (of.semantic.item or Semantic())
+
+
+_CONVERT: Mapping[type[IcebergType], Callable[[Raw, ReadAs], object]] = {
+    BooleanType: boolean,
+    IntegerType: integer,
+    LongType: integer,
+    FloatType: floating,
+    DoubleType: floating,
+    DecimalType: decimal,
+    StringType: _string,
+    BinaryType: _binary,
+    FixedType: _binary,
+    UUIDType: _uuid,
+    DateType: day,
+    TimeType: time_of_day,
+    TimestampType: local_moment,
+    TimestamptzType: moment_with_zone,
+    ListType: _list,
+    MapType: _map,
+}
+_IN_LISTS = (BooleanType, IntegerType, LongType, FloatType, DoubleType, DecimalType, StringType, BinaryType, DateType,
+             TimestampType, TimestamptzType)  # fmt: skip

@@ -1,0 +1,52 @@
+"""How a value is written, apart from its type: in which unit, zone and encoding of bytes.
+
+Called by ``columns``, ``numbers`` and ``times``.
+"""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+from zoneinfo import ZoneInfo
+
+from pyiceberg.types import IcebergType
+from skipstone_core.contract.requests import TimePrecision
+
+from skipstone.sources.feeds.shapes import Raw, Semantic
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValueRules:
+    """``zone``: of timestamps without offset (None: UTC). ``unit``: of times in messages without schema.
+
+    ``text``: the format has no types, so that text may stand for any value. ``base64``: bytes are text in base64 and
+    in nothing else, and values of JSON may stand for text: as Maxwell writes them.
+    """
+
+    zone: ZoneInfo | None = None
+    unit: TimePrecision | None = None
+    text: bool = False
+    base64: bool = False
+
+
+@dataclass(frozen=True)
+class ReadAs:
+    """What a value is read as."""
+
+    type: IcebergType
+    semantic: Semantic | None
+    rules: ValueRules
+
+
+def is_scaled(semantic: Semantic | None) -> bool:
+    """Whether text is that of a decimal's bytes."""
+    return semantic is not None and semantic.scale is not None
+
+
+def content_of(value: Raw) -> bytes:
+    """Bytes, as they are or in base64."""
+    if isinstance(value, bytes):
+        return value
+    if not isinstance(value, str):
+        raise TypeError(value)
+    return base64.b64decode(value, validate=True)

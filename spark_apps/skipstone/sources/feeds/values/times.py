@@ -1,0 +1,144 @@
+"""Dates, times and timestamps of messages, as text or as numbers since 1970.
+
+Called by ``columns`` and ``dms``. What a number means is told by the message's schema; without one, by
+``source.timePrecision``. One that does not fit raises ValueError, TypeError, OverflowError or an error of Arrow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from skipstone_core.contract.requests import TimePrecision
+
+from skipstone.sources.feeds.shapes import Raw, Semantic
+from skipstone.sources.feeds.values.encodings import ReadAs
+from skipstone.sources.feeds.values.texts import DAY_MICROS, days, instant, moment_micros, time_micros
+
+_DEBEZIUM, _CONNECT = "io.debezium.time.", "org.apache.kafka.connect.data."
+_DATES = frozenset({f"{_DEBEZIUM}Date", f"{_CONNECT}Date"})
+_MILLIS, _MICROS, _NANOS = TimePrecision.MILLIS, TimePrecision.MICROS, TimePrecision.NANOS
+_TIME_UNITS = {f"{_DEBEZIUM}Time": _MILLIS, f"{_CONNECT}Time": _MILLIS, f"{_DEBEZIUM}MicroTime": _MICROS,
+               f"{_DEBEZIUM}NanoTime": _NANOS}  # fmt: skip
+_MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILLIS,
+                 f"{_DEBEZIUM}MicroTimestamp": _MICROS, f"{_DEBEZIUM}NanoTimestamp": _NANOS}  # fmt: skip
+#: Text in UTC of what has no zone.
+_ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
+#: Days, and microseconds, since 1970 of the first and the last year that Python has.
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+_MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
+
+
+def _is_day(semantic: Semantic | None) -> bool:
+    return semantic is None or semantic.name in _DATES
+
+
+def day(value: Raw, of: ReadAs) -> object:
+    """Days since 1970."""
+    if isinstance(value, str):
+        return days(value)
+    if not isinstance(value, int) or isinstance(value, bool) or not _is_day(of.semantic):
+        raise TypeError(value)
+    return _bounded(value, _FIRST_DAY, _LAST_DAY)
+
+
+def time_of_day(value: Raw, of: ReadAs) -> object:
+    """Microseconds of the day."""
+    if isinstance(value, str):
+        return time_micros(value)
+    return _bounded(_micros(value, _unit(of, _TIME_UNITS)), 0, DAY_MICROS - 1)
+
+
+def local_moment(value: Raw, of: ReadAs) -> object:
+    """Microseconds since 1970 as a clock without zone shows them."""
+    if isinstance(value, str):
+        micros, offset = moment_micros(value)
+        if offset is not None and not (offset == 0 and of.semantic is not None and of.semantic.name == _ISO_MOMENT):
+            raise ValueError(value)
+        return micros
+    return _moment(value, of)
+
+
+def moment_with_zone(value: Raw, of: ReadAs) -> object:
+    """Microseconds since 1970 in UTC."""
+    if isinstance(value, str):
+        micros, offset = moment_micros(value)
+        found = instant(micros, of.rules.zone) if offset is None else micros - offset * 1_000_000
+    else:
+        found = instant(_moment(value, of), of.rules.zone)
+    return _bounded(found, *_MOMENTS)
+
+
+def _moment(value: Raw, of: ReadAs) -> int:
+    if of.semantic is not None and of.semantic.name in _DATES and isinstance(value, int):
+        micros = value * DAY_MICROS
+    else:
+        micros = _micros(value, _unit(of, _MOMENT_UNITS))
+    return _bounded(micros, *_MOMENTS)
+
+
+def _unit(of: ReadAs, units: Mapping[str, TimePrecision]) -> TimePrecision:
+    unit = of.rules.unit if of.semantic is None else units.get(of.semantic.name)
+    if unit is None:
+        raise ValueError("a number without unit")
+    return unit
+
+
+def _micros(value: Raw, unit: TimePrecision) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(value)
+    if unit is _NANOS:
+        if value % 1000:
+            raise ValueError(value)
+        return value // 1000
+    return value * 1000 if unit is _MILLIS else value
+
+
+def _bounded(value: int, first: int, last: int) -> int:
+    if not first <= value <= last:
+        raise ValueError(value)
+    return value
+
+
+def all_days(values: Sequence[Raw], of: ReadAs) -> pa.Array | None:
+    """Whole numbers as dates, in one step; None when numbers are no dates here."""
+    return _within(pa.array(values, pa.int32()), _FIRST_DAY, _LAST_DAY) if _is_day(of.semantic) else None
+
+
+def all_moments(values: Sequence[Raw], of: ReadAs) -> pa.Array:
+    """Whole numbers as microseconds since 1970, in one step."""
+    unit = _unit(of, _MOMENT_UNITS)
+    numbers = pa.array(values, pa.int64())
+    if unit is _MILLIS:
+        numbers = pc.multiply_checked(numbers, 1000)
+    elif unit is _NANOS:
+        micros = pc.divide(numbers, 1000)
+        if not pc.all(pc.equal(pc.multiply(micros, 1000), numbers)).as_py():
+            raise ValueError(unit)
+        numbers = micros
+    return _within(numbers, *_MOMENTS)
+
+
+def _within(numbers: pa.Array, first: int, last: int) -> pa.Array:
+    bounds = pc.min_max(numbers)
+    if numbers.null_count < len(numbers) and not first <= bounds["min"].as_py() <= bounds["max"].as_py() <= last:
+        raise ValueError(last)
+    return numbers
+
+
+def require_years(array: pa.Array) -> pa.Array:
+    """``array``; raises ValueError for a date or timestamp in a year that Python does not have."""
+    if pa.types.is_date32(array.type):
+        _within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+    if pa.types.is_timestamp(array.type):
+        _within(array.cast(pa.int64()), *_MOMENTS)
+    return array
+
+
+def has_offset(text: str) -> bool:
+    """Whether ``text`` is a timestamp that says how far it is from UTC."""
+    try:
+        return moment_micros(text)[1] is not None
+    except (ValueError, OverflowError):
+        return False
