@@ -39,7 +39,7 @@ from skipstone.kernels.clauses import (
 )
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.histories.composing import compose, composed_choice, one_batch
-from skipstone.kernels.histories.finding import HistoryReader
+from skipstone.kernels.histories.finding import HistoryReader, KeyedRows
 from skipstone.kernels.marking import FileMarker, RowSink, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
@@ -297,7 +297,7 @@ def _have_several(histories: HistoryReader, one: ChangeSlice, number: int, rows:
 def _composed_inserts(histories: HistoryReader, number: int, rows: Int64s, schema: pa.Schema) -> pa.RecordBatch:
     """What changes of rows that the table does not have leave."""
     void = pa.RecordBatch.from_arrays([pa.nulls(len(rows), one.type) for one in schema], schema=nullable(schema))
-    composed = compose(histories.plan, histories.read([(number, rows)]), void, exist=False)
+    composed = compose(histories.plan, histories.read([KeyedRows(number, rows)]), void, exist=False)
     return composed.rows.filter(pa.array(composed.alive))
 
 
@@ -327,14 +327,14 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
         return replace(result, rewritten=False, marked=True, rows_copied=0) if marked else result
 
 
-def _in_slices(parts: Sequence[SlicePart], rows: Int64s) -> list[tuple[int, Int64s]]:
+def _in_slices(parts: Sequence[SlicePart], rows: Int64s) -> list[KeyedRows]:
     """Rows of ``parts`` (ascending) as numbers of slices and rows of these."""
     found, start = [], 0
     for part in parts:
         stop = start + part.stop - part.start
         here = rows[(rows >= start) & (rows < stop)]
         if len(here):
-            found.append((part.slice, here - start + part.start))
+            found.append(KeyedRows(part.slice, here - start + part.start))
         start = stop
     return found
 

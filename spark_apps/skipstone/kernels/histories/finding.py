@@ -30,6 +30,14 @@ class Histories:
         return Histories(self.changes, self.starts[numbers], self.stops[numbers])
 
 
+@dataclass(frozen=True)
+class KeyedRows:
+    """Some rows with keys of the slice with this number, ascending."""
+
+    slice: int
+    rows: Int64s
+
+
 @dataclass
 class HistoryReader:
     """Finds the changes of keys that have several. One per task; ``reader`` reads all columns that the merge needs."""
@@ -49,11 +57,11 @@ class HistoryReader:
             found.append(several)
         return np.concatenate(found)
 
-    def read(self, rows: Sequence[tuple[int, Int64s]]) -> Histories:
-        """The changes of the keys of ``rows``: numbers of slices, each with some of its rows with keys, ascending."""
+    def read(self, keyed: Sequence[KeyedRows]) -> Histories:
+        """The changes of the keys of some rows."""
         tables, starts, stops, read = [], [], [], 0
-        for number, keyed in rows:
-            table, counts = self._read(number, keyed)
+        for one in keyed:
+            table, counts = self._read(one.slice, one.rows)
             ends = read + np.cumsum(counts)
             tables.append(table)
             starts.append(ends - counts)
