@@ -89,6 +89,7 @@ def value_of(text: str, *rows: int) -> list[Any]:
         ("cast('-1.50' as decimal(3,1))", [Decimal("-1.5")] * 3),
         ("cast(coalesce(d, 0) as double)", [1.55, 0.0, -9999999.99]),
         ("cast(0.1 as float)", [pytest.approx(0.1)] * 3),
+        ("cast(' -Infinity' as float)", [float("-inf")] * 3),
     ],
 )
 def test_values(text: str, expected: Any) -> None:
@@ -115,6 +116,8 @@ def test_values(text: str, expected: Any) -> None:
         ("cast(x as decimal(9,2))", 2, r"that decimal\(9,2\) does not hold"),
         ("cast(at as date)", 0, "that date does not hold"),
         ("cast(1e300 as float)", 0, "that float does not hold"),
+        ("cast('1e400' as double)", 0, "that double does not hold"),
+        ("cast('-1e39' as float)", 0, "that float does not hold"),
         ("cast('2024-1-1' as date)", 0, "casts a value"),
         ("cast('1e9999' as decimal(9,2))", 0, "casts a value"),
     ],

@@ -177,7 +177,7 @@ def _moment_text(moment: datetime) -> str:
 def _from_text(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     texts = pc.utf8_trim_whitespace(values)
     if pa.types.is_floating(kind):
-        return _to_float(pc.cast(_each(texts, _float_text, pa.string()), kind), kind)
+        return _finite(pc.cast(_each(texts, _float_text, pa.string()), kind), texts)
     if pa.types.is_decimal(kind):
         step = Decimal(1).scaleb(-kind.scale)
         return _each(texts, lambda text: _exact(Decimal(_matching(_NUMBER, text)), step), kind)
@@ -188,6 +188,14 @@ def _from_text(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     if pa.types.is_date(kind):
         return _each(texts, lambda text: date.fromisoformat(_matching(_DAY, text)), kind)
     return _each(texts, lambda text: _moment(text, zone if kind.tz else None), kind)
+
+
+def _finite(numbers: pa.Array, texts: pa.Array) -> pa.Array:
+    """``numbers``, which ``texts`` are. Raises Lossy for one that is infinite, and was written in digits."""
+    digits = pc.match_substring_regex(texts, r"\d")
+    if pc.any(pc.and_(digits, pc.is_inf(numbers))).as_py():
+        raise Lossy
+    return numbers
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:
