@@ -112,6 +112,8 @@ def test_values(text: str, expected: Any) -> None:
         ),
         ("cast(d as int)", 0, "casts a value of source.d that int"),
         ("cast(d as decimal(9,1))", 0, r"that decimal\(9,1\) does not hold"),
+        ("cast(2147483648 as decimal(38,38))", 2, r"that decimal\(38,38\) does not hold"),
+        ("cast(cast(766 as decimal(20,0)) as decimal(38,38))", 2, r"that decimal\(38,38\) does not hold"),
         ("cast(x as long)", 2, "that long does not hold"),
         ("cast(x as decimal(9,2))", 2, r"that decimal\(9,2\) does not hold"),
         ("cast(at as date)", 0, "that date does not hold"),

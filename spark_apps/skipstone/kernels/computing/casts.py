@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.language.expressions import decimal_of
 
+from skipstone.tables.arrow import cast_decimals
+
 #: More digits than any quotient of two decimals needs before it is rounded.
 EXACT = Context(prec=160, rounding=ROUND_HALF_UP)
 _ZONED = pa.timestamp("us", tz="UTC")
@@ -83,10 +85,7 @@ def _cast(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
         return _to_float(values, kind)
     if pa.types.is_floating(values.type):
         return _from_float(values, kind)
-    if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
-        # Arrow judges this cast by types, not by values
-        values = pc.cast(values, pa.decimal128(38, min(kind.scale, 19)))
-    return pc.cast(values, kind)
+    return cast_decimals(values, kind) if pa.types.is_decimal(kind) else pc.cast(values, kind)
 
 
 def _each(values: pa.Array, one: Callable[[Any], object], kind: pa.DataType) -> pa.Array:
