@@ -5,10 +5,15 @@ from __future__ import annotations
 from decimal import Decimal
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from skipstone.kernels.clauses import fitted
+from skipstone.kernels.clauses import fitted, inserted_rows
+from skipstone_core.contract.requests import MergeAction
 from skipstone_core.errors import BadData
+from skipstone_core.merging.merges import BoundClause
 from skipstone_core.reasons import Reason
+
+INSERT = BoundClause(action=MergeAction.INSERT, values={"id": "id"})
 
 
 @pytest.mark.parametrize(
@@ -50,3 +55,12 @@ def test_a_value_that_does_not_fit_names_the_column(values: pa.Array, kind: pa.D
     with pytest.raises(BadData, match="does not fit column 'price'") as caught:
         fitted(values, pa.field("price", kind))
     assert caught.value.reason is Reason.BAD_RECORDS
+
+
+def test_a_struct_without_a_value_is_written_although_its_fields_are_required() -> None:
+    kind = pa.struct([pa.field("a", pa.int64(), nullable=False), pa.field("b", pa.string())])
+    rows = inserted_rows(pa.table({"id": [1, 2]}), INSERT, pa.schema([("id", pa.int64()), ("st", kind)]))
+    sink = pa.BufferOutputStream()
+    pq.write_table(pa.Table.from_batches([rows]), sink)
+    found = pq.read_table(pa.BufferReader(sink.getvalue()))
+    assert found.to_pylist() == [{"id": 1, "st": None}, {"id": 2, "st": None}]

@@ -24,7 +24,7 @@ from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.partial import kept_columns
-from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, field_id
+from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, field_id, nulls
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
@@ -210,7 +210,7 @@ def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
     if array.type == field.type:
         return array
     if array.null_count == len(array):
-        return pa.nulls(len(array), field.type)
+        return nulls(len(array), field.type)
     try:
         made = _cast(array, field.type)
         _require_exact(array, made)
@@ -279,7 +279,7 @@ def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, fi
 
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
     """A literal, or null, in every row."""
-    return pa.nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
+    return nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
 
 
 def replaced_values(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:

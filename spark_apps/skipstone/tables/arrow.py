@@ -48,6 +48,11 @@ def arrow_type_of(kind: IcebergType) -> pa.DataType:
     return _plain_type(schema_to_pyarrow(kind))
 
 
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Nulls that Parquet takes: below a struct that is null, its required fields are not null."""
+    return pa.array([None] * count, kind) if pa.types.is_struct(kind) else pa.nulls(count, kind)
+
+
 def cast_decimals(numbers: pa.Array | pa.ChunkedArray, kind: pa.Decimal128Type) -> pa.Array | pa.ChunkedArray:
     """Integers or decimals as decimals. Raises pa.ArrowInvalid for one that would be rounded or has too many digits.
 
