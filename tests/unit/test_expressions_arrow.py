@@ -180,9 +180,17 @@ def test_inserts_compute_from_the_source() -> None:
     assert inserted_rows(source, insert, TARGET).to_pydict() == {"id": [70, 80], "n": [0, -1], "m": [None, None]}
 
 
-def test_a_column_of_no_known_type_is_null_in_expressions() -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("target.n + coalesce(source.x, 1)", [2, None]),
+        ("target.n + round(source.x, 2)", [None, None]),
+        ("coalesce(to_date(source.x), date '2024-02-29')", [date(2024, 2, 29)] * 2),
+    ],
+)
+def test_a_column_of_no_known_type_is_null_in_expressions(text: str, expected: list[Any]) -> None:
     types = {"source.x": "unknown", "target.n": "long"}
-    term = with_sides(parse_assigned("target.n + coalesce(source.x, 1)"))  # type: ignore[arg-type]
+    term = with_sides(parse_assigned(text))  # type: ignore[arg-type]
     one = check_expression(term, types, text="it", field="set.n")
     columns = {"source.x": pa.nulls(2, pa.string()), "target.n": pa.array([1, None], pa.int64())}
-    assert compute(one, columns, 2).to_pylist() == [2, None]
+    assert compute(one, columns, 2).to_pylist() == expected
