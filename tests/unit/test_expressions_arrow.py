@@ -87,6 +87,7 @@ def value_of(text: str, *rows: int) -> list[Any]:
         ("cast(timestamp '2024-10-27 02:30:00' as timestamptz)", [datetime(2024, 10, 27, 0, 30, tzinfo=UTC)] * 3),
         ("cast(' yes ' as boolean)", [True] * 3),
         ("cast('-1.50' as decimal(3,1))", [Decimal("-1.5")] * 3),
+        ("- 1.2345678901234567890123456789012345 + 0", [Decimal("-1.2345678901234567890123456789012345")] * 3),
         ("cast(coalesce(d, 0) as double)", [1.55, 0.0, -9999999.99]),
         ("cast(0.1 as float)", [pytest.approx(0.1)] * 3),
         ("cast(' -Infinity' as float)", [float("-inf")] * 3),
