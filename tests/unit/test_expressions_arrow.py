@@ -87,8 +87,10 @@ def value_of(text: str, *rows: int) -> list[Any]:
         ("cast(timestamp '2024-10-27 02:30:00' as timestamptz)", [datetime(2024, 10, 27, 0, 30, tzinfo=UTC)] * 3),
         ("cast(' yes ' as boolean)", [True] * 3),
         ("cast('-1.50' as decimal(3,1))", [Decimal("-1.5")] * 3),
+        ("- 1.2345678901234567890123456789012345 + 0", [Decimal("-1.2345678901234567890123456789012345")] * 3),
         ("cast(coalesce(d, 0) as double)", [1.55, 0.0, -9999999.99]),
         ("cast(0.1 as float)", [pytest.approx(0.1)] * 3),
+        ("cast(' -Infinity' as float)", [float("-inf")] * 3),
     ],
 )
 def test_values(text: str, expected: Any) -> None:
@@ -111,10 +113,14 @@ def test_values(text: str, expected: Any) -> None:
         ),
         ("cast(d as int)", 0, "casts a value of source.d that int"),
         ("cast(d as decimal(9,1))", 0, r"that decimal\(9,1\) does not hold"),
+        ("cast(2147483648 as decimal(38,38))", 2, r"that decimal\(38,38\) does not hold"),
+        ("cast(cast(766 as decimal(20,0)) as decimal(38,38))", 2, r"that decimal\(38,38\) does not hold"),
         ("cast(x as long)", 2, "that long does not hold"),
         ("cast(x as decimal(9,2))", 2, r"that decimal\(9,2\) does not hold"),
         ("cast(at as date)", 0, "that date does not hold"),
         ("cast(1e300 as float)", 0, "that float does not hold"),
+        ("cast('1e400' as double)", 0, "that double does not hold"),
+        ("cast('-1e39' as float)", 0, "that float does not hold"),
         ("cast('2024-1-1' as date)", 0, "casts a value"),
         ("cast('1e9999' as decimal(9,2))", 0, "casts a value"),
     ],
@@ -175,9 +181,17 @@ def test_inserts_compute_from_the_source() -> None:
     assert inserted_rows(source, insert, TARGET).to_pydict() == {"id": [70, 80], "n": [0, -1], "m": [None, None]}
 
 
-def test_a_column_of_no_known_type_is_null_in_expressions() -> None:
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("target.n + coalesce(source.x, 1)", [2, None]),
+        ("target.n + round(source.x, 2)", [None, None]),
+        ("coalesce(to_date(source.x), date '2024-02-29')", [date(2024, 2, 29)] * 2),
+    ],
+)
+def test_a_column_of_no_known_type_is_null_in_expressions(text: str, expected: list[Any]) -> None:
     types = {"source.x": "unknown", "target.n": "long"}
-    term = with_sides(parse_assigned("target.n + coalesce(source.x, 1)"))  # type: ignore[arg-type]
+    term = with_sides(parse_assigned(text))  # type: ignore[arg-type]
     one = check_expression(term, types, text="it", field="set.n")
     columns = {"source.x": pa.nulls(2, pa.string()), "target.n": pa.array([1, None], pa.int64())}
-    assert compute(one, columns, 2).to_pylist() == [2, None]
+    assert compute(one, columns, 2).to_pylist() == expected

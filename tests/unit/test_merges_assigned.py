@@ -352,3 +352,10 @@ def test_clauses_that_choose_add_what_they_name() -> None:
 def test_a_name_in_another_case_is_refused() -> None:
     with pytest.raises(BadSpec, match=r"spec\.schemaEvolution: 'NAME' would differ from column 'name' in case only"):
         new_columns(EVOLVING, TARGET, (*SOURCE, MergeColumn(name="NAME", type="string")))
+
+
+def test_what_is_made_of_a_column_of_no_known_type_feeds_any_column() -> None:
+    source = (*SOURCE, MergeColumn(name="empty", type="unknown"))
+    update = MergeClause(action=MergeAction.UPDATE, values={"price": "round(empty, 2)", "day": "to_date(source.empty)"})
+    (bound,) = plan_merge(replace(TASK, when_matched=(update,)), TARGET, source).when_matched
+    assert {name: one.type for name, one in bound.expressions.items()} == {"price": "decimal(9,2)", "day": "date"}

@@ -54,7 +54,8 @@ def composed(plan: MergePlan, histories: Sequence[list[Row]], rows: Sequence[Row
     stops = np.cumsum([len(history) for history in histories])
     starts = stops - [len(history) for history in histories]
     kinds = {one.name: KINDS[one.type] for one in (*TARGET, VERSION)}
-    schema = pa.schema([(name, kinds[name]) for name in plan.target_columns])
+    required = {"id"} if rows is not None else set()  # as files hold it
+    schema = pa.schema([pa.field(name, kinds[name], nullable=name not in required) for name in plan.target_columns])
     given_rows = rows if rows is not None else [dict.fromkeys(plan.target_columns) for _ in histories]
     batch = pa.RecordBatch.from_pylist(list(given_rows), schema=schema)
     found = compose(plan, Histories(table, starts, stops), batch, exist=rows is not None)

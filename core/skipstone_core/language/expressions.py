@@ -360,6 +360,8 @@ def _round(args: tuple[Term, ...]) -> Term:
     digits = args[1].operand if len(args) == 2 and isinstance(args[1], Atom) else None
     if not isinstance(digits, Constant) or type(digits.value) is not int or not 0 <= digits.value <= MAX_DIGITS:
         raise UnsupportedPredicate("round takes a number and the digits to keep after the point: write round(x, 2)")
+    if args[0].type == NULL_TYPE:
+        return args[0]
     known = decimal_of(args[0].type)
     if known is None and args[0].type != "double":
         message = f"round takes a decimal or double and {shown(args[0])} is {args[0].type}: leave out round"
@@ -371,9 +373,9 @@ def _round(args: tuple[Term, ...]) -> Term:
 
 
 def _to_date(args: tuple[Term, ...]) -> Term:
-    if len(args) != 1 or args[0].type not in _MOMENTS:
+    if len(args) != 1 or args[0].type not in {*_MOMENTS, NULL_TYPE}:
         raise UnsupportedPredicate("to_date takes one timestamp: write to_date(source.x), and cast texts first")
-    return Call("to_date", args, "date")
+    return _as(args[0], "date") if args[0].type == NULL_TYPE else Call("to_date", args, "date")
 
 
 _CALLS: Mapping[FunctionName, Callable[[tuple[Term, ...]], Term]] = {

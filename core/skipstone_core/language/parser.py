@@ -184,7 +184,9 @@ class _Builder(Transformer[Token, Node]):
         inner = items[1]
         literal = inner.operand if isinstance(inner, Atom) else None
         value = literal.value if isinstance(literal, Constant) else None
-        is_number = isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+        if isinstance(value, Decimal):
+            return Atom(Constant(value.copy_negate()))  # a minus would round it to the digits of the context
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return Atom(Constant(-value)) if is_number else Negative(inner)  # type: ignore[operator]
 
     def call(self, items: list[Any]) -> Term:

@@ -14,6 +14,7 @@ from skipstone_core.contract.requests import ColumnMapping, MergeAction, MergeCl
 from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyType
 from skipstone_core.language.expressions import (
+    NULL_TYPE,
     Atom,
     Cast,
     Term,
@@ -227,7 +228,7 @@ def _into(one: ValueExpression, target: MergeColumn) -> ValueExpression:
     into = plain_type(target.type)
     if one.type == into:
         return one
-    if not _feeds(one.type, into) or not is_castable(into):
+    if not (one.type == NULL_TYPE or _feeds(one.type, into)) or not is_castable(into):
         message = f"{one.text!r} is {one.type} and cannot feed {target.name!r}, which is {target.type}"
         raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=one.field)
     return replace(one, root=Cast(one.root, into))

@@ -25,7 +25,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import DeleteDescription, Deletions
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64). A column of a table may be
@@ -132,7 +132,8 @@ class Projection:
         """Column ``number`` of the schema for ``count`` rows, in its kernel type."""
         target = self._arrow[number].type
         if batch is None or number not in self._names:
-            return pa.repeat(self._constant(number, target), count)
+            constant = self._constant(number, target)
+            return pa.repeat(constant, count) if constant.is_valid else nulls(count, target)
         found = batch.column(batch.schema.get_field_index(self._names[number]))
         if found.type == target:
             return found

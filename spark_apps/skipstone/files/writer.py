@@ -31,7 +31,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import SplicedFile, SplicedLayout
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, with_lineage
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls, with_lineage
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
     codec_of,
@@ -412,7 +412,7 @@ def _conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
 
 def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:
     position = table.schema.get_field_index(wanted.name)
-    column = table.column(position) if position >= 0 else pa.chunked_array([pa.nulls(table.num_rows, wanted.type)])
+    column = table.column(position) if position >= 0 else pa.chunked_array([nulls(table.num_rows, wanted.type)])
     if not wanted.nullable and column.null_count:
         said = "is missing" if position < 0 else f"is null in {column.null_count} rows"
         raise BadData(Reason.BAD_RECORDS, f"column {wanted.name!r} is required and {said}.")

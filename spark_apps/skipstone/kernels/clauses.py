@@ -24,7 +24,7 @@ from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.partial import kept_columns
-from skipstone.tables.arrow import LAST_UPDATED, field_id
+from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, field_id, nulls
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
@@ -210,9 +210,9 @@ def fitted(values: pa.Array | pa.ChunkedArray, field: pa.Field) -> pa.Array:
     if array.type == field.type:
         return array
     if array.null_count == len(array):
-        return pa.nulls(len(array), field.type)
+        return nulls(len(array), field.type)
     try:
-        made = pc.cast(_widened(array, field.type), field.type)
+        made = _cast(array, field.type)
         _require_exact(array, made)
     except pa.ArrowInvalid as error:
         message = f"a source value does not fit column {field.name!r} ({field.type})"
@@ -231,11 +231,10 @@ def _require_exact(given: pa.Array, made: pa.Array) -> None:
         raise pa.ArrowInvalid("a number would be rounded")
 
 
-def _widened(values: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Integers on their way to decimals: Arrow judges that cast by types, not by values."""
-    if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
-        return pc.cast(values, pa.decimal128(38, min(kind.scale, 19)))
-    return values
+def _cast(values: pa.Array, kind: pa.DataType) -> pa.Array:
+    if pa.types.is_decimal(kind) and (pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)):
+        return cast_decimals(values, kind)
+    return pc.cast(values, kind)
 
 
 def _update(changed: dict[str, pa.Array], clause: BoundClause, batch: MatchedBatch, rows: Int64s) -> None:
@@ -280,7 +279,7 @@ def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, fi
 
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
     """A literal, or null, in every row."""
-    return pa.nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
+    return nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
 
 
 def replaced_values(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:

@@ -19,6 +19,7 @@ from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positi
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import MatchedBatch, apply_clauses
 from skipstone.kernels.rewriting import GroupMerge
+from skipstone.tables.arrow import nulls
 
 #: From this share of deleted rows on a file is written again: what reads it would skip more than it gets.
 REWRITE_SHARE = 0.5
@@ -103,7 +104,7 @@ class FileMarker:
         fields = [self._writer.arrow_schema.field(name) for name in self._plan.target_columns]
         kept = batch.schema.names if batch else ()
         columns = [
-            batch.column(field.name) if batch and field.name in kept else pa.nulls(rows, field.type) for field in fields
+            batch.column(field.name) if batch and field.name in kept else nulls(rows, field.type) for field in fields
         ]
         return pa.RecordBatch.from_arrays(
             columns, schema=pa.schema([field.with_nullable(nullable=True) for field in fields])

@@ -44,6 +44,7 @@ from skipstone.kernels.marking import FileMarker, RowSink, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
+from skipstone.tables.arrow import nulls
 
 
 @dataclass(frozen=True)
@@ -296,7 +297,7 @@ def _have_several(histories: HistoryReader, one: ChangeSlice, number: int, rows:
 
 def _composed_inserts(histories: HistoryReader, number: int, rows: Int64s, schema: pa.Schema) -> pa.RecordBatch:
     """What changes of rows that the table does not have leave."""
-    void = pa.RecordBatch.from_arrays([pa.nulls(len(rows), one.type) for one in schema], schema=nullable(schema))
+    void = pa.RecordBatch.from_arrays([nulls(len(rows), one.type) for one in schema], schema=nullable(schema))
     composed = compose(histories.plan, histories.read([KeyedRows(number, rows)]), void, exist=False)
     return composed.rows.filter(pa.array(composed.alive))
 

@@ -6,6 +6,7 @@ Used by readers, writers, bounds and Spark schemas. Must not read files.
 from __future__ import annotations
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, LongType, NestedField
@@ -16,6 +17,8 @@ ROW_ID_NAME, LAST_UPDATED_NAME = "_row_id", "_last_updated_sequence_number"
 LINEAGE_NAMES = (ROW_ID_NAME, LAST_UPDATED_NAME)
 FIELD_ID_KEY = b"PARQUET:field_id"
 _ORC_FIELD_ID_KEY = b"iceberg.id"
+#: Of a decimal of 256 bits.
+_MOST_DIGITS = 76
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
@@ -43,6 +46,19 @@ def with_lineage(schema: Schema) -> Schema:
 def arrow_type_of(kind: IcebergType) -> pa.DataType:
     """The kernel type of one Iceberg type."""
     return _plain_type(schema_to_pyarrow(kind))
+
+
+def nulls(count: int, kind: pa.DataType) -> pa.Array:
+    """Nulls that Parquet takes: below a struct that is null, its required fields are not null."""
+    return pa.array([None] * count, kind) if pa.types.is_struct(kind) else pa.nulls(count, kind)
+
+
+def cast_decimals(numbers: pa.Array | pa.ChunkedArray, kind: pa.Decimal128Type) -> pa.Array | pa.ChunkedArray:
+    """Integers or decimals as decimals. Raises pa.ArrowInvalid for one that would be rounded or has too many digits.
+
+    By way of 256 bits: Arrow judges integers by their type, and lets decimals of 128 bits wrap where the scale grows.
+    """
+    return pc.cast(pc.cast(numbers, pa.decimal256(_MOST_DIGITS, kind.scale)), kind)
 
 
 def field_id(field: pa.Field) -> int | None:

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from skipstone_core.language.expressions import decimal_of
 
+from skipstone.tables.arrow import cast_decimals
+
 #: More digits than any quotient of two decimals needs before it is rounded.
 EXACT = Context(prec=160, rounding=ROUND_HALF_UP)
 _ZONED = pa.timestamp("us", tz="UTC")
@@ -83,10 +85,7 @@ def _cast(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
         return _to_float(values, kind)
     if pa.types.is_floating(values.type):
         return _from_float(values, kind)
-    if pa.types.is_integer(values.type) and pa.types.is_decimal(kind):
-        # Arrow judges this cast by types, not by values
-        values = pc.cast(values, pa.decimal128(38, min(kind.scale, 19)))
-    return pc.cast(values, kind)
+    return cast_decimals(values, kind) if pa.types.is_decimal(kind) else pc.cast(values, kind)
 
 
 def _each(values: pa.Array, one: Callable[[Any], object], kind: pa.DataType) -> pa.Array:
@@ -177,7 +176,7 @@ def _moment_text(moment: datetime) -> str:
 def _from_text(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     texts = pc.utf8_trim_whitespace(values)
     if pa.types.is_floating(kind):
-        return _to_float(pc.cast(_each(texts, _float_text, pa.string()), kind), kind)
+        return _finite(pc.cast(_each(texts, _float_text, pa.string()), kind), texts)
     if pa.types.is_decimal(kind):
         step = Decimal(1).scaleb(-kind.scale)
         return _each(texts, lambda text: _exact(Decimal(_matching(_NUMBER, text)), step), kind)
@@ -188,6 +187,14 @@ def _from_text(values: pa.Array, kind: pa.DataType, zone: tzinfo) -> pa.Array:
     if pa.types.is_date(kind):
         return _each(texts, lambda text: date.fromisoformat(_matching(_DAY, text)), kind)
     return _each(texts, lambda text: _moment(text, zone if kind.tz else None), kind)
+
+
+def _finite(numbers: pa.Array, texts: pa.Array) -> pa.Array:
+    """``numbers``, which ``texts`` are. Raises Lossy for one that is infinite, and was written in digits."""
+    digits = pc.match_substring_regex(texts, r"\d")
+    if pc.any(pc.and_(digits, pc.is_inf(numbers))).as_py():
+        raise Lossy
+    return numbers
 
 
 def _matching(pattern: re.Pattern[str], text: str) -> str:

@@ -27,6 +27,7 @@ from skipstone.kernels.clauses import (
     choose_clauses,
     choose_rows,
     inserted_rows,
+    nullable,
     replaced_values,
     source_columns,
     target_columns,
@@ -60,6 +61,7 @@ def compose(plan: MergePlan, histories: Histories, rows: pa.RecordBatch, *, exis
     another key, or has moved it out of ``targetWhere``.
     """
     lengths = histories.stops - histories.starts
+    rows = pa.RecordBatch.from_arrays(rows.columns, schema=nullable(rows.schema))
     order = np.argsort(-lengths, kind="stable")
     state = _State(replace(plan, when_not_matched_by_source=()), rows.take(pa.array(order)), np.full(len(order), exist))
     done: list[_State] = []
