@@ -20,7 +20,7 @@ from skipstone.tables.upkeep.health import expiry_plan
 #: How long files of an index that it no longer needs can still be read.
 READERS_SECONDS = 3600
 #: So large a part of all snapshots goes at once: an expiry looks at what all others reach.
-_PART = 0.4
+_PART = 0.2
 POLICY = SnapshotPolicy(max_age_seconds=READERS_SECONDS)
 _log = logging.getLogger(__name__)
 
