@@ -62,12 +62,23 @@ PLAIN: list[tuple[PrimitiveType, pa.DataType, list[Any]]] = [
     (TimestamptzType(), pa.timestamp("us", tz="UTC"), [ANCIENT.replace(tzinfo=UTC), LATE.replace(tzinfo=UTC)]),
     (TimestamptzType(), pa.timestamp("us", tz="Asia/Tokyo"), [datetime(1900, 1, 1, tzinfo=UTC)]),
     (TimeType(), pa.time64("us"), [time(0), time(23, 59, 59, 999999)]),
-]
-NOT_PLAIN: list[tuple[PrimitiveType, pa.DataType, list[Any]]] = [
-    (LongType(), pa.int32(), [1]),
-    (IntegerType(), pa.int16(), [1]),
+    (LongType(), pa.int32(), [-(2**31), 2**31 - 1]),
+    (IntegerType(), pa.int64(), [-(2**31), 2**31 - 1]),
     (DoubleType(), pa.float32(), [1.5]),
     (DecimalType(12, 4), pa.decimal128(9, 2), [Decimal("1.50")]),
+    (DecimalType(38, 38), pa.decimal128(38, 19), [Decimal("-0.9"), Decimal(0)]),
+    (DecimalType(21, 2), pa.int64(), [-(2**63), 2**63 - 1]),
+]
+#: Values that the table's type does not hold.
+UNFIT: list[tuple[PrimitiveType, pa.DataType, Any]] = [
+    (IntegerType(), pa.int64(), 2**31),
+    (DecimalType(4, 2), pa.int64(), 100),
+    (DecimalType(9, 1), pa.decimal128(9, 2), Decimal("0.05")),
+    (DecimalType(38, 38), pa.decimal128(38, 19), Decimal("9468034.52")),
+    (DecimalType(38, 30), pa.int64(), 14202841552747912),
+]
+NOT_PLAIN: list[tuple[PrimitiveType, pa.DataType, list[Any]]] = [
+    (IntegerType(), pa.int16(), [1]),
     (TimestampType(), pa.timestamp("ns"), [LATE.replace(year=2020)]),
     (TimestamptzType(), pa.timestamp("us"), [datetime(2020, 1, 1)]),  # noqa: DTZ001
     (TimeType(), pa.time32("ms"), [time(1)]),
@@ -137,6 +148,14 @@ def test_old_timestamps_of_spark_are_read_to_their_full_range(tmp_path: Path, sp
     rows = plain.rows(pa.schema([("v", pa.timestamp("us", tz="UTC"))]))
     assert rows is not None
     assert rows.to_pylist() == by_spark(spark, listing, only(TimestamptzType())).to_pylist()
+
+
+@pytest.mark.parametrize(("kind", "arrow", "value"), UNFIT, ids=str)
+def test_a_value_that_does_not_fit_is_left_to_spark_which_tells_it(
+    tmp_path: Path, kind: PrimitiveType, arrow: pa.DataType, value: Any
+) -> None:
+    plain, _ = found(tmp_path, pa.table({"v": pa.array([value], arrow)}), only(kind))
+    assert plain is None or plain.rows(arrow_schema_of(only(kind))) is None
 
 
 @pytest.mark.parametrize(("kind", "arrow", "values"), NOT_PLAIN, ids=lambda value: str(value)[:40])

@@ -36,7 +36,15 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 from skipstone.sources.listing import list_source
-from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, SourceRead, read_source, read_table_rows
+from skipstone.sources.reading import (
+    ERROR_COLUMN,
+    FILE_COLUMN,
+    RECORD_COLUMN,
+    ReadRules,
+    SourceRead,
+    read_source,
+    read_table_rows,
+)
 from skipstone_core.contract.requests import (
     CatalogRef,
     CatalogType,
@@ -60,12 +68,14 @@ def read(tmp_path: Path, spark: SparkSession) -> Read:
     """Reads files of the test's directory as a load does (``merge=True``: as a merge does); format by ending."""
 
     def run(names: list[str], schema: Schema, **given: Any) -> SourceRead:
-        how = read_source if given.pop("merge", False) else read_table_rows
-        time_zone = given.pop("time_zone", "UTC")
+        is_merge, time_zone = given.pop("merge", False), given.pop("time_zone", "UTC")
         kind = given.pop("format", None) or ENDINGS[Path(names[0]).suffix]
         source = SourceSpec(format=kind, paths=tuple(names), **given)
         warehouse = WarehouseRef(name="wh", root=str(tmp_path), catalog=CatalogRef(type=CatalogType.SQL))
-        return how(spark, list_source(warehouse, source), source, schema, time_zone)
+        listing = list_source(warehouse, source)
+        if is_merge:
+            return read_source(spark, listing, source, schema, ReadRules(time_zone))
+        return read_table_rows(spark, listing, source, schema, time_zone)
 
     return run
 

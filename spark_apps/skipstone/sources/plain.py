@@ -25,6 +25,7 @@ from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
 from skipstone.storage.port import StoredFile
+from skipstone.tables.arrow import cast_decimals
 from skipstone.tables.parquetfiles import WholeFile, follows_old_calendar, read_metadata
 
 #: Since 1970, of the first and the last day that Python has, and of the ends of these days.
@@ -192,10 +193,16 @@ def _read_avro(stored: StoredFile, schema: pa.Schema, columns: Sequence[SourceCo
 
 def _fitting(part: pa.Table, schema: pa.Schema, columns: Sequence[SourceColumn]) -> pa.Table:
     """``columns`` of ``part`` as ``schema`` has them."""
-    found = part.select([column.source for column in columns]).rename_columns(schema.names).cast(schema)
+    held = [_cast(part.column(column.source), field.type) for column, field in zip(columns, schema, strict=True)]
+    found = pa.Table.from_arrays(held, schema=schema)
     found.validate(full=True)  # finds text that is not UTF-8
     _require_fitting(found, columns)
     return found
+
+
+def _cast(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+    is_number = pa.types.is_integer(values.type) or pa.types.is_decimal(values.type)
+    return cast_decimals(values, kind) if is_number and pa.types.is_decimal(kind) else values.cast(kind)
 
 
 def _require_fitting(rows: pa.Table, columns: Sequence[SourceColumn]) -> None:
