@@ -523,7 +523,7 @@ REJECTED = (
         "spec.whenNotMatchedBySource[0].when", "column source.a must be written as target.a", operator_only=True),
     _mj("merge-by-source-sets-a-column", {"whenNotMatchedBySource": [{"action": "Update", "set": {"a": "b"}}]},
         "spec.whenNotMatchedBySource[0].set.a", "b is a column, and these rows have no source row", operator_only=True),
-    _mj("merge-set-is-no-value", {"whenMatched": [{"action": "Update", "set": {"a": "b + 1"}}]},
+    _mj("merge-set-is-no-value", {"whenMatched": [{"action": "Update", "set": {"a": "b 1"}}]},
         "spec.whenMatched[0].set.a", "at position 3", operator_only=True),
     _mj("merge-stored-sequence-alone", {"targetSequence": "version"}, "spec.targetSequence",
         "targetSequence needs sequenceBy"),

@@ -374,7 +374,7 @@ class TestLaunching:
 
     def test_only_spark_runs_count_unless_the_claim_is_for_one_pod(self) -> None:
         load = load_plan()
-        assert find_slots(load) == Slots("uid-main", 2, frozenset({"Load", "Merge", "Reindex", "Maintain"}))
+        assert find_slots(load) == Slots("uid-main", 2, frozenset({"Load", "Merge", "DryRun", "Reindex", "Maintain"}))
         light = replace(load, kind=RunKind.CONFIRM)
         assert find_slots(light) is None
         alone = find_slots(replace(light, claim=ClaimFacts("lake-data", ("ReadWriteOncePod",))))
