@@ -359,3 +359,10 @@ def test_what_is_made_of_a_column_of_no_known_type_feeds_any_column() -> None:
     update = MergeClause(action=MergeAction.UPDATE, values={"price": "round(empty, 2)", "day": "to_date(source.empty)"})
     (bound,) = plan_merge(replace(TASK, when_matched=(update,)), TARGET, source).when_matched
     assert {name: one.type for name, one in bound.expressions.items()} == {"price": "decimal(9,2)", "day": "date"}
+
+
+def test_a_literal_may_be_longer_than_an_expression() -> None:
+    text = "x" * 5_000
+    assert parse_assigned(f"'{text}'") == Constant(text)
+    with pytest.raises(BadSpec, match="an expression has at most 4096 bytes"):
+        parse_assigned(f"'{text}' || 'y'")

@@ -132,13 +132,15 @@ def parse_predicate(text: str, *, field: str = "") -> Predicate:
 
 def parse_assigned(text: str, *, field: str = "") -> ColumnRef | Constant | Term | None:
     """Parse what is assigned: a column, a literal, None for ``null``, else an expression. Raises BadSpec."""
-    if len(text.encode()) > MAX_BYTES:
-        refuse(field, f"an expression has at most {MAX_BYTES} bytes")
     _check_nesting(text, field)
     term = cast(Term, _understood(text, "assigned", field))
+    if isinstance(term, Atom):  # a literal may be long
+        return term.operand
+    if len(text.encode()) > MAX_BYTES:
+        refuse(field, f"an expression has at most {MAX_BYTES} bytes")
     if sum(1 for _ in walk(term)) > MAX_PARTS:
         refuse(field, f"an expression has at most {MAX_PARTS} columns, literals, operators and calls")
-    return term.operand if isinstance(term, Atom) else term
+    return term
 
 
 def _understood(text: str, start: str, field: str) -> object:
