@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import shlex
 import shutil
 import tempfile
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from tests.cluster.bills import write_bills
 from tests.cluster.errors import ClusterError
 from tests.cluster.image_build import build_images, buildah
 from tests.cluster.layout import CACHE, REPOSITORY
-from tests.cluster.shell import Words, run, run_logged, stage, succeeds
+from tests.cluster.shell import Words, run, run_logged, stage
 from tests.cluster.toolchain import build_tools
 
 UV = REPOSITORY / ".cache" / "uv" / "bin" / "uv"
@@ -69,8 +70,18 @@ def _push_image(registry: Registry, part: str, name: str) -> Pushed:
 
 
 def has_chart(registry: Registry, version: str) -> bool:
-    """Whether the registry holds the chart of this version, which is pushed after everything else."""
-    return succeeds([_helm(), "show", "chart", f"{registry.charts}/skipstone", "--version", version, *_plain(registry)])
+    """Whether the registry holds the chart of this version, which is pushed after everything else.
+
+    Raises ClusterError when it does not tell: a version that is there already must not be taken for a new one.
+    """
+    try:
+        run([_helm(), "show", "chart", f"{registry.charts}/skipstone", "--version", version, *_plain(registry)])
+    except ClusterError as error:
+        if str(error).endswith(": not found"):
+            return False
+        message = f"{registry.charts} does not tell of the chart {version}: check REGISTRY, or log in; {error}"
+        raise ClusterError(message) from error
+    return True
 
 
 def package_chart(images: Mapping[str, Pushed], version: str, folder: Path) -> Path:
@@ -92,7 +103,7 @@ def package_chart(images: Mapping[str, Pushed], version: str, folder: Path) -> P
 def push_chart(registry: Registry, archive: Path, version: str) -> Pushed:
     """Push the chart's archive."""
     with stage(f"push {registry.charts}/{CHART.name}"):
-        command = " ".join(map(str, [_helm(), "push", archive, registry.charts, *_plain(registry)]))
+        command = shlex.join(map(str, [_helm(), "push", archive, registry.charts, *_plain(registry)]))
         # Helm says the digest on standard error.
         said = run(["sh", "-c", f"{command} 2>&1"])
     digest = DIGEST.search(said)

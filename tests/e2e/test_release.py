@@ -17,7 +17,10 @@ from pathlib import Path
 import pytest
 
 from demo.kube import ROOT, Kube, condition
+from release.artifacts import has_chart
+from release.versions import Registry as Named
 from release.versions import chart_version
+from tests.cluster.errors import ClusterError
 from tests.cluster.toolchain import build_tools
 from tests.e2e.lake import Lake, change, has_ended, index, load, merge, people, table, warehouse
 from tests.e2e.release_bed import (
@@ -231,3 +234,8 @@ def finish_work(lake: Lake, released: Released) -> None:
     assert {row["id"]: (row["name"], row["city"]) for row in rows} == expected
     for name in ("by-city", "by-name"):
         lake.until_synced(name, with_job=("lj", "load-5"))
+
+
+def test_a_registry_that_does_not_answer_is_not_taken_for_an_empty_one() -> None:
+    with pytest.raises(ClusterError, match=r"does not tell of the chart 0\.1\.0: check REGISTRY, or log in"):
+        has_chart(Named.read("127.0.0.1:1"), "0.1.0")

@@ -243,3 +243,14 @@ def test_any_text_parses_or_is_refused(text: str) -> None:
         parse_predicate(text)
     except BadSpec as error:
         assert "\n" not in str(error)
+
+
+@pytest.mark.parametrize("number", ["1" * 39, "-" + "9" * 39, "0." + "0" * 38 + "1", "1." + "3" * 39])
+def test_numbers_with_more_digits_than_a_decimal_has_are_refused(number: str) -> None:
+    with pytest.raises(BadSpec, match=r"at position 5: .*… has more than 38 digits before or after the point"):
+        parse_predicate(f"n = {number}")
+
+
+@pytest.mark.parametrize("number", ["9" * 38, "000" + "9" * 38, "0." + "1" * 38 + "000", "1e400", "-0.0"])
+def test_numbers_with_as_many_digits_as_a_decimal_has_are_taken(number: str) -> None:
+    assert parse_predicate(f"n = {number}").root

@@ -17,6 +17,7 @@ from lark.exceptions import UnexpectedInput, VisitError
 
 from skipstone_core.language.expressions import (
     FUNCTIONS,
+    MAX_DIGITS,
     MAX_PARTS,
     Arithmetic,
     Atom,
@@ -49,6 +50,8 @@ from skipstone_core.language.predicates import (
 
 MAX_BYTES = 4096
 MAX_DEPTH = 32
+#: Characters of a number that a sentence shows.
+_SHOWN = 20
 
 GRAMMAR = r"""
 start: disjunction
@@ -260,6 +263,10 @@ class _Builder(Transformer[Token, Node]):
         text = str(items[0])
         if "e" in text.lower():
             return Constant(float(text))
+        whole, _, fraction = text.partition(".")
+        if max(len(whole.lstrip("-+0")), len(fraction.rstrip("0"))) > MAX_DIGITS:
+            too_many = f"{text[:_SHOWN]}… has more than {MAX_DIGITS} digits before or after the point: write fewer"
+            raise UnsupportedPredicate(f"at position {_at(items[0])}: {too_many}")
         return Constant(Decimal(text) if "." in text else int(text))
 
     def string(self, items: list[Any]) -> Operand:

@@ -15,7 +15,6 @@ from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote_plus
 
 import pyarrow as pa
-from cachetools import LRUCache
 from pyarrow.fs import FileSystem, S3FileSystem
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog, TableResponse
@@ -45,8 +44,6 @@ _WITH_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(?://([^/]*))?(.*)", re.DO
 _WITHOUT_AUTHORITY = frozenset({"hdfs", "viewfs", "file"})
 #: What there is more of in metadata with each commit: each entry is written once.
 _GROWING = ("snapshots", "snapshot_log", "metadata_log")
-#: Bases of commits that are about to be written, at most, in one catalog.
-_BASES = 16
 _Metadata = TypeVar("_Metadata", bound=IcebergBaseModel)
 
 
@@ -214,7 +211,8 @@ class HookedSqlCatalog(SqlCatalog):
     def __init__(self, name: str, **properties: str) -> None:
         """``properties`` as PyIceberg takes them."""
         super().__init__(name, **properties)
-        self._bases: LRUCache[str, TableMetadata] = LRUCache(_BASES)
+        #: What commits that are about to be written were made of, by the file that they go to.
+        self._bases: dict[str, TableMetadata] = {}
 
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """The FileIO of a table with ``properties`` at ``location``."""
@@ -273,7 +271,8 @@ class HookedSqlCatalog(SqlCatalog):
         base.metadata = sharing(current_table.metadata)
         staged = super()._update_and_stage_table(base, table_identifier, requirements, updates)
         staged.metadata = self.adjusted(current_table.metadata, staged.metadata)
-        self._bases[staged.metadata_location] = current_table.metadata
+        if staged.metadata != current_table.metadata:  # else PyIceberg writes no file
+            self._bases[staged.metadata_location] = current_table.metadata
         return staged
 
     def _write_metadata(self, metadata: TableMetadata, io: FileIO, metadata_path: str) -> None:  # type: ignore[override]
