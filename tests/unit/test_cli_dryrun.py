@@ -222,6 +222,15 @@ def test_a_lost_answer_may_have_been_a_creation(server: StandIn) -> None:
     assert (result.exit_code, cluster.methods) == (3, ["DELETE"])
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    # A shell has what it runs in the background ignore SIGINT, and so would these tests.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_removes_the_job(server: StandIn) -> None:
     cluster = Cluster([UNDERSTOOD], on_patch=lambda: os.kill(os.getpid(), signal.SIGINT))
     cluster.install(server)
