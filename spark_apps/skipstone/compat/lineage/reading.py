@@ -6,9 +6,16 @@ it ("First Row ID Inheritance"). Must not judge what is read.
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
+
+from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.avro.file import AvroFile
-from pyiceberg.io import FileIO
+from pyiceberg.avro.reader import Reader
+from pyiceberg.avro.resolver import resolve_reader
+from pyiceberg.io import FileIO, InputFile
 from pyiceberg.manifest import (
+    DEFAULT_READ_VERSION,
     MANIFEST_LIST_FILE_SCHEMAS,
     DataFile,
     ManifestContent,
@@ -17,7 +24,9 @@ from pyiceberg.manifest import (
     ManifestFile,
     PartitionFieldSummary,
 )
+from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from skipstone.compat.doubles import exact_entries
 from skipstone.compat.pyiceberg import optional_value, with_inherited
@@ -25,22 +34,58 @@ from skipstone.compat.pyiceberg import optional_value, with_inherited
 VERSION = 3
 #: Where PyIceberg's records have the row id of the first row, which it has no name for: of a data file, of a manifest.
 FILE_ROW_ID, MANIFEST_ROW_ID = 16, 15
+_SCHEMA = "avro.schema"
+#: Schemas of manifest lists are few: one for each format version and engine.
+_SCHEMAS_KEPT = 64
 
 
 def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[ManifestFile]:
     """The manifests of ``snapshot``, of a table of ``format_version``; PyIceberg leaves out their first row ids.
 
     It also remembers manifests by path; the first row id of one may differ between the snapshots that name it.
+    Raises OSError and ValueError when the manifest list cannot be read.
     """
-    if format_version < VERSION:
-        return snapshot.manifests(io)
-    with AvroFile[ManifestFile](
-        io.new_input(snapshot.manifest_list),
-        MANIFEST_LIST_FILE_SCHEMAS[VERSION],
-        read_types={-1: ManifestFile, 508: PartitionFieldSummary},
-        read_enums={517: ManifestContent},
-    ) as reader:
+    return read_manifest_list(io.new_input(snapshot.manifest_list), max(format_version, DEFAULT_READ_VERSION))
+
+
+def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> list[ManifestFile]:
+    """The manifests that the manifest list ``file`` names, with the fields of the format ``version``.
+
+    Raises OSError and ValueError when it cannot be read.
+    """
+    with _ManifestListFile(file, MANIFEST_LIST_FILE_SCHEMAS[version], version) as reader:
         return list(reader)
+
+
+class _ManifestListFile(AvroFile[ManifestFile]):
+    """PyIceberg's Avro file, which finds out once how to read what is written with the same schema.
+
+    That takes PyIceberg several times as long as reading a list, and an expiry reads the lists of all snapshots.
+    """
+
+    def __init__(self, file: InputFile, schema: Schema, version: int) -> None:
+        super().__init__(file, schema)
+        self._version = version
+
+    def __enter__(self) -> _ManifestListFile:
+        """Open it."""
+        with self.input_file.open() as stream:
+            self.decoder = new_decoder(stream.read())
+        self.header = self._read_header()
+        if (written := self.header.meta.get(_SCHEMA)) is None:
+            raise ValueError(f"{self.input_file.location} names no Avro schema")
+        self.reader = _list_reader(written, self._version)
+        return self
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _list_reader(written: str, version: int) -> Reader:
+    return resolve_reader(
+        AvroSchemaConversion().avro_to_iceberg(json.loads(written)),
+        MANIFEST_LIST_FILE_SCHEMAS[version],
+        {-1: ManifestFile, 508: PartitionFieldSummary},
+        {517: ManifestContent},
+    )
 
 
 def manifest_row_id(manifest: ManifestFile) -> int | None:

@@ -6,7 +6,6 @@ Used by the manifest decoder. Must not know manifests. What it does not read rai
 from __future__ import annotations
 
 import bz2
-import json
 import zlib
 from binascii import crc32
 from collections.abc import Callable
@@ -108,10 +107,6 @@ class Container:
     schema: str
     blocks: list[bytes]
     counts: list[int]
-
-    def schema_tree(self) -> Any:
-        """The schema as JSON values."""
-        return json.loads(self.schema)
 
 
 def read_container(data: bytes) -> Container:

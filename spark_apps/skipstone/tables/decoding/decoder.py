@@ -11,9 +11,12 @@ next began, and the last of each block at the block's end; then all were read as
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from enum import Enum
+from functools import lru_cache
 from itertools import chain
 from typing import Any
 
@@ -44,6 +47,8 @@ _SPELLINGS = (
 )
 #: Arrow's offsets have 32 bits.
 _MAX_PAYLOAD = 2**31 - 1
+#: Schemas of manifests whose reading is worked out once: one for each form of a table and its partitions.
+_SCHEMAS_KEPT = 64
 
 
 def decode_manifests(containers: Sequence[Container], manifests: Sequence[ManifestFile]) -> list[DataManifest]:
@@ -58,17 +63,30 @@ def decode_manifests(containers: Sequence[Container], manifests: Sequence[Manife
 
 
 def _decode(containers: Sequence[Container], manifests: Sequence[ManifestFile]) -> list[DataManifest]:
-    schema = containers[0].schema_tree()
-    columns = _read_columns(_flat_fields(parse_type(schema)), containers)
+    layout = _layout(containers[0].schema)
+    columns = _read_columns(layout.fields, containers)
     which = np.repeat(np.arange(len(manifests)), [sum(container.counts) for container in containers])
     entries, live = _entries(columns, manifests, which)
     counts = np.bincount(live, minlength=len(manifests))
     ends = np.cumsum(counts)
-    read_partition = _partition_reader(schema)
     return [
-        _manifest(entries.slice(end - count, count), manifest.partition_spec_id, read_partition)
+        _manifest(entries.slice(end - count, count), manifest.partition_spec_id, layout.read_partition)
         for manifest, count, end in zip(manifests, counts.tolist(), ends.tolist(), strict=True)
     ]
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """What the Avro schema of manifests says: the fields of an entry, and how a partition is read."""
+
+    fields: Fields
+    read_partition: Callable[[bytes], Partition]
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _layout(schema: str) -> _Layout:
+    tree = json.loads(schema)
+    return _Layout(_flat_fields(parse_type(tree)), _partition_reader(tree))
 
 
 def _flat_fields(entry: AvroType) -> Fields:

@@ -27,6 +27,7 @@ from skipstone_core.maintenance.health import TableHealth
 from skipstone_core.maintenance.manifests import TARGET_BYTES, ManifestFacts, plan_manifest_groups
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, SnapshotPolicy
 
+from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.upkeep.layout import count_due
 
@@ -45,7 +46,7 @@ def table_health(
     """
     now = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     head, snapshots = table.current_snapshot(), table.metadata.snapshots
-    manifests = head.manifests(table.io) if head else []
+    manifests = read_manifests(head, table.io, table.format_version) if head else []
     lists = [len(table.io.new_input(head.manifest_list))] if head else []
     expiry = expiry_plan(table, policy.snapshots, now) if policy.snapshots else ExpiryPlan()
     groups = plan_manifest_groups(manifest_facts(manifests), manifest_target(table))

@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from pyiceberg.io import FileIO
-from pyiceberg.manifest import ManifestContent, ManifestFile, read_manifest_list
+from pyiceberg.manifest import ManifestContent, ManifestFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
+from skipstone.compat.lineage.reading import read_manifest_list
 from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
 
 #: Manifest lists, and manifests, that are read at the same time.
@@ -66,7 +67,7 @@ def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -
 
     def read(path: str) -> list[ManifestFile]:
         try:
-            return list(read_manifest_list(io.new_input(path)))
+            return read_manifest_list(io.new_input(path))
         except FileNotFoundError:
             if may_be_gone:
                 return []
