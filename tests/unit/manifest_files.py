@@ -156,8 +156,8 @@ def written_manifest(
     return at(path, spec_id=spec.spec_id, sequence_number=0 if version == 1 else 9)
 
 
-def at(path: Path, *, spec_id: int = 0, sequence_number: int = 9) -> ManifestFile:
-    """A manifest list's line for the file ``path``."""
+def at(path: Path, *, spec_id: int = 0, sequence_number: int = 9, added: int | None = None) -> ManifestFile:
+    """A manifest list's line for the file ``path``, which may tell how many entries were ``added``."""
     return ManifestFile.from_args(
         manifest_path=f"file://{path}",
         manifest_length=path.stat().st_size,
@@ -166,6 +166,7 @@ def at(path: Path, *, spec_id: int = 0, sequence_number: int = 9) -> ManifestFil
         sequence_number=sequence_number,
         min_sequence_number=0,
         added_snapshot_id=77,
+        added_files_count=added,
     )
 
 

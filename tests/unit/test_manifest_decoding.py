@@ -233,8 +233,8 @@ def test_a_damaged_manifest_is_judged_by_pyiceberg(tmp_path: Path, place: int) -
     damaged = at(path)
     try:
         expected = expected_rows(damaged, IO)
-    except Exception as error:  # noqa: BLE001 - whatever PyIceberg raises
-        with pytest.raises(type(error)):
+    except Exception:  # noqa: BLE001 - whatever PyIceberg raises
+        with pytest.raises(ValueError, match="is no whole Avro file"):
             read_data_manifests([damaged], IO)
     else:
         assert rows_of(read_data_manifests([damaged], IO)[0][0]) == expected

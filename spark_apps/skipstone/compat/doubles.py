@@ -7,11 +7,11 @@ unless the process commits.
 
 from __future__ import annotations
 
-from typing import TypeVar
+import json
+from functools import lru_cache
 
 from pyiceberg.avro import STRUCT_DOUBLE
 from pyiceberg.avro.decoder import BinaryDecoder, new_decoder
-from pyiceberg.avro.file import AvroFile
 from pyiceberg.avro.reader import DoubleReader, Reader
 from pyiceberg.avro.resolver import ReadSchemaResolver, SchemaPartnerAccessor
 from pyiceberg.io import FileIO
@@ -25,13 +25,16 @@ from pyiceberg.manifest import (
     ManifestFile,
 )
 from pyiceberg.schema import Schema, visit_with_partner
-from pyiceberg.typedef import StructProtocol
 from pyiceberg.types import DoubleType, IcebergType
+from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-Row = TypeVar("Row", bound=StructProtocol)
+from skipstone.compat.avrofiles import read_records
+
 _INEXACT = 0.1
 #: Iceberg's read version that knows deletion vectors and row ids.
 _READ_VERSION = 3
+#: Schemas of manifests whose reading is found out once: one for each form of a table and its partitions.
+_SCHEMAS_KEPT = 64
 
 
 def _exactly(_: DoubleReader, decoder: BinaryDecoder) -> float:
@@ -58,25 +61,21 @@ def exact_reader(kind: IcebergType) -> Reader:
     return _reader(kind, kind, _ExactResolver())
 
 
-class ExactAvroFile(AvroFile[Row]):
-    """PyIceberg's Avro file that reads all eight bytes of a double."""
-
-    def __enter__(self) -> ExactAvroFile[Row]:
-        """Open it."""
-        super().__enter__()
-        self.reader = _reader(self.schema, self.read_schema, _ExactResolver(self.read_types, self.read_enums))
-        return self
-
-
 def exact_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
-    """All entries of ``manifest`` with all fields of format version 3, as they are written."""
-    with ExactAvroFile[ManifestEntry](
-        io.new_input(manifest.manifest_path),
-        MANIFEST_ENTRY_SCHEMAS[_READ_VERSION],
-        read_types={-1: ManifestEntry, 2: DataFile},
-        read_enums={0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent},
-    ) as reader:
-        return list(reader)
+    """All entries of ``manifest`` with all fields of format version 3, as they are written.
+
+    Raises OSError and ValueError when it cannot be read, or is not all there.
+    """
+    return read_records(io.new_input(manifest.manifest_path), _entry_reader)
+
+
+@lru_cache(maxsize=_SCHEMAS_KEPT)
+def _entry_reader(written: str) -> Reader:
+    schema = AvroSchemaConversion().avro_to_iceberg(json.loads(written))
+    resolver = _ExactResolver(
+        {-1: ManifestEntry, 2: DataFile}, {0: ManifestEntryStatus, 101: FileFormat, 134: DataFileContent}
+    )
+    return _reader(schema, MANIFEST_ENTRY_SCHEMAS[_READ_VERSION], resolver)
 
 
 def read_doubles_exactly() -> None:

@@ -1,16 +1,16 @@
 """Manifests of tables in format version 3, with the ids of rows, which PyIceberg leaves out when it reads them.
 
 Used by whoever reads manifests, and by commits. Row ids are given out as the table specification of Apache Iceberg has
-it ("First Row ID Inheritance"). Must not judge what is read.
+it ("First Row ID Inheritance"). Must not judge what is read, but for whether it is all there.
 """
 
 from __future__ import annotations
 
 import json
-from functools import lru_cache
+from collections.abc import Iterator
+from functools import lru_cache, partial
 
-from pyiceberg.avro.decoder import new_decoder
-from pyiceberg.avro.file import AvroFile
+import pyiceberg.manifest
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import resolve_reader
 from pyiceberg.io import FileIO, InputFile
@@ -24,17 +24,16 @@ from pyiceberg.manifest import (
     ManifestFile,
     PartitionFieldSummary,
 )
-from pyiceberg.schema import Schema
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from skipstone.compat.avrofiles import read_records
 from skipstone.compat.doubles import exact_entries
 from skipstone.compat.pyiceberg import optional_value, with_inherited
 
 VERSION = 3
 #: Where PyIceberg's records have the row id of the first row, which it has no name for: of a data file, of a manifest.
 FILE_ROW_ID, MANIFEST_ROW_ID = 16, 15
-_SCHEMA = "avro.schema"
 #: Schemas of manifest lists are few: one for each format version and engine.
 _SCHEMAS_KEPT = 64
 
@@ -51,35 +50,26 @@ def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[
 def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> list[ManifestFile]:
     """The manifests that the manifest list ``file`` names, with the fields of the format ``version``.
 
-    Raises OSError and ValueError when it cannot be read.
+    Raises OSError and ValueError when it cannot be read, or is not all there.
     """
-    with _ManifestListFile(file, MANIFEST_LIST_FILE_SCHEMAS[version], version) as reader:
-        return list(reader)
+    return read_records(file, partial(_list_reader, version=version))
 
 
-class _ManifestListFile(AvroFile[ManifestFile]):
-    """PyIceberg's Avro file, which finds out once how to read what is written with the same schema.
+def refuse_cut_lists() -> None:
+    """Make all of this process refuse manifest lists that are not all there; a process that commits has to.
 
-    That takes PyIceberg several times as long as reading a list, and an expiry reads the lists of all snapshots.
+    PyIceberg takes the manifests of the snapshot before from its list: a commit would lose those that it does not see.
     """
+    pyiceberg.manifest.read_manifest_list = _as_pyiceberg_reads
 
-    def __init__(self, file: InputFile, schema: Schema, version: int) -> None:
-        super().__init__(file, schema)
-        self._version = version
 
-    def __enter__(self) -> _ManifestListFile:
-        """Open it."""
-        with self.input_file.open() as stream:
-            self.decoder = new_decoder(stream.read())
-        self.header = self._read_header()
-        if (written := self.header.meta.get(_SCHEMA)) is None:
-            raise ValueError(f"{self.input_file.location} names no Avro schema")
-        self.reader = _list_reader(written, self._version)
-        return self
+def _as_pyiceberg_reads(input_file: InputFile) -> Iterator[ManifestFile]:
+    return iter(read_manifest_list(input_file))
 
 
 @lru_cache(maxsize=_SCHEMAS_KEPT)
 def _list_reader(written: str, version: int) -> Reader:
+    """To find out takes PyIceberg several times as long as reading a list, and an expiry reads them all."""
     return resolve_reader(
         AvroSchemaConversion().avro_to_iceberg(json.loads(written)),
         MANIFEST_LIST_FILE_SCHEMAS[version],
@@ -100,9 +90,20 @@ def file_row_id(file: DataFile) -> int | None:
     return found
 
 
+def require_all(manifest: ManifestFile, live: int) -> None:
+    """Raise ValueError when ``manifest`` has fewer ``live`` entries than its list tells: it was cut off at a block."""
+    told = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
+    if live < told:
+        raise ValueError(f"{manifest.manifest_path} has {live} live entries where its manifest list tells of {told}")
+
+
 def read_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
-    """Entries that are not deleted, with what they inherit: sequence numbers, snapshot, spec and first row ids."""
+    """Entries that are not deleted, with what they inherit: sequence numbers, snapshot, spec and first row ids.
+
+    Raises OSError and ValueError when they cannot be read, or are not all there.
+    """
     live = [one for one in exact_entries(manifest, io) if one.status != ManifestEntryStatus.DELETED]
+    require_all(manifest, len(live))
     following = manifest_row_id(manifest) if manifest.content == ManifestContent.DATA else None
     for entry in live:
         file = entry.data_file

@@ -18,7 +18,7 @@ from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestEn
 from pyiceberg.typedef import Record
 from pyiceberg.utils.concurrent import ExecutorFactory
 
-from skipstone.compat.lineage.reading import file_row_id, read_entries
+from skipstone.compat.lineage.reading import file_row_id, read_entries, require_all
 from skipstone.tables.decoding.avro import Container, NotDecodable, read_container
 from skipstone.tables.decoding.decoder import decode_manifests
 from skipstone.tables.decoding.decodes import DecodeFolder, ManifestKey, compacted, open_folder
@@ -50,7 +50,10 @@ _lock = threading.Lock()
 
 
 def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], ManifestCounters]:
-    """The live entries of each of ``manifests``, and where they came from."""
+    """The live entries of each of ``manifests``, and where they came from.
+
+    Raises OSError and ValueError when they cannot be read, or are not all there.
+    """
     keys = [ManifestKey.of(manifest) for manifest in manifests]
     found = _from_memory(keys)
     counters = ManifestCounters(from_memory=len(found))
@@ -84,6 +87,7 @@ def _load(
         decoded, by_pyiceberg = _decode(batch, io)
         for manifest, entries in zip(batch, decoded, strict=True):
             key = ManifestKey.of(manifest)
+            require_all(manifest, entries.entries.num_rows)
             found[key] = _keep(key, entries, folder)
         size = sum(manifest.manifest_length for manifest in batch)
         counters += ManifestCounters(decoded=len(batch), by_pyiceberg=by_pyiceberg, bytes_read=size)

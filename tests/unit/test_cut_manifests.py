@@ -1,0 +1,123 @@
+"""A manifest or a manifest list that is not all there is never taken for one that names less."""
+
+from __future__ import annotations
+
+from binascii import crc32
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyiceberg.avro.encoder import BinaryEncoder
+from pyiceberg.avro.file import MAGIC, META_SCHEMA, AvroFileHeader
+from pyiceberg.avro.resolver import construct_writer
+from pyiceberg.io.pyarrow import PyArrowFileIO
+from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
+from pyiceberg.table import Table
+from skipstone.compat.avrofiles import read_blocks
+from skipstone.compat.lineage.reading import read_entries, read_manifest_list
+from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
+from skipstone.tables.decoding.decodes import FOLDER_VARIABLE
+from skipstone.tables.decoding.manifests import read_data_manifests
+from skipstone.tables.upkeep.reach import read_reach
+
+from tests.spark.index_bed import Lake, local
+from tests.unit.manifest_files import IO, at, data_file, local_path, written_manifest
+
+#: Enough entries that most cuts are within the blocks.
+_FILES = 6
+_REFUSED = r"is no whole Avro file|live entries where"
+
+
+@pytest.fixture
+def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Table]:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "decodes"))
+    lake = Lake(tmp_path)
+    made = lake.create(pa.schema([("id", pa.int64())]))
+    for number in range(3):
+        made.append(pa.table({"id": [number]}))
+    table = lake.table()
+    whole = list_of(table).read_bytes()
+    yield table
+    list_of(table).write_bytes(whole)
+    lake.catalog.close()
+
+
+def list_of(table: Table) -> Path:
+    snapshot = table.current_snapshot()
+    assert snapshot is not None
+    return local(snapshot.manifest_list)
+
+
+def without_blocks(content: bytes) -> int:
+    """Bytes of the header, which ends with the first of the sync markers."""
+    return content.index(content[-16:]) + 16
+
+
+def test_a_list_that_is_cut_off_anywhere_is_refused(table: Table) -> None:
+    path = list_of(table)
+    whole = path.read_bytes()
+    assert len(read_manifest_list(PyArrowFileIO().new_input(str(path)))) == 3
+    for end in set(range(len(whole))) - {without_blocks(whole)}:  # the header alone is the list of an empty table
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match="is no whole Avro file"):
+            read_manifest_list(PyArrowFileIO().new_input(str(path)))
+
+
+@pytest.mark.parametrize("codec", ["null", "deflate"])
+def test_a_manifest_that_is_cut_off_anywhere_is_refused(
+    tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a block ends too: the list tells how many entries there are."""
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "decodes"))
+    found = [
+        ManifestEntry.from_args(status=ManifestEntryStatus.ADDED, data_file=data_file(f"part-{number}.parquet"))
+        for number in range(_FILES)
+    ]
+    path = local_path(written_manifest(tmp_path, found, codec=codec))
+    manifest = at(path, added=_FILES)
+    whole = path.read_bytes()
+    ends = {end for end in range(len(whole)) if whole[:end].endswith(whole[-16:])}
+    assert len(ends) == _FILES  # each entry is a block
+    for end in ends | set(range(0, len(whole), 7)):
+        path.write_bytes(whole[:end])
+        with pytest.raises(ValueError, match=_REFUSED):
+            read_data_manifests([manifest], IO)
+        with pytest.raises(ValueError, match=_REFUSED):
+            read_entries(manifest, IO)
+
+
+def test_nothing_is_unreached_and_no_commit_lands_while_a_list_is_cut_off(table: Table) -> None:
+    path = list_of(table)
+    whole = path.read_bytes()
+    path.write_bytes(whole[: without_blocks(whole) + 1])
+    with pytest.raises(ValueError, match="is no whole Avro file"):
+        read_reach(table)
+    with pytest.raises(ValueError, match="is no whole Avro file"):
+        stage(table, Parts(), wall_clock_ms())
+    path.write_bytes(whole)
+    assert len(read_reach(table).files) == 3
+
+
+@pytest.mark.parametrize("codec", [None, "snappy"])
+def test_lists_are_read_in_the_codecs_of_other_writers(table: Table, codec: str | None) -> None:
+    """One that names no codec has none, and Snappy is no part of PyIceberg."""
+    path = list_of(table)
+    schema, blocks = read_blocks(path.read_bytes())
+    expected = read_manifest_list(PyArrowFileIO().new_input(str(path)))
+    sync, meta = bytes(range(16)), {"avro.schema": schema, **({"avro.codec": codec} if codec else {})}
+    with path.open("wb") as file:
+        encoder = BinaryEncoder(file)
+        construct_writer(META_SCHEMA).write(encoder, AvroFileHeader(MAGIC, meta, sync))
+        for count, block in blocks:
+            stored = block if codec is None else pa.compress(block, codec, asbytes=True) + crc32(block).to_bytes(4)
+            encoder.write_int(count)
+            encoder.write_bytes(stored)
+            encoder.write(sync)
+    found = read_manifest_list(PyArrowFileIO().new_input(str(path)))
+    assert [vars_of(one) for one in found] == [vars_of(one) for one in expected]
+
+
+def vars_of(manifest: ManifestFile) -> tuple[object, ...]:
+    """What a list tells of it."""
+    return tuple(manifest[position] for position in range(len(manifest)))
