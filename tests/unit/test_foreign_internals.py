@@ -254,6 +254,17 @@ def test_metadata_of_a_known_base_is_reread_as_its_file_is(
     assert type(found) is type(base)
 
 
+def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Table) -> None:
+    """Other writers may say null; a file that is written again does not say it."""
+    told = json.loads(metadata_with_snapshots(table, 2).model_dump_json())
+    told["snapshots"][0]["sequence-number"] = None
+    base = TableMetadataUtil.parse_raw(json.dumps(told))
+    made = update_table_metadata(ours.sharing(base), UPDATES["properties"], metadata_location="there.json")
+    found = ours.reread(made, base)
+    assert found == TableMetadataUtil.parse_raw(made.model_dump_json())
+    assert found.snapshots[1] is base.snapshots[1]
+
+
 def test_metadata_of_format_version_1_is_copied_as_pyiceberg_does(table: Table) -> None:
     told = {**json.loads(table.metadata.model_dump_json()), "format-version": 1}
     first = TableMetadataUtil.parse_obj({**told, "schema": told["schemas"][0], "partition-spec": []})

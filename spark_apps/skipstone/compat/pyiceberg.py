@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from copy import copy
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, Protocol, Self, TypeVar, cast
 from urllib.parse import quote_plus
 
@@ -101,8 +101,21 @@ def reread(metadata: TableMetadata, base: TableMetadata) -> TableMetadata:
     grown: dict[str, list[IcebergBaseModel]] = {}
     for name in _GROWING:
         known = {id(one) for one in getattr(base, name)}
-        grown[name] = [one if id(one) in known else _through_json(one) for one in getattr(metadata, name)]
+        parts = getattr(metadata, name)
+        grown[name] = [one if id(one) in known and _comes_back(one) else _through_json(one) for one in parts]
     return found.model_copy(update=grown)
+
+
+def _comes_back(part: IcebergBaseModel) -> bool:
+    """Whether JSON tells ``part`` as it is: it leaves out what is null, and the default counts instead."""
+    return None not in (getattr(part, name) for name in _with_default(type(part)))
+
+
+@cache
+def _with_default(kind: type[IcebergBaseModel]) -> tuple[str, ...]:
+    """The fields of ``kind`` that are something when they are left out."""
+    fields = kind.model_fields.items()
+    return tuple(name for name, field in fields if not field.is_required() and field.default is not None)
 
 
 def _through_json(part: IcebergBaseModel) -> IcebergBaseModel:
