@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from dataclasses import replace
 from pathlib import Path
 
@@ -101,7 +102,7 @@ def metadata_path(table: Table) -> Path:
     return Path(table.metadata_location.removeprefix("file://"))
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"{}", bytes(100)])
+@pytest.mark.parametrize("content", [b"", b"{", b"{}", bytes(100), b"\xff" * 100])
 def test_nothing_is_known_of_a_table_whose_metadata_file_is_damaged(
     content: bytes, table: Table, known: TableRef, warehouse: WarehouseRef
 ) -> None:
@@ -111,6 +112,24 @@ def test_nothing_is_known_of_a_table_whose_metadata_file_is_damaged(
     with pytest.raises(DependencyUnavailable, match="has something else in it") as caught:
         confirm(warehouse, known)
     assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
+    path.write_bytes(before)
+
+
+def test_nothing_is_known_of_a_table_whose_compressed_metadata_file_is_cut_off(
+    table: Table, known: TableRef, warehouse: WarehouseRef
+) -> None:
+    """The catalog answers, and the storage too."""
+    location = table.metadata_location.replace(".metadata.json", ".gz.metadata.json")
+    path = Path(location.removeprefix("file://"))
+    path.write_bytes(gzip.compress(metadata_path(table).read_bytes()))
+    table.catalog.drop_table(table.name())
+    table.catalog.register_table(table.name(), location)
+    before = path.read_bytes()
+    for content in (before[:-4], b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(DependencyUnavailable, match="has something else in it") as caught:
+            confirm(warehouse, known)
+        assert caught.value.reason is Reason.STORAGE_UNAVAILABLE
     path.write_bytes(before)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.types import LongType, NestedField
 from skipstone.tables.caches import cache_counts
-from skipstone.tables.decoding.metadatafiles import read_metadata
+from skipstone.tables.decoding.metadatafiles import DamagedMetadataError, read_metadata, read_stored
 
 
 @pytest.fixture
@@ -73,11 +74,51 @@ def test_a_file_with_other_content_under_its_name_is_read_as_it_is_now(tmp_path:
     with pytest.raises(ValidationError):
         read_metadata(file)
     path.write_bytes(b"\xff\xfe")
-    with pytest.raises(UnicodeDecodeError):
+    with pytest.raises(DamagedMetadataError, match="is no text"):
         read_metadata(file)
     path.unlink()
     with pytest.raises(FileNotFoundError):
         read_metadata(file)
+
+
+def test_a_compressed_file_that_is_damaged_holds_no_metadata(tmp_path: Path, told: dict[str, Any]) -> None:
+    path = tmp_path / "v1.gz.metadata.json"
+    file = file_of(path, told)
+    whole = path.read_bytes()
+    assert read_metadata(file).snapshots
+    for content in (whole[:-4], whole[: len(whole) // 2], whole[:40] + b"\xff\x00\xff" + whole[43:], b"{}"):
+        path.write_bytes(content)
+        with pytest.raises(DamagedMetadataError, match="cannot be decompressed"):
+            read_metadata(file)
+        with pytest.raises(DamagedMetadataError, match="cannot be decompressed"):
+            read_stored(file)
+
+
+def field_of(number: int) -> dict[str, Any]:
+    return {"id": number, "name": f"column {number}", "type": "long", "required": False}
+
+
+@pytest.mark.parametrize(("schemas", "columns", "snapshots"), [(1, 1, 300), (1, 1000, 2), (50, 100, 2)])
+def test_parsed_metadata_counts_for_what_it_takes_in_memory(
+    tmp_path: Path, told: dict[str, Any], schemas: int, columns: int, snapshots: int
+) -> None:
+    fields = [field_of(1 + number) for number in range(columns)]
+    told["schemas"] = [{"type": "struct", "schema-id": number, "fields": fields} for number in range(schemas)]
+    newest = told["snapshots"][-1]
+    told["snapshots"] += [{**newest, "snapshot-id": 1000 + number} for number in range(snapshots)]
+    files = [file_of(tmp_path / f"{one}.metadata.json", {**told, "last-updated-ms": one}) for one in range(2)]
+    read_metadata(files[0])  # what is made once is made
+
+    counted = memory_counted()
+    tracemalloc.start()
+    read_metadata(files[1])
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.5 * taken < memory_counted() - counted < 2 * taken
+
+
+def memory_counted() -> int:
+    return next(one.bytes for one in cache_counts() if one.name == "parsed metadata")
 
 
 def test_metadata_of_format_version_1_shares_nothing(tmp_path: Path, told: dict[str, Any]) -> None:

@@ -52,7 +52,7 @@ from skipstone.tables.answers.refusals import tell_trouble
 from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
 from skipstone.tables.caches import ByteCache
 from skipstone.tables.clocks import in_order
-from skipstone.tables.decoding.metadatafiles import read_metadata, read_stored, write_metadata
+from skipstone.tables.decoding.metadatafiles import DamagedMetadataError, read_metadata, read_stored, write_metadata
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 
 USER_VARIABLE = "SKIPSTONE_CATALOG_USER"
@@ -239,7 +239,7 @@ def find_loss(table: Table) -> str:
 def _stored(table: Table, place: str) -> bytes:
     try:
         return read_stored(table.io.new_input(place))
-    except OSError as error:
+    except (OSError, DamagedMetadataError) as error:
         message = f"The metadata file {place} cannot be read: {error}."
         raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message) from error
 
@@ -259,7 +259,7 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
         except (NoSuchTableError, NoSuchNamespaceError):
             raise BadSpec(Reason.TABLE_MISSING, f"The catalog {catalog.name!r} holds no table {name}.") from None
         except (ValidationError, PydanticValidationError) as error:
-            if is_damaged(error):
+            if isinstance(error, DamagedMetadataError) or is_damaged(error):
                 message = (
                     f"The metadata file of {name} that the catalog {catalog.name!r} names has something else in it "
                     f"({first_line(_first_problem(error))}); restore the file."
