@@ -52,6 +52,18 @@ def test_a_property_that_names_no_folder_makes_nothing_the_tables_own(life: Life
     assert foreign.exists()
 
 
+def test_a_table_is_dropped_though_a_list_and_a_manifest_are_cut_off(life: Life) -> None:
+    life.other()
+    first, second = life.table.metadata.snapshots
+    (manifest,) = first.manifests(life.table.io)
+    for path in (second.manifest_list, manifest.manifest_path):
+        cut = Path(plain_location(path))
+        cut.write_bytes(cut.read_bytes()[:-20])
+    name = life.table.name()
+    assert purge(life.catalog, life.table, own_data_folders(life.table)) == 0
+    assert not life.catalog.table_exists(name)
+
+
 def test_a_file_with_the_longest_name_goes_like_any_other(life: Life) -> None:
     longest = Path(plain_location(life.table.location()), "data", f"{'n' * 247}.parquet")
     pq.write_table(life.batch(), longest)

@@ -16,6 +16,8 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from skipstone_core.history.consumption import REGISTERED, consumed_property
 
+from skipstone.compat.doubles import exact_entries
+from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.storage import plain_location
 
 _log = logging.getLogger(__name__)
@@ -47,17 +49,19 @@ def _manifests(table: Table) -> dict[str, ManifestFile]:
     found: dict[str, ManifestFile] = {}
     for snapshot in table.metadata.snapshots:
         try:
-            found |= {manifest.manifest_path: manifest for manifest in snapshot.manifests(table.io)}
-        except OSError as error:
+            manifests = read_manifests(snapshot, table.io, table.metadata.format_version)
+        except (OSError, ValueError) as error:
             _log.warning("files of snapshot %s stay behind: %s", snapshot.snapshot_id, error)
+        else:
+            found |= {manifest.manifest_path: manifest for manifest in manifests}
     return found
 
 
 def _files(io: FileIO, manifest: ManifestFile) -> Iterator[str]:
     try:
-        for entry in manifest.fetch_manifest_entry(io, discard_deleted=False):
+        for entry in exact_entries(manifest, io):
             yield entry.data_file.file_path
-    except OSError as error:
+    except (OSError, ValueError) as error:
         _log.warning("files of manifest %s stay behind: %s", manifest.manifest_path, error)
 
 
