@@ -14,7 +14,7 @@ from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
-from skipstone.compat.avrofiles import read_blocks
+from skipstone.compat.avro.whole import read_blocks
 from skipstone.compat.lineage.reading import read_entries, read_manifest_list
 from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
 from skipstone.tables.decoding.decodes import FOLDER_VARIABLE

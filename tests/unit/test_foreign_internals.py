@@ -51,8 +51,8 @@ from pyiceberg.typedef import Properties
 from pyiceberg.types import DoubleType, LongType, NestedField, StructType, TimestamptzType
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
-from skipstone.compat import doubles
 from skipstone.compat import pyiceberg as ours
+from skipstone.compat.avro import doubles
 from skipstone.compat.lineage.metadata import writable
 from skipstone.compat.rowdelta import RowDelta
 

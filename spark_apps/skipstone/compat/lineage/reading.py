@@ -27,8 +27,8 @@ from pyiceberg.manifest import (
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from skipstone.compat.avrofiles import read_records
-from skipstone.compat.doubles import exact_entries
+from skipstone.compat.avro.doubles import exact_entries
+from skipstone.compat.avro.whole import read_records
 from skipstone.compat.pyiceberg import optional_value, with_inherited
 
 VERSION = 3

@@ -16,7 +16,7 @@ from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table
 from skipstone_core.history.consumption import REGISTERED, consumed_property
 
-from skipstone.compat.doubles import exact_entries
+from skipstone.compat.avro.doubles import exact_entries
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.storage import plain_location
 

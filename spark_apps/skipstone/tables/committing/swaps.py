@@ -42,7 +42,7 @@ from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, TxnRecord, Unknown
 from skipstone_core.reasons import Reason
 
-from skipstone.compat.doubles import read_doubles_exactly
+from skipstone.compat.avro.doubles import read_doubles_exactly
 from skipstone.compat.lineage.reading import read_manifests, refuse_cut_lists
 from skipstone.compat.lineage.writing import LineageDelta
 from skipstone.compat.pyiceberg import (

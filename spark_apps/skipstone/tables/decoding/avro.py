@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from skipstone.compat.avrofiles import read_blocks
+from skipstone.compat.avro.whole import read_blocks
 
 
 class NotDecodable(Exception):

@@ -27,7 +27,7 @@ from pyiceberg.avro.decoder import new_decoder
 from pyiceberg.manifest import DataFileContent, FileFormat, ManifestEntryStatus, ManifestFile
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from skipstone.compat.doubles import exact_reader
+from skipstone.compat.avro.doubles import exact_reader
 from skipstone.compat.lineage.reading import manifest_row_id
 from skipstone.tables.decoding.avro import (
     AvroRecord,

@@ -28,7 +28,7 @@ from pyiceberg.schema import Schema, visit_with_partner
 from pyiceberg.types import DoubleType, IcebergType
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
-from skipstone.compat.avrofiles import read_records
+from skipstone.compat.avro.whole import read_records
 
 _INEXACT = 0.1
 #: Iceberg's read version that knows deletion vectors and row ids.

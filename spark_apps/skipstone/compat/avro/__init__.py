@@ -1,0 +1,1 @@
+"""Manifests and their lists as PyIceberg's records."""
