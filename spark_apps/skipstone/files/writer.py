@@ -184,18 +184,6 @@ def _layout(schema_json: str, options_json: str) -> SplicedLayout:
     return SplicedLayout(Schema.model_validate_json(schema_json), json.loads(options_json))
 
 
-class RowCheck:
-    """Takes rows as a ``DataFileWriter`` does and writes none of them."""
-
-    def __init__(self, spec: WriteSpec) -> None:
-        """``spec``: of the writer."""
-        self.arrow_schema = _shape(spec.schema_json, spec.spec_json, spec.sort_json)[3]
-
-    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Raise BadData as a writer does."""
-        _conformed(batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]), self.arrow_schema)
-
-
 class DataFileWriter:
     """Writes the batches of one task attempt into as few files as target size and partitions allow.
 
@@ -322,7 +310,8 @@ class DataFileWriter:
         self._unfinished.clear()
 
     def _conform(self, table: pa.Table) -> pa.Table:
-        return _conformed(table, self._columns)
+        arrays = [_column(table, wanted) for wanted in self._columns]
+        return pa.Table.from_arrays(arrays, schema=self._columns)
 
     def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
         opened = self._open.pop(partition, None) or _Open(partition)
@@ -404,10 +393,6 @@ class DataFileWriter:
                 if opened.file.rows >= most:
                     self._finish(opened)
         self._limit_open_files()
-
-
-def _conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays([_column(table, wanted) for wanted in columns], schema=columns)
 
 
 def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:
