@@ -30,7 +30,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
-from skipstone.files.splicing import SplicedFile, SplicedLayout
+from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
 from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls, with_lineage
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
@@ -393,6 +393,33 @@ class DataFileWriter:
                 if opened.file.rows >= most:
                     self._finish(opened)
         self._limit_open_files()
+
+
+class UnwrittenFiles(DataFileWriter):
+    """Takes rows as a ``DataFileWriter`` does, refuses those that it refuses, and forgets the others.
+
+    A dry run has it in the place of the writer, so that its rows take the same way.
+    """
+
+    def splice(self, partition: PartitionTuple) -> SplicedFile:
+        """A file of ``partition`` that is never made."""
+        return _UnwrittenSplice(self._io, "", self.layout)
+
+    def fill(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> None:
+        """Judge whole rows of the file's partition."""
+        for batch in rows:
+            self._conform(pa.Table.from_batches([batch]))
+
+    def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
+        """Rows that have got here have a partition, and nothing is left to judge."""
+
+
+class _UnwrittenSplice(SplicedFile):
+    def append(self, rows: pa.Table) -> None:
+        pass
+
+    def copy(self, source: ChunkSource, group: int, fresh: pa.Table | None = None) -> None:
+        pass
 
 
 def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:

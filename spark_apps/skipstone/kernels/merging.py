@@ -21,8 +21,7 @@ from skipstone_core.merging.merges import BoundClause, MergePlan
 
 from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
-from skipstone.files.unwritten import UnwrittenFiles
-from skipstone.files.writer import DataFileWriter, WriteSpec
+from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
 from skipstone.kernels.clauses import (
