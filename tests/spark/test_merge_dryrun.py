@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType
+from pyiceberg.transforms import TruncateTransform
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType
 from skipstone.runs.merging.merge import run_dry
 from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import JobReport, RunOutcome
@@ -26,6 +29,12 @@ SCHEMA = Schema(
     NestedField(1, "id", LongType(), required=True),
     NestedField(2, "name", StringType(), required=True),
 )
+PRICED = Schema(
+    NestedField(1, "id", LongType()), NestedField(2, "price", DecimalType(2, 0)), NestedField(3, "name", StringType())
+)
+TENS = PartitionField(2, 1000, TruncateTransform(10), "price_trunc")
+#: The number of tens below it needs three digits, which its type does not have.
+UNPLACED = Decimal(-95)
 #: Bytes of files that only a merge makes.
 WRITTEN = ("bytesRewritten", "bytesInserted", "bytesDeletes")
 
@@ -115,11 +124,8 @@ def test_what_the_merge_would_refuse_the_dry_run_refuses_in_the_same_words(tmp_p
     assert (planned.outcome, planned.reason, planned.message) == (merged.outcome, merged.reason, merged.message)
 
 
-@pytest.mark.parametrize("key", [pytest.param(5, id="updated"), pytest.param(90_000, id="inserted")])
-def test_a_row_that_does_not_fit_is_found(tmp_path: Path, key: int) -> None:
-    bed = made(tmp_path)
-    feed = pa.table({"id": pa.array([key], pa.int64()), "name": pa.array([None], pa.string())})
-    task = task_of(bed.source(feed))
+def refused_alike(bed: MergeBed, task: MergeTask) -> str:
+    """Why both the dry run, which leaves nothing, and the merge refuse the source."""
     before = everything(bed)
     with pytest.raises(BadData) as planned:
         dry(bed, task)
@@ -127,3 +133,30 @@ def test_a_row_that_does_not_fit_is_found(tmp_path: Path, key: int) -> None:
     with pytest.raises(BadData) as merged:
         bed.merge(task)
     assert str(planned.value) == str(merged.value)
+    return str(planned.value)
+
+
+@pytest.mark.parametrize("key", [pytest.param(5, id="updated"), pytest.param(90_000, id="inserted")])
+def test_a_row_that_does_not_fit_is_found(tmp_path: Path, key: int) -> None:
+    bed = made(tmp_path)
+    feed = pa.table({"id": pa.array([key], pa.int64()), "name": pa.array([None], pa.string())})
+    refused_alike(bed, task_of(bed.source(feed)))
+
+
+@pytest.mark.parametrize("key", [pytest.param(1, id="updated"), pytest.param(9, id="inserted")])
+@pytest.mark.parametrize("mode", MergeMode)
+def test_a_row_that_no_partition_can_hold_is_found(tmp_path: Path, mode: MergeMode, key: int) -> None:
+    bed = MergeBed(tmp_path)
+    bed.create(PRICED, PartitionSpec(TENS), **{MERGE_MODE: mode})
+    bed.append([{"id": n, "price": Decimal(n), "name": "old"} for n in range(5)])
+    feed = pa.table({"id": [key], "price": pa.array([UNPLACED], pa.decimal128(2, 0)), "name": ["new"]})
+    assert "a row has no partition" in refused_alike(bed, task_of(bed.source(feed)))
+
+
+def test_a_row_that_stays_and_has_no_partition_in_a_new_file_is_found(tmp_path: Path) -> None:
+    bed = MergeBed(tmp_path)
+    bed.create(PRICED, UNPARTITIONED_PARTITION_SPEC)
+    bed.append([{"id": n, "price": price, "name": "old"} for n, price in enumerate((Decimal(1), UNPLACED))])
+    with bed.table().update_spec() as update:
+        update.add_field("price", TENS.transform, TENS.name)
+    assert "a row has no partition" in refused_alike(bed, task_of(bed.source([{"id": 0, "name": "new"}])))

@@ -213,3 +213,33 @@ def test_fields_that_files_lack_or_that_hold_no_value(bed: MergeBed) -> None:
     expected[1] |= {"size": 10}
     expected[2] |= {"name": None}
     assert found(bed) == expected
+
+
+@pytest.mark.parametrize("kind", [SourceFormat.PARQUET, SourceFormat.JSON])
+def test_columns_of_the_table_that_no_change_has_stay_and_are_null_in_conditions(
+    tmp_path: Path, kind: SourceFormat
+) -> None:
+    bed = MergeBed(tmp_path)
+    needed = NestedField(2, "name", StringType(), required=True)
+    bed.create(Schema(SCHEMA.find_field(1), needed, *SCHEMA.fields[2:]))
+    bed.append([{"id": n, **row} for n, row in start().items()])
+    rows: list[Row] = [{"id": 1, "size": 10}, {"id": 2, "size": None}]
+
+    def merged(rows: Sequence[Row], name: str) -> None:
+        if kind is SourceFormat.PARQUET:
+            bed.source(pa.Table.from_pylist(list(rows), pa.schema([("id", pa.int64()), ("size", pa.int32())])), name)
+        else:
+            bed.text(f"{name}/1.json", "".join(json.dumps(one) + "\n" for one in rows))
+        adding = {"price": "coalesce(target.price, 0) + coalesce(source.price, 1)"}
+        raised = MergeClause(action=MergeAction.UPDATE, when="source.price IS NULL AND source.id = 2", values=adding)
+        source = SourceSpec(format=kind, paths=(f"feeds/{name}",))
+        bed.merge(task_of("", source=source, when_matched=(raised, PRESENT), when_not_matched=(INSERT,)))
+
+    merged(rows, "known")
+    expected = start()
+    expected[1] |= {"size": 10}
+    expected[2] |= {"price": 2.0}
+    assert found(bed) == expected
+    with pytest.raises(BadData, match="column 'name' is required and is null in 1 rows"):
+        merged([{"id": 9, "size": 1}], "new")
+    assert found(bed) == expected

@@ -30,7 +30,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
-from skipstone.files.splicing import SplicedFile, SplicedLayout
+from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
 from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls, with_lineage
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
@@ -184,18 +184,6 @@ def _layout(schema_json: str, options_json: str) -> SplicedLayout:
     return SplicedLayout(Schema.model_validate_json(schema_json), json.loads(options_json))
 
 
-class RowCheck:
-    """Takes rows as a ``DataFileWriter`` does and writes none of them."""
-
-    def __init__(self, spec: WriteSpec) -> None:
-        """``spec``: of the writer."""
-        self.arrow_schema = _shape(spec.schema_json, spec.spec_json, spec.sort_json)[3]
-
-    def write(self, batch: pa.RecordBatch | pa.Table) -> None:
-        """Raise BadData as a writer does."""
-        _conformed(batch if isinstance(batch, pa.Table) else pa.Table.from_batches([batch]), self.arrow_schema)
-
-
 class DataFileWriter:
     """Writes the batches of one task attempt into as few files as target size and partitions allow.
 
@@ -322,7 +310,8 @@ class DataFileWriter:
         self._unfinished.clear()
 
     def _conform(self, table: pa.Table) -> pa.Table:
-        return _conformed(table, self._columns)
+        arrays = [_column(table, wanted) for wanted in self._columns]
+        return pa.Table.from_arrays(arrays, schema=self._columns)
 
     def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
         opened = self._open.pop(partition, None) or _Open(partition)
@@ -406,8 +395,31 @@ class DataFileWriter:
         self._limit_open_files()
 
 
-def _conformed(table: pa.Table, columns: pa.Schema) -> pa.Table:
-    return pa.Table.from_arrays([_column(table, wanted) for wanted in columns], schema=columns)
+class UnwrittenFiles(DataFileWriter):
+    """Takes rows as a ``DataFileWriter`` does, refuses those that it refuses, and forgets the others.
+
+    A dry run has it in the place of the writer, so that its rows take the same way.
+    """
+
+    def splice(self, partition: PartitionTuple) -> SplicedFile:
+        """A file of ``partition`` that is never made."""
+        return _UnwrittenSplice(self._io, "", self.layout)
+
+    def fill(self, file: SplicedFile, rows: Iterable[pa.RecordBatch]) -> None:
+        """Judge whole rows of the file's partition."""
+        for batch in rows:
+            self._conform(pa.Table.from_batches([batch]))
+
+    def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
+        """Rows that have got here have a partition, and nothing is left to judge."""
+
+
+class _UnwrittenSplice(SplicedFile):
+    def append(self, rows: pa.Table) -> None:
+        pass
+
+    def copy(self, source: ChunkSource, group: int, fresh: pa.Table | None = None) -> None:
+        pass
 
 
 def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:

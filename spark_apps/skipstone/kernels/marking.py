@@ -7,7 +7,6 @@ those rows, and of them only the columns that some update leaves alone. Must not
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +15,7 @@ from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import MergePlan
 
 from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
+from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import MatchedBatch, apply_clauses
 from skipstone.kernels.rewriting import GroupMerge
@@ -24,17 +24,6 @@ from skipstone.tables.arrow import nulls
 #: From this share of deleted rows on a file is written again: what reads it would skip more than it gets.
 REWRITE_SHARE = 0.5
 _STEP = 64 * 1024
-
-
-class RowSink(Protocol):
-    """What takes updated rows."""
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The schema of rows."""
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows. Raises BadData for those that do not fit."""
 
 
 def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
@@ -47,7 +36,7 @@ def stays(opened: OpenDataFile, groups: Sequence[GroupMerge]) -> bool:
 class FileMarker:
     """Marks the changed rows of one file."""
 
-    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: RowSink) -> None:
+    def __init__(self, opened: OpenDataFile, plan: MergePlan, source: pa.Table, writer: DataFileWriter) -> None:
         """``source``: the source rows that matches name. ``writer``: takes updated rows, which the caller closes."""
         self._opened = opened
         self._plan = plan

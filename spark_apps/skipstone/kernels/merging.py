@@ -21,7 +21,7 @@ from skipstone_core.merging.merges import BoundClause, MergePlan
 
 from skipstone.files.positions import write_deletes, write_vector
 from skipstone.files.reader import POSITION_COLUMN, DataFileDescription, OpenDataFile, open_data_file
-from skipstone.files.writer import DataFileWriter, RowCheck, WriteSpec
+from skipstone.files.writer import DataFileWriter, UnwrittenFiles, WriteSpec
 from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, source_keys
 from skipstone.kernels.clauses import (
@@ -40,7 +40,7 @@ from skipstone.kernels.clauses import (
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.histories.composing import compose, composed_choice, one_batch
 from skipstone.kernels.histories.finding import HistoryReader, KeyedRows
-from skipstone.kernels.marking import FileMarker, RowSink, stays
+from skipstone.kernels.marking import FileMarker, stays
 from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
@@ -160,15 +160,13 @@ class _Merger:
         write, lineage = self.work.write, self.work.lineage
         # a vector stands for all deletes by position of its file
         positions = FileMarker(opened, self.work.plan, source, self._shared_writer).mark(groups, own=not lineage)
+        if self.work.is_dry:
+            return
         name = f"{write.run_id}-{self._task_id}-{len(self._delete_paths):05}-deletes"
         path = f"{write.location}/{name}.{'puffin' if lineage else 'parquet'}"
         self._delete_paths.append(path)
         made = (write_vector if lineage else write_deletes)(write, path, opened.file, positions)
         self._deletes.append(made.to_row())
-
-    def check(self, opened: OpenDataFile, source: pa.Table, groups: Sequence[GroupMerge]) -> None:
-        """Make the updated rows of a file and write none. Raises BadData as ``rewrite`` and ``mark`` do."""
-        FileMarker(opened, self.work.plan, source, RowCheck(self.work.write)).mark(groups, own=not self.work.lineage)
 
     def compose(self, opened: OpenDataFile, number: int, parts: Sequence[SlicePart], group: GroupMerge) -> GroupMerge:
         """A row group with what several changes of one key make of its rows."""
@@ -205,8 +203,12 @@ class _Merger:
         return self._new_writer()
 
     def _new_writer(self) -> DataFileWriter:
-        self._writers.append(DataFileWriter(self.work.write, f"{self._task_id}-{len(self._writers)}"))
+        self._writers.append(_new_writer(self.work, f"{self._task_id}-{len(self._writers)}"))
         return self._writers[-1]
+
+
+def _new_writer(work: MergeWork | InsertWork, task_id: str) -> DataFileWriter:
+    return (UnwrittenFiles if work.is_dry else DataFileWriter)(work.write, task_id)
 
 
 def merge_files(work: MergeWork, task_id: str) -> WorkResult:
@@ -225,9 +227,7 @@ def merge_files(work: MergeWork, task_id: str) -> WorkResult:
 def write_inserts(work: InsertWork, task_id: str) -> InsertResult:
     """Write the rows that an insert clause takes."""
     reader = ChangeReader(work.slices, work.plan.source_columns)
-    if work.is_dry:
-        return InsertResult(_write_picked(work, reader, RowCheck(work.write)), ())
-    writer = DataFileWriter(work.write, task_id)
+    writer = _new_writer(work, task_id)
     try:
         inserted = _write_picked(work, reader, writer)
         return InsertResult(inserted, tuple(file.to_row() for file in writer.close()))
@@ -268,7 +268,7 @@ def concerns_merge(one: FileWork, plan: MergePlan, slices: Sequence[ChangeSlice]
         return any((_choose(opened, n, plan, _NO_SOURCE, match) >= 0).any() for n, match in enumerate(matches))
 
 
-def _write_picked(work: InsertWork, reader: ChangeReader, writer: RowSink) -> int:
+def _write_picked(work: InsertWork, reader: ChangeReader, writer: DataFileWriter) -> int:
     inserted, histories = 0, HistoryReader(work.plan, work.slices, reader)
     for number, picked in work.rows:
         rows = np.frombuffer(picked, dtype=np.int64)
@@ -323,7 +323,7 @@ def _merge_file(merger: _Merger, one: FileWork) -> FileResult:
         if not result.rewritten or result.rows_deleted == sum(map(len, matches)):
             return result
         marked = merger.work.on_read and stays(opened, groups)
-        change = merger.check if merger.work.is_dry else merger.mark if marked else merger.rewrite
+        change = merger.mark if marked else merger.rewrite
         change(opened, source, groups)
         return replace(result, rewritten=False, marked=True, rows_copied=0) if marked else result
 

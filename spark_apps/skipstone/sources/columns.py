@@ -6,7 +6,7 @@ Called by ``reading`` for loads and merges. Names are exact: nothing is matched 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -61,9 +61,10 @@ def source_columns(
 ) -> tuple[SourceColumn, ...]:
     """All loadable source columns under their own names, in the order of the first file.
 
-    ``needed``: columns that every file must have; None: all. Raises BadSpec for a mapping or a declared type that
-    cannot be used, BadData (SOURCE_COLUMN_MISSING) when a file lacks a column that it must have: files differ, or one
-    lacks a declared one.
+    ``needed``: columns that every file must have; None: all. With a choice, the columns of the table are columns of the
+    source too, whether a file has them or not: what a merge may name must not depend on what changed today.
+    Raises BadSpec for a mapping or a declared type that cannot be used, BadData (SOURCE_COLUMN_MISSING) when a file
+    lacks a column that it must have: files differ, or one lacks a declared one.
     """
     fed = _fed_types(source, schema)
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
@@ -74,7 +75,7 @@ def source_columns(
             if name not in group.columns:
                 who = "the other files, the mapping or source.columns name" if needed is None else "the merge needs"
                 raise _missing(group, name, who)
-    names = names if needed is None else told
+    names = names if needed is None else list(dict.fromkeys(chain(told, _known(source, schema))))
     types = {name: fed.get(name) or declared.get(name) or _own_type(name, groups) for name in names}
     fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
     return tuple(
@@ -114,6 +115,12 @@ def _fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
                 field="source.mapping",
             )
     return {**found, **mapped}
+
+
+def _known(source: SourceSpec, schema: Schema) -> Iterator[str]:
+    """The table's columns that a source column of equal name feeds, if there is one."""
+    mapped = {pair.column for pair in source.mapping}
+    return (one.name for one in schema.fields if one.field_type.is_primitive and one.name not in mapped)
 
 
 def _declared_type(name: str, text: str) -> IcebergType:

@@ -55,12 +55,16 @@ class NotPlainError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class PlainSource:
-    """Files whose ``columns`` hold what the frame of ``read_source`` or ``read_table_rows`` would hold."""
+    """Files whose ``columns`` hold what the frame of ``read_source`` or ``read_table_rows`` would hold.
+
+    ``absent``: further columns of the source, which no file has.
+    """
 
     files: tuple[StoredFile, ...]
     columns: tuple[SourceColumn, ...]
     limits: PlainLimits
     format: SourceFormat = SourceFormat.PARQUET
+    absent: tuple[SourceColumn, ...] = ()
 
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
@@ -109,7 +113,7 @@ def find_plain(
             return ()
         return source_columns(source, schema, groups, named.needed)
 
-    return _find(listing, source, limits, columns_of)
+    return _find(listing, source, limits, columns_of, may_lack=named.needed is not None)
 
 
 def find_plain_rows(
@@ -127,6 +131,8 @@ def _find(
     source: SourceSpec,
     limits: PlainLimits,
     columns_of: Callable[[Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
+    *,
+    may_lack: bool = False,
 ) -> PlainSource | None:
     if source.format not in _LIMITS or not listing.files:
         return None
@@ -135,12 +141,14 @@ def _find(
     no_options(source)
     files = listing.stored
     groups = [ColumnGroup(columns=_columns(file, source.format), example=file.name) for file in files]
-    columns = columns_of(groups)
+    wanted = columns_of(groups)
+    absent = tuple(one for one in wanted if may_lack and not any(one.source in group.columns for group in groups))
+    columns = tuple(one for one in wanted if one not in absent)
     if not columns or not all(_feeds(group, one) for group in groups for one in columns):
         return None
     if source.format is SourceFormat.PARQUET and not _is_small_and_new(files, limits):
         return None
-    return PlainSource(files=files, columns=columns, limits=limits, format=source.format)
+    return PlainSource(files=files, columns=columns, limits=limits, format=source.format, absent=absent)
 
 
 def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn]:

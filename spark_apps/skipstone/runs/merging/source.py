@@ -27,7 +27,7 @@ from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.fields import named_fields
-from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, plan_merge
+from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows, plan_merge
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import ChangeSlice, SortRule
@@ -50,7 +50,7 @@ from skipstone.sources.reading import (
     SourceRead,
     read_source,
 )
-from skipstone.tables.arrow import arrow_type_of
+from skipstone.tables.arrow import arrow_type_of, nulls
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import caught, opened
@@ -114,16 +114,23 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     read = find_plain(site.listing, site.task.source, files.schema, limits, _named(site.task))
     if read is None:
         return None
-    planned = _plan(site.task, read.columns, table, files)
-    columns, rule = _slice_columns(read.columns, planned.plan)
-    rows = read.rows(_kernel_schema(columns))
+    planned = _plan(site.task, (*read.columns, *read.absent), table, files)
+    columns, rule = _slice_columns((*read.columns, *read.absent), planned.plan)
+    rows = read.rows(_kernel_schema([one for one in columns if one not in read.absent]))
     if rows is None:
         return None
-    if planned.plan.partial is not None:  # a plain source has every column that it feeds
-        bits = pack_bits(np.zeros((rows.num_rows, len(planned.plan.partial.columns)), dtype=bool))
-        rows = rows.append_column(KEPT_COLUMN, bits)
+    if planned.plan.partial is not None:
+        rows = _with_absent(rows, [one for one in columns if one in read.absent], planned.plan.partial)
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
     return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
+
+
+def _with_absent(rows: pa.Table, absent: Sequence[SourceColumn], partial: PartialRows) -> pa.Table:
+    """``rows``, which have all other columns, with those that no row has, and the bits that say so."""
+    for field in _kernel_schema(absent):
+        rows = rows.append_column(field, nulls(rows.num_rows, field.type))
+    lacks = np.isin(partial.columns, [one.name for one in absent])
+    return rows.append_column(KEPT_COLUMN, pack_bits(np.tile(lacks, (rows.num_rows, 1))))
 
 
 def _named(task: MergeTask) -> Named:
