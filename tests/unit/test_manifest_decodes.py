@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from skipstone.tables.decoding import decodes
-from skipstone.tables.decoding.decodes import FILE_BYTES, DecodeFolder, ManifestKey, open_folder
+from skipstone.tables.decoding.decodes import FILE_BYTES, DecodeFolder, ManifestKey, compacted, open_folder
 from skipstone.tables.decoding.entries import DataManifest
 from skipstone.tables.decoding.manifests import read_data_manifests
 
@@ -353,3 +353,31 @@ def test_however_many_decodes_a_process_holds_none_keeps_a_file_open(tmp_path: P
     held = [folder.load(key) for key in keys]
     assert all(held)
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def hold(folder: Path, sender: Connection) -> None:
+    """Hold many small decodes; send the bytes by which that lets the process grow, and those that they count as."""
+    manifest = manifest_of(folder, "a")
+    (decoded,), _ = read_data_manifests([manifest], IO)
+    key = ManifestKey.of(manifest)
+    held = [compacted(key, decoded) for _ in range(100)]
+    before = resident()
+    held += [compacted(key, decoded) for _ in range(2_000)]
+    sender.send((resident() - before, sum(one.nbytes for one in held)))
+
+
+def resident() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize()
+
+
+def test_small_decodes_count_as_many_bytes_as_they_take(cache: Path, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=hold, args=(tmp_path, sender))
+    process.start()
+    sender.close()
+    taken, counted = receiver.recv()
+    process.join()
+    assert taken < 1.3 * counted

@@ -40,6 +40,8 @@ ENTRY_SCHEMA = pa.schema(
 )
 
 Partition = tuple[object, ...]
+#: What a decoded manifest of one entry takes, measured with 5,000 of them.
+_BASE_BYTES = 36 * 1024
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,8 @@ class DataManifest:
 
     @property
     def nbytes(self) -> int:
-        """Approximate memory in bytes."""
-        return int(self.entries.nbytes) + 64 * len(self.partitions)
+        """Approximate memory in bytes, which for a few entries is that of what Arrow keeps of each column."""
+        return _BASE_BYTES + int(self.entries.nbytes) + 64 * len(self.partitions)
 
     def partition(self, row: int) -> Partition:
         """Partition tuple of one entry, in Iceberg's internal values."""
