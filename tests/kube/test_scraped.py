@@ -47,6 +47,8 @@ VALUES = (
 BOARDS = {path.name: json.loads(path.read_text()) for path in sorted((CHART / "dashboards").glob("*.json"))}
 QUERIES = [query for board in BOARDS.values() for query in read_queries(board)]
 SECONDS = 300
+#: An index has to lag for six minutes before its alert fires, beside which the machine may be busy.
+FIRING_SECONDS = 900
 #: Alerts about what is unwell here. The others are about outages; `tests/unit/alerts` has them all.
 UNWELL = {
     "SkipstoneIndexLagging",
@@ -198,7 +200,7 @@ def test_alerts_fire_for_what_is_unwell_and_for_nothing_else(scraped: Scraped) -
         return {each["labels"]["alertname"] for each in firing()}
 
     with suppress(ClusterError):
-        wait_until(lambda: names() == UNWELL, seconds=SECONDS, failure="others fire", pause=1.0)
+        wait_until(lambda: names() == UNWELL, seconds=FIRING_SECONDS, failure="others fire", pause=1.0)
     assert names() == UNWELL
     for alert in firing():
         text = " ".join(alert["annotations"].values())
