@@ -26,6 +26,7 @@ COLLECTIONS = {
     **dict.fromkeys(("mj", "mergejob"), f"{OURS}/mergejobs"),
     **dict.fromkeys(("ms", "mergeschedule"), f"{OURS}/mergeschedules"),
     **dict.fromkeys(("pod", "pods"), "/api/v1/namespaces/{namespace}/pods"),
+    "events": "/api/v1/namespaces/{namespace}/events",
     "namespace": "/api/v1/namespaces",
 }
 #: Connections that nobody uses now.
