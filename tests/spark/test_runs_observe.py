@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyiceberg.catalog import Catalog
 from skipstone.runs.observe import run_observe
 from skipstone.runs.reporting.report import Reporter
@@ -82,6 +83,22 @@ def test_one_broken_table_does_not_hide_the_others(catalog: Catalog, warehouse: 
     ]
     assert all(state.message for state in report.table_states[:3])
     assert report.table_states[3].snapshot_id == str(good.metadata.current_snapshot_id)
+
+
+@pytest.mark.parametrize("cut", ["snap-*.avro", "*-m0.avro"])
+def test_a_table_whose_manifests_are_cut_off_says_which_file_to_restore(
+    catalog: Catalog, warehouse: WarehouseRef, cut: str
+) -> None:
+    append(catalog.create_table(("ns", "good"), ROWS.schema), ROWS)
+    broken = append(catalog.create_table(("ns", "broken"), ROWS.schema), ROWS)
+    (path,) = Path(broken.location().removeprefix("file://")).glob(f"metadata/{cut}")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    bad, good = observe(warehouse, observed("broken"), observed("good")).table_states
+    path.write_bytes(whole)
+    assert (bad.problem, good.problem, good.rows) == (Reason.STORAGE_UNAVAILABLE, None, 3)
+    assert f"{path.name} is no whole Avro file" in (bad.message or "")
+    assert (bad.message or "").endswith("; restore the file.")
 
 
 def test_rows_that_two_deletes_name_are_counted_once(catalog: Catalog, warehouse: WarehouseRef) -> None:

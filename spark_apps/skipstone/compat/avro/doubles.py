@@ -64,7 +64,7 @@ def exact_reader(kind: IcebergType) -> Reader:
 def exact_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
     """All entries of ``manifest`` with all fields of format version 3, as they are written.
 
-    Raises OSError and ValueError when it cannot be read, or is not all there.
+    Raises OSError when it cannot be read, and NotWholeError when it is not all there.
     """
     return read_records(io.new_input(manifest.manifest_path), _entry_reader)
 

@@ -23,15 +23,24 @@ from pyiceberg.avro.file import MAGIC, META_SCHEMA, SYNC_SIZE, AvroFileHeader
 from pyiceberg.avro.reader import Reader
 from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.io import InputFile
+from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.reasons import Reason
 
 _SCHEMA = "avro.schema"
 _HEADER = construct_reader(META_SCHEMA, {-1: AvroFileHeader})
 
 
+class NotWholeError(DependencyUnavailable, ValueError):
+    """A manifest or a list of them is damaged or cut off: jobs wait until somebody restores it."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(Reason.STORAGE_UNAVAILABLE, f"{name} {why}; restore the file.")
+
+
 def read_records(file: InputFile, reader_of: Callable[[str], Reader]) -> list[Any]:
     """All records of an Avro file. ``reader_of``: how they are read, by their schema as JSON.
 
-    Raises OSError when the file cannot be read, and ValueError when it is no Avro file, damaged or cut off.
+    Raises OSError when the file cannot be read, and NotWholeError when it is no Avro file, damaged or cut off.
     """
     with file.open() as stream:
         content = stream.read()
@@ -44,7 +53,7 @@ def read_records(file: InputFile, reader_of: Callable[[str], Reader]) -> list[An
 def read_blocks(content: bytes) -> tuple[str, list[tuple[int, bytes]]]:
     """The schema of an Avro file as JSON, and each block: how many records it holds, and its inflated bytes.
 
-    Raises ValueError when ``content`` is no Avro file, damaged or cut off.
+    Raises NotWholeError when ``content`` is no Avro file, damaged or cut off.
     """
     with _refused("this"):
         return _blocks(content)
@@ -58,7 +67,7 @@ def _refused(name: str) -> Iterator[None]:
     except MemoryError:
         raise
     except Exception as error:
-        raise ValueError(f"{name} is no whole Avro file: {error}") from error
+        raise NotWholeError(name, f"is no whole Avro file ({error})") from error
 
 
 def _blocks(content: bytes) -> tuple[str, list[tuple[int, bytes]]]:

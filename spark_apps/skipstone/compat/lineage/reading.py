@@ -28,7 +28,7 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
 from skipstone.compat.avro.doubles import exact_entries
-from skipstone.compat.avro.whole import read_records
+from skipstone.compat.avro.whole import NotWholeError, read_records
 from skipstone.compat.pyiceberg import optional_value, with_inherited
 
 VERSION = 3
@@ -42,7 +42,7 @@ def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[
     """The manifests of ``snapshot``, of a table of ``format_version``; PyIceberg leaves out their first row ids.
 
     It also remembers manifests by path; the first row id of one may differ between the snapshots that name it.
-    Raises OSError and ValueError when the manifest list cannot be read.
+    Raises OSError when the manifest list cannot be read, and NotWholeError when it is not all there.
     """
     return read_manifest_list(io.new_input(snapshot.manifest_list), max(format_version, DEFAULT_READ_VERSION))
 
@@ -50,7 +50,7 @@ def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[
 def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> list[ManifestFile]:
     """The manifests that the manifest list ``file`` names, with the fields of the format ``version``.
 
-    Raises OSError and ValueError when it cannot be read, or is not all there.
+    Raises OSError when it cannot be read, and NotWholeError when it is not all there.
     """
     return read_records(file, partial(_list_reader, version=version))
 
@@ -91,16 +91,17 @@ def file_row_id(file: DataFile) -> int | None:
 
 
 def require_all(manifest: ManifestFile, live: int) -> None:
-    """Raise ValueError when ``manifest`` has fewer ``live`` entries than its list tells: it was cut off at a block."""
+    """Raise NotWholeError when ``manifest`` has fewer ``live`` entries than its list tells: a block is missing."""
     told = (manifest.added_files_count or 0) + (manifest.existing_files_count or 0)
     if live < told:
-        raise ValueError(f"{manifest.manifest_path} has {live} live entries where its manifest list tells of {told}")
+        why = f"has {live} live entries where its manifest list tells of {told}"
+        raise NotWholeError(manifest.manifest_path, why)
 
 
 def read_entries(manifest: ManifestFile, io: FileIO) -> list[ManifestEntry]:
     """Entries that are not deleted, with what they inherit: sequence numbers, snapshot, spec and first row ids.
 
-    Raises OSError and ValueError when they cannot be read, or are not all there.
+    Raises OSError when they cannot be read, and NotWholeError when they are not all there.
     """
     live = [one for one in exact_entries(manifest, io) if one.status != ManifestEntryStatus.DELETED]
     require_all(manifest, len(live))

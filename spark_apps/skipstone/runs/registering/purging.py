@@ -17,6 +17,7 @@ from pyiceberg.table import Table
 from skipstone_core.history.consumption import REGISTERED, consumed_property
 
 from skipstone.compat.avro.doubles import exact_entries
+from skipstone.compat.avro.whole import NotWholeError
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.storage import plain_location
 
@@ -50,7 +51,7 @@ def _manifests(table: Table) -> dict[str, ManifestFile]:
     for snapshot in table.metadata.snapshots:
         try:
             manifests = read_manifests(snapshot, table.io, table.metadata.format_version)
-        except (OSError, ValueError) as error:
+        except (OSError, NotWholeError) as error:
             _log.warning("files of snapshot %s stay behind: %s", snapshot.snapshot_id, error)
         else:
             found |= {manifest.manifest_path: manifest for manifest in manifests}
@@ -61,7 +62,7 @@ def _files(io: FileIO, manifest: ManifestFile) -> Iterator[str]:
     try:
         for entry in exact_entries(manifest, io):
             yield entry.data_file.file_path
-    except (OSError, ValueError) as error:
+    except (OSError, NotWholeError) as error:
         _log.warning("files of manifest %s stay behind: %s", manifest.manifest_path, error)
 
 

@@ -69,8 +69,8 @@ def commit_table(catalog: Catalog, ref: TableRef, change: TableCommit, ports: Co
     Conflicted carries CONFLICTED (plan again), or what planning again cannot fix: ROLLED_BACK, ABORTED,
     SOURCE_ALREADY_APPLIED, TABLE_REPLACED, TABLE_MISSING, FORMAT_VERSION_UNSUPPORTED, CLOCK_SKEWED,
     CATALOG_UNAVAILABLE (the server refused it).
-    Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer, OSError when the
-    storage cannot be read or cannot take manifests.
+    Raises, only while nothing can have landed: DependencyUnavailable when the catalog does not answer or manifests of
+    the table are not whole, OSError when the storage cannot be read or cannot take manifests.
     """
     used = ports or CommitPorts()
     return swap_until_known(catalog, ref, lambda table: _prepare(table, change, used), used)

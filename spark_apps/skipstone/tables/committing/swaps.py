@@ -209,7 +209,7 @@ def stage(table: Table, parts: Parts, now_ms: int) -> StagedSwap:
     """Write manifests for ``parts`` on the head of ``table``; a change without files is an empty snapshot.
 
     ``now_ms``: what the clock says. Raises ValidationException when a removed file is not in the head, OSError when the
-    storage fails.
+    storage fails, DependencyUnavailable when manifests of the head are not whole.
     """
 
     def produce(transaction: Transaction) -> SnapshotProducer:  # type: ignore[type-arg]

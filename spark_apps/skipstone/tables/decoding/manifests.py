@@ -52,7 +52,7 @@ _lock = threading.Lock()
 def read_data_manifests(manifests: Sequence[ManifestFile], io: FileIO) -> tuple[list[DataManifest], ManifestCounters]:
     """The live entries of each of ``manifests``, and where they came from.
 
-    Raises OSError and ValueError when they cannot be read, or are not all there.
+    Raises OSError when they cannot be read, and NotWholeError when they are not all there.
     """
     keys = [ManifestKey.of(manifest) for manifest in manifests]
     found = _from_memory(keys)
