@@ -39,7 +39,7 @@ def found(file: ArchiveFile, data: bytes, kind: str, name: str) -> list[str]:
     """What a lookup finds that reads one section."""
     place = slot_place(section_of(name, file.sections))
     start, length, checksum = read_slot(data[place : place + slot_size()])
-    rows = decode_section(data[start : start + length], checksum)
+    rows = decode_section(data[start : start + length], checksum, name)
     return sorted(row[3] if kind == "t" else row[2] for row in find_rows(rows, kind, name))
 
 
@@ -63,6 +63,8 @@ def test_a_byte_that_changed_is_noticed_wherever_it_is() -> None:
             decode_content(file, data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
     with pytest.raises(ContractViolation):
         read_slot(data[:3])
+    with pytest.raises(ContractViolation):
+        found(file, bytes(len(data)), "t", "other")
 
 
 def test_files_stay_few_and_each_record_is_written_few_times() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from binascii import crc32
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from pyiceberg.avro.resolver import construct_writer
 from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.manifest import ManifestEntry, ManifestEntryStatus, ManifestFile
 from pyiceberg.table import Table
+from skipstone.caches import cache_counts
 from skipstone.compat.avro.whole import read_blocks
 from skipstone.compat.lineage.reading import read_entries, read_manifest_list
 from skipstone.tables.committing.swaps import Parts, stage, wall_clock_ms
@@ -64,6 +66,41 @@ def test_a_list_that_is_cut_off_anywhere_is_refused(table: Table) -> None:
             read_manifest_list(PyArrowFileIO().new_input(str(path)))
 
 
+def test_a_list_is_decoded_once_and_nobody_sees_what_others_do_with_its_manifests(table: Table) -> None:
+    file = PyArrowFileIO().new_input(str(list_of(table)))
+    first = read_manifest_list(file)
+    expected = [vars_of(one) for one in first]
+    before = lists_cached()
+    for one in first:
+        one.sequence_number = 7  # as writers of lists do
+    assert [vars_of(one) for one in read_manifest_list(file)] == expected
+    assert lists_cached() == (before[0] + 1, before[1])
+
+
+def lists_cached() -> tuple[int, int]:
+    """How often a list was known, and how often not."""
+    return next((one.hits, one.misses) for one in cache_counts() if one.name == "decoded manifest lists")
+
+
+@pytest.mark.parametrize("manifests", [10, 500])
+def test_decoded_lists_count_for_what_they_take_in_memory(table: Table, tmp_path: Path, manifests: int) -> None:
+    schema, blocks = read_blocks(list_of(table).read_bytes())
+    paths = [tmp_path / f"list-{number}.avro" for number in range(2)]
+    for number, path in enumerate(paths):
+        write_blocks(path, schema, blocks * -(-manifests // 3), sync=bytes([number]) * 16)
+    read_manifest_list(PyArrowFileIO().new_input(str(paths[0])))  # what is made once is made
+    counted = bytes_cached()
+    tracemalloc.start()
+    read_manifest_list(PyArrowFileIO().new_input(str(paths[1])))
+    taken, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.5 * taken < bytes_cached() - counted < 2 * taken
+
+
+def bytes_cached() -> int:
+    return next(one.bytes for one in cache_counts() if one.name == "decoded manifest lists")
+
+
 @pytest.mark.parametrize("codec", ["null", "deflate"])
 def test_a_manifest_that_is_cut_off_anywhere_is_refused(
     tmp_path: Path, codec: str, monkeypatch: pytest.MonkeyPatch
@@ -105,7 +142,16 @@ def test_lists_are_read_in_the_codecs_of_other_writers(table: Table, codec: str 
     path = list_of(table)
     schema, blocks = read_blocks(path.read_bytes())
     expected = read_manifest_list(PyArrowFileIO().new_input(str(path)))
-    sync, meta = bytes(range(16)), {"avro.schema": schema, **({"avro.codec": codec} if codec else {})}
+    write_blocks(path, schema, blocks, codec=codec)
+    found = read_manifest_list(PyArrowFileIO().new_input(str(path)))
+    assert [vars_of(one) for one in found] == [vars_of(one) for one in expected]
+
+
+def write_blocks(
+    path: Path, schema: str, blocks: list[tuple[int, bytes]], *, codec: str | None = None, sync: bytes = b"s" * 16
+) -> None:
+    """An Avro file of blocks that are not compressed yet."""
+    meta = {"avro.schema": schema, **({"avro.codec": codec} if codec else {})}
     with path.open("wb") as file:
         encoder = BinaryEncoder(file)
         construct_writer(META_SCHEMA).write(encoder, AvroFileHeader(MAGIC, meta, sync))
@@ -114,8 +160,6 @@ def test_lists_are_read_in_the_codecs_of_other_writers(table: Table, codec: str 
             encoder.write_int(count)
             encoder.write_bytes(stored)
             encoder.write(sync)
-    found = read_manifest_list(PyArrowFileIO().new_input(str(path)))
-    assert [vars_of(one) for one in found] == [vars_of(one) for one in expected]
 
 
 def vars_of(manifest: ManifestFile) -> tuple[object, ...]:

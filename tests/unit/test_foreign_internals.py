@@ -55,6 +55,7 @@ from skipstone.compat import pyiceberg as ours
 from skipstone.compat.avro import doubles
 from skipstone.compat.lineage.metadata import writable
 from skipstone.compat.rowdelta import RowDelta
+from skipstone.tables.decoding.metadatatexts import KnownTexts, metadata_text
 
 #: Where each method of ours that PyIceberg calls, or that we call of PyIceberg's, is, with the arguments we count on.
 METHODS = {
@@ -248,10 +249,15 @@ def test_metadata_of_a_known_base_is_reread_as_its_file_is(
 ) -> None:
     base = TableMetadataUtil.parse_raw(writable(metadata_with_snapshots(table, version)).model_dump_json())
     made = writable(update_table_metadata(ours.sharing(base), updates, metadata_location="there.json"))
-    found = ours.reread(made, base)
-    assert found == TableMetadataUtil.parse_raw(made.model_dump_json())
+    before = metadata_text(writable(base), base, KnownTexts())
+    text = metadata_text(made, base, before.known())
+    found = text.read()
+    assert json.loads(text.text()) == json.loads(made.model_dump_json())
+    assert found == TableMetadataUtil.parse_raw(text.text()) == TableMetadataUtil.parse_raw(made.model_dump_json())
     assert found.snapshots[0] is base.snapshots[0]
     assert type(found) is type(base)
+    assert metadata_text(writable(base), base, text.known()).text() == before.text()
+    assert metadata_text(writable(found), found, text.known()).text() == text.text()
 
 
 def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Table) -> None:
@@ -260,9 +266,18 @@ def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Ta
     told["snapshots"][0]["sequence-number"] = None
     base = TableMetadataUtil.parse_raw(json.dumps(told))
     made = update_table_metadata(ours.sharing(base), UPDATES["properties"], metadata_location="there.json")
-    found = ours.reread(made, base)
+    found = metadata_text(made, base, KnownTexts()).read()
     assert found == TableMetadataUtil.parse_raw(made.model_dump_json())
     assert found.snapshots[1] is base.snapshots[1]
+
+
+def test_a_summary_says_what_pyiceberg_reads_in_it(table: Table) -> None:
+    for snapshot in table.metadata.snapshots:
+        assert snapshot.summary is not None
+        assert ours.summary_of(snapshot) == snapshot.summary.additional_properties != {}
+        read = Snapshot.model_validate_json(snapshot.model_dump_json())
+        assert ours.summary_of(read) == ours.summary_of(snapshot)
+        assert ours.summary_of(snapshot.model_copy(update={"summary": None})) == {}
 
 
 def test_metadata_of_format_version_1_is_copied_as_pyiceberg_does(table: Table) -> None:

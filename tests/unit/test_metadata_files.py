@@ -17,8 +17,14 @@ from pyiceberg.io.pyarrow import PyArrowFileIO
 from pyiceberg.schema import Schema
 from pyiceberg.table.metadata import TableMetadataUtil
 from pyiceberg.types import LongType, NestedField
-from skipstone.tables.caches import cache_counts
-from skipstone.tables.decoding.metadatafiles import DamagedMetadataError, read_metadata, read_stored
+from skipstone.caches import cache_counts
+from skipstone.tables.decoding.metadatafiles import (
+    DamagedMetadataError,
+    OldMetadata,
+    read_metadata,
+    read_old_metadata,
+    read_stored,
+)
 
 
 @pytest.fixture
@@ -79,6 +85,29 @@ def test_a_file_with_other_content_under_its_name_is_read_as_it_is_now(tmp_path:
     path.unlink()
     with pytest.raises(FileNotFoundError):
         read_metadata(file)
+
+
+def test_files_that_differ_in_the_middle_only_are_told_apart(tmp_path: Path, told: dict[str, Any]) -> None:
+    text = json.dumps(told | {"properties": {"padding": "x" * 2000, "answer": "41", "more": "x" * 2000}})
+    files = [tmp_path / name for name in ("one.metadata.json", "other.metadata.json")]
+    for path, content in zip(files, (text, text.replace('"41"', '"42"')), strict=True):
+        path.write_text(content)
+    inputs = [PyArrowFileIO().new_input(str(path)) for path in files]
+    assert [read_metadata(one).properties["answer"] for one in (*inputs, *inputs)] == ["41", "42", "41", "42"]
+
+
+@pytest.mark.parametrize("name", ["v1.metadata.json", "v1.gz.metadata.json"])
+def test_old_metadata_is_read_without_its_snapshots(tmp_path: Path, told: dict[str, Any], name: str) -> None:
+    told["metadata-log"] = [{"metadata-file": f"{number}.json", "timestamp-ms": number} for number in (1, 2)]
+    file = file_of(tmp_path / name, told | {"properties": {"a": "1"}})
+    found, whole = read_old_metadata(file), read_metadata(file)
+    assert list(found.log) == [one.metadata_file for one in whole.metadata_log] == ["1.json", "2.json"]
+    assert found.properties == whole.properties
+    bare = {key: value for key, value in told.items() if key not in {"metadata-log", "properties"}}
+    assert read_old_metadata(file_of(tmp_path / name, bare)) == OldMetadata((), {})
+    for damaged in ([], {"metadata-log": 1}, {"metadata-log": [{}]}, {"properties": []} | {"metadata-log": [1]}):
+        with pytest.raises(DamagedMetadataError, match="holds no metadata"):
+            read_old_metadata(file_of(tmp_path / name, damaged))
 
 
 def test_a_compressed_file_that_is_damaged_holds_no_metadata(tmp_path: Path, told: dict[str, Any]) -> None:

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from skipstone.caches import ByteCache, cache_counts
 from skipstone.indexes.asking import probes
 from skipstone.query import ReadOptions, explain, plan_read, read
 from skipstone.query.planner import IndexUse
-from skipstone.tables.caches import ByteCache, cache_counts
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.indexing import use as index_use
 from skipstone_core.indexing.use import NotUsed

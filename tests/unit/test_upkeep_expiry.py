@@ -194,7 +194,7 @@ class Table:
             del self.refs[name]
         kept = [one for one in self.snapshots.values() if one.snapshot_id not in gone]
         self.snapshots = {
-            one.snapshot_id: replace(one, parent_id=None if one.parent_id in gone else one.parent_id) for one in kept
+            one.snapshot_id: one._replace(parent_id=None if one.parent_id in gone else one.parent_id) for one in kept
         }
         last = max((at for at, entry in enumerate(self.log) if entry.snapshot_id in gone), default=-1)
         begin = last + 1 if self.cuts_log else 0

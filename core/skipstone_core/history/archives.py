@@ -154,15 +154,22 @@ def read_slot(slot: bytes) -> tuple[int, int, int]:
     return _SLOT.unpack(slot)
 
 
-def decode_section(body: bytes, checksum: int) -> list[list[str]]:
-    """The rows of a section. Raises ContractViolation when it is not what was written."""
-    rows: list[list[str]] = _load(body, checksum)
+def decode_section(body: bytes, checksum: int, name: str | None = None) -> list[list[str]]:
+    """The rows of a section, none when nothing in it is under ``name``.
+
+    Raises ContractViolation when it is not what was written.
+    """
+    _check(body, checksum)
+    if name is not None and json.dumps(name).encode() not in body:  # most lookups are of what is new
+        return []
+    rows: list[list[str]] = _load(body)
     return rows
 
 
 def decode_partial(body: bytes, checksum: int) -> tuple[int, ...]:
     """The segments of the last section. Raises ContractViolation when it is not what was written."""
-    return tuple(_load(body, checksum))
+    _check(body, checksum)
+    return tuple(_load(body))
 
 
 def find_rows(rows: Iterable[Sequence[str]], kind: str, name: str) -> Iterator[Sequence[str]]:
@@ -185,9 +192,12 @@ def _dump(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode()
 
 
-def _load(body: bytes, checksum: int) -> list:  # type: ignore[type-arg]
-    if zlib.crc32(body) != checksum:
+def _check(body: bytes, checksum: int) -> None:
+    if zlib.crc32(body) != checksum or not body:  # a file of zeros has the checksum of nothing
         raise ContractViolation("a section of it is not what was written")
+
+
+def _load(body: bytes) -> list:  # type: ignore[type-arg]
     try:
         found = json.loads(body)
     except ValueError as error:

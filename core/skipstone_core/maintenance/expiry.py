@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from skipstone_core.maintenance.policies import SnapshotPolicy
 
@@ -20,8 +21,7 @@ MAIN = "main"
 _FOR_EVER = 1 << 80
 
 
-@dataclass(frozen=True, kw_only=True)
-class SnapshotFacts:
+class SnapshotFacts(NamedTuple):
     """One snapshot in the metadata. Times are milliseconds since 1970."""
 
     snapshot_id: int
@@ -29,8 +29,7 @@ class SnapshotFacts:
     timestamp_ms: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class HeadFacts:
+class HeadFacts(NamedTuple):
     """An entry of the snapshot log: from when on a snapshot was the head of main, until the time of the next entry."""
 
     snapshot_id: int
@@ -109,13 +108,14 @@ class _Facts:
         begin_ms = min((entry.since_ms for entry in log), default=_FOR_EVER)
         line = [self._known[one] for one in self._chain(self._main.snapshot_id)] if self._main else []
         older = (one for one in reversed(line) if one.snapshot_id not in named and one.timestamp_ms < begin_ms)
-        entries = [*(HeadFacts(snapshot_id=one.snapshot_id, since_ms=one.timestamp_ms) for one in older), *log]
+        entries = [*(HeadFacts(one.snapshot_id, one.timestamp_ms) for one in older), *log]
         if line and entries[-1].snapshot_id != line[0].snapshot_id:
-            entries.append(HeadFacts(snapshot_id=line[0].snapshot_id, since_ms=line[0].timestamp_ms))
+            entries.append(HeadFacts(line[0].snapshot_id, line[0].timestamp_ms))
         ends: dict[int, int] = {}
-        for entry, following in pairwise(entries):
-            end_ms = max(entry.since_ms, following.since_ms)  # clocks of writers differ
-            ends[entry.snapshot_id] = max(end_ms, ends.get(entry.snapshot_id, end_ms))
+        for (snapshot_id, since_ms), (_, next_ms) in pairwise(entries):
+            end_ms = since_ms if since_ms > next_ms else next_ms  # clocks of writers differ
+            known_ms = ends.get(snapshot_id)
+            ends[snapshot_id] = end_ms if known_ms is None or end_ms > known_ms else known_ms
         if entries:
             ends[entries[-1].snapshot_id] = _FOR_EVER
         return ends
@@ -129,18 +129,14 @@ class _Facts:
     def holds(self, refs: Sequence[RefFacts]) -> Mapping[int, int]:
         """Until when each snapshot stays if these are the refs."""
         holds: dict[int, int] = {}
-
-        def hold(snapshot_id: int, until_ms: int) -> None:
-            holds[snapshot_id] = max(until_ms, holds.get(snapshot_id, until_ms))
-
         for ref in refs:
             for snapshot_id, until_ms in self._held_by(ref):
-                hold(snapshot_id, until_ms)
-        for one in self._snapshots:
-            if one.snapshot_id not in holds:
-                hold(one.snapshot_id, one.timestamp_ms + self._policy.max_age_seconds * 1000)
-            if one.snapshot_id in self._ends:
-                hold(one.snapshot_id, self._ends[one.snapshot_id] + self._main_age)
+                holds[snapshot_id] = max(until_ms, holds.get(snapshot_id, until_ms))
+        asked, main_age = self._policy.max_age_seconds * 1000, self._main_age
+        for snapshot_id, _, timestamp_ms in self._snapshots:
+            until_ms = holds.get(snapshot_id, timestamp_ms + asked)
+            end_ms = self._ends.get(snapshot_id)
+            holds[snapshot_id] = until_ms if end_ms is None else max(until_ms, end_ms + main_age)
         return holds
 
     def _held_by(self, ref: RefFacts) -> Iterator[tuple[int, int]]:
@@ -149,12 +145,13 @@ class _Facts:
             if ref.snapshot_id in self._known:
                 yield ref.snapshot_id, _FOR_EVER
             return
-        chain, age, until_ms = list(self._chain(ref.snapshot_id)), self._age(ref), 0
-        for number, snapshot_id in reversed(list(enumerate(chain))):
-            is_main = ref.name == MAIN
-            time_ms = self._last_ms(snapshot_id) if is_main else self._known[snapshot_id].timestamp_ms
+        chain, age, least, until_ms = list(self._chain(ref.snapshot_id)), self._age(ref), self._least(ref), 0
+        ends = self._ends if ref.name == MAIN else {}
+        for number in range(len(chain) - 1, -1, -1):
+            snapshot_id = chain[number]
+            time_ms = max(self._known[snapshot_id].timestamp_ms, ends.get(snapshot_id, 0))
             until_ms = max(until_ms, time_ms + age)  # as long as those before it: a branch is one piece
-            yield snapshot_id, _FOR_EVER if number < self._least(ref) else until_ms
+            yield snapshot_id, _FOR_EVER if number < least else until_ms
 
     def heads_since(self, since_ms: int) -> set[int]:
         """What was the head of main at that moment or later; on main, what came after the first of them too."""

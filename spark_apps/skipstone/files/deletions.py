@@ -19,8 +19,8 @@ from pyiceberg.io import InputStream
 from pyiceberg.table.puffin import PuffinFile
 from pyroaring import BitMap64
 
+from skipstone.caches import ByteCache
 from skipstone.tables.arrow import field_id
-from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, naming_damage
 from skipstone.tables.storage import ON_VOLUMES, FileAccess

@@ -25,6 +25,7 @@ from pyiceberg.types import DoubleType, FloatType, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.caches import ByteCache
 from skipstone.files.avro.datafiles import read_avro_file
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.orcfiles import read_orc_file
@@ -39,7 +40,6 @@ from skipstone.files.projections import (
     deletions_of,
     live_rows,
 )
-from skipstone.tables.caches import ByteCache
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata

@@ -26,6 +26,7 @@ from skipstone_core.errors import BadSpec, SkipstoneError
 from skipstone_core.indexing.indexes import SegmentSync, plan_run_merge, synced_up_to
 from skipstone_core.reasons import Reason
 
+from skipstone.caches import ContentCache
 from skipstone.indexes.damage import DamagedFile, find_damage, sound_covers
 from skipstone.indexes.definition import FAILED_PROPERTY, IndexNames, Misfit, define_index, definition_problem
 from skipstone.indexes.tables import (
@@ -37,7 +38,6 @@ from skipstone.indexes.tables import (
     open_index,
     sorted_runs,
 )
-from skipstone.tables.caches import ByteCache, content_key
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.parquetfiles import ParquetSource, WholeFile
 from skipstone.tables.states import metadata_mark
@@ -58,8 +58,8 @@ COVER_SCHEMA = pa.schema(
 _SMALL_BYTES = 4 * 1024 * 1024
 #: What a decoded cover file of one row takes, measured with 3,000 of them.
 _BASE_BYTES = 8 * 1024
-#: What is in them, by a digest of the file.
-_covers: ByteCache[bytes, pa.Table] = ByteCache(
+#: What is in them.
+_covers: ContentCache[pa.Table] = ContentCache(
     "decoded cover files", 32 * 1024 * 1024, lambda rows: _BASE_BYTES + int(rows.nbytes)
 )
 
@@ -100,7 +100,7 @@ def _read_cover_file(index: IndexTable, file: IndexFile) -> pa.Table:
         if file.size > _SMALL_BYTES:
             return _decoded(stream)
         content = stream.read()
-    return _covers.get(content_key(content), lambda: _decoded(BytesIO(content)))
+    return _covers.get(content, lambda: _decoded(BytesIO(content)))
 
 
 def _decoded(source: ParquetSource) -> pa.Table:

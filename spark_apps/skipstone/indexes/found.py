@@ -20,6 +20,7 @@ from skipstone_core.ids import index_table_prefix
 from skipstone_core.indexing.use import NotUsed
 from skipstone_core.reasons import Reason
 
+from skipstone.caches import ByteCache
 from skipstone.indexes.coverage import Coverage, UnreadableIndex, cover_files, read_covers, segment_coverage
 from skipstone.indexes.definition import (
     EntryColumn,
@@ -31,7 +32,6 @@ from skipstone.indexes.definition import (
 from skipstone.indexes.keytests import AllOf, AnyOf, Test, bounds_leading
 from skipstone.indexes.ranges import KnownBounds
 from skipstone.indexes.tables import IndexFile, IndexTable, load_index_table, open_index
-from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import FileSet
 
 INDEX_CACHE_BYTES = 64 * 1024 * 1024

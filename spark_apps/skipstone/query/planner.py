@@ -20,6 +20,7 @@ from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import Predicate, check_types
 from skipstone_core.reasons import Reason
 
+from skipstone.caches import cache_counts
 from skipstone.indexes.asking.answers import Wanted
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
@@ -28,7 +29,6 @@ from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.filtering import narrow_by_filters
 from skipstone.query.readplan import Funnel, IndexUse, ReadOptions, ReadPlan
-from skipstone.tables.caches import cache_counts
 from skipstone.tables.filesets import FileSet, known_file_set
 from skipstone.tables.shaping.writeproperties import page_rows_of
 

@@ -15,8 +15,8 @@ from skipstone_core.indexing.filters import FilterCost
 from skipstone_core.indexing.use import NotUsed, ReadCost
 from skipstone_core.language.predicates import Predicate
 
+from skipstone.caches import CacheCounts
 from skipstone.indexes.asking.answers import IndexAnswer
-from skipstone.tables.caches import CacheCounts
 from skipstone.tables.filesets import FileSet
 
 

@@ -41,6 +41,7 @@ from sqlalchemy.exc import (
     SQLAlchemyError,
 )
 
+from skipstone.caches import ByteCache
 from skipstone.compat.lineage.metadata import find_lost, is_kept_in_part, writable
 from skipstone.compat.pyiceberg import HookedSqlCatalog, SigningKeys
 from skipstone.scrubbing import keep_secret
@@ -50,7 +51,6 @@ from skipstone.storage.opening import storage_properties
 from skipstone.tables.answers.reading import find_validation, first_line, is_damaged
 from skipstone.tables.answers.refusals import tell_trouble
 from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
-from skipstone.tables.caches import ByteCache
 from skipstone.tables.clocks import in_order
 from skipstone.tables.decoding.metadatafiles import DamagedMetadataError, read_metadata, read_stored, write_metadata
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io

@@ -23,10 +23,10 @@ from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.types import DoubleType, FloatType, IcebergType
 from skipstone_core.indexing.snapshots import Pinned
 
+from skipstone.caches import ByteCache
 from skipstone.compat.lineage.reading import read_manifests
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds, map_values, trusted
-from skipstone.tables.caches import ByteCache
 from skipstone.tables.decoding.entries import ENTRY_SCHEMA, DataManifest, Partition
 from skipstone.tables.decoding.manifests import ManifestCounters, live_entries, read_data_manifests, to_data_file
 from skipstone.tables.deletes import Delete, DeleteIndex, DeleteScope

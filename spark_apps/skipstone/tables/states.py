@@ -21,6 +21,7 @@ from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.indexing.segments import SegmentFacts, count_segments, segment_statuses
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.pyiceberg import summary_of
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
@@ -104,7 +105,7 @@ def _added_files(table: Table) -> dict[int, int]:
     """Files that each retained snapshot added, by its sequence number; none for format v1, which has none."""
     found: dict[int, int] = {}
     for snapshot in table.metadata.snapshots:
-        said = snapshot.summary.additional_properties.get(_ADDED_FILES) if snapshot.summary else None
+        said = summary_of(snapshot).get(_ADDED_FILES)
         if said is not None and said.isdigit() and snapshot.sequence_number:
             found[snapshot.sequence_number] = int(said)
     return found

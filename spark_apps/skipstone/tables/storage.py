@@ -24,6 +24,7 @@ from pyiceberg.table import Table, TableProperties
 from pyiceberg.typedef import Properties
 from skipstone_core.errors import ContractViolation
 
+from skipstone.caches import ByteCache
 from skipstone.compat.pyiceberg import HookedFileIO
 from skipstone.storage.buckets.access import ca_file
 from skipstone.storage.buckets.remote import (
@@ -38,7 +39,6 @@ from skipstone.storage.buckets.remote import (
 from skipstone.storage.buckets.uploads import abort_uploads
 from skipstone.storage.buckets.vending import Vending
 from skipstone.storage.durable import make_folder, sync_file, sync_folder
-from skipstone.tables.caches import ByteCache
 
 #: Properties that tell a FileIO how to reach its storage.
 _STORAGE_PREFIXES = ("s3.", "client.", "gcs.", "adls.", "hdfs.")

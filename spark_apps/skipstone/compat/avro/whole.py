@@ -44,7 +44,12 @@ def read_records(file: InputFile, reader_of: Callable[[str], Reader]) -> list[An
     """
     with file.open() as stream:
         content = stream.read()
-    with _refused(file.location):
+    return records_in(content, file.location, reader_of)
+
+
+def records_in(content: bytes, name: str, reader_of: Callable[[str], Reader]) -> list[Any]:
+    """All records in ``content``, that of the Avro file ``name``. See ``read_records``."""
+    with _refused(name):
         schema, blocks = _blocks(content)
         reader = reader_of(schema)
         return [record for count, block in blocks for record in _of_block(block, count, reader)]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from functools import lru_cache, partial
+from typing import Any
 
 import pyiceberg.manifest
 from pyiceberg.avro.reader import Reader
@@ -27,8 +28,9 @@ from pyiceberg.manifest import (
 from pyiceberg.table.snapshots import Snapshot
 from pyiceberg.utils.schema_conversion import AvroSchemaConversion
 
+from skipstone.caches import ContentCache
 from skipstone.compat.avro.doubles import exact_entries
-from skipstone.compat.avro.whole import NotWholeError, read_records
+from skipstone.compat.avro.whole import NotWholeError, records_in
 from skipstone.compat.pyiceberg import optional_value, with_inherited
 
 VERSION = 3
@@ -36,6 +38,12 @@ VERSION = 3
 FILE_ROW_ID, MANIFEST_ROW_ID = 16, 15
 #: Schemas of manifest lists are few: one for each format version and engine.
 _SCHEMAS_KEPT = 64
+#: About the bytes that a manifest of a list takes in memory, and that each value of it takes which is a list.
+_MANIFEST_BYTES, _SUMMARY_BYTES = 700, 220
+#: The values of each manifest.
+_Lists = tuple[tuple[Any, ...], ...]
+#: Decoded manifest lists: an expiry reads those of all snapshots, most of which the one before has read.
+_lists: ContentCache[_Lists] = ContentCache("decoded manifest lists", 32 * 1024 * 1024, lambda found: _nbytes(found))
 
 
 def read_manifests(snapshot: Snapshot, io: FileIO, format_version: int) -> list[ManifestFile]:
@@ -52,7 +60,20 @@ def read_manifest_list(file: InputFile, version: int = DEFAULT_READ_VERSION) -> 
 
     Raises OSError when it cannot be read, and NotWholeError when it is not all there.
     """
-    return read_records(file, partial(_list_reader, version=version))
+    with file.open() as stream:
+        content = stream.read()
+
+    def decode() -> _Lists:
+        found = records_in(content, file.location, partial(_list_reader, version=version))
+        return tuple(tuple(one._data) for one in found)
+
+    # who gets a manifest may change it: writers of lists do
+    return [ManifestFile(*data) for data in _lists.get(content, decode, str(version))]
+
+
+def _nbytes(found: _Lists) -> int:
+    summaries = sum(len(value) for data in found for value in data if isinstance(value, list))
+    return len(found) * _MANIFEST_BYTES + summaries * _SUMMARY_BYTES
 
 
 def refuse_cut_lists() -> None:

@@ -18,12 +18,12 @@ from pyiceberg.io import FileIO
 from skipstone_core.errors import SkipstoneError
 from skipstone_core.indexing.indexes import IndexDefinition
 
+from skipstone.caches import ByteCache
 from skipstone.indexes.asking.entries import is_ordered_apart
 from skipstone.indexes.definition import EntryColumn, entry_columns, entry_schema
 from skipstone.indexes.keys import physical_keys
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexFile
-from skipstone.tables.caches import ByteCache
 from skipstone.tables.filesets import ColumnBounds
 from skipstone.tables.parquetfiles import read_metadata
 

@@ -28,7 +28,11 @@ _log = logging.getLogger(__name__)
 def expire_index(catalog: Catalog, index: IndexTable, ports: CommitPorts | None = None) -> int:
     """How many snapshots expired; none before so many may that it is worth a commit. What fails is logged."""
     used = ports or CommitPorts()
-    enough = max(EXPIRE_AT_ONCE, int(len(index.table.metadata.snapshots) * _PART))
+    snapshots = index.table.metadata.snapshots
+    enough = max(EXPIRE_AT_ONCE, int(len(snapshots) * _PART))
+    before_ms = used.now_ms() - POLICY.max_age_seconds * 1000
+    if sum(one.timestamp_ms < before_ms for one in snapshots) < enough:  # nothing younger expires: no need to plan
+        return 0
     if len(expiry_plan(index.table, POLICY, used.now_ms()).snapshots) < enough:
         return 0
     try:

@@ -5,20 +5,22 @@ The cache goes by what a file holds, not by its name: a file that is gone, damag
 
 from __future__ import annotations
 
+import json
 import zlib
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Final
 
 from pyiceberg.exceptions import ValidationError
-from pyiceberg.io import InputFile, OutputFile, OutputStream
+from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.serializers import Compressor, ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2, TableMetadataV3
+from pyiceberg.utils.config import Config
 
-from skipstone.compat.pyiceberg import copied, reread
-from skipstone.tables.caches import ByteCache, content_key
+from skipstone.caches import ByteCache, ContentCache
+from skipstone.compat.pyiceberg import copied
+from skipstone.tables.decoding.metadatatexts import KnownTexts, metadata_text
 
 _BUDGET: Final = 64 * 1024 * 1024
 #: Bytes that parsed metadata takes in memory for each byte of JSON, measured at 10 to 1,000 snapshots, ...
@@ -28,8 +30,14 @@ _FIELD_BYTES: Final = 1000
 #: What JSON says once of each field of a schema, nested ones included.
 _OF_FIELD: Final = b'"required"'
 
-#: Parsed metadata and the bytes it takes, by the digest of its file.
-_parsed: ByteCache[bytes, tuple[TableMetadata, int]] = ByteCache("parsed metadata", _BUDGET, lambda kept: kept[1])
+#: PyIceberg's setting by which metadata tells what is null, too.
+_WITH_NULLS: Final = "legacy-current-snapshot-id"
+
+
+#: Parsed metadata, and about the bytes that it takes.
+_parsed: ContentCache[tuple[TableMetadata, int]] = ContentCache("parsed metadata", _BUDGET, lambda kept: kept[1])
+#: What a table's metadata was written as last, by the table's UUID.
+_texts: ByteCache[str, KnownTexts] = ByteCache("texts of metadata", 16 * 1024 * 1024, lambda known: known.nbytes)
 
 
 class DamagedMetadataError(ValidationError):
@@ -49,7 +57,7 @@ def read_metadata(file: InputFile) -> TableMetadata:
         told = _decompressed(file.location, content)
         return TableMetadataUtil.parse_raw(_text(file.location, told)), _size(told)
 
-    return copied(_parsed.get(_key(file.location, content), parse)[0])
+    return copied(_parsed.get(content, parse, _form(file.location))[0])
 
 
 def write_metadata(metadata: TableMetadata, base: TableMetadata | None, file: OutputFile) -> None:
@@ -58,13 +66,38 @@ def write_metadata(metadata: TableMetadata, base: TableMetadata | None, file: Ou
     ``base`` is what ``metadata`` was made of, as ``read_metadata`` gave it. Raises OSError, and ValidationError when
     nobody could read the file.
     """
-    recorded = _Recorded(file)
-    ToOutputFile.table_metadata(metadata, recorded)
-    if not isinstance(base, TableMetadataV2 | TableMetadataV3):
+    if not isinstance(base, TableMetadataV2 | TableMetadataV3) or Config().get_bool(_WITH_NULLS):
+        ToOutputFile.table_metadata(metadata, file)
         return
-    content = b"".join(recorded.parts)
-    size = _size(_decompressed(file.location, content))
-    _parsed.get(_key(file.location, content), lambda: (reread(metadata, base), size))
+    table = str(metadata.table_uuid)
+    text = metadata_text(metadata, base, _texts.peek(table) or KnownTexts())
+    found, told = text.read(), text.text().encode()
+    content = Compressor.get_compressor(file.location).bytes_compressor()(told)
+    with file.create() as stream:
+        stream.write(content)
+    _texts.put(table, text.known())
+    _parsed.put(content, (found, _size(told)), _form(file.location))
+
+
+@dataclass(frozen=True)
+class OldMetadata:
+    """What is asked of metadata that others have replaced: ``log``, the files before it, oldest first."""
+
+    log: tuple[str, ...]
+    properties: Mapping[str, str]
+
+
+def read_old_metadata(file: InputFile) -> OldMetadata:
+    """What stands in ``file``, without its snapshots, which take the most time. Raises as ``read_metadata`` does."""
+    try:
+        told = json.loads(_text(file.location, read_stored(file)))
+        log = tuple(str(entry["metadata-file"]) for entry in told.get("metadata-log") or ())
+        properties = {str(name): str(value) for name, value in (told.get("properties") or {}).items()}
+    except DamagedMetadataError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise DamagedMetadataError(f"{file.location} holds no metadata: {error}") from error
+    return OldMetadata(log, properties)
 
 
 def read_stored(file: InputFile) -> bytes:
@@ -96,42 +129,6 @@ def _size(told: bytes) -> int:
     return len(told) * _EXPANSION + told.count(_OF_FIELD) * _FIELD_BYTES
 
 
-def _key(location: str, content: bytes) -> bytes:
-    """Of what PyIceberg makes of ``content`` in a file of this name."""
-    return content_key(content, type(Compressor.get_compressor(location)).__name__)
-
-
-class _Recorded(OutputFile):
-    """``file``, which keeps what is written to it in ``parts``."""
-
-    def __init__(self, file: OutputFile) -> None:
-        super().__init__(file.location)
-        self.parts: list[bytes] = []
-        self._file = file
-
-    def __len__(self) -> int:
-        return len(self._file)
-
-    def exists(self) -> bool:
-        """As the file tells."""
-        return self._file.exists()
-
-    def to_input_file(self) -> InputFile:
-        """That of the file."""
-        return self._file.to_input_file()
-
-    @contextmanager
-    def create(self, overwrite: bool = False) -> Iterator[_RecordingStream]:  # type: ignore[override] # noqa: FBT001, FBT002
-        """What PyIceberg writes to, in a ``with`` statement."""
-        with self._file.create(overwrite) as stream:
-            yield _RecordingStream(stream, self.parts)
-
-
-@dataclass(frozen=True)
-class _RecordingStream:
-    stream: OutputStream
-    parts: list[bytes]
-
-    def write(self, content: bytes) -> int:
-        self.parts.append(content)
-        return self.stream.write(content)
+def _form(location: str) -> str:
+    """What PyIceberg takes a file of this name for."""
+    return type(Compressor.get_compressor(location)).__name__

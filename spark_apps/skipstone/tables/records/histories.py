@@ -25,6 +25,7 @@ from skipstone_core.history.lineages import (
 )
 from skipstone_core.ids import LINEAGE_PROPERTY, TXN_SUMMARY
 
+from skipstone.compat.pyiceberg import summary_of
 from skipstone.tables.filesets import read_file_set
 
 #: Which snapshot a cherry-picked one applied again, in its summary.
@@ -33,11 +34,16 @@ _PICKED_FROM = "source-snapshot-id"
 
 def ancestors(table: Table, snapshot: Snapshot | None = None) -> Iterator[Snapshot]:
     """``snapshot`` (the head of main) and its ancestors as far as they are retained, newest first."""
-    snapshot = snapshot or table.current_snapshot()
+    known, snapshot = _by_id(table), snapshot or table.current_snapshot()
     while snapshot is not None:
         yield snapshot
         parent = snapshot.parent_snapshot_id
-        snapshot = table.snapshot_by_id(parent) if parent is not None else None
+        snapshot = known.get(parent) if parent is not None else None
+
+
+def _by_id(table: Table) -> Mapping[int, Snapshot]:
+    """The retained snapshots; PyIceberg looks through all of them for each that is asked for."""
+    return {one.snapshot_id: one for one in table.metadata.snapshots}
 
 
 def was_rolled_back(
@@ -64,7 +70,8 @@ def was_rolled_back(
 
 def was_picked(table: Table, snapshot_id: int) -> bool:
     """Whether retained ancestors of the head tell that they applied a snapshot again, itself or a pick of it."""
-    return any(snapshot_id in _sources(table, snapshot) for snapshot in ancestors(table))
+    retained = _by_id(table)
+    return any(snapshot_id in _sources(retained, snapshot) for snapshot in ancestors(table))
 
 
 class History:
@@ -74,9 +81,10 @@ class History:
         """``records``: the newest of the table, as its properties hold them."""
         self._table = table
         self._records = records
+        self._retained = _by_id(table)
         self._chain = tuple(ancestors(table))
         self._ids = frozenset(snapshot.snapshot_id for snapshot in self._chain)
-        self._picked = frozenset(source for snapshot in self._chain for source in _sources(table, snapshot))
+        self._picked = frozenset(source for snapshot in self._chain for source in _sources(self._retained, snapshot))
 
     def standing(self, record: TxnRecord) -> Standing:
         """How the commit of ``record`` stands. Raises OSError when manifests have to be read and cannot be."""
@@ -106,7 +114,7 @@ class History:
 
     def sequence_number(self, record: TxnRecord) -> int:
         """The sequence number of the commit of ``record``, 0 when nothing tells it."""
-        snapshot = self._table.snapshot_by_id(record.snapshot_id)
+        snapshot = self._retained.get(record.snapshot_id)
         return record.sequence_number or (snapshot.sequence_number if snapshot else 0) or 0
 
     def _told(self, record: TxnRecord) -> Standing:
@@ -137,7 +145,7 @@ class History:
 
     def _picked_numbers(self) -> Iterator[int]:
         for snapshot_id in self._picked:
-            snapshot = self._table.snapshot_by_id(snapshot_id)
+            snapshot = self._retained.get(snapshot_id)
             if snapshot is not None and snapshot.sequence_number:
                 yield snapshot.sequence_number
 
@@ -146,8 +154,8 @@ class History:
         """The sequence number of the newest cherry-pick of which nothing tells what it applied again, 0 without one."""
         ours = {record.snapshot_id for record in self._records.values()}
         for snapshot in self._chain:
-            *_, last = (0, *_sources(self._table, snapshot))
-            if last and last not in ours and self._table.snapshot_by_id(last) is None:
+            *_, last = (0, *_sources(self._retained, snapshot))
+            if last and last not in ours and last not in self._retained:
                 return snapshot.sequence_number or 0
         return 0
 
@@ -158,7 +166,7 @@ class History:
         if newest is None:
             return Lineage()
         known = self._known(newest[0])
-        snapshot = self._table.snapshot_by_id(newest[1] if known.seen_from is None else known.seen_from)
+        snapshot = self._retained.get(newest[1] if known.seen_from is None else known.seen_from)
         chain = [_link(one) for one in self._chain]
         known_chain = [_link(one) for one in ancestors(self._table, snapshot)] if snapshot else []
         lineage = plan_lineage(known, chain, known_chain)
@@ -200,17 +208,17 @@ def _link(snapshot: Snapshot) -> Link:
 
 
 def _is_ours(snapshot: Snapshot) -> bool:
-    return snapshot.summary is not None and TXN_SUMMARY in snapshot.summary.additional_properties
+    return TXN_SUMMARY in summary_of(snapshot)
 
 
-def _sources(table: Table, snapshot: Snapshot) -> tuple[int, ...]:
+def _sources(retained: Mapping[int, Snapshot], snapshot: Snapshot) -> tuple[int, ...]:
     """What ``snapshot`` was picked from, what that was picked from, and so on as far as they are retained."""
     found: list[int] = []
     picking: Snapshot | None = snapshot
     while picking is not None:
-        said = picking.summary.additional_properties.get(_PICKED_FROM) if picking.summary else None
+        said = summary_of(picking).get(_PICKED_FROM)
         if said is None or not said.isdecimal() or int(said) in found:
             break
         found.append(int(said))
-        picking = table.snapshot_by_id(found[-1])
+        picking = retained.get(found[-1])
     return tuple(found)

@@ -30,6 +30,7 @@ from skipstone_core.history.lineages import Standing
 from skipstone_core.ids import ARCHIVE_PROPERTY, PARTIAL_PROPERTY, TXN_PROPERTY_PREFIX, TXN_SUMMARY, aborted_txn
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.pyiceberg import summary_of
 from skipstone.tables.records.archive import TxnArchive
 from skipstone.tables.records.histories import History
 
@@ -180,4 +181,4 @@ def _snapshot_of(table: Table, txn: str) -> Snapshot | None:
 
 
 def _summary_txn(snapshot: Snapshot) -> str | None:
-    return snapshot.summary.additional_properties.get(TXN_SUMMARY) if snapshot.summary is not None else None
+    return summary_of(snapshot).get(TXN_SUMMARY)

@@ -6,17 +6,16 @@ is older was replaced before. Must not touch what may be listed by a commit that
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from pyiceberg.table import Table
-from pyiceberg.table.metadata import TableMetadata
 from skipstone_core.errors import ContractViolation
 from skipstone_core.history.archives import decode_files
 from skipstone_core.ids import ARCHIVE_DIRECTORY, ARCHIVE_PROPERTY
 
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Entry
-from skipstone.tables.decoding.metadatafiles import read_metadata
+from skipstone.tables.decoding.metadatafiles import read_old_metadata
 from skipstone.tables.upkeep.removal import Deleted
 
 #: A file this young may be of a commit that is still on its way. Clocks may be wrong by up to a day.
@@ -29,11 +28,11 @@ def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
     Raises OSError, DependencyUnavailable when something cannot be read or deleted.
     """
     log = table.metadata.metadata_log
-    named = _named(table.metadata)
+    named = _named(table.properties)
     if not named or not log:
         return Deleted()
     try:
-        named |= _named(read_metadata(table.io.new_input(log[0].metadata_file)))
+        named |= _named(read_old_metadata(table.io.new_input(log[0].metadata_file)).properties)
     except (FileNotFoundError, ContractViolation):
         return Deleted()
     storage, before_ms = storage_of(table.catalog.properties), min(log[0].timestamp_ms, now_ms() - SPARED_MS)
@@ -44,8 +43,8 @@ def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
     return Deleted(files=len(old), nbytes=sum(entry.size for entry in old))
 
 
-def _named(metadata: TableMetadata) -> set[str]:
-    text = metadata.properties.get(ARCHIVE_PROPERTY)
+def _named(properties: Mapping[str, str]) -> set[str]:
+    text = properties.get(ARCHIVE_PROPERTY)
     return {file.digest for file in decode_files(text)} if text else set()
 
 

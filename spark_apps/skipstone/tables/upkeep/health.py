@@ -71,10 +71,7 @@ def table_health(
 def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_since_ms: int | None = None) -> ExpiryPlan:
     """What the policy lets go of ``table`` at ``now_ms``; see core ``expiry``."""
     metadata = table.metadata
-    snapshots = [
-        SnapshotFacts(snapshot_id=one.snapshot_id, parent_id=one.parent_snapshot_id, timestamp_ms=one.timestamp_ms)
-        for one in metadata.snapshots
-    ]
+    snapshots = [SnapshotFacts(one.snapshot_id, one.parent_snapshot_id, one.timestamp_ms) for one in metadata.snapshots]
     refs = [
         RefFacts(
             name=name,
@@ -86,7 +83,7 @@ def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_sin
         )
         for name, ref in metadata.refs.items()
     ]
-    log = [HeadFacts(snapshot_id=one.snapshot_id, since_ms=one.timestamp_ms) for one in metadata.snapshot_log]
+    log = [HeadFacts(one.snapshot_id, one.timestamp_ms) for one in metadata.snapshot_log]
     history = HistoryFacts(snapshots=snapshots, refs=refs, log=log)
     return plan_expiry(history, policy, now_ms, in_use_since_ms=in_use_since_ms)
 

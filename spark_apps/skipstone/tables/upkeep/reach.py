@@ -7,7 +7,6 @@ raises, so that nothing is taken for unreached. Reads only.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from pyiceberg.io import FileIO
@@ -17,9 +16,8 @@ from pyiceberg.table.metadata import TableMetadata
 
 from skipstone.compat.lineage.reading import read_manifest_list
 from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
+from skipstone.tables.upkeep.parallel import at_once
 
-#: Manifest lists, and manifests, that are read at the same time.
-READERS = 16
 #: Manifests whose paths are in memory as decoded at the same time.
 _BATCH = 256
 
@@ -73,8 +71,7 @@ def read_lists(io: FileIO, paths: Iterable[str], *, may_be_gone: bool = False) -
                 return []
             raise
 
-    with ThreadPoolExecutor(READERS) as pool:
-        return {one.manifest_path: one for found in pool.map(read, sorted(paths)) for one in found}
+    return {one.manifest_path: one for found in at_once(read, sorted(paths)) for one in found}
 
 
 def live_files(

@@ -10,7 +10,6 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 
@@ -22,13 +21,13 @@ from skipstone_core.maintenance.orphans import name_of, names_meant
 
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
-from skipstone.tables.decoding.metadatafiles import read_metadata
+from skipstone.tables.decoding.metadatafiles import read_old_metadata
+from skipstone.tables.upkeep.parallel import at_once
 from skipstone.tables.upkeep.places import is_below, metadata_folders, own_data_folders
 from skipstone.tables.upkeep.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
 
 #: Where it is written down what a commit removes, until its files are deleted.
 EXPIRED_DIRECTORY = ".skipstone/expired"
-_DELETERS = 16
 _log = logging.getLogger(__name__)
 
 
@@ -169,18 +168,18 @@ def _names_in_use(paths: Iterable[str], kept: Iterable[str]) -> set[str]:
 def delete_files(io: FileIO, sizes: Mapping[str, int]) -> Deleted:
     """Delete files of these bytes, many at a time; one that is gone counts for nothing, one that stays is told."""
 
-    def delete(path: str) -> Deleted:
-        try:
-            io.delete(path)
-        except FileNotFoundError:
-            return Deleted()
-        except OSError as error:
-            _log.warning("%s stays behind: %s", path, error)
-            return Deleted(left=1)
-        return Deleted(files=1, nbytes=sizes[path])
+    return sum(at_once(lambda path: _delete(io, path, sizes[path]), sorted(sizes)), Deleted())
 
-    with ThreadPoolExecutor(_DELETERS) as pool:
-        return sum(pool.map(delete, sorted(sizes)), Deleted())
+
+def _delete(io: FileIO, path: str, nbytes: int) -> Deleted:
+    try:
+        io.delete(path)
+    except FileNotFoundError:
+        return Deleted()
+    except OSError as error:
+        _log.warning("%s stays behind: %s", path, error)
+        return Deleted(left=1)
+    return Deleted(files=1, nbytes=nbytes)
 
 
 def delete_old_metadata(table: Table) -> Deleted:
@@ -197,20 +196,17 @@ def delete_old_metadata(table: Table) -> Deleted:
         there = _newest_there(table.io, before)
         older += there
         begin = there[-1] if there and len(there) == len(before) else None
-    own = [path for path in reversed(older) if is_below(path, metadata_folders(table))]
-    found = Deleted()
-    for path in own:
-        found += delete_files(table.io, {path: 0})
-    return found
+    folders = metadata_folders(table)
+    own = [path for path in reversed(older) if is_below(path, folders)]
+    return sum((_delete(table.io, path, 0) for path in own), Deleted())
 
 
 def _log_of(io: FileIO, path: str) -> list[str]:
     """The metadata files before the one at ``path``, newest first; none when it is gone."""
     try:
-        metadata = read_metadata(io.new_input(path))
+        return [*reversed(read_old_metadata(io.new_input(path)).log)]
     except FileNotFoundError:
         return []
-    return [entry.metadata_file for entry in reversed(metadata.metadata_log)]
 
 
 def _newest_there(io: FileIO, paths: Sequence[str]) -> list[str]:

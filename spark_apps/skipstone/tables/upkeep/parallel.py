@@ -1,0 +1,49 @@
+"""Small work on many files: at the same time where storage answers late, one after the other where it answers at once.
+
+Threads that do not wait for anything hinder each other in Python: reading what a local disk or memory holds takes
+several times as long with them. Used by whoever reads or deletes what metadata names. Work must not come back here: all
+of it shares a few threads.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from typing import TypeVar
+
+#: Files that are asked for at the same time.
+AT_ONCE = 16
+#: How long one file after the other is asked for before it is judged how fast the answers come, ...
+PATIENCE_SECONDS = 0.02
+#: ... and how long an answer may take that is not worth a thread.
+_SOON_SECONDS = 0.001
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def at_once(
+    work: Callable[[Item], Result], items: Sequence[Item], *, patience_seconds: float = PATIENCE_SECONDS
+) -> list[Result]:
+    """What ``work`` makes of each item, in their order. Raises what ``work`` raises, when no thread is at work."""
+    begin, found = time.monotonic(), list[Result]()
+    for number, item in enumerate(items):
+        passed = time.monotonic() - begin
+        if passed >= patience_seconds and passed >= number * _SOON_SECONDS:
+            return found + _in_threads(work, items[number:])
+        found.append(work(item))
+    return found
+
+
+def _in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    begun = [_threads().submit(work, item) for item in items]
+    failed = [error for one in begun if (error := one.exception()) is not None]
+    if failed:
+        raise failed[0]
+    return [one.result() for one in begun]
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(AT_ONCE, "upkeep")
