@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
-from skipstone.tables.upkeep.parallel import AT_ONCE, at_once
+from skipstone.parallel import AT_ONCE, at_once
 
 #: In threads from the first item on, and never in one.
 PATIENCES = (0.0, 1e9)

@@ -258,6 +258,8 @@ def test_metadata_of_a_known_base_is_reread_as_its_file_is(
     assert type(found) is type(base)
     assert metadata_text(writable(base), base, text.known()).text() == before.text()
     assert metadata_text(writable(found), found, text.known()).text() == text.text()
+    fewer = writable(made.model_copy(update={"snapshots": made.snapshots[1:], "snapshot_log": made.snapshot_log[::-2]}))
+    assert json.loads(metadata_text(fewer, base, text.known()).text()) == json.loads(fewer.model_dump_json())
 
 
 def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Table) -> None:
@@ -272,12 +274,18 @@ def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Ta
 
 
 def test_a_summary_says_what_pyiceberg_reads_in_it(table: Table) -> None:
-    for snapshot in table.metadata.snapshots:
-        assert snapshot.summary is not None
-        assert ours.summary_of(snapshot) == snapshot.summary.additional_properties != {}
-        read = Snapshot.model_validate_json(snapshot.model_dump_json())
-        assert ours.summary_of(read) == ours.summary_of(snapshot)
-        assert ours.summary_of(snapshot.model_copy(update={"summary": None})) == {}
+    for one in table.metadata.snapshots:
+        assert one.summary is not None
+        assert ours.summary_of(one) == one.summary.additional_properties != {}
+        assert ours.summary_of(Snapshot.model_validate_json(one.model_dump_json())) == ours.summary_of(one)
+        assert ours.summary_of(one.model_copy(update={"summary": None})) == {}
+
+
+def test_each_snapshot_is_found_by_its_id(table: Table) -> None:
+    table.append(pa.table({"id": [3]}))
+    assert len(table.metadata.snapshots) == 2
+    assert [table.snapshot_by_id(one.snapshot_id) for one in table.metadata.snapshots] == table.metadata.snapshots
+    assert table.snapshot_by_id(1) is None
 
 
 def test_metadata_of_format_version_1_is_copied_as_pyiceberg_does(table: Table) -> None:

@@ -25,7 +25,7 @@ from pyiceberg.manifest import DataFile, ManifestEntry, ManifestFile, _inherit_f
 from pyiceberg.partitioning import PartitionSpec
 from pyiceberg.schema import Schema
 from pyiceberg.table import StagedTable, Table, Transaction
-from pyiceberg.table.metadata import TableMetadata, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.metadata import TableMetadata, TableMetadataCommonFields, TableMetadataV2, TableMetadataV3
 from pyiceberg.table.snapshots import Snapshot, SnapshotSummaryCollector
 from pyiceberg.table.update import TableRequirement, TableUpdate, update_table_metadata
 from pyiceberg.table.update.snapshot import _SnapshotProducer
@@ -87,6 +87,14 @@ class _SharedV3(TableMetadataV3):
 
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return cast(Self, _in_class(TableMetadataV3, self))
+
+
+def _newest_first(self: TableMetadataCommonFields, snapshot_id: int) -> Snapshot | None:
+    return next((one for one in reversed(self.snapshots) if one.snapshot_id == snapshot_id), None)
+
+
+# PyIceberg looks from the oldest on, and nearly everybody asks for the newest, dozens of times for each commit.
+TableMetadataCommonFields.snapshot_by_id = _newest_first  # type: ignore[method-assign]
 
 
 def summary_of(snapshot: Snapshot) -> Mapping[str, str]:

@@ -7,7 +7,9 @@ definition counts as absent. Must not read the indexed table.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError, TableAlreadyExistsError
@@ -41,8 +43,7 @@ PAGE_ROWS = 2048
 NEXT_FILE_ID_PROPERTY = "skipstone.index.next-file-id"
 
 
-@dataclass(frozen=True)
-class IndexFile:
+class IndexFile(NamedTuple):
     """A data file of an index table: its ordinal in the FileSet, kind, level and bucket of its partition.
 
     ``bucket`` None: of an index without buckets, or of entries of any bucket.
@@ -118,14 +119,20 @@ def open_index(table: Table) -> IndexTable | None:
 
 
 def _index_files(files: FileSet) -> list[IndexFile]:
+    distinct, of_files = files.partitions()
+    partitions = [_index_partition(one.values) for one in distinct]
     columns = files.files.select(["path", "size", "records", "segment"]).to_pydict()
-    rows = zip(columns["path"], columns["size"], columns["records"], columns["segment"], strict=True)
-    found = []
-    for ordinal, (path, size, records, sequence) in enumerate(rows):
-        kind, level, *bucket = files.partition(ordinal)
-        of = next((int(str(one)) for one in bucket if one is not None), None)
-        found.append(IndexFile(ordinal, path, size, records, sequence, str(kind), int(str(level)), of))
-    return found
+    rows = zip(of_files.tolist(), *columns.values(), strict=True)
+    return [
+        IndexFile(ordinal, path, size, records, sequence, *partitions[number])
+        for ordinal, (number, path, size, records, sequence) in enumerate(rows)
+    ]
+
+
+def _index_partition(values: Sequence[object]) -> tuple[str, int, int | None]:
+    """Kind, level and bucket."""
+    kind, level, *bucket = values
+    return str(kind), int(str(level)), next((int(str(one)) for one in bucket if one is not None), None)
 
 
 def load_index_table(catalog: Catalog, identifier: Identifier) -> Table | None:

@@ -21,9 +21,10 @@ from skipstone_core.indexing.use import ReadCost
 from skipstone_core.merging.merges import BoundKey
 
 from skipstone.files.bloom.probing import AskedKeys, FileFilters, Numbers
-from skipstone.files.bloom.rounds import Asking, FileVerdict, FilterOutcome, Rounds, numbers_of, side_by_side, total
+from skipstone.files.bloom.rounds import Asking, FileVerdict, FilterOutcome, Rounds, numbers_of, total
 from skipstone.files.reader import DataFileDescription, OpenDataFile, describe_files, open_data_file
 from skipstone.kernels.changes import ChangeSlice, SlicePart, read_key_rows, source_keys
+from skipstone.parallel import at_once
 from skipstone.pruning.funnel import Candidates, Narrowed, Pieces, SliceRunner, StageRefusal, run_here
 from skipstone.pruning.keyindex import FindIndexes, bound_keys
 from skipstone.tables.filesets import FileSet
@@ -63,7 +64,7 @@ class FilterProber:
         if not files:
             return []
         keys = _SliceKeys(one, self.keys)
-        return side_by_side(lambda file: keys.found(file, file.parts[one.path]), files)
+        return at_once(lambda file: keys.found(file, file.parts[one.path]), files)
 
 
 class _SliceKeys:

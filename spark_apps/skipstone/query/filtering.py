@@ -20,11 +20,12 @@ from skipstone_core.indexing.use import NotUsed, ReadCost
 from skipstone_core.keys import KeyType, key_type
 
 from skipstone.files.bloom.probing import AskedKeys, FileFilters
-from skipstone.files.bloom.rounds import Asking, FileVerdict, FilterOutcome, Rounds, side_by_side
+from skipstone.files.bloom.rounds import Asking, FileVerdict, FilterOutcome, Rounds
 from skipstone.files.reader import DataFileDescription, describe_files, open_data_file
 from skipstone.indexes.keys import storage_type
 from skipstone.indexes.keytests import AllOf, AnyOf, Points, Test
 from skipstone.kernels.canonical import canonical, floats_in_order
+from skipstone.parallel import at_once
 from skipstone.query.readplan import FilterUse, ReadPlan
 from skipstone.tables.shaping.writeproperties import bloom_filters_of
 
@@ -162,7 +163,7 @@ class _Question:
 
     def ask(self, files: Sequence[_File]) -> list[FileVerdict]:
         """One verdict for each file."""
-        return side_by_side(self._verdict, files)
+        return at_once(self._verdict, files)
 
     def _verdict(self, one: _File) -> FileVerdict:
         verdict = FileVerdict(one.file.file_id, FilterOutcome.NO_FILTER)

@@ -30,7 +30,7 @@ from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable, index_identifier, reopen_index
 from skipstone.indexes.upkeep.expiry import expire_index
 from skipstone.indexes.upkeep.quarantine import confirm_damage, quarantine
-from skipstone.indexes.upkeep.staleness import stale_file_ids
+from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state
@@ -166,7 +166,7 @@ def _merge_runs(work: _Work, index: IndexTable, progress: Progress) -> tuple[Ind
     """
 
     def due(head: IndexTable) -> frozenset[int]:
-        return stale_file_ids(work.table, work.files, head, read_covers(head))
+        return stale_file_ids(RetainedSnapshots(work.table), work.files, head, read_covers(head))
 
     try:
         return merge_runs(_entering(work), index, due, progress), ()

@@ -6,7 +6,6 @@ Used by the funnel of merges and by the query planner, each with a question of i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from enum import Enum, auto
 from functools import reduce
@@ -26,10 +25,7 @@ from skipstone_core.indexing.use import ReadCost
 
 from skipstone.files.bloom.probing import Numbers
 
-#: Files whose filters are read at the same time; each takes memory for one filter.
-THREADS = 8
 Item = TypeVar("Item")
-Result = TypeVar("Result")
 
 
 class FilterOutcome(Enum):
@@ -131,12 +127,6 @@ def _rounds(count: int) -> Iterator[list[int]]:
     for numbers in (first, np.setdiff1d(sample, first), rest):
         if len(numbers):
             yield numbers.tolist()
-
-
-def side_by_side(question: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """The answers of several files at the same time, in their order."""
-    with ThreadPoolExecutor(THREADS) as threads:
-        return list(threads.map(question, items))
 
 
 def numbers_of(verdicts: Iterable[FileVerdict]) -> Numbers:

@@ -18,24 +18,35 @@ from skipstone.indexes.tables import IndexTable
 from skipstone.tables.filesets import FileSet, read_file_set
 
 
-def stale_file_ids(table: Table, files: FileSet, index: IndexTable, covers: pa.Table) -> frozenset[int]:
+class RetainedSnapshots:
+    """Those of a table that runs look at for several indexes."""
+
+    def __init__(self, table: Table) -> None:
+        """As ``table`` has them."""
+        self.table = table
+        snapshots = table.metadata.snapshots
+        ids = {one.snapshot_id for one in snapshots}
+        #: The segments that they added, ascending.
+        self.segments = np.array(sorted({one.sequence_number or 0 for one in snapshots}), np.int64)
+        #: Those whose parents are not retained.
+        self.first = tuple(one.snapshot_id for one in snapshots if one.parent_snapshot_id not in ids)
+
+
+def stale_file_ids(retained: RetainedSnapshots, files: FileSet, index: IndexTable, covers: pa.Table) -> frozenset[int]:
     """File ids whose entries may be dropped; empty when that would free too little.
 
     ``files`` is the current snapshot; files of any other retained snapshot (time travel, branch, tag) are kept: what a
     retained snapshot added, and what those hold whose parents are not retained. All others hold nothing else. So are
-    files of commits that ``table`` does not know yet.
+    files of commits that the table of ``retained`` does not know yet.
     """
-    entries, snapshots = sum(file.records for file in index.entries), table.metadata.snapshots
-    added = np.array(sorted({one.sequence_number or 0 for one in snapshots}), np.int64)
-    segments = covers["segment"].to_numpy()
-    may_be_gone = np.isin(segments, added, invert=True) & (segments <= files.sequence_number)
+    entries, segments = sum(file.records for file in index.entries), covers["segment"].to_numpy()
+    may_be_gone = np.isin(segments, retained.segments, invert=True) & (segments <= files.sequence_number)
     unlisted = _unlisted(files, covers) & may_be_gone
-    retained = {one.snapshot_id for one in snapshots}
-    for snapshot in snapshots:
+    for snapshot_id in retained.first:
         if not is_purge_worthwhile(_rows(covers, unlisted), entries):
             return frozenset()
-        if snapshot.parent_snapshot_id not in retained and snapshot.snapshot_id != files.snapshot_id:
-            unlisted &= _unlisted(read_file_set(table, snapshot.snapshot_id), covers)
+        if snapshot_id != files.snapshot_id:
+            unlisted &= _unlisted(read_file_set(retained.table, snapshot_id), covers)
     if not is_purge_worthwhile(_rows(covers, unlisted), entries):
         return frozenset()
     return frozenset(covers["file_id"].filter(pa.array(unlisted)).to_pylist())

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
+from propcache.api import cached_property
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
 from skipstone_core.contract.requests import IndexRef, JobRequest, TableRef
@@ -28,7 +29,7 @@ from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.indexes.tables import IndexTable, index_identifier
 from skipstone.indexes.upkeep.compaction import rows_to_merge
 from skipstone.indexes.upkeep.expiry import expire_index
-from skipstone.indexes.upkeep.staleness import stale_file_ids
+from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.runs.indexing.entering import Entering, Progress, enter_files, make_index, merge_runs, require_fit
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.settled import abort_earlier_uploads
@@ -61,6 +62,11 @@ class _Added:
     table: Table
     files: FileSet
     snapshot_id: int
+
+    @cached_property
+    def retained(self) -> RetainedSnapshots:
+        """Of the table."""
+        return RetainedSnapshots(self.table)
 
     @property
     def is_empty(self) -> bool:
@@ -151,7 +157,7 @@ def _place(site: InlineSite, added: _Added, rows: int) -> BuildSite:
 
 def _small_merge(site: InlineSite, added: _Added, index: IndexTable) -> frozenset[int] | None:
     """Merges that take about as long as entering does are done at once, without stale entries if all of it is small."""
-    stale = stale_file_ids(added.table, added.files, index, read_covers(index))
+    stale = stale_file_ids(added.retained, added.files, index, read_covers(index))
     for dropped in (stale, frozenset[int]()):
         rows = rows_to_merge(index, dropped)
         if rows is not None and site.share.merges(rows):

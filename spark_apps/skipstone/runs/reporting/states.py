@@ -18,7 +18,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.indexes.coverage import UnreadableIndex, index_state, read_index
 from skipstone.indexes.tables import index_identifier
-from skipstone.indexes.upkeep.staleness import stale_file_ids
+from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.filesets import PinnedTable
 from skipstone.tables.namespaces import find_mark
@@ -79,7 +79,7 @@ def _has_stale(place: _Place, index: IndexRef) -> bool:
     identifier, files = index_identifier(place.warehouse, place.ref, index), place.head.files
     try:
         found, covers = read_index(place.catalog, identifier, files.table_uuid)
-        return found is not None and bool(stale_file_ids(place.head.table, files, found, covers))
+        return found is not None and bool(stale_file_ids(RetainedSnapshots(place.head.table), files, found, covers))
     except (UnreadableIndex, OSError):
         _log.warning("it is not known how much of the index %s is stale", index.name, exc_info=True)
         return False

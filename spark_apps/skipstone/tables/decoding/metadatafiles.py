@@ -55,7 +55,7 @@ def read_metadata(file: InputFile) -> TableMetadata:
 
     def parse() -> tuple[TableMetadata, int]:
         told = _decompressed(file.location, content)
-        return TableMetadataUtil.parse_raw(_text(file.location, told)), _size(told)
+        return TableMetadataUtil.parse_raw(_text(file.location, told)), _size(told, told)
 
     return copied(_parsed.get(content, parse, _form(file.location))[0])
 
@@ -76,7 +76,7 @@ def write_metadata(metadata: TableMetadata, base: TableMetadata | None, file: Ou
     with file.create() as stream:
         stream.write(content)
     _texts.put(table, text.known())
-    _parsed.put(content, (found, _size(told)), _form(file.location))
+    _parsed.put(content, (found, _size(told, text.rest.encode())), _form(file.location))
 
 
 @dataclass(frozen=True)
@@ -124,9 +124,9 @@ def _text(location: str, told: bytes) -> str:
         raise DamagedMetadataError(f"{location} is no text: {error}") from error
 
 
-def _size(told: bytes) -> int:
-    """About the bytes that metadata takes in memory which is parsed of ``told``."""
-    return len(told) * _EXPANSION + told.count(_OF_FIELD) * _FIELD_BYTES
+def _size(told: bytes, schemas: bytes) -> int:
+    """About the bytes that metadata takes in memory which is parsed of ``told``; ``schemas``: the part with those."""
+    return len(told) * _EXPANSION + schemas.count(_OF_FIELD) * _FIELD_BYTES
 
 
 def _form(location: str) -> str:

@@ -6,10 +6,11 @@ by identity: metadata that was made of other metadata shares them, and nobody ch
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import IcebergBaseModel
@@ -20,19 +21,22 @@ _GROWING: Final = {"snapshots": "snapshots", "snapshot_log": "snapshot-log", "me
 _ENTRY_BYTES: Final = 200
 
 
-class _Entry(NamedTuple):
-    """An entry of a list that grows, its JSON, and what parsing that gives: itself, when it came of a file."""
+@dataclass(frozen=True)
+class _Entries:
+    """Entries of a list that grows, as they are read, and the JSON of each."""
 
-    part: IcebergBaseModel
-    text: str
-    read: IcebergBaseModel
+    parts: Sequence[IcebergBaseModel] = ()
+    texts: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
 class KnownTexts:
-    """Entries that were written before, by the id of what a reader has in hand: it is held, so its id is its own."""
+    """Entries that were written before, by the name of their list. They are held, so that no others take their place.
 
-    entries: Mapping[int, _Entry] = field(default_factory=dict)
+    ``nbytes``: about what they take in memory.
+    """
+
+    entries: Mapping[str, _Entries] = field(default_factory=dict)
     nbytes: int = 0
 
 
@@ -41,29 +45,25 @@ class MetadataText:
     """The JSON of some metadata: ``rest``, all that does not grow, and of each list that grows the entries' own."""
 
     rest: str
-    grown: Mapping[str, Sequence[_Entry]]
+    grown: Mapping[str, _Entries]
 
     def text(self) -> str:
         """The whole."""
-        lists = (f'"{_GROWING[name]}":[{",".join([one.text for one in some])}]' for name, some in self.grown.items())
+        lists = (f'"{_GROWING[name]}":[{",".join(some.texts)}]' for name, some in self.grown.items())
         return f"{self.rest[:-1]},{','.join(lists)}}}"
 
     def known(self) -> KnownTexts:
-        """For the next text of metadata that is made of this one, as it is read."""
-        entries = [one if one.part is one.read else one._replace(part=one.read) for one in self._entries()]
-        nbytes = sum([len(one.text) for one in entries]) + len(entries) * _ENTRY_BYTES
-        return KnownTexts({id(one.read): one for one in entries}, nbytes)
+        """For the next text, of metadata that is made of this one as it is read."""
+        nbytes = sum(sum(map(len, some.texts)) + _ENTRY_BYTES * len(some.texts) for some in self.grown.values())
+        return KnownTexts(self.grown, nbytes)
 
     def read(self) -> TableMetadata:
         """What parsing the text gives, with entries of the base as they are there.
 
         Raises PyIceberg's ValidationError when nobody could read it.
         """
-        grown: dict[str, Any] = {name: [one.read for one in some] for name, some in self.grown.items()}
+        grown: dict[str, Any] = {name: list(some.parts) for name, some in self.grown.items()}
         return TableMetadataUtil.parse_raw(self.rest).model_copy(update=grown)
-
-    def _entries(self) -> Sequence[_Entry]:
-        return [one for some in self.grown.values() for one in some]
 
 
 def metadata_text(metadata: TableMetadata, base: TableMetadata, known: KnownTexts) -> MetadataText:
@@ -72,21 +72,41 @@ def metadata_text(metadata: TableMetadata, base: TableMetadata, known: KnownText
     ``base``: what it was made of, as it was read. Raises PyIceberg's ValidationError when nobody could read an entry.
     """
     rest = metadata.model_dump_json(exclude={*_GROWING})
-    grown = {}
-    for name in _GROWING:
-        parts = getattr(metadata, name)
-        found = [known.entries.get(id(part)) for part in parts]
-        was_read = {id(one) for one in getattr(base, name)}
-        grown[name] = [
-            entry if entry is not None and entry.part is part else _made(part, was_read=id(part) in was_read)
-            for part, entry in zip(parts, found, strict=True)
-        ]
+    grown = {
+        name: _entries(getattr(metadata, name), getattr(base, name), known.entries.get(name, _Entries()))
+        for name in _GROWING
+    }
     return MetadataText(rest, grown)
 
 
-def _made(part: IcebergBaseModel, *, was_read: bool) -> _Entry:
-    text = part.model_dump_json()
-    return _Entry(part, text, part if was_read and _comes_back(part) else type(part).model_validate_json(text))
+def _entries(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel], known: _Entries) -> _Entries:
+    """``parts`` as they are read, and their texts. Most commits add at the end and take away at the beginning."""
+    start = next((number for number, one in enumerate(known.parts) if parts and one is parts[0]), len(known.parts))
+    run = known.parts[start : start + len(parts)]
+    if all(map(operator.is_, run, parts)):
+        more = _made(parts[len(run) :], base)
+        return _Entries([*run, *more.parts], [*known.texts[start : start + len(run)], *more.texts])
+    texts = {id(one): text for one, text in zip(known.parts, known.texts, strict=True)}
+    made = iter(_pairs(_made([one for one in parts if id(one) not in texts], base)))
+    found = [(one, texts[id(one)]) if id(one) in texts else next(made) for one in parts]
+    return _Entries([part for part, _ in found], [text for _, text in found])
+
+
+def _pairs(entries: _Entries) -> list[tuple[IcebergBaseModel, str]]:
+    return list(zip(entries.parts, entries.texts, strict=True))
+
+
+def _made(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel]) -> _Entries:
+    """Those of ``base`` came of a file, and are read as they are when JSON can tell them."""
+    read = {id(one) for one in base} if parts else set()
+    texts = [one.model_dump_json() for one in parts]
+    return _Entries(
+        [
+            one if id(one) in read and _comes_back(one) else type(one).model_validate_json(text)
+            for one, text in zip(parts, texts, strict=True)
+        ],
+        texts,
+    )
 
 
 def _comes_back(part: IcebergBaseModel) -> bool:

@@ -95,7 +95,9 @@ class TxnArchive:
             raise self._unavailable(self._storage.where(self._path(file)), error) from error
 
     def _section(self, file: ArchiveFile, name: str) -> list[list[str]]:
-        return self._read(file, section_of(name, file.sections), lambda *part: decode_section(*part, name))
+        return self._read(
+            file, section_of(name, file.sections), lambda body, checksum: decode_section(body, checksum, name)
+        )
 
     def _partial(self, file: ArchiveFile) -> tuple[int, ...]:
         return self._read(file, file.sections, decode_partial)

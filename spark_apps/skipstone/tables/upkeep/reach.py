@@ -15,8 +15,8 @@ from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 
 from skipstone.compat.lineage.reading import read_manifest_list
+from skipstone.parallel import at_once
 from skipstone.tables.decoding.manifests import live_entries, read_data_manifests
-from skipstone.tables.upkeep.parallel import at_once
 
 #: Manifests whose paths are in memory as decoded at the same time.
 _BATCH = 256

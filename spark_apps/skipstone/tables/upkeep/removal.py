@@ -19,10 +19,10 @@ from pyiceberg.table.snapshots import Snapshot
 from skipstone_core.errors import ContractViolation
 from skipstone_core.maintenance.orphans import name_of, names_meant
 
+from skipstone.parallel import at_once
 from skipstone.storage.opening import storage_of
 from skipstone.storage.port import Storage
 from skipstone.tables.decoding.metadatafiles import read_old_metadata
-from skipstone.tables.upkeep.parallel import at_once
 from skipstone.tables.upkeep.places import is_below, metadata_folders, own_data_folders
 from skipstone.tables.upkeep.reach import Reach, live_files, metadata_files, read_lists, read_reach, statistics_of
 

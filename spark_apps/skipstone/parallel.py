@@ -1,8 +1,8 @@
 """Small work on many files: at the same time where storage answers late, one after the other where it answers at once.
 
 Threads that do not wait for anything hinder each other in Python: reading what a local disk or memory holds takes
-several times as long with them. Used by whoever reads or deletes what metadata names. Work must not come back here: all
-of it shares a few threads.
+several times as long with them. Used by whoever reads or deletes what metadata names, and by bloom filters. Work must
+not come back here: all of it shares a few threads.
 """
 
 from __future__ import annotations
@@ -46,4 +46,4 @@ def _in_threads(work: Callable[[Item], Result], items: Sequence[Item]) -> list[R
 
 @cache
 def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(AT_ONCE, "upkeep")
+    return ThreadPoolExecutor(AT_ONCE, "files")
