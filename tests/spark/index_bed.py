@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table
-from skipstone.indexes.coverage import index_state
+from skipstone.indexes.coverage import see_index
 from skipstone.indexes.tables import IndexTable, find_index, index_identifier
 from skipstone.query import ReadOptions, plan_read, read
 from skipstone.query.planner import ReadPlan
@@ -105,7 +105,7 @@ class Lake:
     def state(self, index: IndexRef, name: str = "t") -> IndexState:
         """The state of an index at the table's head."""
         files = read_file_set(self.table(name))
-        return index_state(self.catalog, self.warehouse, self.ref(name), files, index)
+        return see_index(self.catalog, self.warehouse, self.ref(name), files, index).state
 
     def index_table(self, index: IndexRef, name: str = "t") -> IndexTable:
         """The table of an index, which must be there."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from errno import ENOENT
 from io import BytesIO
 
@@ -150,10 +150,17 @@ def next_file_id(index: IndexTable, covers: pa.Table) -> int:
     return max(remembered, 0 if greatest is None else int(greatest) + 1)
 
 
-def index_state(
-    catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, files: FileSet, index: IndexRef
-) -> IndexState:
-    """How far ``index`` covers the snapshot of ``files``, the head of ``ref``, as status shows it.
+@dataclass(frozen=True)
+class SeenIndex:
+    """How far an index covers a snapshot, as status shows it; and what was read of it, no table when it is none."""
+
+    state: IndexState
+    table: IndexTable | None = None
+    covers: pa.Table = field(default_factory=COVER_SCHEMA.empty_table)
+
+
+def see_index(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, files: FileSet, index: IndexRef) -> SeenIndex:
+    """``index`` and how far it covers the snapshot of ``files``, the head of ``ref``.
 
     An unreadable index counts as covering nothing, files whose entries are damaged as missing, both with a message.
     Raises what the catalog raises.
@@ -165,11 +172,12 @@ def index_state(
     except UnreadableIndex as error:
         reason = Reason.INDEX_DAMAGED if error.is_damaged else Reason.STORAGE_UNAVAILABLE
         state = replace(_counts(files, _nothing(files), index), exists=True)
-        return _with_problem(state, Misfit(reason, f"{error}; it counts as empty"))
+        return SeenIndex(_with_problem(state, Misfit(reason, f"{error}; it counts as empty")))
     if found is None:
-        return _with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index))
+        return SeenIndex(_with_problem(_counts(files, _nothing(files), index), _spec_problem(files.schema, index)))
     state = _counts(files, cover_files(files, sound_covers(found, covers, damage)), index, found)
-    return _with_problem(state, definition_problem(files.schema, found.stored) or _damage_problem(damage))
+    problem = definition_problem(files.schema, found.stored) or _damage_problem(damage)
+    return SeenIndex(_with_problem(state, problem), found, covers)
 
 
 def _damage(identifier: Identifier, found: IndexTable | None) -> tuple[DamagedFile, ...]:

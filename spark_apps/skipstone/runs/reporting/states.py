@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from propcache.api import cached_property
 from pyiceberg.catalog import Catalog
 from skipstone_core.contract.reports import IndexState, JobReport, TableState
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
@@ -16,8 +17,7 @@ from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.indexing.indexes import is_purge_worthwhile
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.coverage import UnreadableIndex, index_state, read_index
-from skipstone.indexes.tables import index_identifier
+from skipstone.indexes.coverage import SeenIndex, see_index
 from skipstone.indexes.upkeep.staleness import RetainedSnapshots, stale_file_ids
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.filesets import PinnedTable
@@ -49,7 +49,8 @@ def report_state(catalog: Catalog, warehouse: WarehouseRef, ref: TableRef, index
     if head.pinned is None:
         return head.state
     with catalog_answers(catalog.name):
-        states = tuple(_index_state(_Place(catalog, warehouse, ref, head.pinned), index) for index in indexes)
+        place = _Place(catalog, warehouse, ref, head.pinned)
+        states = tuple(_index_state(place, index) for index in indexes)
     return replace(head.state, indexes=states, namespace_id=find_mark(catalog, ref.namespace))
 
 
@@ -62,24 +63,29 @@ class _Place:
     ref: TableRef
     head: PinnedTable
 
+    @cached_property
+    def retained(self) -> RetainedSnapshots:
+        """Of the table."""
+        return RetainedSnapshots(self.head.table)
+
 
 def _index_state(place: _Place, index: IndexRef) -> IndexState:
-    """As ``index_state``, with all entries to be merged where many belong to files that are gone: a run that commits
-    drops those of small indexes only, and an index that nothing else makes due would keep them for ever.
+    """With all entries to be merged where many belong to files that are gone: a run that commits drops those of small
+    indexes only, and an index that nothing else makes due would keep them for ever.
     """
-    state = index_state(place.catalog, place.warehouse, place.ref, place.head.files, index)
+    seen = see_index(place.catalog, place.warehouse, place.ref, place.head.files, index)
+    state = seen.state
     gone = state.entries - state.rows_covered
-    if state.degraded is None and is_purge_worthwhile(gone, state.entries) and _has_stale(place, index):
+    if state.degraded is None and is_purge_worthwhile(gone, state.entries) and _has_stale(place, seen):
         return replace(state, rows_to_merge=state.entries)
     return state
 
 
-def _has_stale(place: _Place, index: IndexRef) -> bool:
+def _has_stale(place: _Place, seen: SeenIndex) -> bool:
     """Whether a reindex would drop entries; no when what tells so cannot be read."""
-    identifier, files = index_identifier(place.warehouse, place.ref, index), place.head.files
     try:
-        found, covers = read_index(place.catalog, identifier, files.table_uuid)
-        return found is not None and bool(stale_file_ids(RetainedSnapshots(place.head.table), files, found, covers))
-    except (UnreadableIndex, OSError):
-        _log.warning("it is not known how much of the index %s is stale", index.name, exc_info=True)
+        found = seen.table is not None and stale_file_ids(place.retained, place.head.files, seen.table, seen.covers)
+        return bool(found)
+    except OSError:
+        _log.warning("it is not known how much of the index %s is stale", seen.state.name, exc_info=True)
         return False
