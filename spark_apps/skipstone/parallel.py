@@ -26,7 +26,7 @@ Result = TypeVar("Result")
 def at_once(
     work: Callable[[Item], Result], items: Sequence[Item], *, patience_seconds: float = PATIENCE_SECONDS
 ) -> list[Result]:
-    """What ``work`` makes of each item, in their order. Raises what ``work`` raises, when no thread is at work."""
+    """What ``work`` makes of each item, in their order. Raises what ``work`` raises, when all threads are done."""
     begin, found = time.monotonic(), list[Result]()
     for number, item in enumerate(items):
         passed = time.monotonic() - begin

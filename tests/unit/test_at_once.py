@@ -32,6 +32,6 @@ def test_what_work_raises_is_raised_when_the_rest_is_over(patience: float) -> No
 
 
 def test_slow_work_is_done_at_the_same_time() -> None:
-    """Each item waits until all threads are at work: one after the other would wait for ever."""
+    """Each item waits for all others: one after the other would wait for ever."""
     together = threading.Barrier(AT_ONCE, timeout=60)
     assert at_once(lambda _: together.wait() >= 0, range(AT_ONCE), patience_seconds=0) == [True] * AT_ONCE
