@@ -14,7 +14,7 @@ from pathlib import Path
 ALL_CASES = os.environ.get("SKIPSTONE_ALL_CASES", "") not in ("", "0")
 SHARE = os.environ.get("SKIPSTONE_SHARE", "") not in ("", "0")
 #: Cases of one test from which on they are several, and from which on they are many.
-SEVERAL, MANY = 3, 12
+SEVERAL, MANY = 2, 6
 ROOT = Path(__file__).resolve().parents[1]
 
 

@@ -20,7 +20,6 @@ from tests.e2e.sharing import Share
 LAKES = (
     "e2e-main",
     "e2e-wrong",
-    "e2e-wide",
     "e2e-foreign",
     "e2e-forward",
     "e2e-backward",

@@ -100,6 +100,9 @@ def test_a_schedule_takes_each_object_of_a_folder_once(lake: BucketLake, merged:
     lake.kube.wait_for(
         "all merges ended", lambda: all(map(has_ended, lake.kube.items("mj", SCHEDULED))), seconds=PATIENCE
     )
+    lake.kube.wait_for(
+        "executors are gone", lambda: not lake.kube.items("pods", "spark-role=executor"), seconds=PATIENCE
+    )
     assert taken(lake) == 4
     assert [(row["id"], row["name"]) for row in lake.rows("fed")] == [(0, "drop 2"), (1, "new"), (2, "new")]
 

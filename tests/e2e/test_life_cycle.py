@@ -1,11 +1,10 @@
-"""Applying and deleting in any order, and runs on executor pods."""
+"""Applying and deleting in any order."""
 
 from __future__ import annotations
 
 import pytest
 
-from demo.kube import condition
-from tests.e2e.lake import PATIENCE, Lake, index, load, people, spark, table, warehouse
+from tests.e2e.lake import PATIENCE, Lake, index, load, people, table, warehouse
 
 ORDERS = ("forward", "backward")
 
@@ -25,28 +24,6 @@ def applied(lakes: dict[str, Lake]) -> dict[str, list[dict[str, object]]]:
         made[order] = objects(lake)
         lake.apply(*(made[order] if order == "forward" else made[order][::-1]))
     return made
-
-
-def test_a_load_runs_on_executor_pods(lakes: dict[str, Lake], applied: dict[str, list[dict[str, object]]]) -> None:
-    lake = lakes["e2e-wide"]
-    lake.write("in/1.csv", people(1, 500))
-    sizes = spark("400m")
-    conf = {**sizes["conf"], "spark.kubernetes.executor.request.cores": "400m"}
-    sizes |= {"executor": {"instances": 1, "cores": 1, "memory": "768Mi"}, "conf": conf}
-    lake.apply(warehouse(spark=sizes), table(), load("one", "in/1.csv"))
-    seen: set[str] = set()
-
-    def done(job: dict[str, object]) -> bool:
-        seen.update(p["metadata"]["name"] for p in lake.kube.items("pods", "spark-role=executor"))
-        return "True" in {condition(job, "Complete").get("status"), condition(job, "Failed").get("status")}
-
-    job = lake.until("lj", "one", done)
-    assert condition(job, "Complete").get("status") == "True", job["status"]
-    assert seen != set()
-    lake.kube.wait_for(
-        "executors are gone", lambda: not lake.kube.items("pods", "spark-role=executor"), seconds=PATIENCE
-    )
-    assert len(lake.rows()) == 500
 
 
 @pytest.mark.parametrize("order", ORDERS)
