@@ -35,6 +35,8 @@ MAINTAIN_ANNOTATION = "skipstone.dev/maintain"
 OWN_DIRECTORY = ".skipstone"
 RUNS_DIRECTORY = ".skipstone/runs"
 ARCHIVE_DIRECTORY = ".skipstone/txns"
+#: Where logs of Spark's events are kept, for history servers.
+EVENT_LOG_DIRECTORY = ".skipstone/spark-events"
 CONSUMED_DIRECTORY = ".skipstone/consumed"
 ABORTED_SUFFIX = "/aborted"
 #: Ends the name of the pod that is a run; what is before it is the run's name.

@@ -60,6 +60,11 @@ class StartedJvm:
         return {PORT: str(port), SECRET: told[8 : 8 + length].decode()}
 
 
+def event_log_folder(run_id: str) -> Path:
+    """Where a session writes the log of its events, on this machine; it is there when a session was to keep one."""
+    return Path(tempfile.gettempdir()) / f"skipstone-events-{run_id}"
+
+
 def start_jvm() -> None:
     """Start the JVM of this pod's session. Does nothing outside of pods: there nobody said what it should be like."""
     global _started

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pyspark.sql import SparkSession
 from skipstone_core.contract.requests import JobRequest
 
-from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, use_jvm
+from skipstone.jvm import JVM_OPTIONS, SUBMIT_ARGUMENTS, event_log_folder, use_jvm
 
 #: Right answers depend on these, or our tasks are made for them; properties of a Warehouse cannot change them.
 FORCED: Mapping[str, str] = {
@@ -63,8 +63,29 @@ def spark_session(request: JobRequest) -> SparkSession:
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     settings = dict(FORCED) if SUBMIT_ARGUMENTS in os.environ else {**LOCAL, **FORCED}
+    settings |= _event_log_settings(request)
     use_jvm()
-    builder = SparkSession.builder.appName(f"skipstone-{request.kind.value.lower()}-{request.run_id}")
+    builder = SparkSession.builder.appName(f"{request.owner_kind.lower()}/{request.owner_name}")
     for key, value in settings.items():
         builder = builder.config(key, value)
     return builder.getOrCreate()
+
+
+def _event_log_settings(request: JobRequest) -> Mapping[str, str]:
+    """One compressed file: the storage of a Warehouse takes whole files only."""
+    if request.spark.event_log_seconds is None:
+        return {}
+    folder = event_log_folder(request.run_id)
+    folder.mkdir(mode=0o700, exist_ok=True)
+    return {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": folder.as_uri(),
+        "spark.eventLog.compress": "true",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+
+
+def stop_session() -> None:
+    """End the session of this process, if it has one: Spark finishes what it writes."""
+    if (session := SparkSession.getActiveSession()) is not None:
+        session.stop()

@@ -38,9 +38,9 @@ from skipstone_core.contract.requests import (
     RunKind,
     SourceFormat,
     SourceSpec,
-    SparkRef,
     TableRef,
 )
+from skipstone_core.contract.spark import SparkRef
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, MaintenanceStep
 
 from tests.bench.lineitem import ROOT, Lineitem, index_on

@@ -33,9 +33,9 @@ from skipstone_core.contract.requests import (
     RunKind,
     SourceFormat,
     SourceSpec,
-    SparkRef,
     TableRef,
 )
+from skipstone_core.contract.spark import SparkRef
 from skipstone_core.reasons import Reason
 
 from tests.bench.merge_tables import COPY_ON_WRITE, MERGE_ON_READ, NAMESPACE, UUIDS, Bed, Target, remove_others

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from skipstone.query import explain, read
+from skipstone_core.ids import EVENT_LOG_DIRECTORY
 
 from demo.kube import condition
-from tests.e2e.bucket import BucketLake, bucket_lake
+from tests.e2e.bucket import PREFIX, BucketLake, bucket_lake
 from tests.e2e.executors import Ended, Executors, executors_of
 from tests.e2e.lake import (
     PATIENCE,
@@ -25,6 +26,7 @@ from tests.e2e.lake import (
     table,
     warehouse,
 )
+from tests.s3client import values
 
 SCHEDULED = "skipstone.dev/schedule=feed"
 KINDS = "ms,mj,lj,si,tbl,wh"
@@ -53,7 +55,8 @@ def drop(lake: BucketLake, number: int) -> None:
 def lake(lakes: dict[str, Lake], tmp_path_factory: pytest.TempPathFactory) -> Iterator[BucketLake]:
     """A Warehouse with two Tables. All of it is gone before its bucket is: nobody asks for it afterwards."""
     with bucket_lake(lakes["e2e-bucket"], tmp_path_factory.mktemp("bucket")) as found:
-        found.apply(warehouse(spark=executors_of(2), **found.storage()), table(), table("fed"))
+        spark = executors_of(2) | {"eventLog": {"maxAge": "1d"}}
+        found.apply(warehouse(spark=spark, **found.storage()), table(), table("fed"))
         drop(found, 1)
         found.apply(feed_schedule())
         yield found
@@ -92,6 +95,13 @@ def test_a_job_runs_on_two_executor_pods(job: str, request: pytest.FixtureReques
     ended: Ended = request.getfixturevalue(job)
     assert len(ended.pods) >= 2  # more when an attempt died
     assert ended.tasks > 0
+
+
+def test_the_logs_of_spark_are_kept_in_the_bucket(lake: BucketLake, merged: object) -> None:
+    listed = lake.lake.send("GET", list_type="2", prefix=f"{PREFIX}/{EVENT_LOG_DIRECTORY}/")
+    names = [key.rpartition("/")[2] for key in values(listed, "Key")]
+    finished = [name for name in names if name.endswith(".zstd") and not name.startswith(".")]
+    assert len(finished) >= 2  # the load's and the merge's; those of the schedule's merges come and go
 
 
 def test_a_schedule_takes_each_object_of_a_folder_once(lake: BucketLake, merged: object) -> None:

@@ -130,6 +130,7 @@ ACCEPTED = (
     _wh("warehouse-credentials", {"credentialsSecretRef": {"name": "db", "keys": ["SKIPSTONE_CATALOG_PASSWORD"]}}),
     _wh("warehouse-spark-conf", {"spark.conf": {"spark.sql.shuffle.partitions": "8"}}),
     _wh("warehouse-small-work", {"spark.smallWork": "Spark"}),
+    _wh("warehouse-event-log", {"spark.eventLog": {"maxAge": "7d"}}),
     _wh("warehouse-executors", {"spark.executor": {"instances": 2, "cores": 2, "memory": "4g"}}),
     _wh("warehouse-memory-as-kubernetes-writes-it", {"spark.driver": {"memory": "768Mi"}}),
     _wh(
@@ -340,6 +341,8 @@ REJECTED = (
         "spec.sourceLocations[0].s3.prefix", "s3.prefix must be folders"),
     _wh("location-twice", _locations({"name": "a", "s3": S3}, {"name": "a", "s3": S3}), "spec.sourceLocations",
         "a", by_schema=True),
+    _wh("event-log-age-ill-formed", {"spark.eventLog": {"maxAge": "1 week"}}, "spec.spark.eventLog.maxAge",
+        "eventLog.maxAge must be a time from 1m to 9999d: write for example 12h or 7d"),
     _wh("catalog-name-ill-formed", {"catalog.name": "a b"}, "spec.catalog.name", "catalog.name must begin with a"),
     _wh("catalog-property-unknown", {"catalog.properties": {"token": "abc"}}, "spec.catalog.properties",
         "catalog.properties does not accept 'token'"),

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from kubernetes import client
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import JobRequest, RunKind, SmallWork
+from skipstone_core.contract.requests import JobRequest, RunKind
+from skipstone_core.contract.spark import SmallWork
 from skipstone_core.ids import REPORT_ANNOTATION
 from skipstone_core.reasons import Reason
 from skipstone_operator.adapters.cached import CACHED_KINDS, FOREIGN, CachedKube, new_cache, slim

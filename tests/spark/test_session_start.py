@@ -74,7 +74,7 @@ def test_a_driver_takes_the_jvm_that_was_started_before_pyspark_was_imported() -
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
     assert told["launched by PySpark"] is False
-    assert (told["rows"], told["zone"], told["app"]) == (5, "UTC", "skipstone-check-one")
+    assert (told["rows"], told["zone"], told["app"]) == (5, "UTC", "warehouse/wh")
     assert told["conf"] == dict(FORCED)
     assert (told["secrets"], "canary-password" in done.stdout + done.stderr) == ([], False)
 

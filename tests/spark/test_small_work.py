@@ -18,15 +18,8 @@ from skipstone.runs.reindex import run_reindex
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare, driver_share
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import (
-    JobRequest,
-    LoadTask,
-    RunKind,
-    SmallWork,
-    SourceFormat,
-    SourceSpec,
-    SparkRef,
-)
+from skipstone_core.contract.requests import JobRequest, LoadTask, RunKind, SourceFormat, SourceSpec
+from skipstone_core.contract.spark import SmallWork, SparkRef
 
 from tests.spark.index_bed import Lake, index_on
 from tests.spark.merge_bed import DELETE_D, INSERT, UPDATE, MergeBed, task_of

@@ -25,11 +25,11 @@ from skipstone_core.contract.requests import (
     SourceFormat,
     SourceLocationRef,
     SourceSpec,
-    SparkRef,
     TableRef,
     TableTask,
     WarehouseRef,
 )
+from skipstone_core.contract.spark import SparkRef
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
 from skipstone_operator.manifests import Owner, RunManifest
 from skipstone_operator.ports import RunDefaults

@@ -29,6 +29,7 @@ PARTS = (
     ("docs/guide/storage.md", "spec:\n  catalog:\n", "01-warehouse", ()),
     ("docs/guide/storage.md", "spec:\n  sourceLocations:", "01-warehouse", ()),
     ("docs/operations.md", "maintenance:", "02-table", ()),
+    ("docs/operations.md", "spec:\n  spark:", "01-warehouse", ()),
 )
 #: Of the chart, and of RBAC: tests/kube/test_cli.py gives these rights to somebody.
 OTHERS = (("docs/guide/report.md", "dashboard:"), ("docs/reference/cli.md", "rules:"))

@@ -16,13 +16,12 @@ from skipstone_core.contract.requests import (
     MergeKey,
     MergeTask,
     RunKind,
-    SmallWork,
     SourceFormat,
     SourceSpec,
-    SparkRef,
     TableRef,
     WarehouseRef,
 )
+from skipstone_core.contract.spark import SmallWork, SparkRef
 
 
 @pytest.mark.parametrize("run", [RunKind.LOAD, RunKind.MERGE])

@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
+from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
 from skipstone_core.maintenance.policies import MaintenancePolicy, MaintenanceStep
@@ -34,13 +35,6 @@ class RunKind(StrEnum):
 
 #: Kinds that need Spark; the others are PyIceberg only and start no JVM.
 SPARK_KINDS = frozenset({RunKind.LOAD, RunKind.REINDEX, RunKind.MERGE, RunKind.DRY_RUN, RunKind.MAINTAIN})
-
-
-class SmallWork(StrEnum):
-    """Where work is done that takes less time than starting a JVM; results are the same."""
-
-    DRIVER = "Driver"
-    SPARK = "Spark"
 
 
 class CatalogType(StrEnum):
@@ -442,16 +436,6 @@ class MaintainTask:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SparkRef:
-    """How much a Spark run may use; ``instances`` 0 is local mode in the driver pod."""
-
-    instances: int = 0
-    executor_cores: int = 1
-    driver_cores: int = 1
-    small_work: SmallWork = SmallWork.DRIVER
-
-
-@dataclass(frozen=True, kw_only=True)
 class JobRequest:
     """All that one run needs to know. Exactly the task of its ``kind`` is present (a check has none, a dry run that of
     a merge).
@@ -470,7 +454,7 @@ class JobRequest:
     txn: str = ""
     table: TableRef | None = None
     indexes: tuple[IndexRef, ...] = ()
-    spark: SparkRef = SparkRef()
+    spark: SparkRef = field(default_factory=SparkRef)
     table_task: TableTask | None = None
     load: LoadTask | None = None
     reindex: ReindexTask | None = None

@@ -12,10 +12,12 @@ from typing import Annotated, Any, ClassVar
 
 from skipstone_core import signing
 from skipstone_core.catalog_uris import OAUTH_SERVER, PLAINTEXT, URI_RULES, UriRule, sends_plaintext
-from skipstone_core.contract.requests import CatalogType, SmallWork
+from skipstone_core.contract.requests import CatalogType
+from skipstone_core.contract.spark import SmallWork
 
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, CurrentRun, LastRun, object_name
 from skipstone_operator.resources.rules import limits
+from skipstone_operator.resources.rules.amounts import MINUTE_OR_LONGER
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, time_text
 from skipstone_operator.resources.rules.podtemplate import POD_TEMPLATE_SCHEMA
 from skipstone_operator.resources.storage import (
@@ -200,6 +202,21 @@ class ExecutorSize:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EventLog:
+    """What Spark's history server shows of runs."""
+
+    max_age: Annotated[
+        str,
+        Doc(
+            "Logs that were written longer ago than this are deleted. Such as 12h or 7d.",
+            max_length=32,
+            pattern=MINUTE_OR_LONGER,
+            help="eventLog.maxAge must be a time from 1m to 9999d: write for example 12h or 7d",
+        ),
+    ]
+
+
+@dataclass(frozen=True, kw_only=True)
 class SparkSettings:
     """How Spark runs for this Warehouse."""
 
@@ -220,6 +237,13 @@ class SparkSettings:
             "driver's own process, without a JVM and executors; Spark gives them to Spark like all others."
         ),
     ] = SmallWork.DRIVER
+    event_log: Annotated[
+        EventLog | None,
+        Doc(
+            "Keeps the log of Spark's events of each run that starts Spark, in .skipstone/spark-events of the "
+            "Warehouse's storage, where a history server can read it. No log when absent."
+        ),
+    ] = None
     conf: Annotated[
         Mapping[str, str],
         Doc(

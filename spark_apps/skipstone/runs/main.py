@@ -35,6 +35,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.causes import find_cause, first_lines
 from skipstone.peek import request_path
+from skipstone.runs.reporting.eventlogs import keep_event_log
 from skipstone.runs.reporting.report import Reporter, ReportSink, fit_report
 from skipstone.runs.reporting.sinks import choose_sink
 from skipstone.scrubbing import ScrubbingFormatter, scrubbed
@@ -69,6 +70,7 @@ def run_app(
         _tell_start(reporter)
     report, code = _guarded(run, request, reporter)
     reporter.finish(report)
+    keep_event_log(request)
     return code
 
 

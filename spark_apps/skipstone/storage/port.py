@@ -33,6 +33,11 @@ class Entry:
     version: int | str
     touched_ns: int = field(default=0, compare=False)
 
+    @property
+    def written_ns(self) -> int:
+        """When somebody last wrote it, or took it to its place, as far as this process saw that."""
+        return max(self.touched_ns, self.version if isinstance(self.version, int) else 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from skipstone_core.contract.requests import JobRequest, SmallWork, SparkRef
+from skipstone_core.contract.requests import JobRequest
+from skipstone_core.contract.spark import SmallWork, SparkRef
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,10 +28,10 @@ from skipstone_core.contract.requests import (
     ReindexTask,
     RunKind,
     SourceSpec,
-    SparkRef,
     TableRef,
     TableTask,
 )
+from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import BadSpec
 from skipstone_core.ids import REINDEX_ANNOTATION, canonical_hash, job_txn, run_id, short_hash, table_txn
 
@@ -49,6 +49,7 @@ from skipstone_operator.resources.mergejob import (
     NotMatchedClause,
     UpdatedColumns,
 )
+from skipstone_operator.resources.rules.amounts import read_seconds
 from skipstone_operator.resources.secondaryindex import Maintenance
 from skipstone_operator.worlds.subjects import (
     AnySubject,
@@ -196,6 +197,7 @@ def build_spark_ref(warehouse: WarehouseSubject) -> SparkRef:
         executor_cores=spark.executor.cores,
         driver_cores=spark.driver.cores,
         small_work=spark.small_work,
+        event_log_seconds=read_seconds(spark.event_log.max_age) if spark.event_log else None,
     )
 
 

@@ -14,7 +14,6 @@ from skipstone_core.history.archives import decode_files
 from skipstone_core.ids import ARCHIVE_DIRECTORY, ARCHIVE_PROPERTY
 
 from skipstone.storage.opening import storage_of
-from skipstone.storage.port import Entry
 from skipstone.tables.decoding.metadatafiles import read_old_metadata
 from skipstone.tables.upkeep.removal import Deleted
 
@@ -35,9 +34,9 @@ def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
         named |= _named(read_old_metadata(table.io.new_input(log[0].metadata_file)).properties)
     except (FileNotFoundError, ContractViolation):
         return Deleted()
-    storage, before_ms = storage_of(table.catalog.properties), min(log[0].timestamp_ms, now_ms() - SPARED_MS)
+    storage, before_ns = storage_of(table.catalog.properties), min(log[0].timestamp_ms, now_ms() - SPARED_MS) * 10**6
     listed = list(storage.list(f"{ARCHIVE_DIRECTORY}/{table.metadata.table_uuid}"))
-    old = [one for one in listed if _touched_ms(one) < before_ms and one.path.rpartition("/")[2] not in named]
+    old = [one for one in listed if one.written_ns < before_ns and one.path.rpartition("/")[2] not in named]
     for entry in old:
         storage.delete(entry.path)
     return Deleted(files=len(old), nbytes=sum(entry.size for entry in old))
@@ -46,8 +45,3 @@ def delete_old_archives(table: Table, now_ms: Callable[[], int]) -> Deleted:
 def _named(properties: Mapping[str, str]) -> set[str]:
     text = properties.get(ARCHIVE_PROPERTY)
     return {file.digest for file in decode_files(text)} if text else set()
-
-
-def _touched_ms(entry: Entry) -> int:
-    written_ns = entry.version if isinstance(entry.version, int) else 0
-    return max(entry.touched_ns, written_ns) // 1_000_000
