@@ -13,5 +13,12 @@ def main() -> None:
     sys.exit(int(guarded(app)))
 
 
+def complete() -> None:
+    """``kubectl_complete-skipstone``: what kubectl offers for the arguments of its plugin."""
+    from skipstone_cli.commands.completing import kubectl_completions
+
+    sys.stdout.write(f"{kubectl_completions(app, sys.argv[1:])}\n")
+
+
 if __name__ == "__main__":
     main()

@@ -20,7 +20,7 @@ from skipstone_core.maintenance.policies import MaintenanceStep
 
 from skipstone_cli import __version__
 from skipstone_cli.errors import CliError, ExitCode
-from skipstone_cli.kinds import INDEX, SCHEDULE, TABLE, parse_target, require_name
+from skipstone_cli.kinds import INDEX, KINDS, SCHEDULE, TABLE, ResourceKind, parse_target, require_name
 from skipstone_cli.output.screen import Screen, make_printable
 
 app = typer.Typer(
@@ -32,7 +32,24 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-TargetText = Annotated[str, typer.Argument(metavar="KIND/NAME", help="The object, such as tbl/orders.")]
+
+def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
+    """What a shell offers for an argument that names an object of these kinds."""
+
+    def offer(ctx: typer.Context, incomplete: str) -> list[str]:
+        from skipstone_cli.commands.completing import offer_targets
+
+        before = ctx.parent.params if ctx.parent else {}
+        chosen = {one.name: _joined(before.get(one.name), ctx.params.get(one.name)) for one in _parameters(_access)}
+        return offer_targets(lambda: _open(chosen, everywhere=False), incomplete, kinds)
+
+    return offer
+
+
+TargetText = Annotated[
+    str,
+    typer.Argument(metavar="KIND/NAME", help="The object, such as tbl/orders.", autocompletion=_offers(*KINDS)),
+]
 Output = Annotated[str, typer.Option("--output", "-o", metavar="FORMAT", help="text (as without it) or json.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for the end; the exit code is 1 if it failed.")]
 Timeout = Annotated[
@@ -190,7 +207,12 @@ app.callback()(_signed(_before, [*_parameters(_main), *_parameters(_access)]))
 def status(
     session: Session,
     *,
-    target: Annotated[str, typer.Argument(metavar="[KIND/NAME]", help="Only this object, with what it holds.")] = "",
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KIND/NAME]", help="Only this object, with what it holds.", autocompletion=_offers(*KINDS)
+        ),
+    ] = "",
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")] = False,
     every_job: Annotated[
         bool, typer.Option("--all", help="All jobs of each Table, not only the newest three.")
@@ -252,7 +274,9 @@ def logs(
 def reindex(
     session: Session,
     *,
-    target: Annotated[str, typer.Argument(metavar="si/NAME", help="The SecondaryIndex.")],
+    target: Annotated[
+        str, typer.Argument(metavar="si/NAME", help="The SecondaryIndex.", autocompletion=_offers(INDEX))
+    ],
     wait: Wait = False,
     timeout: Timeout = None,
 ) -> ExitCode:
@@ -268,7 +292,7 @@ def reindex(
 def maintain(
     session: Session,
     *,
-    target: Annotated[str, typer.Argument(metavar="tbl/NAME", help="The Table.")],
+    target: Annotated[str, typer.Argument(metavar="tbl/NAME", help="The Table.", autocompletion=_offers(TABLE))],
     step: Annotated[
         list[MaintenanceStep] | None,
         typer.Option("--step", case_sensitive=False, help="Only this step; may be given several times."),
@@ -288,7 +312,12 @@ def maintain(
 def merge(  # noqa: PLR0913 - one for each option
     session: Session,
     *,
-    target: Annotated[str, typer.Argument(metavar="[ms/NAME]", help="The MergeSchedule whose next merge to try.")] = "",
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="[ms/NAME]", help="The MergeSchedule whose next merge to try.", autocompletion=_offers(SCHEDULE)
+        ),
+    ] = "",
     file: Annotated[
         str, typer.Option("--file", "-f", metavar="FILE", help="Manifest of the MergeJob to try; - is standard input.")
     ] = "",

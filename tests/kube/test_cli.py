@@ -211,13 +211,23 @@ def test_a_group_that_is_not_served_is_told_from_an_object_that_is_missing(
     assert "there is no resource of Skipstone in namespace" in run("status").stderr
 
 
-def test_kubectl_runs_it_as_a_plugin(control_plane: ControlPlane, run: Run, namespace: str, tmp_path: Path) -> None:
-    plugin = tmp_path / "kubectl-skipstone"
-    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} -m skipstone_cli "$@"\n')
-    plugin.chmod(0o755)
+def test_kubectl_runs_it_as_a_plugin_and_completes_it(
+    control_plane: ControlPlane, run: Run, put: Callable[..., Manifest], namespace: str, tmp_path: Path
+) -> None:
+    programs = {
+        "kubectl-skipstone": "-m skipstone_cli",
+        "kubectl_complete-skipstone": "-c 'from skipstone_cli.__main__ import complete; complete()'",
+    }
+    for name, program in programs.items():
+        (tmp_path / name).write_text(f'#!/bin/sh\nexec {sys.executable} {program} "$@"\n')
+        (tmp_path / name).chmod(0o755)
     environment = {
         **os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "KUBECONFIG": str(control_plane.kubeconfig_admin)
     }  # fmt: skip
     words = [find_tool("kubectl"), "skipstone", "status", "-n", namespace, "-o", "json"]
     said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=300)
     assert json.loads(said.stdout)["items"] == json.loads(run("status", "-o", "json").stdout)["items"] == []
+    put("Table", "orders", TABLE, READY)
+    words = [find_tool("kubectl"), "__complete", "skipstone", "why", "-n", namespace, "tbl/"]
+    said = subprocess.run(words, env=environment, capture_output=True, text=True, check=True, timeout=300)
+    assert said.stdout.splitlines() == ["tbl/orders", ":4"]

@@ -1,0 +1,84 @@
+"""What Tab offers: commands, options, kinds, and the names of objects; nothing where the API server fails."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from skipstone_cli.app import app
+from skipstone_cli.commands.completing import kubectl_completions
+
+from tests.unit.cli_stand_in import StandIn, collection, index, job, refusal, stand_in, table
+
+Offers = Callable[..., list[str]]
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    with stand_in(tmp_path) as found:
+        monkeypatch.setenv("KUBECONFIG", str(found.kubeconfig))
+        found.store(table("orders"), table("people"), index("by-day"), job("MergeJob", "m"), job("LoadJob", "l"))
+        yield found
+
+
+@pytest.fixture
+def bash(server: StandIn) -> Offers:
+    """What the script for bash gets."""
+
+    def offers(*words: str) -> list[str]:
+        line = {"COMP_WORDS": " ".join(["skipstone", *words]), "COMP_CWORD": str(len(words))}
+        result = server.run(_SKIPSTONE_COMPLETE="complete_bash", **line)
+        assert (result.exit_code, result.stderr) == (0, "")
+        return result.stdout.split()
+
+    return offers
+
+
+def kubectl(*words: str) -> tuple[list[str], str]:
+    """What kubectl gets, and what it is to do then."""
+    *lines, directive = kubectl_completions(app, words).splitlines()
+    return [line.partition("\t")[0] for line in lines], directive
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["why", "tbl/"], ["tbl/orders", "tbl/people"]),
+        (["why", "tbl/o"], ["tbl/orders"]),
+        (["why", "tables/p"], ["tables/people"]),
+        (["why", "t"], ["tbl/orders", "tbl/people"]),
+        (["why", "merge"], ["mergejob/", "mergeschedule/"]),
+        (["why", "mergej"], ["mergejob/m"]),
+        (["reindex", ""], ["si/by-day"]),
+        (["reindex", "tbl/"], []),
+        (["maintain", "x"], []),
+        (["why", "nothing/"], []),
+        (["why", "tbl/none"], []),
+        (["-n", "other", "why", "tbl/"], []),
+        (["why", "-n", "other", "tbl/"], []),
+        (["why", "-n", "lake", "tbl/p"], ["tbl/people"]),
+    ],
+)
+def test_kinds_then_names_are_offered(server: StandIn, bash: Offers, words: list[str], expected: list[str]) -> None:
+    assert bash(*words) == expected
+    assert kubectl(*words)[0] == expected
+
+
+def test_kubectl_is_told_where_no_blank_and_no_file_belongs(server: StandIn) -> None:
+    assert kubectl("why", "") == (["wh/", "tbl/", "si/", "lj/", "mj/", "ms/"], ":6")
+    assert kubectl("why", "tbl/o") == (["tbl/orders"], ":4")
+    assert kubectl("ma") == (["maintain"], ":4")
+    assert kubectl("logs", "--fol") == (["--follow"], ":4")
+    assert "status" in kubectl("")[0]
+    assert "status" in kubectl()[0]
+
+
+def test_nothing_is_offered_and_said_when_the_server_fails(
+    server: StandIn, bash: Offers, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.answer(collection("Table"), refusal(403, "forbidden"), 403)
+    assert bash("why", "tbl/") == kubectl("why", "tbl/")[0] == []
+    server.kubeconfig.unlink()
+    assert bash("why", "tbl/") == kubectl("why", "tbl/")[0] == []
+    assert capfd.readouterr() == ("", "")
