@@ -273,6 +273,20 @@ def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Ta
     assert found.snapshots[1] is base.snapshots[1]
 
 
+@pytest.mark.parametrize("told_as", [{"sequence-number": None}, {}], ids=["null", "absent"])
+def test_a_snapshot_that_is_read_with_a_sequence_number_is_written_with_it_next_time(
+    table: Table, told_as: dict[str, None]
+) -> None:
+    told = json.loads(metadata_with_snapshots(table, 2).model_dump_json())
+    del told["snapshots"][0]["sequence-number"]
+    told["snapshots"][0] |= told_as
+    made, known = TableMetadataUtil.parse_raw(json.dumps(told)), KnownTexts()
+    for _ in range(3):
+        text = metadata_text(made, made, known)
+        assert json.loads(text.text()) == json.loads(made.model_dump_json())
+        made, known = text.read(), text.known()
+
+
 def test_a_summary_says_what_pyiceberg_reads_in_it(table: Table) -> None:
     for one in table.metadata.snapshots:
         assert one.summary is not None
