@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
+from pydantic import ValidationError as PydanticValidationError
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -112,11 +114,18 @@ def _made(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel]) -
     texts = [one.model_dump_json() for one in parts]
     return _Entries(
         [
-            one if id(one) in read and _comes_back(one) else type(one).model_validate_json(text)
+            one if id(one) in read and _comes_back(one) else _read(type(one), text)
             for one, text in zip(parts, texts, strict=True)
         ],
         texts,
     )
+
+
+def _read(kind: type[IcebergBaseModel], text: str) -> IcebergBaseModel:
+    try:
+        return kind.model_validate_json(text)
+    except PydanticValidationError as error:
+        raise ValidationError(error) from error
 
 
 def _comes_back(part: IcebergBaseModel) -> bool:
