@@ -16,12 +16,13 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.exceptions import CommitFailedException
 from pyiceberg.io import InputFile
-from pyiceberg.serializers import ToOutputFile
 from pyiceberg.table import Table
 from pyiceberg.table.metadata import TableMetadata
 from pyiceberg.types import StringType
+from skipstone.tables import catalogs
 from skipstone.tables.catalogs import OwnSqlCatalog, load_table
 from skipstone.tables.committing.commits import CommitPorts, TableCommit, abort_txn, commit_table
+from skipstone.tables.decoding.metadatafiles import write_metadata
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.history.commits import Aborted, Committed, Conflicted, Outcome, TxnRecord, Unknown
@@ -341,15 +342,13 @@ def test_a_commit_that_landed_is_committed_even_when_it_was_rolled_back_since(ta
 
 
 def test_no_room_for_metadata_is_an_error_and_nothing_is_left(table: Table, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = ToOutputFile.table_metadata
-
-    def torn(*arguments: Any, **options: Any) -> None:
-        write(*arguments, **options)
+    def torn(*arguments: Any) -> None:
+        write_metadata(*arguments)
         raise OSError(errno.ENOSPC, "No space left on device")
 
     folder = Path(table.location().removeprefix("file://")) / "metadata"
     load, before = Load(table), set(folder.iterdir())
-    monkeypatch.setattr(ToOutputFile, "table_metadata", staticmethod(torn))
+    monkeypatch.setattr(catalogs, "write_metadata", torn)
     with pytest.raises(OSError, match="No space left") as caught:
         load.commit(Fault())
     assert caught.value.errno == errno.ENOSPC

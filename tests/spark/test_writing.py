@@ -161,7 +161,7 @@ def test_an_index_run_whose_catalog_fails_before_the_swap_leaves_nothing(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr("pyiceberg.serializers.ToOutputFile.table_metadata", full)
+        patched.setattr("skipstone.tables.catalogs.write_metadata", full)
         with pytest.raises(OSError, match="No space left"):
             run_reindex(request, Reporter(request))
     assert set(tmp_path.rglob("*.parquet")) == before

@@ -28,6 +28,7 @@ from pyiceberg.avro.resolver import construct_reader
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.rest import RestCatalog
 from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import FileIO, InputFile, OutputFile, load_file_io
 from pyiceberg.io import pyarrow as arrow_io
 from pyiceberg.schema import Schema
@@ -271,6 +272,30 @@ def test_a_snapshot_without_a_sequence_number_is_reread_as_its_file_is(table: Ta
     found = metadata_text(made, base, KnownTexts()).read()
     assert found == TableMetadataUtil.parse_raw(made.model_dump_json())
     assert found.snapshots[1] is base.snapshots[1]
+
+
+@pytest.mark.parametrize("told_as", [{"sequence-number": None}, {}], ids=["null", "absent"])
+def test_a_snapshot_that_is_read_with_a_sequence_number_is_written_with_it_next_time(
+    table: Table, told_as: dict[str, None]
+) -> None:
+    told = json.loads(metadata_with_snapshots(table, 2).model_dump_json())
+    del told["snapshots"][0]["sequence-number"]
+    told["snapshots"][0] |= told_as
+    made, known = TableMetadataUtil.parse_raw(json.dumps(told)), KnownTexts()
+    for _ in range(3):
+        text = metadata_text(made, made, known)
+        assert json.loads(text.text()) == json.loads(made.model_dump_json())
+        made, known = text.read(), text.known()
+
+
+def test_a_snapshot_that_nobody_could_read_is_refused_as_metadata_is(table: Table) -> None:
+    base = metadata_with_snapshots(table, 2)
+    unnamed = base.snapshots[0].model_copy(update={"manifest_list": None})
+    made = base.model_copy(update={"snapshots": [*base.snapshots, unnamed]})
+    with pytest.raises(ValidationError, match="manifest-list"):
+        TableMetadataUtil.parse_raw(made.model_dump_json())
+    with pytest.raises(ValidationError, match="manifest-list"):
+        metadata_text(made, base, KnownTexts())
 
 
 def test_a_summary_says_what_pyiceberg_reads_in_it(table: Table) -> None:

@@ -110,6 +110,31 @@ def test_old_metadata_is_read_without_its_snapshots(tmp_path: Path, told: dict[s
             read_old_metadata(file_of(tmp_path / name, damaged))
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{}",
+        b'{"metadata-log": [], "properties": {}}',
+        b"[" * 100_000,
+        b'{"format-version": 2, "location": "a", "properties": {"\\ud800": "1"}}',
+        b'{"format-version": 2, "location": "a", "properties": {"a": null}}',
+        b'{"format-version": 2, "location": "a", "metadata-log": [{"metadata-file": null, "timestamp-ms": 1}]}',
+    ],
+)
+def test_what_is_no_metadata_is_no_old_metadata_either(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "v1.metadata.json").write_bytes(content)
+    file = PyArrowFileIO().new_input(str(tmp_path / "v1.metadata.json"))
+    with pytest.raises(ValidationError):
+        read_metadata(file)
+    with pytest.raises(DamagedMetadataError, match="holds no metadata"):
+        read_old_metadata(file)
+
+
+def test_properties_of_old_metadata_are_texts_as_pyiceberg_makes_them(tmp_path: Path, told: dict[str, Any]) -> None:
+    file = file_of(tmp_path / "v1.metadata.json", told | {"properties": {"a": True, "b": 1, "c": 1.5}})
+    assert read_old_metadata(file).properties == read_metadata(file).properties == {"a": "true", "b": "1", "c": "1.5"}
+
+
 def test_a_compressed_file_that_is_damaged_holds_no_metadata(tmp_path: Path, told: dict[str, Any]) -> None:
     path = tmp_path / "v1.gz.metadata.json"
     file = file_of(path, told)

@@ -5,17 +5,21 @@ The cache goes by what a file holds, not by its name: a file that is gone, damag
 
 from __future__ import annotations
 
-import json
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from typing import Final
+from typing import Final, Literal
 
+from pydantic import Field, field_validator
+from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.exceptions import ValidationError
 from pyiceberg.io import InputFile, OutputFile
 from pyiceberg.serializers import Compressor, ToOutputFile
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil, TableMetadataV2, TableMetadataV3
+from pyiceberg.table.snapshots import MetadataLogEntry
+from pyiceberg.typedef import IcebergBaseModel
+from pyiceberg.types import transform_dict_value_to_str
 from pyiceberg.utils.config import Config
 
 from skipstone.caches import ByteCache, ContentCache
@@ -90,14 +94,24 @@ class OldMetadata:
 def read_old_metadata(file: InputFile) -> OldMetadata:
     """What stands in ``file``, without its snapshots, which take the most time. Raises as ``read_metadata`` does."""
     try:
-        told = json.loads(_text(file.location, read_stored(file)))
-        log = tuple(str(entry["metadata-file"]) for entry in told.get("metadata-log") or ())
-        properties = {str(name): str(value) for name, value in (told.get("properties") or {}).items()}
-    except DamagedMetadataError:
-        raise
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        told = _Told.model_validate_json(_text(file.location, read_stored(file)))
+    except PydanticValidationError as error:
         raise DamagedMetadataError(f"{file.location} holds no metadata: {error}") from error
-    return OldMetadata(log, properties)
+    return OldMetadata(tuple(entry.metadata_file for entry in told.metadata_log), told.properties)
+
+
+class _Told(IcebergBaseModel):
+    """Some of what metadata says, read as PyIceberg reads it, and the least that all metadata says."""
+
+    format_version: Literal[1, 2, 3] = Field(alias="format-version")
+    location: str
+    metadata_log: list[MetadataLogEntry] = Field(alias="metadata-log", default_factory=list)
+    properties: dict[str, str] = Field(default_factory=dict)
+
+    @field_validator("properties", mode="before")
+    @classmethod
+    def _as_texts(cls, told: object) -> object:
+        return transform_dict_value_to_str(told) if isinstance(told, dict) else told
 
 
 def read_stored(file: InputFile) -> bytes:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Final
 
+from pydantic import ValidationError as PydanticValidationError
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.table.metadata import TableMetadata, TableMetadataUtil
 from pyiceberg.typedef import IcebergBaseModel
 
@@ -54,8 +56,9 @@ class MetadataText:
 
     def known(self) -> KnownTexts:
         """For the next text, of metadata that is made of this one as it is read."""
-        nbytes = sum(sum(map(len, some.texts)) + _ENTRY_BYTES * len(some.texts) for some in self.grown.values())
-        return KnownTexts(self.grown, nbytes)
+        entries = {name: _lasting(some) for name, some in self.grown.items()}
+        nbytes = sum(sum(map(len, some.texts)) + _ENTRY_BYTES * len(some.texts) for some in entries.values())
+        return KnownTexts(entries, nbytes)
 
     def read(self) -> TableMetadata:
         """What parsing the text gives, with entries of the base as they are there.
@@ -92,6 +95,15 @@ def _entries(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel]
     return _Entries([part for part, _ in found], [text for _, text in found])
 
 
+def _lasting(entries: _Entries) -> _Entries:
+    """Those whose text is the same when what was read of it is written again."""
+    defaults = _with_default(type(entries.parts[0])) if entries.parts else frozenset()
+    if not defaults or all(defaults <= part.model_fields_set for part in entries.parts):
+        return entries
+    lasting = [(part, text) for part, text in _pairs(entries) if defaults <= part.model_fields_set]
+    return _Entries([part for part, _ in lasting], [text for _, text in lasting])
+
+
 def _pairs(entries: _Entries) -> list[tuple[IcebergBaseModel, str]]:
     return list(zip(entries.parts, entries.texts, strict=True))
 
@@ -102,20 +114,31 @@ def _made(parts: Sequence[IcebergBaseModel], base: Sequence[IcebergBaseModel]) -
     texts = [one.model_dump_json() for one in parts]
     return _Entries(
         [
-            one if id(one) in read and _comes_back(one) else type(one).model_validate_json(text)
+            one if id(one) in read and _comes_back(one) else _read(type(one), text)
             for one, text in zip(parts, texts, strict=True)
         ],
         texts,
     )
 
 
+def _read(kind: type[IcebergBaseModel], text: str) -> IcebergBaseModel:
+    try:
+        return kind.model_validate_json(text)
+    except PydanticValidationError as error:
+        raise ValidationError(error) from error
+
+
 def _comes_back(part: IcebergBaseModel) -> bool:
-    """Whether JSON tells ``part`` as it is: it leaves out what is null, and the default counts instead."""
-    return None not in (getattr(part, name) for name in _with_default(type(part)))
+    """Whether JSON tells ``part`` as it is: it leaves out what is null, and the default counts instead.
+
+    What was read without such a field has the default, and the field is written from then on.
+    """
+    defaults = _with_default(type(part))
+    return defaults <= part.model_fields_set and None not in (getattr(part, name) for name in defaults)
 
 
 @cache
-def _with_default(kind: type[IcebergBaseModel]) -> tuple[str, ...]:
+def _with_default(kind: type[IcebergBaseModel]) -> frozenset[str]:
     """The fields of ``kind`` that are something when they are left out."""
     fields = kind.model_fields.items()
-    return tuple(name for name, field in fields if not field.is_required() and field.default is not None)
+    return frozenset(name for name, field in fields if not field.is_required() and field.default is not None)
