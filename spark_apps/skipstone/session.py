@@ -85,7 +85,8 @@ def _event_log_settings(request: JobRequest) -> Mapping[str, str]:
     }
 
 
-def stop_session() -> None:
-    """End the session of this process, if it has one: Spark finishes what it writes."""
-    if (session := SparkSession.getActiveSession()) is not None:
+def finish_event_log(request: JobRequest) -> None:
+    """End the session that writes the log of its events for ``request``, if there is one: Spark finishes it then."""
+    session, place = SparkSession.getActiveSession(), event_log_folder(request.run_id).as_uri()
+    if session is not None and session.sparkContext.getConf().get("spark.eventLog.dir") == place:
         session.stop()

@@ -45,9 +45,9 @@ def _keep(request: JobRequest, storage: Storage) -> None:
     folder = event_log_folder(request.run_id)
     if not folder.is_dir():
         return
-    from skipstone.session import stop_session  # it takes time that runs without Spark do not have
+    from skipstone.session import finish_event_log  # it takes time that runs without Spark do not have
 
-    stop_session()
+    finish_event_log(request)
     try:
         for path in folder.iterdir():
             if not path.name.startswith("."):  # Hadoop's checksums
