@@ -55,6 +55,7 @@ def drive(request: JobRequest, folder: Path) -> None:
     done = subprocess.run(
         command,
         env={**environment, **secrets, "SKIPSTONE_REQUEST": str(path)},
+        cwd=folder,
         capture_output=True,
         text=True,
         timeout=START_SECONDS,
