@@ -5,7 +5,9 @@ from __future__ import annotations
 import random
 import re
 import socket
-from collections.abc import Iterator
+import subprocess
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,6 +36,19 @@ def listening_ports(pid: int) -> list[int]:
     sockets = {found[1] for link in _links(process / "fd") if (found := re.fullmatch(r"socket:\[(\d+)\]", link))}
     rows = [line.split() for line in (process / "net" / "tcp").read_text().splitlines()[1:]]
     return [int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == _LISTENS and row[9] in sockets]
+
+
+def answering_port(
+    server: subprocess.Popen[bytes], answers: Callable[[int], bool], log: Path, *, seconds: float
+) -> int:
+    """The port that the kernel gave ``server``, as soon as it ``answers`` there. Raises RuntimeError with its log."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline and server.poll() is None:
+        for port in listening_ports(server.pid):
+            if answers(port):
+                return port
+        time.sleep(0.2)
+    raise RuntimeError(f"the server did not answer: {log.read_text()[-2000:]}")
 
 
 def _links(folder: Path) -> Iterator[str]:

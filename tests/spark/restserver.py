@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import requests
 
-from tests.ports import listening_ports
+from tests.ports import answering_port
 from tests.spark.jars import resolved_jars
 
 ICEBERG = "1.11.0"
@@ -55,22 +54,14 @@ def rest_catalog(
     command = ["java", *flags, "-cp", classes, "org.apache.iceberg.rest.RESTCatalogServer"]
     server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
-        yield _wait_until_ready(host, server, root / "rest-server.log")
+        port = answering_port(
+            server, lambda port: _answers(f"http://{host}:{port}"), root / "rest-server.log", seconds=START_SECONDS
+        )
+        yield f"http://{host}:{port}"
     finally:
         server.terminate()
         server.wait(300)
         log.close()
-
-
-def _wait_until_ready(host: str, server: subprocess.Popen[bytes], log: Path) -> str:
-    """The address of the server, at the port that the kernel gave it, as soon as it answers."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and server.poll() is None:
-        for port in listening_ports(server.pid):
-            if _answers(f"http://{host}:{port}"):
-                return f"http://{host}:{port}"
-        time.sleep(0.2)
-    raise RuntimeError(f"the REST catalog did not start: {log.read_text()[-2000:]}")
 
 
 def _answers(address: str) -> bool:

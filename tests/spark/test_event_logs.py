@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -23,7 +22,7 @@ from skipstone_core.contract.requests import JobRequest, S3Ref
 from skipstone_core.contract.spark import SmallWork, SparkRef
 from skipstone_core.ids import EVENT_LOG_DIRECTORY
 
-from tests.ports import listening_ports
+from tests.ports import answering_port
 from tests.spark.load_bed import Bed, csv
 
 APPS = Path(__file__).parents[2] / "spark_apps"
@@ -82,20 +81,16 @@ def history_server(logs: Path, folder: Path) -> Iterator[str]:
     with (folder / "history.log").open("wb") as log:
         server = subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT)
         try:
-            yield _address(server, folder / "history.log")
+            port = answering_port(
+                server,
+                lambda port: bool(_applications(f"http://127.0.0.1:{port}")),
+                folder / "history.log",
+                seconds=START_SECONDS,
+            )
+            yield f"http://127.0.0.1:{port}"
         finally:
             server.terminate()
             server.wait(START_SECONDS)
-
-
-def _address(server: subprocess.Popen[bytes], log: Path) -> str:
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline and server.poll() is None:
-        for port in listening_ports(server.pid):
-            if _applications(f"http://127.0.0.1:{port}"):
-                return f"http://127.0.0.1:{port}"
-        time.sleep(0.2)
-    raise RuntimeError(f"the history server shows nothing: {log.read_text()[-2000:]}")
 
 
 def _applications(address: str) -> list[dict[str, Any]]:

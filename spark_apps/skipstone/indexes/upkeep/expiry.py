@@ -31,7 +31,9 @@ def expire_index(catalog: Catalog, index: IndexTable, ports: CommitPorts | None 
     snapshots = index.table.metadata.snapshots
     enough = max(EXPIRE_AT_ONCE, int(len(snapshots) * _PART))
     before_ms = used.now_ms() - POLICY.max_age_seconds * 1000
-    if sum(one.timestamp_ms < before_ms for one in snapshots) < enough:  # nothing younger expires: no need to plan
+    if (
+        sum(one.timestamp_ms < before_ms for one in snapshots) < enough
+    ):  # on main nothing younger expires, and we make no branch
         return 0
     if len(expiry_plan(index.table, POLICY, used.now_ms()).snapshots) < enough:
         return 0
