@@ -42,6 +42,7 @@ from skipstone.files.bloom.sealing import seal_filters
 from skipstone.files.footers import TAIL
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.parquetfiles import WholeFile, seal_of
+from skipstone.tables.shaping.dictionaries import dictionary_columns
 
 #: Options of all data files.
 FORMAT = {"store_decimal_as_integer": True, "write_page_index": True, "write_page_checksum": True}
@@ -52,14 +53,18 @@ _NUMBERS = (DateType, DecimalType, TimestampType, TimestamptzType)
 FILTER_SIZES = "filter_sizes"
 
 
-def open_writer(sink: Any, columns: pa.Schema, options: Mapping[str, Any], rows: int) -> pq.ParquetWriter:
-    """A writer of row groups of about so many ``rows``. ``options``: of ParquetWriter, with FILTER_SIZES.
+def open_writer(
+    sink: Any, columns: pa.Schema, options: Mapping[str, Any], rows: pa.Table, group_rows: int
+) -> pq.ParquetWriter:
+    """A writer of row groups of about so many rows, of which ``rows`` are the first; they are not written here.
 
-    Arrow makes a filter smaller in the end when a row group has fewer distinct values.
+    ``options``: of ParquetWriter, with FILTER_SIZES. Arrow makes a filter smaller in the end when a row group has fewer
+    distinct values.
     """
     given = {name: value for name, value in options.items() if name != FILTER_SIZES}
+    given["use_dictionary"] = dictionary_columns(rows, allowed=given.get("use_dictionary", True))
     sizes = {name: FilterSize(**one) for name, one in options.get(FILTER_SIZES, {}).items() if name in columns.names}
-    filters = {name: {"ndv": size.values(rows), "fpp": size.rate} for name, size in sizes.items()}
+    filters = {name: {"ndv": size.values(group_rows), "fpp": size.rate} for name, size in sizes.items()}
     return pq.ParquetWriter(sink, columns, **FORMAT, **given, bloom_filter_options=filters or None)
 
 
@@ -157,14 +162,15 @@ class ParquetFile:
         """Write ``rows`` as row groups of at most ``group_rows`` rows. The file has the columns of the first ones."""
         if self._writer is None:
             columns = pa.schema([field for field in self._columns if field.name in rows.column_names])
-            self._writer = open_writer(self._sink, columns, self._options, min(rows.num_rows, group_rows))
+            first = rows.slice(0, group_rows)
+            self._writer = open_writer(self._sink, columns, self._options, first, first.num_rows)
         self._writer.write_table(rows, row_group_size=group_rows)
         self.rows += rows.num_rows
         self._nans.count(rows)
 
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
-        writer = self._writer or open_writer(self._sink, self._columns, self._options, 0)
+        writer = self._writer or open_writer(self._sink, self._columns, self._options, self._columns.empty_table(), 0)
         with self._sink.end(seal_filters if self._options.get(FILTER_SIZES) else None):
             writer.close()
         self._sink.close()

@@ -85,7 +85,7 @@ class SplicedLayout:
         Raises ValueError for more than Arrow writes into one (2^26).
         """
         sink = pa.BufferOutputStream()
-        with open_writer(sink, rows.schema, self._options, rows.num_rows) as writer:
+        with open_writer(sink, rows.schema, self._options, rows, rows.num_rows) as writer:
             if rows.num_rows:
                 writer.write_table(rows, row_group_size=rows.num_rows)
         found = sink.getvalue()

@@ -28,6 +28,7 @@ from skipstone.kernels.canonical import Int64s, canonical, float_bits, null_rows
 from skipstone.kernels.matching import KeyMatcher
 from skipstone.storage.port import Storage, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.shaping.dictionaries import dictionary_columns
 
 ROW_GROUP_ROWS = 64 * 1024
 #: Slices up to this size travel with the tasks.
@@ -107,7 +108,7 @@ class SortedChanges(NamedTuple):
 def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
     """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming the key's columns."""
     table, keyed, others = last_changes(changes, rule)
-    pq.write_table(table, path, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
+    _write(table, path)
     size = Path(path).stat().st_size
     return ChangeSlice(
         path=path,
@@ -121,11 +122,19 @@ def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
     )
 
 
+def _write(table: pa.Table, sink: Any) -> None:
+    """``sink``: a path or an open file."""
+    use = dictionary_columns(table)
+    pq.write_table(
+        table, sink, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1, use_dictionary=use
+    )
+
+
 def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) -> ChangeSlice:
     """As ``write_slice``, without a file when it is small, else as an object of ``storage``."""
     table, keyed, others = last_changes(changes, rule)
     sink = pa.BufferOutputStream()
-    pq.write_table(table, sink, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1)
+    _write(table, sink)
     content = sink.getvalue().to_pybytes()
     one = ChangeSlice(
         path=storage.where(path),
