@@ -168,11 +168,11 @@ def check_pages(path: Path, rows: pa.Table, random: Random) -> None:
     """Rows found by the page index."""
     parquet, flat = pq.ParquetFile(path), [f.name for f in rows.schema if not pa.types.is_nested(f.type)]
     size, start = path.stat().st_size, 0
-    for group in range(parquet.num_row_groups):
-        count = parquet.metadata.row_group(group).num_rows
+    counts = [parquet.metadata.row_group(group).num_rows for group in range(parquet.num_row_groups)]
+    for group, count in enumerate(counts):
         wanted = np.array(sorted(random.sample(range(count), min(3, count))))
         with path.open("rb") as source:
-            found = PageReader(source, uuid.uuid4().hex, size).read(group, flat, wanted) if flat else None
+            found = PageReader(source, uuid.uuid4().hex, size, counts).read(group, flat, wanted) if flat else None
         if found is not None:
             part = rows.select(flat).slice(start, count).take(pa.array(wanted))
             assert same(pa.Table.from_batches([found]), part)
@@ -194,6 +194,7 @@ def same_in_duckdb(path: Path, expected: pa.Table) -> bool:
 def always_worth_while(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small files are read by their pages, too."""
     monkeypatch.setattr(pages, "_WORTH_ROWS", 0)
+    monkeypatch.setattr(pages, "_WORTH_FOOTER", 0)
 
 
 @settings(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -21,7 +22,7 @@ from cachetools import LRUCache
 from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
-from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct
+from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
 from skipstone.tables.parquetfiles import WholeFile
 
 Rows = npt.NDArray[np.int64]
@@ -38,10 +39,14 @@ _HEADER_BYTES = 16 * 1024
 #: An offset index begins with the list of its pages, each a struct of three numbers, with these bytes between them.
 _FIRST_LIST, _STRUCTS, _LONG_LIST, _LONGEST_HEAD = 0x19, 12, 15, 4
 _TOKENS, _BETWEEN, _LONGEST_VARINT = 7, (0x16, 0x15, 0x16, 0x00), 8
+#: Up to so many pages, a loop over their index is faster than calls of numpy.
+_FEW_PAGES = 100
 #: Where the pages of a chunk are is remembered for so many.
 _KEPT_PAGES = 128
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 20_000
+#: Values, of all columns, that must not be decoded for the footer to be worth reading once more, value by value.
+_WORTH_FOOTER = 150_000
 
 
 @dataclass(frozen=True)
@@ -89,11 +94,14 @@ _lock = threading.Lock()
 class PageReader:
     """Reads rows of one open Parquet file."""
 
-    def __init__(self, source: Source, path: str, size: int) -> None:
-        """``path`` and ``size`` (in bytes) name the file, which never changes. Nothing is read yet."""
+    def __init__(self, source: Source, path: str, size: int, group_rows: Sequence[int]) -> None:
+        """``path`` and ``size`` (in bytes) name the file, which never changes. Nothing is read yet.
+
+        ``group_rows``: rows of each row group.
+        """
         self._source = source
-        self._path = path
-        self._size = size
+        self._key = (path, size)
+        self._group_rows = group_rows
 
     def spare(self, group: int, columns: Sequence[str], rows: Rows) -> bool:
         """Whether ``read`` would give ``rows``, which may be too many to be read at once."""
@@ -116,7 +124,7 @@ class PageReader:
 
     def _find(self, group: int, columns: Sequence[str], rows: Rows) -> list[_Pages]:
         """The pages that hold ``rows``, per column; none when that is not known or spares too little."""
-        index = self._index
+        index = self._index(self._group_rows[group] * len(columns) - _WORTH_ROWS * len(columns))
         if index is None or not all(name in index.chunks[group] for name in columns):
             return []
         try:
@@ -128,19 +136,21 @@ class PageReader:
             return []
         return found if sum(pages.spared for pages in found) >= _WORTH_ROWS * len(found) else []
 
-    @cached_property
-    def _index(self) -> _PageIndex | None:
-        key = (self._path, self._size)
+    def _index(self, spared: int) -> _PageIndex | None:
+        """Where the file's pages are; None when that is not known, and not worth a look to spare so many values."""
         with _lock:
-            if key in _indexes:
-                return _indexes[key]
+            known = _indexes.get(self._key)
+        return self._read_index if known is None and spared >= _WORTH_FOOTER else known
+
+    @cached_property
+    def _read_index(self) -> _PageIndex | None:
         try:
             found = _page_index(read_footer(self._source))
         except UNREADABLE:
             return None
         with _lock:
             if found.cost <= _indexes.maxsize:
-                _indexes[key] = found
+                _indexes[self._key] = found
         return found
 
 
@@ -183,17 +193,15 @@ class _Places:
 
 def _places_of(source: Source, chunk: _Chunk, count: int) -> _Places:
     """Where the pages of a chunk of ``count`` rows are. Raises one of UNREADABLE."""
-    told = _locations(read_at(source, chunk.index_at, chunk.index_length))
-    found = _Places(told[:, 0], told[:, 1], np.append(told[:, 2], count))
-    ends = found.offsets + found.lengths
-    begins = np.append(found.offsets[1:], chunk.begin + chunk.metadata[7])
-    if found.first[0] != 0 or bool((np.diff(found.first) < 0).any()) or not np.array_equal(begins, ends):
+    offsets, lengths, first = _locations(read_at(source, chunk.index_at, chunk.index_length))
+    begins, first = [*offsets[1:], chunk.begin + chunk.metadata[7]], [*first, count]
+    if first[0] != 0 or first != sorted(first) or list(map(int.__add__, offsets, lengths)) != begins:
         raise ValueError("the pages of an offset index are not one after the other")
-    return found
+    return _Places(*(np.array(numbers, np.int64) for numbers in (offsets, lengths, first)))
 
 
-def _locations(index: bytes) -> Rows:
-    """Offset, length and first row of each page in an offset index. Raises one of UNREADABLE."""
+def _locations(index: bytes) -> tuple[list[int], list[int], list[int]]:
+    """Offset, length and first row of the pages in an offset index. Raises one of UNREADABLE."""
     head, kind = index[0], index[1] & 15
     count, at = index[1] >> 4, 2
     if count == _LONG_LIST:
@@ -202,16 +210,35 @@ def _locations(index: bytes) -> Rows:
             count, at = count | index[3] << 7, 4
     if head == _FIRST_LIST and kind == _STRUCTS and count and not (at == _LONGEST_HEAD and index[3] > 127):
         # no byte of what is between the numbers is one that goes on, so all are numbers of that encoding
-        tokens = _varints(np.frombuffer(index, np.uint8, offset=at), _TOKENS * count)
-        if tokens is not None and bool((tokens.reshape(count, _TOKENS)[:, ::2] == _BETWEEN).all()):
-            numbers = tokens.reshape(count, _TOKENS)[:, 1::2]
-            return (numbers >> 1) ^ -(numbers & 1)
+        tokens = (_few_varints if count <= _FEW_PAGES else _many_varints)(index, at, _TOKENS * count)
+        if tokens is not None and all(tokens[2 * n :: _TOKENS] == [one] * count for n, one in enumerate(_BETWEEN)):
+            offsets, lengths, first = ([n >> 1 ^ -(n & 1) for n in tokens[at::_TOKENS]] for at in (1, 3, 5))
+            return offsets, lengths, first
     told = CompactReader(index).struct()[1]
-    return np.array([[one[1], one[2], one.get(3, 0)] for one in told], np.int64)
+    return [one[1] for one in told], [one[2] for one in told], [one.get(3, 0) for one in told]
 
 
-def _varints(data: npt.NDArray[np.uint8], count: int) -> Rows | None:
-    """The first ``count`` numbers of variable length; None when there are not so many, or one is too long."""
+def _few_varints(index: bytes, at: int, count: int) -> list[int]:
+    """The ``count`` numbers of variable length that begin there. Raises IndexError when there are not so many."""
+    found = []
+    for _ in range(count):
+        number = index[at]
+        at += 1
+        if number > 127:
+            number, shift = number & 127, 7
+            while (byte := index[at]) > 127:
+                number |= (byte & 127) << shift
+                shift += 7
+                at += 1
+            number |= byte << shift
+            at += 1
+        found.append(number)
+    return found
+
+
+def _many_varints(index: bytes, at: int, count: int) -> list[int] | None:
+    """As ``_few_varints``, faster for many; None when there are not so many, or one is too long."""
+    data = np.frombuffer(index, np.uint8, offset=at)
     ends = np.flatnonzero(data < 128)[:count]
     if len(ends) < count:
         return None
@@ -220,7 +247,7 @@ def _varints(data: npt.NDArray[np.uint8], count: int) -> Rows | None:
     if within.max() > _LONGEST_VARINT:
         return None
     parts = (data[: ends[-1] + 1] & 127).astype(np.int64) << (7 * within)
-    found: Rows = np.add.reduceat(parts, starts)
+    found: list[int] = np.add.reduceat(parts, starts).tolist()
     return found
 
 
@@ -238,10 +265,10 @@ class _Pages:
         """The pages of ``rows`` in a chunk."""
         return cls(name, chunk, places, np.unique(np.searchsorted(places.first, rows, side="right") - 1))
 
-    @property
+    @cached_property
     def lengths(self) -> Rows:
         """Rows in each page."""
-        return np.diff(self.places.first)[self.numbers]
+        return self.places.first[self.numbers + 1] - self.places.first[self.numbers]
 
     @property
     def first(self) -> Rows:
@@ -279,18 +306,15 @@ class _Piece:
         given: Any = self.chunk.metadata
         first_page = at + len(self.dictionary)
         length = len(self.dictionary) + len(self.pages)
-        metadata = {
-            1: Int32(given[1]),
-            2: [Int32(encoding) for encoding in given[2]],
-            3: given[3],
-            4: Int32(given[4]),
-            5: rows,
-            6: length,
-            7: length,
-            9: first_page,
-            **({11: at} if self.dictionary else {}),
-        }
-        return encode_struct({2: 0, 3: encode_struct(metadata)})
+        numbers = {5: rows, 6: length, 7: length, 9: first_page} | ({11: at} if self.dictionary else {})
+        same = _described(given[1], tuple(given[2]), tuple(given[3]), given[4])
+        return encode_struct({2: 0, 3: with_integers(same, 4, numbers)})
+
+
+@lru_cache(4_096)
+def _described(kind: int, encodings: tuple[int, ...], path: tuple[bytes, ...], codec: int) -> Raw:
+    """What metadata of a chunk begins with, which columns of many files share."""
+    return encode_struct({1: Int32(kind), 2: [*map(Int32, encodings)], 3: [*path], 4: Int32(codec)})
 
 
 def _by_rows(found: Sequence[_Pages]) -> list[list[_Pages]]:

@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from propcache.api import cached_property
-from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
@@ -41,7 +41,7 @@ from skipstone.files.projections import (
     live_rows,
 )
 from skipstone.tables.deletes import Delete
-from skipstone.tables.filesets import FileSet
+from skipstone.tables.filesets import DataFileFacts, FileSet
 from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata
 from skipstone.tables.storage import FileAccess, file_access
 
@@ -153,7 +153,7 @@ class OpenDataFile:
                 buffer_size=BUFFER_BYTES,
                 coerce_int96_timestamp_unit=INT96_UNIT,
             )
-        self._pages = PageReader(source, file.path, file.size)
+        self._pages = PageReader(source, file.path, file.size, self.group_rows)
         self._projections: dict[tuple[str, ...], Projection] = {}
 
     @property
@@ -307,11 +307,11 @@ def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: 
         yield found
 
 
-def _require_format(file: DataFile, formats: Collection[FileFormat]) -> None:
-    if file.file_format in formats:
+def _require_format(file: DataFileFacts, formats: Collection[FileFormat]) -> None:
+    if file.format in formats:
         return
     known = " and ".join(one.value.capitalize() if one is FileFormat.PARQUET else one.value for one in formats)
-    message = f"{file.file_path} is {file.file_format.value}; Skipstone reads data files in {known} only."
+    message = f"{file.path} is {file.format.value}; Skipstone reads data files in {known} only."
     raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {_COMPACT}.")
 
 
@@ -326,22 +326,22 @@ class _Common:
 
 
 def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> DataFileDescription:
-    file = files.data_file(ordinal)
+    file = files.facts(ordinal)
     _require_format(file, common.formats)
     return DataFileDescription(
         file_id=ordinal,
-        path=file.file_path,
-        size=file.file_size_in_bytes,
-        records=file.record_count,
+        path=file.path,
+        size=file.size,
+        records=file.records,
         schema_json=common.schema_json,
-        file_format=file.file_format.value,
+        file_format=file.format.value,
         constants=tuple(_constants(table, file)),
         name_mapping_json=common.name_mapping_json,
         spec_id=file.spec_id,
-        partition=tuple(file.partition[at] for at in range(len(table.specs()[file.spec_id].fields))),
+        partition=file.partition[: len(table.specs()[file.spec_id].fields)],
         access=common.access,
-        first_row_id=files.files["first_row_id"][ordinal].as_py(),
-        data_sequence=files.files["data_sequence"][ordinal].as_py(),
+        first_row_id=file.first_row_id,
+        data_sequence=file.data_sequence,
     )
 
 
@@ -392,7 +392,7 @@ def _require_comparable(schema: Schema, number: int, path: str) -> None:
     raise BadData(Reason.DELETES_UNSUPPORTED, message)
 
 
-def _constants(table: Table, file: DataFile) -> Iterator[tuple[int, object]]:
+def _constants(table: Table, file: DataFileFacts) -> Iterator[tuple[int, object]]:
     spec = table.specs()[file.spec_id]
     for position, field in enumerate(spec.fields):
         value = file.partition[position]

@@ -180,6 +180,16 @@ def with_fields(raw: bytes, values: Mapping[int, int | bytes | Raw | list[Any] |
     return _assembled(fields)
 
 
+def with_integers(raw: Raw, last: int, values: Mapping[int, int]) -> Raw:
+    """The encoded struct ``raw``, whose last field is ``last``, with more fields of integers (i64), ascending."""
+    found = bytearray(raw[:-1])
+    for number, value in values.items():
+        found.append((number - last) << 4 | _I64)
+        found += _varint(value << 1 ^ value >> 63)
+        last = number
+    return Raw(found + b"\0")
+
+
 class _Field(NamedTuple):
     """A field of a struct: its type and its encoded value."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -68,6 +68,19 @@ class SpecPartition(NamedTuple):
 
     spec_id: int
     values: Partition
+
+
+class DataFileFacts(NamedTuple):
+    """What who reads a data file needs of its entry: no statistics. ``partition``: Iceberg's internal values."""
+
+    path: str
+    size: int
+    records: int
+    format: FileFormat
+    spec_id: int
+    partition: Partition
+    data_sequence: int
+    first_row_id: int | None
 
 
 @dataclass(frozen=True)
@@ -151,6 +164,24 @@ class FileSet:
     def data_file(self, ordinal: int) -> DataFile:
         """The PyIceberg data file with spec id and statistics, as commits and readers take it."""
         return to_data_file(*self._locate(ordinal))
+
+    def facts(self, ordinal: int) -> DataFileFacts:
+        """As ``data_file``, without the statistics, of which a table of many columns has many."""
+        manifest, row = self._locate(ordinal)
+
+        def value(name: str) -> Any:
+            return manifest.entries.column(name)[row].as_py()
+
+        return DataFileFacts(
+            path=value("path"),
+            size=value("size"),
+            records=value("records"),
+            format=FileFormat(value("format")),
+            spec_id=manifest.spec_id,
+            partition=manifest.partition(row),
+            data_sequence=value("data_sequence"),
+            first_row_id=value("first_row_id"),
+        )
 
     def deletes(self, ordinal: int) -> tuple[DataFile, ...]:
         """Delete files (position, deletion vector, equality) that apply to the file."""

@@ -81,7 +81,8 @@ class _OpenEntries:
         self._whole = _Filters.of(question)
         # a bucket is asked for whole column chunks at once: there a request costs more than the bytes it spares
         by_pages = getattr(stream, "prefetch", None) is None
-        self._pages = PageReader(stream, part.file.path, part.file.size) if by_pages else None
+        rows = self._file.group_rows
+        self._pages = PageReader(stream, part.file.path, part.file.size, rows) if by_pages else None
 
     def read(self, group: int) -> pa.Table:
         """The entries of a row group that pass."""
