@@ -56,7 +56,11 @@ def reached_into(tree: ast.Module) -> Iterator[str]:
             if ast.unparse(node.value) not in ("self", "cls", "super()"):
                 yield f"{ast.unparse(node)} in line {node.lineno}"
         elif isinstance(node, ast.ImportFrom) and not str(node.module).startswith(OURS):
-            yield from (f"{node.module}.{one.name}" for one in node.names if is_private(one.name))
+            names = [f"{node.module}.{one.name}" for one in node.names]
+            yield from (name for name in names if any(is_private(part) for part in name.split(".")))
+        elif isinstance(node, ast.Import):
+            names = [one.name for one in node.names]
+            yield from (name for name in names if any(is_private(part) for part in name.split(".")))
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("getattr", "setattr", "hasattr"):
             name = node.args[1]
             if isinstance(name, ast.Constant) and is_private(str(name.value)):
@@ -171,7 +175,9 @@ def test_the_rule_sees_what_it_forbids() -> None:
         "kubernetes",
     ]
     tree = ast.parse(
-        "from pyiceberg.manifest import _inherit_from_manifest\nspark._jvm\nself._own\ngetattr(spark, '_jvm')"
+        "from pyiceberg.manifest import _inherit_from_manifest\nspark._jvm\nself._own\ngetattr(spark, '_jvm')\n"
+        "from typer._click.core import Command\nimport typer._click"
     )
     found = ["pyiceberg.manifest._inherit_from_manifest", "spark._jvm", "spark._jvm in line 2"]
+    found += ["typer._click", "typer._click.core.Command"]
     assert sorted(reached_into(tree)) == found

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from skipstone_cli.app import app
-from skipstone_cli.commands.completing import kubectl_completions
+from skipstone_cli.commands.shells import kubectl_completions
 
 from tests.unit.cli_stand_in import StandIn, collection, index, job, refusal, stand_in, table
 
@@ -33,6 +36,22 @@ def bash(server: StandIn) -> Offers:
         return result.stdout.split()
 
     return offers
+
+
+def programs(folder: Path, *words: str, **environment: str) -> list[tuple[int, str, str]]:
+    """What the programs for kubectl and bash give, in processes that find modules in ``folder`` first."""
+    bash = {"COMP_WORDS": "\n".join(["skipstone", *words]), "COMP_CWORD": str(len(words))}
+    asked = {"complete": environment, "main": {**environment, **bash, "_SKIPSTONE_COMPLETE": "complete_bash"}}
+    found = []
+    for name, given in asked.items():
+        code = f"import sys; sys.argv[0] = 'skipstone'; from skipstone_cli.__main__ import {name} as run; run()"
+        path = os.pathsep.join([str(folder), *sys.path])
+        result = subprocess.run(
+            [sys.executable, "-c", code, *(words if name == "complete" else ())],
+            env={**os.environ, "PYTHONPATH": path, **given}, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+        found.append((result.returncode, result.stdout, result.stderr))
+    return found
 
 
 def kubectl(*words: str) -> tuple[list[str], str]:
@@ -82,3 +101,12 @@ def test_nothing_is_offered_and_said_when_the_server_fails(
     server.kubeconfig.unlink()
     assert bash("why", "tbl/") == kubectl("why", "tbl/")[0] == []
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_broken_installation_offers_nothing_and_says_nothing(tmp_path: Path, server: StandIn) -> None:
+    assert programs(tmp_path, "why", "me") == [
+        (0, "mergejob/\nmergeschedule/\n:6\n", ""),
+        (0, "mergejob/\nmergeschedule/\n", ""),
+    ]
+    (tmp_path / "typer.py").write_text("import sys; sys.stderr.write('loud'); import no_such_module")
+    assert programs(tmp_path, "why", "me") == [(0, ":4\n", ""), (1, "", "")]

@@ -1,0 +1,41 @@
+"""How kubectl asks for what to offer, and what it is told; Typer does this for the shells themselves.
+
+Must not print anything itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+from typer import Typer
+from typer.main import get_command
+
+#: Of kubectl: put no blank behind what is taken, offer no files.
+_NO_SPACE, _NO_FILES = 2, 4
+
+
+def kubectl_completions(app: Typer, arguments: Sequence[str]) -> str:
+    """What kubectl expects of the program ``kubectl_complete-skipstone``: a line for each offer, then what to do.
+
+    ``arguments``: those after ``kubectl skipstone``, the last of which is not complete.
+    """
+    *before, last = arguments or [""]
+    offers = _offers(app, before, last)
+    values = [one for one in offers if one.type == "plain"]
+    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in values]
+    takes_files = any(one.type in ("file", "dir") for one in offers)
+    ends_open = bool(values) and all(str(one.value).endswith("/") for one in values)
+    return "\n".join([*lines, f":{(0 if takes_files else _NO_FILES) | (_NO_SPACE if ends_open else 0)}"])
+
+
+def _offers(app: Typer, before: Sequence[str], last: str) -> Sequence[Any]:
+    """What Typer offers in any shell: items with a value, a help and a type."""
+    command = get_command(app)
+    # Some versions of Typer come with a Click of their own, others use Click itself: commands tell which.
+    (core,) = {kind.__module__ for kind in type(command).__mro__ if kind.__name__ == "Command"}
+    completion = import_module(f"{core.removesuffix('.core')}.shell_completion")
+    shell = completion.get_completion_class("bash")(command, {}, "kubectl skipstone", "")
+    found: Sequence[Any] = shell.get_completions(list(before), last)
+    return found
