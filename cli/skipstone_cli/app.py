@@ -41,7 +41,7 @@ def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
 
         before = ctx.parent.params if ctx.parent else {}
         chosen = {one.name: _joined(before.get(one.name), ctx.params.get(one.name)) for one in _parameters(_access)}
-        return offer_targets(lambda: _open(chosen, everywhere=False), incomplete, kinds)
+        return offer_targets(lambda: _open(chosen, everywhere=False, patient=False), incomplete, kinds)
 
     return offer
 
@@ -137,10 +137,10 @@ def _parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return [one.replace(annotation=hints.get(one.name, Any), kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
-def _open(chosen: dict[str, Any], *, everywhere: bool) -> Any:
+def _open(chosen: dict[str, Any], *, everywhere: bool, patient: bool = True) -> Any:
     from skipstone_cli.cluster.opening import open_api
 
-    return open_api(_access(**chosen), everywhere=everywhere)
+    return open_api(_access(**chosen), everywhere=everywhere, patient=patient)
 
 
 def guarded(command: Callable[[], ExitCode]) -> ExitCode:

@@ -5,20 +5,26 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 
 import pytest
+import yaml
 from skipstone_cli.app import app
+from skipstone_cli.commands import completing
 from skipstone_cli.commands.shells import kubectl_completions
 
-from tests.unit.cli_stand_in import StandIn, collection, index, job, refusal, stand_in, table
+from tests.unit.cli_stand_in import Reply, Request, StandIn, collection, index, job, refusal, stand_in, table
 
 Offers = Callable[..., list[str]]
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    # The first of these tests loads the Kubernetes client, on machines that have much to do.
+    monkeypatch.setattr(completing, "SECONDS", 60.0)
     with stand_in(tmp_path) as found:
         monkeypatch.setenv("KUBECONFIG", str(found.kubeconfig))
         found.store(table("orders"), table("people"), index("by-day"), job("MergeJob", "m"), job("LoadJob", "l"))
@@ -110,3 +116,36 @@ def test_a_broken_installation_offers_nothing_and_says_nothing(tmp_path: Path, s
     ]
     (tmp_path / "typer.py").write_text("import sys; sys.stderr.write('loud'); import no_such_module")
     assert programs(tmp_path, "why", "me") == [(0, ":4\n", ""), (1, "", "")]
+
+
+def test_tab_is_answered_in_time_and_what_hangs_is_left_behind(tmp_path: Path, server: StandIn) -> None:
+    ends = Event()
+
+    def hang(_request: Request) -> Reply:
+        ends.wait(60)
+        return Reply({})
+
+    server.answers[collection("Table")] = hang
+    began = time.monotonic()
+    try:
+        assert programs(tmp_path, "why", "tbl/") == [(0, ":4\n", ""), (0, "\n", "")]
+    finally:
+        ends.set()
+    assert time.monotonic() - began < 30
+
+
+def test_a_slow_plugin_is_left_behind(server: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(completing, "SECONDS", 0.5)
+    config = yaml.safe_load(server.kubeconfig.read_text())
+    plugin = {"command": "sleep", "args": ["20"], "apiVersion": "client.authentication.k8s.io/v1"}
+    config["users"][0]["user"] = {"exec": {**plugin, "interactiveMode": "Never"}}
+    server.kubeconfig.write_text(yaml.safe_dump(config))
+    began = time.monotonic()
+    assert kubectl("why", "tbl/") == ([], ":4")
+    assert time.monotonic() - began < 10
+
+
+def test_a_server_that_is_busy_is_asked_once(server: StandIn, bash: Offers) -> None:
+    server.answer(collection("Table"), refusal(429, "slow"), 429, headers={"Retry-After": "1"})
+    assert bash("why", "tbl/") == []
+    assert len(server.requests) == 1

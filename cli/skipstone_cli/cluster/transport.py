@@ -59,6 +59,7 @@ RETRIES = PatientRetry(
     status_forcelist=(429, 503),
     respect_retry_after_header=True,
 )
+NO_RETRIES = Retry(total=0, redirect=False, raise_on_redirect=False, raise_on_status=False)
 #: What an API server says of a path below a group that it does not serve.
 NO_SUCH_PATH = b"404 page not found"
 
@@ -80,9 +81,9 @@ class Ask:
 class Transport:
     """Requests to the API server of one login."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(self, login: Login, *, patient: bool = True) -> None:
         """Open no connection yet. Raises CliError for certificates that cannot be used."""
-        login.configuration.retries = RETRIES
+        login.configuration.retries = RETRIES if patient else NO_RETRIES
         self._login = login
         self.server = str(login.configuration.host)
         if not login.configuration.verify_ssl:

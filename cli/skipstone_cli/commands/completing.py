@@ -1,16 +1,20 @@
 """What a shell offers when the user presses Tab: kinds, then the names that the API server lists.
 
-A shell shows no errors meanwhile: whatever fails offers nothing. Must not print anything itself.
+A shell shows no errors meanwhile: whatever fails, or takes too long, offers nothing. Must not print anything itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from threading import Thread
 
 from skipstone_cli.cluster.api import Api
-from skipstone_cli.errors import CliError
 from skipstone_cli.kinds import KINDS, ResourceKind
 from skipstone_cli.reading import name_of
+
+#: How long a user who pressed Tab waits for names, with credentials and all.
+SECONDS = 3.0
 
 
 def offer_targets(open_api: Callable[[], Api], incomplete: str, allowed: Sequence[ResourceKind] = KINDS) -> list[str]:
@@ -20,11 +24,26 @@ def offer_targets(open_api: Callable[[], Api], incomplete: str, allowed: Sequenc
     if len(kinds) != 1:
         return [] if slash else [f"{spelled}/" for _, spelled in kinds]
     ((kind, spelled),) = kinds
-    try:
-        found = open_api().list_kind(kind)
-    except CliError:
-        return []
-    return sorted(f"{spelled}/{name_of(one)}" for one in found if name_of(one).startswith(name))
+    names = _in_time(lambda: [name_of(one) for one in open_api().list_kind(kind)])
+    return sorted(f"{spelled}/{one}" for one in names if one.startswith(name))
+
+
+def _in_time(read: Callable[[], list[str]]) -> list[str]:
+    """What ``read`` gives; nothing if it fails or takes longer than ``SECONDS``, and is left behind then.
+
+    A thread of its own, because a name server, a credential plugin or a server that sends a byte now and then cannot be
+    interrupted otherwise.
+    """
+    given: list[str] = []
+
+    def attempt() -> None:
+        with suppress(Exception):
+            given.extend(read())
+
+    reader = Thread(target=attempt, daemon=True)
+    reader.start()
+    reader.join(SECONDS)
+    return list(given)
 
 
 def _spelled(kind: ResourceKind, word: str, *, whole: bool) -> str:
