@@ -15,8 +15,9 @@ from typing import NoReturn
 
 def main() -> None:
     """Run the command that the arguments name, and exit; for a shell that asks, offer what may follow."""
-    if os.environ.get(_shell_variable(), "").startswith("complete_"):
-        _serve_shell(_run)
+    asked = os.environ.get(_shell_variable(), "")
+    if asked.startswith("complete_"):
+        _serve_shell(_answer_bash if asked == "complete_bash" else _run)
     sys.exit(_run())
 
 
@@ -30,6 +31,13 @@ def _run() -> int:
 
     # Help and version are printed before any command is run.
     return int(guarded(app))
+
+
+def _answer_bash() -> int:
+    from skipstone_cli.commands.shells import join_for_bash
+
+    join_for_bash(os.environ)
+    return _run()
 
 
 def _answer_kubectl() -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ import pytest
 import yaml
 from skipstone_cli.app import app
 from skipstone_cli.commands import completing
-from skipstone_cli.commands.shells import kubectl_completions
+from skipstone_cli.commands.shells import joined_words, kubectl_completions
 
 from tests.unit.cli_stand_in import Reply, Request, StandIn, collection, index, job, refusal, stand_in, table
 
@@ -36,7 +37,7 @@ def bash(server: StandIn) -> Offers:
     """What the script for bash gets."""
 
     def offers(*words: str) -> list[str]:
-        line = {"COMP_WORDS": " ".join(["skipstone", *words]), "COMP_CWORD": str(len(words))}
+        line = {"COMP_WORDS": "\n".join(["skipstone", *words]), "COMP_CWORD": str(len(words))}
         result = server.run(_SKIPSTONE_COMPLETE="complete_bash", **line)
         assert (result.exit_code, result.stderr) == (0, "")
         return result.stdout.split()
@@ -119,18 +120,13 @@ def test_a_broken_installation_offers_nothing_and_says_nothing(tmp_path: Path, s
 
 
 def test_tab_is_answered_in_time_and_what_hangs_is_left_behind(tmp_path: Path, server: StandIn) -> None:
-    ends = Event()
-
     def hang(_request: Request) -> Reply:
-        ends.wait(60)
+        Event().wait()
         return Reply({})
 
     server.answers[collection("Table")] = hang
     began = time.monotonic()
-    try:
-        assert programs(tmp_path, "why", "tbl/") == [(0, ":4\n", ""), (0, "\n", "")]
-    finally:
-        ends.set()
+    assert programs(tmp_path, "why", "tbl/") == [(0, ":4\n", ""), (0, "\n", "")]
     assert time.monotonic() - began < 30
 
 
@@ -149,3 +145,31 @@ def test_a_server_that_is_busy_is_asked_once(server: StandIn, bash: Offers) -> N
     server.answer(collection("Table"), refusal(429, "slow"), 429, headers={"Retry-After": "1"})
     assert bash("why", "tbl/") == []
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("split", "joined"),
+    [
+        ("why --namespace = lake tbl/o", "why --namespace=lake tbl/o"),
+        ("-n lake why tbl/o", "-n lake why tbl/o"),
+        ("maintain tbl/o --step = c", "maintain tbl/o --step=c"),
+        ("maintain tbl/o --step =", "maintain tbl/o --step="),
+        ("--as = system : serviceaccount : lake : me why t", "--as=system:serviceaccount:lake:me why t"),
+        ("--context me @ kind why t", "--context me@kind why t"),
+        ('--context = "my one" why t', '--context="my one" why t'),
+        ("= t", "=t"),
+    ],
+)
+def test_what_bash_splits_is_joined(split: str, joined: str) -> None:
+    words = re.findall(r'"[^"]*"|[^ ]+', split)
+    expected = ["skipstone", *re.findall(r'(?:"[^"]*"|[^ "])+', joined)]
+    assert joined_words(["skipstone", *words, "behind"], len(words)) == expected
+
+
+def test_a_blank_behind_a_sign_ends_the_word() -> None:
+    assert joined_words(["skipstone", "--as", "=", ""], 3) == ["skipstone", "--as=", ""]
+
+
+def test_bash_offers_values_behind_a_sign(tmp_path: Path, server: StandIn) -> None:
+    assert programs(tmp_path, "maintain", "tbl/orders", "--step", "=", "comp")[1] == (0, "Compaction\n", "")
+    assert programs(tmp_path, "--as", "=", "system", ":", "me", "mer")[1] == (0, "merge\n", "")

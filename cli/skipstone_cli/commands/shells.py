@@ -1,12 +1,13 @@
-"""How kubectl asks for what to offer, and what it is told; Typer does this for the shells themselves.
+"""How bash and kubectl ask for what to offer, where Typer does not do it, and what kubectl is told.
 
 Must not print anything itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from importlib import import_module
+from itertools import pairwise
 from typing import Any
 
 from typer import Typer
@@ -14,6 +15,8 @@ from typer.main import get_command
 
 #: Of kubectl: put no blank behind what is taken, offer no files.
 _NO_SPACE, _NO_FILES = 2, 4
+#: Where bash splits words that have no blank between them: most of its COMP_WORDBREAKS, the rest ends commands.
+_BREAKS = frozenset("=:@")
 
 
 def kubectl_completions(app: Typer, arguments: Sequence[str]) -> str:
@@ -39,3 +42,21 @@ def _offers(app: Typer, before: Sequence[str], last: str) -> Sequence[Any]:
     shell = completion.get_completion_class("bash")(command, {}, "kubectl skipstone", "")
     found: Sequence[Any] = shell.get_completions(list(before), last)
     return found
+
+
+def join_for_bash(environment: MutableMapping[str, str]) -> None:
+    """Change the words that bash has put into the environment to those that the user wrote."""
+    words = joined_words(environment["COMP_WORDS"].split("\n"), int(environment["COMP_CWORD"]))
+    environment["COMP_WORDS"], environment["COMP_CWORD"] = "\n".join(words), str(len(words) - 1)
+
+
+def joined_words(words: Sequence[str], cursor: int) -> list[str]:
+    """The words up to the one at the cursor, with those joined that bash splits: ``--namespace``, ``=``, ``lake``."""
+    joined = [*words[:2]]
+    for before, word in pairwise(words[1 : cursor + 1]):
+        # An empty word stands behind a blank: without one, the cursor would be at the sign.
+        if before and word and (_BREAKS.issuperset(before) or _BREAKS.issuperset(word)):
+            joined[-1] += word
+        else:
+            joined.append(word)
+    return joined
