@@ -179,8 +179,9 @@ def _wants_json(output: str) -> bool:
     return output == "json"
 
 
-def _show_version(wanted: bool) -> None:  # noqa: FBT001
-    if wanted:
+def _show_version(ctx: typer.Context, wanted: bool) -> None:  # noqa: FBT001
+    # Parsing is resilient while a shell completes the line: then nothing may be printed.
+    if wanted and not ctx.resilient_parsing:
         typer.echo(f"skipstone {__version__}")
         raise typer.Exit
 
