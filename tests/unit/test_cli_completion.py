@@ -84,6 +84,15 @@ def kubectl(*words: str) -> tuple[list[str], str]:
         (["-n", "other", "why", "tbl/"], []),
         (["why", "-n", "other", "tbl/"], []),
         (["why", "-n", "lake", "tbl/p"], ["tbl/people"]),
+        (["why", "TBL/"], ["TBL/orders", "TBL/people"]),
+        (["why", "Table/o"], ["Table/orders"]),
+        (["why", "Tab"], ["Table/orders", "Table/people"]),
+        (["why", "MERGE"], ["MERGEjob/", "MERGEschedule/"]),
+        (["why", "tables.skipstone.dev/o"], ["tables.skipstone.dev/orders"]),
+        (["why", "tables.v1alpha1.skipstone.dev/o"], ["tables.v1alpha1.skipstone.dev/orders"]),
+        (["why", "tables.s"], ["tables.skipstone.dev/orders", "tables.skipstone.dev/people"]),
+        (["why", "tables.example.com/"], []),
+        (["--version", "why", "tbl/o"], ["tbl/orders"]),
     ],
 )
 def test_kinds_then_names_are_offered(server: StandIn, bash: Offers, words: list[str], expected: list[str]) -> None:
@@ -173,3 +182,10 @@ def test_a_blank_behind_a_sign_ends_the_word() -> None:
 def test_bash_offers_values_behind_a_sign(tmp_path: Path, server: StandIn) -> None:
     assert programs(tmp_path, "maintain", "tbl/orders", "--step", "=", "comp")[1] == (0, "Compaction\n", "")
     assert programs(tmp_path, "--as", "=", "system", ":", "me", "mer")[1] == (0, "merge\n", "")
+
+
+def test_only_names_that_can_exist_reach_the_shell(server: StandIn, bash: Offers) -> None:
+    names = ("x;touch /tmp/x", "$(id)", "`id`", "\x1b[31mred", "a\n:1", "b\tc", "..", "a/b", "\udce4", "\u00fc", "fine")
+    hostile = [{**table("x"), "metadata": {"name": name, "uid": "u"}} for name in names]
+    server.store(*hostile)
+    assert bash("why", "tbl/") == kubectl("why", "tbl/")[0] == ["tbl/fine"]

@@ -10,7 +10,8 @@ from contextlib import suppress
 from threading import Thread
 
 from skipstone_cli.cluster.api import Api
-from skipstone_cli.kinds import KINDS, ResourceKind
+from skipstone_cli.errors import CliError
+from skipstone_cli.kinds import GROUP, KINDS, ResourceKind, can_exist, find_kind
 from skipstone_cli.reading import name_of
 
 #: How long a user who pressed Tab waits for names, with credentials and all.
@@ -19,13 +20,14 @@ SECONDS = 3.0
 
 def offer_targets(open_api: Callable[[], Api], incomplete: str, allowed: Sequence[ResourceKind] = KINDS) -> list[str]:
     """Beginnings of ``KIND/NAME`` for what is written so far; whole ones as soon as that is of one kind."""
-    word, slash, name = incomplete.partition("/")
+    word, slash, begins = incomplete.partition("/")
     kinds = [(kind, spelled) for kind in allowed if (spelled := _spelled(kind, word, whole=bool(slash)))]
     if len(kinds) != 1:
         return [] if slash else [f"{spelled}/" for _, spelled in kinds]
     ((kind, spelled),) = kinds
     names = _in_time(lambda: [name_of(one) for one in open_api().list_kind(kind)])
-    return sorted(f"{spelled}/{one}" for one in names if one.startswith(name))
+    # A shell may run what it is given: a name that is none comes from a server that is none.
+    return sorted(f"{spelled}/{one}" for one in names if one.startswith(begins) and can_exist(one))
 
 
 def _in_time(read: Callable[[], list[str]]) -> list[str]:
@@ -47,6 +49,18 @@ def _in_time(read: Callable[[], list[str]]) -> list[str]:
 
 
 def _spelled(kind: ResourceKind, word: str, *, whole: bool) -> str:
-    """The first name of ``kind`` that begins with ``word``, or is it; empty if none does."""
-    names = (kind.short, kind.singular, kind.plural)
-    return next((one for one in names if (one == word if whole else one.startswith(word))), "")
+    """``word``, completed to a name of ``kind`` unless it is ``whole``; empty if it is none.
+
+    Shells take only what begins with what the user wrote, in the user's case.
+    """
+    if whole:
+        return word if _is_name_of(kind, word) else ""
+    names = (kind.short, kind.singular, kind.plural, f"{kind.plural}.{GROUP}")
+    return next((f"{word}{one[len(word) :]}" for one in names if one.startswith(word.lower())), "")
+
+
+def _is_name_of(kind: ResourceKind, word: str) -> bool:
+    try:
+        return find_kind(word) is kind
+    except CliError:
+        return False
