@@ -46,6 +46,13 @@ def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
     return offer
 
 
+def _offer_files(ctx: typer.Context) -> list[str]:
+    """Nothing: shells then offer files, and kubectl is told to by what it gave for this."""
+    if ctx.obj is not None:
+        ctx.obj.files = True
+    return []
+
+
 TargetText = Annotated[
     str,
     typer.Argument(metavar="KIND/NAME", help="The object, such as tbl/orders.", autocompletion=_offers(*KINDS)),
@@ -60,7 +67,9 @@ Timeout = Annotated[
 def _access(
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace; that of the context if absent.")] = "",
     context: Annotated[str, typer.Option("--context", help="Context of the kubeconfig.")] = "",
-    kubeconfig: Annotated[str, typer.Option("--kubeconfig", help="Path of the kubeconfig.")] = "",
+    kubeconfig: Annotated[
+        str, typer.Option("--kubeconfig", help="Path of the kubeconfig.", autocompletion=_offer_files)
+    ] = "",
     as_user: Annotated[str, typer.Option("--as", metavar="USER", help="Act as this user.")] = "",
     as_group: Annotated[
         list[str] | None, typer.Option("--as-group", metavar="GROUP", help="Act as this group.")
@@ -234,7 +243,14 @@ def report(
     *,
     everywhere: Annotated[bool, typer.Option("--all-namespaces", "-A", help="All namespaces.")] = False,
     file: Annotated[
-        str, typer.Option("--file", "-f", metavar="FILE", help="Where to write the page; - is standard output.")
+        str,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Where to write the page; - is standard output.",
+            autocompletion=_offer_files,
+        ),
     ] = "-",
 ) -> ExitCode:
     """Write one HTML page: open problems, what merges read, coverage of indexes, lag, stages of runs."""
@@ -320,7 +336,14 @@ def merge(  # noqa: PLR0913 - one for each option
         ),
     ] = "",
     file: Annotated[
-        str, typer.Option("--file", "-f", metavar="FILE", help="Manifest of the MergeJob to try; - is standard input.")
+        str,
+        typer.Option(
+            "--file",
+            "-f",
+            metavar="FILE",
+            help="Manifest of the MergeJob to try; - is standard input.",
+            autocompletion=_offer_files,
+        ),
     ] = "",
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Write nothing. Without it the command does nothing.")

@@ -189,3 +189,27 @@ def test_only_names_that_can_exist_reach_the_shell(server: StandIn, bash: Offers
     hostile = [{**table("x"), "metadata": {"name": name, "uid": "u"}} for name in names]
     server.store(*hostile)
     assert bash("why", "tbl/") == kubectl("why", "tbl/")[0] == ["tbl/fine"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["merge", "-f", ""],
+        ["merge", "--file", "jobs/m"],
+        ["merge", "--dry-run", "--file=jobs/m"],
+        ["report", "-f", ""],
+        ["why", "--kubeconfig", ""],
+        ["--kubeconfig", "conf"],
+        ["--kubeconfig=conf"],
+    ],
+)
+def test_options_of_files_offer_files(server: StandIn, bash: Offers, words: list[str]) -> None:
+    assert kubectl(*words) == ([], ":0")
+    # The script for bash offers files when it gets nothing.
+    assert bash(*words) == []
+
+
+def test_other_options_offer_no_files(server: StandIn) -> None:
+    assert kubectl("logs", "-f", "mj/") == (["mj/m"], ":4")
+    assert kubectl("why", "--context", "") == ([], ":4")
+    assert kubectl("merge", "-f", "jobs/m.yaml", "ms/") == ([], ":4")

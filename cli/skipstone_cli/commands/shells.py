@@ -6,6 +6,7 @@ Must not print anything itself.
 from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
 from typing import Any
@@ -19,27 +20,33 @@ _NO_SPACE, _NO_FILES = 2, 4
 _BREAKS = frozenset("=:@")
 
 
+@dataclass
+class Wish:
+    """What is to be offered beside values."""
+
+    files: bool = False
+
+
 def kubectl_completions(app: Typer, arguments: Sequence[str]) -> str:
     """What kubectl expects of the program ``kubectl_complete-skipstone``: a line for each offer, then what to do.
 
     ``arguments``: those after ``kubectl skipstone``, the last of which is not complete.
     """
     *before, last = arguments or [""]
-    offers = _offers(app, before, last)
-    values = [one for one in offers if one.type == "plain"]
-    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in values]
-    takes_files = any(one.type in ("file", "dir") for one in offers)
-    ends_open = bool(values) and all(str(one.value).endswith("/") for one in values)
-    return "\n".join([*lines, f":{(0 if takes_files else _NO_FILES) | (_NO_SPACE if ends_open else 0)}"])
+    wish = Wish()
+    offers = _offers(app, wish, before, last)
+    lines = [f"{one.value}\t{one.help}" if one.help else str(one.value) for one in offers]
+    ends_open = bool(offers) and all(str(one.value).endswith("/") for one in offers)
+    return "\n".join([*lines, f":{(0 if wish.files else _NO_FILES) | (_NO_SPACE if ends_open else 0)}"])
 
 
-def _offers(app: Typer, before: Sequence[str], last: str) -> Sequence[Any]:
-    """What Typer offers in any shell: items with a value, a help and a type."""
+def _offers(app: Typer, wish: Wish, before: Sequence[str], last: str) -> Sequence[Any]:
+    """What Typer offers in any shell: items with a value and a help. ``wish``: what callbacks find as ``ctx.obj``."""
     command = get_command(app)
     # Some versions of Typer come with a Click of their own, others use Click itself: commands tell which.
     (core,) = {kind.__module__ for kind in type(command).__mro__ if kind.__name__ == "Command"}
     completion = import_module(f"{core.removesuffix('.core')}.shell_completion")
-    shell = completion.get_completion_class("bash")(command, {}, "kubectl skipstone", "")
+    shell = completion.get_completion_class("bash")(command, {"obj": wish}, "kubectl skipstone", "")
     found: Sequence[Any] = shell.get_completions(list(before), last)
     return found
 
