@@ -6,7 +6,6 @@ Also what shells and kubectl run when the user presses Tab. Then nothing is impo
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -54,8 +53,7 @@ def _answer_kubectl() -> int:
 
 def _shell_variable() -> str:
     """The variable in which a shell's script says what it asks for; Typer names it so."""
-    program = re.sub("[-.]", "_", Path(sys.argv[0]).name)
-    return f"_{program.upper()}_COMPLETE"
+    return f"_{Path(sys.argv[0]).name}_COMPLETE".replace("-", "_").upper()
 
 
 def _serve_shell(offer: Callable[[], int]) -> NoReturn:

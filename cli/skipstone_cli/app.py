@@ -47,7 +47,7 @@ def _offers(*kinds: ResourceKind) -> Callable[..., list[str]]:
 
 
 def _offer_files(ctx: typer.Context) -> list[str]:
-    """Nothing: shells then offer files, and kubectl is told to by what it gave for this."""
+    """Nothing: shells then offer files, and kubectl is told to do so by what finds the mark in ``ctx.obj``."""
     if ctx.obj is not None:
         ctx.obj.files = True
     return []
