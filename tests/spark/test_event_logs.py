@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pyspark
 import pytest
 import requests
@@ -23,9 +26,15 @@ from skipstone_core.contract.spark import SmallWork, SparkRef
 from skipstone_core.ids import EVENT_LOG_DIRECTORY
 
 from tests.ports import answering_port
+from tests.s3client import S3Client
+from tests.s3server import OWNER
+from tests.spark.jars import s3a_jars
 from tests.spark.load_bed import Bed, csv
+from tests.storages import credentials, s3_home
 
-APPS = Path(__file__).parents[2] / "spark_apps"
+ROOT = Path(__file__).parents[2]
+APPS = ROOT / "spark_apps"
+EXAMPLE = ROOT / "examples" / "history-server.yaml"
 SPARK = Path(pyspark.__file__).parent
 START_SECONDS = 300
 DAY = 86_400
@@ -64,17 +73,17 @@ def drive(request: JobRequest, folder: Path) -> None:
 
 
 @contextmanager
-def history_server(logs: Path, folder: Path) -> Iterator[str]:
-    """The address of Spark's own, over the folder ``logs``."""
-    settings = {"history.fs.logDirectory": logs.as_uri(), "history.ui.port": "0", "local.dir": str(folder)}
-    flags = [f"-Dspark.{name}={value}" for name, value in settings.items()]
+def history_server(logs: str, folder: Path, *options: str) -> Iterator[str]:
+    """The address of Spark's own, over the logs at the address ``logs``; its files are in ``folder``."""
+    settings = {"history.fs.logDirectory": logs, "history.ui.port": "0", "local.dir": str(folder)}
+    flags = [*(f"-Dspark.{name}={value}" for name, value in settings.items()), *options]
     command = [
         "java",
         "-Xmx256m",
         "-Djava.net.preferIPv4Stack=true",
         *flags,
         "-cp",
-        f"{SPARK}/jars/*",
+        ":".join([f"{SPARK}/jars/*", *map(str, s3a_jars())]),
         "org.apache.spark.deploy.history.HistoryServer",
     ]
     environment = {**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -106,7 +115,7 @@ def test_a_history_server_shows_the_run_under_the_name_of_its_resource(request_:
     (log,) = kept(request_)
     assert log.name == f"{request_.run_id}.zstd"
     assert list(tmp_path.glob(event_log_folder(request_.run_id).name)) == []
-    with history_server(log.parent, tmp_path) as address:
+    with history_server(log.parent.as_uri(), tmp_path) as address:
         (application,) = _applications(address)
         jobs = requests.get(f"{address}/api/v1/applications/{application['id']}/jobs", timeout=30).json()
         environment = requests.get(f"{address}/api/v1/applications/{application['id']}/environment", timeout=30).text
@@ -114,6 +123,35 @@ def test_a_history_server_shows_the_run_under_the_name_of_its_resource(request_:
     assert [attempt["completed"] for attempt in application["attempts"]] == [True]
     assert {job["status"] for job in jobs} == {"SUCCEEDED"}
     assert "canary" not in environment
+
+
+def options_for_a_bucket(bucket: S3Client) -> list[str]:
+    """What the example's comments add for a server other than Amazon's, with the values of ``bucket``."""
+    comments = " ".join(line for line in EXAMPLE.read_text().splitlines() if line.startswith("#"))
+    named = dict(re.findall(r"(-Dspark\.hadoop\.[a-z0-9.]+)=([a-z0-9.:/-]+[a-z0-9])", comments))
+    own = {"https://s3.example.org": bucket.endpoint, "us-east-1": bucket.region}
+    return [f"{name}={own.get(value, value)}" for name, value in named.items()]
+
+
+def test_a_history_server_reads_a_bucket_with_the_options_that_the_example_names(
+    bucket: S3Client, tmp_path: Path
+) -> None:
+    log, begin = tmp_path / "log.zstd", 1_700_000_000_000
+    events = [
+        {"Event": "SparkListenerLogStart", "Spark Version": pyspark.__version__},
+        {"Event": "SparkListenerApplicationStart", "App Name": "loadjob/job", "App ID": "local-1", "Timestamp": begin}
+        | {"User": "skipstone"},
+        {"Event": "SparkListenerApplicationEnd", "Timestamp": begin + 1000},
+    ]
+    with pa.output_stream(str(log), compression="zstd") as file:
+        # Spark looks for the beginnings of lines as it writes them, without blanks
+        file.write("".join(f"{json.dumps(event, separators=(',', ':'))}\n" for event in events).encode())
+    with credentials(OWNER):
+        storage = s3_home(bucket).storage
+        storage.keep_copy(f"{EVENT_LOG_DIRECTORY}/0a1b2c3d-4e5f6071-1.zstd", log)
+        address = storage.address(EVENT_LOG_DIRECTORY)
+        with history_server(address, tmp_path, *options_for_a_bucket(bucket)) as server:
+            assert [one["name"] for one in _applications(server)] == ["loadjob/job"]
 
 
 def written(request: JobRequest, name: str, content: bytes = b"events") -> Path:
