@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +19,8 @@ from skipstone_core.contract.requests import S3Ref
 from tests.s3client import Keys, S3Client
 
 PREFIX = "prod/lake"
+#: Bytes of a file for which ``little_room`` has room.
+ROOM = 100_000
 #: Answers that are no answers are seen at once.
 IMPATIENT = {
     "max_retries": 0,
@@ -82,3 +85,14 @@ def credentials(keys: Keys | None) -> Iterator[None]:
         for name in given:
             del os.environ[name]
         os.environ.update(kept)
+
+
+@contextmanager
+def little_room() -> Iterator[None]:
+    """No file of this process grows beyond ROOM bytes, as on a file system that is nearly full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (ROOM, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))

@@ -72,6 +72,14 @@ def test_a_file_that_stands_for_its_content_is_put_right(home: Home) -> None:
         assert home.storage.read("digests/d") == b"whole"
 
 
+def test_a_copy_is_whole_and_replaces_what_is_there(home: Home, tmp_path: Path) -> None:
+    for content in (b"short", bytes(3 << 20), b""):
+        (tmp_path / "source").write_bytes(content)
+        home.storage.keep_copy("copies/.c", tmp_path / "source")
+        assert home.storage.read("copies/.c") == content
+        assert [one.path for one in home.storage.list("copies")] == ["copies/.c"]
+
+
 def test_what_is_not_there_is_absent_and_nothing_else(home: Home) -> None:
     assert home.storage.look("nowhere") is None
     assert list(home.storage.entries(["nowhere", "no/where"])) == [None, None]

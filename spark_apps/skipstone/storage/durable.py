@@ -1,6 +1,7 @@
-"""Small files that are whole or absent, whatever dies while they are written, and that survive a power cut.
+"""Files that are whole or absent, whatever dies while they are written, and that survive a power cut.
 
-Used for the records of runs and of consumed files. Works on file systems without hard links too.
+Used for the records of runs and of consumed files, and for copies of what this machine made. Works on file systems
+without hard links too.
 Must not know what the files hold.
 """
 
@@ -9,12 +10,18 @@ from __future__ import annotations
 import errno
 import os
 import secrets
+import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import BinaryIO
 
 #: The file of a directory that stands for a file (``keep_first`` without hard links).
 _INSIDE = "content"
 _NO_HARD_LINKS = frozenset({errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
+#: Bytes of a copy that are in memory at once.
+_AT_ONCE = 1 << 20
 _TAKEN = frozenset({errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR})
+_Write = Callable[[BinaryIO], object]
 
 
 def keep_content(path: Path, content: bytes) -> None:
@@ -28,8 +35,16 @@ def keep_content(path: Path, content: bytes) -> None:
     except FileNotFoundError:
         is_there = False
     if not is_there:
-        _written_beside(path, content).replace(path)
+        _replace(path, lambda file: file.write(content))
     # Also for a file that is there: who made it may have died before this
+    sync_folder(path.parent)
+
+
+def keep_copy(path: Path, source: Path) -> None:
+    """Make ``path`` a durable copy of the file ``source``; what is there, a link too, is replaced. Raises OSError."""
+    make_folder(path.parent)
+    with source.open("rb") as content:
+        _replace(path, lambda file: shutil.copyfileobj(content, file, _AT_ONCE))
     sync_folder(path.parent)
 
 
@@ -39,7 +54,7 @@ def keep_first(path: Path, content: bytes) -> None:
     To be read by ``read_first`` only. Raises OSError.
     """
     make_folder(path.parent)
-    partial = _written_beside(path, content)
+    partial = _written_beside(path, lambda file: file.write(content))
     try:
         os.link(partial, path)
     except FileExistsError:
@@ -91,7 +106,7 @@ def _keep_first_as_folder(path: Path, content: bytes) -> None:
     """Without links, only a folder that holds something has a name that a rename does not take from it."""
     folder = _beside(path)
     folder.mkdir()
-    _write(folder / _INSIDE, content)
+    _write(folder / _INSIDE, lambda file: file.write(content))
     sync_folder(folder)
     try:
         folder.rename(path)
@@ -102,9 +117,23 @@ def _keep_first_as_folder(path: Path, content: bytes) -> None:
             raise
 
 
-def _written_beside(path: Path, content: bytes) -> Path:
+def _replace(path: Path, write: _Write) -> None:
+    partial = _written_beside(path, write)
+    try:
+        partial.replace(path)
+    except OSError:
+        partial.unlink()
+        raise
+
+
+def _written_beside(path: Path, write: _Write) -> Path:
     partial = _beside(path)
-    _write(partial, content)
+    try:
+        _write(partial, write)
+    except OSError:
+        # A full file system has no room for what nobody will finish
+        partial.unlink(missing_ok=True)
+        raise
     return partial
 
 
@@ -112,8 +141,8 @@ def _beside(path: Path) -> Path:
     return path.with_name(f".{path.name}.{secrets.token_hex(8)}")
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write(path: Path, write: _Write) -> None:
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644), "wb") as file:
-        file.write(content)
+        write(file)
         file.flush()
         os.fsync(file.fileno())

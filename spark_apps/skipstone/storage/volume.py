@@ -21,7 +21,7 @@ from skipstone_core.ids import OWN_DIRECTORY
 from skipstone_core.reasons import Reason
 
 from skipstone.storage.beneath import Beneath, open_beneath
-from skipstone.storage.durable import keep_content, keep_first, make_folder, read_first, sync_file, sync_folder
+from skipstone.storage.durable import keep_content, keep_copy, keep_first, read_first
 from skipstone.storage.globs import Glob
 from skipstone.storage.port import READ_AHEAD, Entry, Folder, LeadsOut, NoFile, Replaced, is_hidden
 
@@ -130,13 +130,9 @@ class Volume:
             keep_content(self.directory / path, content)
 
     def keep_copy(self, path: str, source: Path) -> None:
-        """Copied, then synced with its name."""
-        target = self.directory / path
+        """By a rename."""
         with self._used(path):
-            make_folder(target.parent)
-            shutil.copyfile(source, target)
-            sync_file(target)
-            sync_folder(target.parent)
+            keep_copy(self.directory / path, source)
 
     def move(self, path: str, to: str) -> None:
         """By a rename."""
