@@ -42,6 +42,9 @@ ABORTED_SUFFIX = "/aborted"
 #: Ends the name of the pod that is a run; what is before it is the run's name.
 DRIVER_SUFFIX = "-driver"
 MAX_NAME = 63
+#: As ``run_id`` makes them.
+_RUN_ID = r"[0-9a-f]{8}-[0-9a-f]{8}-[0-9]{1,9}"
+_NAMED_BY_RUN = re.compile(rf"\.?{_RUN_ID}\.[a-z0-9.]+")
 _RUN_FILE = re.compile(r"(?P<owner>[^-]+)-[^-]+-(?P<attempt>\d{1,9})-")
 
 
@@ -63,6 +66,11 @@ def run_id(uid: str, inputs_hash: str, attempt: int) -> str:
 def is_run_of(run: str, uid: str) -> bool:
     """Whether ``run`` is the name of a run whose owner has this uid."""
     return bool(uid) and run.startswith(f"{uid.replace('-', '')[:8]}-")
+
+
+def is_named_by_run(name: str) -> bool:
+    """Whether the file ``name`` is called by a run's whole name and an ending, hidden by a dot or not."""
+    return _NAMED_BY_RUN.fullmatch(name) is not None
 
 
 def is_file_of_earlier_run(path: str, run: str) -> bool:

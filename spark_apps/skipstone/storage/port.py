@@ -38,6 +38,11 @@ class Entry:
         """When somebody last wrote it, or took it to its place, as far as this process saw that."""
         return max(self.touched_ns, self.version if isinstance(self.version, int) else 0)
 
+    @property
+    def modified_ns(self) -> int:
+        """When its content was last written; on a volume whoever owns the file may set that back."""
+        return self.version if isinstance(self.version, int) else self.touched_ns
+
 
 @dataclass(frozen=True, kw_only=True)
 class Folder:
