@@ -10,6 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from skipstone.tables.shaping.dictionaries import dictionary_columns
 
 ROWS = 60_000
@@ -43,10 +45,33 @@ def test_values_that_hardly_repeat_get_none(distinct: int) -> None:
     assert not is_dictionary(drawn(distinct).cast(pa.string()))
 
 
-def test_repeats_side_by_side_and_far_apart_are_seen() -> None:
-    assert is_dictionary(pa.array(np.repeat(np.arange(ROWS // 3), 3)))
-    assert is_dictionary(pa.array(np.tile(np.arange(ROWS // 3), 3)))
+@pytest.mark.parametrize("times", [3, 4, 5, 8, 10, 20, 50, 64, 100])
+def test_repeats_side_by_side_and_far_apart_are_seen(times: int) -> None:
+    assert is_dictionary(pa.array(np.repeat(np.arange(ROWS // times), times)))
+    assert is_dictionary(pa.array(np.tile(np.arange(ROWS // times), times)))
+
+
+@given(st.integers(10, ROWS // 3), st.integers(0, 999))
+def test_what_repeats_at_any_distance_gets_a_dictionary(period: int, begin: int) -> None:
+    assert is_dictionary(pa.array((np.arange(ROWS) + begin) % period))
+
+
+def test_distinct_values_in_order_get_none() -> None:
     assert not is_dictionary(pa.array(np.arange(ROWS)))
+
+
+def test_where_a_table_is_cut_does_not_matter() -> None:
+    column = drawn(2**60).cast(pa.string())
+    pieces = [column.slice(0, 1), column.slice(1, 0), column.slice(1, 40_000), column.slice(40_001)]
+    assert dictionary_columns(pa.table({"v": pa.chunked_array(pieces)})) == []
+
+
+@pytest.mark.parametrize("kind", [pa.string_view(), pa.uuid(), pa.dictionary(pa.int32(), pa.string())], ids=str)
+def test_types_that_are_not_judged_keep_theirs(kind: pa.DataType) -> None:
+    numbers = [number.to_bytes(16, "big") for number in range(ROWS)]
+    storage = pa.array(numbers, pa.binary(16)) if kind == pa.uuid() else pa.array(map(str, range(ROWS)))
+    column = pa.ExtensionArray.from_storage(kind, storage) if kind == pa.uuid() else storage.cast(kind)
+    assert is_dictionary(column)
 
 
 @pytest.mark.parametrize(
@@ -68,8 +93,8 @@ def test_every_type_is_judged(column: pa.Array) -> None:
 
 
 def test_few_values_keep_their_dictionary() -> None:
-    assert is_dictionary(pa.array(range(1_000)))
-    sparse: list[Any] = [number if number % 100 == 0 else None for number in range(ROWS)]
+    assert is_dictionary(pa.array(range(16_000)))
+    sparse: list[Any] = [number if number % 3 == 0 else None for number in range(ROWS)]
     assert is_dictionary(pa.array(sparse))
     assert is_dictionary(pa.nulls(ROWS, pa.int64()))
     assert dictionary_columns(pa.table({"v": pa.array([], pa.int64())})) is True

@@ -196,13 +196,24 @@ def test_what_saves_little_is_left_to_others(monkeypatch: pytest.MonkeyPatch) ->
     assert opened.read(0, ["k"], np.array([1])) is not None, "where its pages are is known by now"
 
 
-@pytest.mark.parametrize("byte", [0, 0x15, 0x19, 0xFF])
-def test_a_damaged_page_index_is_left_to_others(byte: int) -> None:
-    file = bytearray(written(rows_of(1_000), compression="none", max_rows_per_page=100))
+@pytest.mark.parametrize(
+    "content", [b"\0", b"\x15", b"\x19", b"\x1c", b"\xff", b"\x19\xf8\xff\x7f\0", b"\x19\xf9\x0f\x09"]
+)
+def test_a_damaged_page_index_is_left_to_others(content: bytes) -> None:
+    file = bytearray(written(rows_of(10_000), compression="none", max_rows_per_page=10))
     columns = [pq.ParquetFile(io.BytesIO(file)).metadata.row_group(0).column(at) for at in (0, 1)]
     begin = max(one.data_page_offset for one in columns) + columns[-1].total_compressed_size
     end = len(file) - 8 - int.from_bytes(file[-8:-4], "little")
-    file[begin:end] = bytes([byte]) * (end - begin)
+    file[begin:end] = (content * (end - begin))[: end - begin]
+    assert read(bytes(file), ["k", "day"], 0, [1, 500]) is None
+
+
+@pytest.mark.parametrize("head", [b"\x19\x28\x01a\x01b\0", b"\x19\x29\x15\x02\x15\x04\0", b"\x19\x25\x02\x04\0"])
+def test_an_offset_index_of_other_things_than_pages_is_left_to_others(head: bytes) -> None:
+    file = bytearray(written(rows_of(1_000), compression="none", use_dictionary=False, max_rows_per_page=100))
+    index = bytes(file).rfind(b"\x19\xac\x16\x08")
+    assert index > 0, "an offset index of ten pages begins so, the first page behind the magic or not"
+    file[index : index + len(head)] = head
     assert read(bytes(file), ["k", "day"], 0, [1, 500]) is None
 
 

@@ -22,7 +22,7 @@ MAGIC = b"PAR1"
 #: The end of a file: the footer's length and the magic.
 TAIL = struct.Struct("<I4s")
 #: What reading a footer or a page index that makes no sense ends in.
-UNREADABLE = (ValueError, LookupError, TypeError, OverflowError, struct.error)
+UNREADABLE = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError, struct.error)
 
 
 def read_footer(source: Source) -> Struct:

@@ -40,7 +40,7 @@ _HEADER_BYTES = 16 * 1024
 _FIRST_LIST, _STRUCTS, _LONG_LIST, _LONGEST_HEAD = 0x19, 12, 15, 4
 _TOKENS, _BETWEEN, _LONGEST_VARINT = 7, (0x16, 0x15, 0x16, 0x00), 8
 #: Up to so many pages, a loop over their index is faster than calls of numpy.
-_FEW_PAGES = 100
+_FEW_PAGES = 24
 #: Where the pages of a chunk are is remembered for so many.
 _KEPT_PAGES = 128
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
@@ -111,7 +111,7 @@ class PageReader:
         """The ``rows`` (ascending, counted in row group ``group``, at least one) of ``columns``.
 
         None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
-        the row group that it is read as fast. Raises DamagedFileError.
+        the row group that it is read as fast. Raises DamagedFileError, and what Arrow raises.
         """
         found = self._find(group, columns, rows)
         arrays: dict[str, pa.Array] = {}
@@ -193,15 +193,18 @@ class _Places:
 
 def _places_of(source: Source, chunk: _Chunk, count: int) -> _Places:
     """Where the pages of a chunk of ``count`` rows are. Raises one of UNREADABLE."""
-    offsets, lengths, first = _locations(read_at(source, chunk.index_at, chunk.index_length))
-    begins, first = [*offsets[1:], chunk.begin + chunk.metadata[7]], [*first, count]
-    if first[0] != 0 or first != sorted(first) or list(map(int.__add__, offsets, lengths)) != begins:
+    told = _locations(read_at(source, chunk.index_at, chunk.index_length))
+    found = _Places(told[:, 0], told[:, 1], np.append(told[:, 2], count))
+    ends = found.offsets + found.lengths
+    begins = np.append(found.offsets[1:], chunk.begin + chunk.metadata[7])
+    steps = found.first[1:] - found.first[:-1]
+    if found.first[0] != 0 or int(steps.min()) < 0 or not np.array_equal(begins, ends):
         raise ValueError("the pages of an offset index are not one after the other")
-    return _Places(*(np.array(numbers, np.int64) for numbers in (offsets, lengths, first)))
+    return found
 
 
-def _locations(index: bytes) -> tuple[list[int], list[int], list[int]]:
-    """Offset, length and first row of the pages in an offset index. Raises one of UNREADABLE."""
+def _locations(index: bytes) -> Rows:
+    """Offset, length and first row of each page in an offset index. Raises one of UNREADABLE."""
     head, kind = index[0], index[1] & 15
     count, at = index[1] >> 4, 2
     if count == _LONG_LIST:
@@ -211,14 +214,14 @@ def _locations(index: bytes) -> tuple[list[int], list[int], list[int]]:
     if head == _FIRST_LIST and kind == _STRUCTS and count and not (at == _LONGEST_HEAD and index[3] > 127):
         # no byte of what is between the numbers is one that goes on, so all are numbers of that encoding
         tokens = (_few_varints if count <= _FEW_PAGES else _many_varints)(index, at, _TOKENS * count)
-        if tokens is not None and all(tokens[2 * n :: _TOKENS] == [one] * count for n, one in enumerate(_BETWEEN)):
-            offsets, lengths, first = ([n >> 1 ^ -(n & 1) for n in tokens[at::_TOKENS]] for at in (1, 3, 5))
-            return offsets, lengths, first
+        if tokens is not None and bool((tokens.reshape(count, _TOKENS)[:, ::2] == _BETWEEN).all()):
+            numbers = tokens.reshape(count, _TOKENS)[:, 1::2]
+            return (numbers >> 1) ^ -(numbers & 1)
     told = CompactReader(index).struct()[1]
-    return [one[1] for one in told], [one[2] for one in told], [one.get(3, 0) for one in told]
+    return np.array([[one[1], one[2], one.get(3, 0)] for one in told], np.int64)
 
 
-def _few_varints(index: bytes, at: int, count: int) -> list[int]:
+def _few_varints(index: bytes, at: int, count: int) -> Rows:
     """The ``count`` numbers of variable length that begin there. Raises IndexError when there are not so many."""
     found = []
     for _ in range(count):
@@ -233,10 +236,10 @@ def _few_varints(index: bytes, at: int, count: int) -> list[int]:
             number |= byte << shift
             at += 1
         found.append(number)
-    return found
+    return np.array(found, np.int64)
 
 
-def _many_varints(index: bytes, at: int, count: int) -> list[int] | None:
+def _many_varints(index: bytes, at: int, count: int) -> Rows | None:
     """As ``_few_varints``, faster for many; None when there are not so many, or one is too long."""
     data = np.frombuffer(index, np.uint8, offset=at)
     ends = np.flatnonzero(data < 128)[:count]
@@ -247,7 +250,7 @@ def _many_varints(index: bytes, at: int, count: int) -> list[int] | None:
     if within.max() > _LONGEST_VARINT:
         return None
     parts = (data[: ends[-1] + 1] & 127).astype(np.int64) << (7 * within)
-    found: list[int] = np.add.reduceat(parts, starts).tolist()
+    found: Rows = np.add.reduceat(parts, starts)
     return found
 
 

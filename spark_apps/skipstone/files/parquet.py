@@ -162,8 +162,7 @@ class ParquetFile:
         """Write ``rows`` as row groups of at most ``group_rows`` rows. The file has the columns of the first ones."""
         if self._writer is None:
             columns = pa.schema([field for field in self._columns if field.name in rows.column_names])
-            first = rows.slice(0, group_rows)
-            self._writer = open_writer(self._sink, columns, self._options, first, first.num_rows)
+            self._writer = open_writer(self._sink, columns, self._options, rows, min(rows.num_rows, group_rows))
         self._writer.write_table(rows, row_group_size=group_rows)
         self.rows += rows.num_rows
         self._nans.count(rows)

@@ -13,9 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: The sample: so many blocks of rows, evenly spread. A block shows runs of a value, all of them repeats far apart.
-_BLOCKS, _BLOCK_ROWS = 64, 64
-#: Fewer values tell nothing, and their dictionary costs nothing.
+#: The sample: so many rows, wherever chance takes them, each with the row behind it. Rows at even distances would miss
+#: what repeats at another distance, and rows alone what repeats side by side.
+_PAIRS = 2_048
+#: Of fewer rows a dictionary costs less than a sample.
+_MANY_ROWS = 16_384
+#: Fewer values tell nothing.
 _ENOUGH = 2_048
 #: When n values are d distinct ones, drawn alike, m of them hold about m^2 / 2d repeats. Two thirds of n values are
 #: distinct when d is 1.14 n.
@@ -35,20 +38,30 @@ def dictionary_columns(rows: pa.Table, *, allowed: Sequence[str] | bool = True) 
 
 def _mostly_distinct(rows: pa.Table) -> set[str]:
     """The columns, at the top of the schema, of which more than about two thirds of the values are distinct."""
-    if rows.num_rows < _ENOUGH:
+    names = [field.name for field in rows.schema if _is_judged(field.type)]
+    if rows.num_rows < _MANY_ROWS or not names:
         return set()
-    starts = np.linspace(0, max(0, rows.num_rows - _BLOCK_ROWS), _BLOCKS).astype(np.int64)
-    sampled = pa.array(np.unique(starts[:, None] + np.arange(_BLOCK_ROWS)))
-    return {
-        field.name
-        for field, column in zip(rows.schema, rows.columns, strict=True)
-        if _has_dictionary(field.type) and _is_distinct(column.take(sampled), rows.num_rows)
-    }
+    sample = _sampled(rows.select(names))
+    columns = zip(names, sample.columns, strict=True)
+    return {name for name, column in columns if _is_distinct(column, rows.num_rows)}
 
 
-def _has_dictionary(kind: pa.DataType) -> bool:
-    nested, boolean = pa.types.is_nested(kind), pa.types.is_boolean(kind)
-    return not (nested or boolean or pa.types.is_null(kind) or pa.types.is_dictionary(kind))
+def _sampled(rows: pa.Table) -> pa.Table:
+    """The rows of the sample, which is the same for the same number of rows."""
+    first = np.random.default_rng(rows.num_rows).integers(0, rows.num_rows - 1, _PAIRS)
+    chosen, begin, found = np.unique([first, first + 1]), 0, []
+    for batch in rows.to_batches():  # to take from a whole column of texts, Arrow would copy all of it
+        mine = chosen[slice(*np.searchsorted(chosen, [begin, begin + batch.num_rows]))] - begin
+        found.append(batch.take(pa.array(mine)))
+        begin += batch.num_rows
+    return pa.Table.from_batches(found, rows.schema)
+
+
+def _is_judged(kind: pa.DataType) -> bool:
+    texts = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    raw = pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind)
+    numbers = pa.types.is_primitive(kind) and not pa.types.is_boolean(kind)
+    return bool(texts or raw or numbers or pa.types.is_decimal(kind))
 
 
 def _is_distinct(sample: pa.ChunkedArray, rows: int) -> bool:
