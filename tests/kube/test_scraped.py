@@ -148,11 +148,16 @@ def variables(prometheus: Prometheus, board: Json) -> Iterator[dict[str, str]]:
 def test_prometheus_finds_the_operator_by_the_service_monitor_and_keeps_namespaces_of_resources(
     scraped: Scraped,
 ) -> None:
-    # A machine with much to do misses a scrape now and then.
-    wait_until(lambda: targets(scraped)[0]["health"] == "up", seconds=SECONDS, failure="the operator is not scraped")
-    (target,) = targets(scraped)
+    # A machine with much to do misses a scrape now and then, and the series are not there until the next one.
+    found: list[Json] = []
+
+    def is_scraped() -> bool:
+        found[:] = scraped.prometheus.ask('skipstone_resource_ready{kind="Warehouse",name="main"}')
+        return bool(found)
+
+    wait_until(is_scraped, seconds=SECONDS, failure="the operator is not scraped")
+    (target,), (series,) = targets(scraped), found
     assert (target["scrapePool"], target["labels"]["pod"]) == (scraped.job, "skipstone-0")
-    (series,) = scraped.prometheus.ask('skipstone_resource_ready{kind="Warehouse",name="main"}')
     assert series["metric"]["namespace"] == NAMESPACE
     assert "exported_namespace" not in series["metric"]
 
