@@ -58,6 +58,19 @@ def remove(kube: Kube, namespaces: tuple[str, ...], volume_name: str) -> None:
     for namespace in namespaces:
         kube.run("delete", "namespace", namespace, "--ignore-not-found", "--timeout=300s", check=False)
     kube.run("delete", "persistentvolume", volume_name, "--ignore-not-found", "--wait=false", check=False)
+    remove_definitions(kube)
+
+
+def remove_definitions(kube: Kube) -> None:
+    """The CRDs, unless a release needs them: they stay behind one, and would belong to the namespace that it was in."""
+    releases = subprocess.run(
+        [kube.helm, "list", "--all-namespaces", "--short", "--filter", "^skipstone$"],
+        env={**kube.environment},
+        capture_output=True,
+        check=True,
+    )
+    if not releases.stdout.strip():
+        kube.run("delete", "--filename", str(ROOT / "crds"), "--ignore-not-found", "--timeout=60s", check=False)
 
 
 @pytest.fixture(scope="module")
@@ -66,10 +79,15 @@ def kube(tmp_path_factory: pytest.TempPathFactory) -> Kube:
     return Kube.find()
 
 
+def names_of_pages() -> tuple[str, str]:
+    """The namespaces of the tables and of the operator in the pages."""
+    return name_of("lake"), name_of("skipstone-system")
+
+
 @pytest.fixture(scope="module")
 def reader(kube: Kube, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reader]:
     """Someone on a cluster without Skipstone."""
-    names = (name_of("lake"), name_of("skipstone-system"))
+    names = names_of_pages()
     remove(kube, names, names[0])
     kube.apply(volume(names[0], names[0], NODE.volumes / names[0]))
     TRANSCRIPT.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +103,8 @@ def test_following_the_page_word_for_word_works(reader: Reader, page: str) -> No
 
 def test_the_demonstration_for_kind_works(kube: Kube, tmp_path: Path) -> None:
     """Its script, with kind and Docker replaced, in namespaces of its own; and what it removes."""
-    names = ("kind-demo-lake", "kind-demo-system")
+    names, pages = ("kind-demo-lake", "kind-demo-system"), names_of_pages()
+    remove(kube, pages, pages[0])
     remove(kube, names, "kind-demo-lake-demo")
     reader = Reader(tmp_path, TRANSCRIPT)
     reader.environment |= {"NAMESPACE": names[0], "SYSTEM_NAMESPACE": names[1], "HELM_ARGS": HELM}
