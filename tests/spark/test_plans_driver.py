@@ -171,6 +171,30 @@ def test_the_driver_reads_what_it_can_and_tasks_the_rest(
     assert (*read, staged(first)) == (here, scanned, there), found.explanation
 
 
+_FEW = f"(select * from {TABLE} where k > 0) t where text = 'text7'"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"select count(*) as n, max(single), min(moment) from {TABLE} where text = 'text7'",
+        f"select flag, sum(small) as total from {_FEW} group by flag having count(*) > 0",
+        f"select count(distinct day) as days from {_FEW}",
+    ],
+    ids=["all", "groups", "distinct"],
+)
+def test_few_rows_of_the_driver_are_aggregated_without_a_shuffle(typed: Bed, text: str) -> None:
+    found = typed.query(text)
+    assert "LocalTableScan" in found.plan
+    assert "Exchange" not in found.plan
+
+
+def test_rows_on_which_functions_of_users_run_stay_in_several_tasks(typed: Bed) -> None:
+    typed.spark.udf.register("half", lambda value: value // 2, "int")
+    found = typed.query(f"select sum(half(small)) as total from {TABLE} where text = 'text7'")
+    assert "Coalesce" not in found.plan
+
+
 @pytest.mark.parametrize(
     ("text", "rows"),
     [

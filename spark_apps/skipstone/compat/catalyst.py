@@ -446,6 +446,11 @@ class _SubqueryAliases(Protocol):
     def apply(self, name: str, child: LogicalPlan) -> LogicalPlan: ...
 
 
+@described(f"{CATALYST}.plans.logical.Repartition$")
+class _Repartitions(Protocol):
+    def apply(self, partitions: int, shuffle: bool, child: LogicalPlan) -> LogicalPlan: ...  # noqa: FBT001
+
+
 @described(f"{CATALYST}.plans.logical.Union$")
 class _Unions(Protocol):
     def apply(self, left: LogicalPlan, right: LogicalPlan) -> LogicalPlan: ...
@@ -474,6 +479,7 @@ ALIAS: JavaName[Callable[[Expression, str, ExprId, Seq[str], Option[JavaObject],
 )
 SUBQUERY_ALIAS: ScalaName[_SubqueryAliases] = ScalaName(f"{CATALYST}.plans.logical.SubqueryAlias")
 PROJECT: ScalaName[_Projects] = ScalaName(f"{CATALYST}.plans.logical.Project")
+REPARTITION: ScalaName[_Repartitions] = ScalaName(f"{CATALYST}.plans.logical.Repartition")
 EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
 UNION: ScalaName[_Unions] = ScalaName(f"{CATALYST}.plans.logical.Union")
 

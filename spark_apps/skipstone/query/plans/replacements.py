@@ -23,6 +23,7 @@ from skipstone.query.plans.planning import Planned, PlanRefused, RelationPlans, 
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.choice import RelationRead, after_driver
 from skipstone.query.plans.replacing.driver import read_rows, to_spark, with_rows
+from skipstone.query.plans.replacing.gathering import FEW_ROWS
 from skipstone.query.plans.replacing.indexscan import IndexScan, PlanMaker, StagedEntries, stage_entries
 from skipstone.query.plans.replacing.residuals import Json, residual_of
 from skipstone.query.plans.replacing.staging import StagedScan, pinned, stage_plan, with_table
@@ -43,6 +44,11 @@ class Replacement:
     def is_local(self) -> bool:
         """Whether the driver has read all of it."""
         return self.staged is None and self.entries is None
+
+    @property
+    def is_few(self) -> bool:
+        """Whether the driver has read all of it, and that is little."""
+        return self.is_local and self.rows is not None and self.rows.data().size() <= FEW_ROWS
 
     @property
     def is_united(self) -> bool:

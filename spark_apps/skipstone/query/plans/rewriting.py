@@ -24,7 +24,7 @@ from skipstone.query.plans.analysis.normalize import (
     with_joins_of_subqueries,
 )
 from skipstone.query.plans.analysis.relations import QueryTables, RelationRefused
-from skipstone.query.plans.analysis.uses import Key, Scope, key_of, open_scope, uses_of, uses_of_normalized
+from skipstone.query.plans.analysis.uses import RELATION, Key, Scope, key_of, open_scope, uses_of, uses_of_normalized
 from skipstone.query.plans.covering.candidates import Normal
 from skipstone.query.plans.covering.planning import join_by_buckets
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
@@ -36,6 +36,7 @@ from skipstone.query.plans.planning import Planned, RelationPlans, Session, firs
 from skipstone.query.plans.prospects import Prospects
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacements import Replacements, Replacing
+from skipstone.query.plans.replacing.gathering import aggregated_at_once
 from skipstone.query.plans.replacing.rebuild import Rebuilder, closed
 from skipstone.query.plans.replacing.trial import try_plan
 
@@ -224,7 +225,9 @@ class Rewriting:
 
         relations, node = self._relations, self._replacing.node
         keys = relations.sites.keys() - relations.cached
-        plan = Rebuilder(self._jvm, keys, lambda key, java: node(found, key, java)).plan(self._query)
+        few = frozenset(key for key, one in found.items() if one.is_few)
+        at_once = aggregated_at_once(self._query.tree, lambda leaf: leaf.name == RELATION and key_of(leaf) in few)
+        plan = Rebuilder(self._jvm, keys, lambda key, java: node(found, key, java), at_once).plan(self._query)
         if any(one.lacks_columns for one in found.values()):
             plan = closed(self._jvm, plan)
         plan.setAnalyzed()

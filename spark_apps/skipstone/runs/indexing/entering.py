@@ -7,6 +7,7 @@ enter is the caller's to say. Must not change the indexed table.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -16,7 +17,7 @@ from pyiceberg.table import Table
 from pyspark.errors import PySparkException
 from skipstone_core.contract.requests import IndexRef, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable, OutcomeUnknown
-from skipstone_core.history.commits import Committed, Conflicted, Unknown
+from skipstone_core.history.commits import Committed, Conflicted, Outcome, Unknown
 from skipstone_core.reasons import Reason
 
 from skipstone.causes import is_jvm_lost
@@ -34,6 +35,7 @@ from skipstone.tables.filesets import read_file_set
 MAX_MERGE_ROUNDS = 16
 MAX_PLANS = 5
 MAX_FAILURE_TEXT = 500
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -218,9 +220,14 @@ def merge_runs(
         if isinstance(outcome, Unknown):
             raise OutcomeUnknown(f"merge of index files: {outcome.message}")
         if not isinstance(outcome, Committed):
+            _log.warning("index files of %s are not merged, which the next run does: %s", index.name, _why(outcome))
             break
         index = reopen_index(site.catalog, index)
     return index
+
+
+def _why(outcome: Outcome | None) -> str:
+    return outcome.message if isinstance(outcome, Conflicted) else "none is due any more"
 
 
 def first_line(error: BaseException) -> str:

@@ -9,13 +9,22 @@ from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
 from typing import cast
 
-from skipstone.compat.catalyst import PROJECT, SUBQUERY_ALIAS, Expression, LogicalPlan, PlanExpression, Relation
+from skipstone.compat.catalyst import (
+    PROJECT,
+    REPARTITION,
+    SUBQUERY_ALIAS,
+    Expression,
+    LogicalPlan,
+    PlanExpression,
+    Relation,
+)
 from skipstone.compat.java import Jvm, Seq, is_some, items, java_array, scala_object, scala_seq, some
 from skipstone.query.plans.analysis.catalyst import Node, Slot, descend
 from skipstone.query.plans.analysis.uses import RELATION, Inner, Scope, field_of, key_of
 
 #: Gives the relation that replaces the one it gets, with its key.
 Replace = Callable[[int, Relation], LogicalPlan]
+_NO_SHUFFLE = False
 
 
 def with_plans(jvm: Jvm, plan: LogicalPlan, found: Mapping[tuple[int, ...], LogicalPlan]) -> LogicalPlan:
@@ -41,13 +50,24 @@ def closed(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     return scala_object(jvm, PROJECT).apply(plan.output(), alias)
 
 
-class Rebuilder:
-    """Rebuilds the plans of a query along the paths to the relations with ``keys``."""
+def in_one_task(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
+    """``plan``, whose rows one task gets."""
+    return scala_object(jvm, REPARTITION).apply(1, _NO_SHUFFLE, plan)
 
-    def __init__(self, jvm: Jvm, keys: AbstractSet[int], replace: Replace) -> None:
+
+class Rebuilder:
+    """Rebuilds the plans of a query along the paths to the relations with ``keys``.
+
+    ``at_once``: nodes whose rows one task gets.
+    """
+
+    def __init__(
+        self, jvm: Jvm, keys: AbstractSet[int], replace: Replace, at_once: AbstractSet[Node] = frozenset()
+    ) -> None:
         self._jvm = jvm
         self._keys = keys
         self._replace = replace
+        self._at_once = at_once
 
     def plan(self, scope: Scope) -> LogicalPlan:
         """The plan of ``scope``, plans inside its expressions included."""
@@ -62,6 +82,10 @@ class Rebuilder:
         return node.name == RELATION and bool(node.fields["output"]) and key_of(node) in self._keys
 
     def _node(self, scope: Scope, node: Node, java: LogicalPlan) -> LogicalPlan:
+        rebuilt = self._rebuilt(scope, node, java)
+        return in_one_task(self._jvm, rebuilt) if node in self._at_once else rebuilt
+
+    def _rebuilt(self, scope: Scope, node: Node, java: LogicalPlan) -> LogicalPlan:
         if self._is_replaced(node):
             return self._replace(key_of(node), cast(Relation, java))
         if not self._touches(scope, node):
