@@ -9,12 +9,15 @@ import pyarrow as pa
 import pytest
 from skipstone.indexes import tables
 from skipstone.indexes.asking import sampling
+from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import Lake, index_on
 
 
 @pytest.fixture
-def lake(tmp_path: Path) -> Lake:
+def lake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Lake:
+    """A lake in which 150 small files are worth a sample."""
+    monkeypatch.setattr(index_use, "WORTH_A_JOB_BYTES", 32 * 1024 * 1024)
     return Lake(tmp_path)
 
 
@@ -33,10 +36,10 @@ def test_a_few_of_many_keys_show_when_all_of_them_are_everywhere(
     lake.reindex(index_on("k"))
     condition = f"k in ({', '.join(map(str, range(60)))})"
     plan = lake.plan(condition)
-    (use,) = plan.indexes
+    (used,) = plan.indexes
     assert plan.funnel.min_max == plan.funnel.total >= files
-    assert use.used is are_together
-    assert are_together or "of a sample of its entries" in use.reason
+    assert used.used is are_together
+    assert are_together or "of a sample of its entries" in used.reason
     assert (plan.funnel.read < plan.funnel.total) is are_together
     lake.assert_exact(condition)
 
@@ -55,8 +58,8 @@ def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
     lake.reindex(index_on("k"))
     condition = f"k >= 0 and k < {len(places) // 2}"
     plan = lake.plan(condition)
-    (use,) = plan.indexes
-    assert use.used is are_together
-    assert are_together or "of a sample of its entries" in use.reason
+    (used,) = plan.indexes
+    assert used.used is are_together
+    assert are_together or "of a sample of its entries" in used.reason
     assert (plan.funnel.read < plan.funnel.total) is are_together
     lake.assert_exact(condition)

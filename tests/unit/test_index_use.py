@@ -9,6 +9,7 @@ from skipstone_core.indexing.use import (
     ReadCost,
     Sampled,
     are_few,
+    are_worth_their_keys,
     is_driver_faster,
     is_narrow,
     is_small_side,
@@ -17,7 +18,9 @@ from skipstone_core.indexing.use import (
 )
 
 MIB = 1024 * 1024
-COSTS = st.builds(ReadCost, st.integers(0, 10_000), st.integers(0, 10**12))
+COSTS = st.builds(
+    ReadCost, st.integers(0, 10_000), st.integers(0, 10**12), st.integers(0, 10**12), st.integers(0, 10**9)
+)
 
 
 @pytest.mark.parametrize(
@@ -25,12 +28,19 @@ COSTS = st.builds(ReadCost, st.integers(0, 10_000), st.integers(0, 10**12))
     [
         (ReadCost(5, 4 * MIB), ReadCost(400, 2500 * MIB), True),
         (ReadCost(5, 4 * MIB), ReadCost(1, 8 * MIB), False),
-        (ReadCost(40, 1300 * MIB), ReadCost(400, 2500 * MIB), True),
+        (ReadCost(40, 1280 * MIB), ReadCost(400, 2500 * MIB), True),
         (ReadCost(40, 1500 * MIB), ReadCost(400, 2500 * MIB), False),
+        (ReadCost(5, 4 * MIB, 500 * MIB), ReadCost(400, 2500 * MIB), True),
+        (ReadCost(5, 4 * MIB, 700 * MIB), ReadCost(400, 2500 * MIB), False),
+        (ReadCost(5, 4 * MIB, rows=16 * MIB), ReadCost(400, 2500 * MIB), True),
+        (ReadCost(5, 4 * MIB, rows=24 * MIB), ReadCost(400, 2500 * MIB), False),
         (ReadCost(5, MIB // 2), ReadCost(1, 1000), True),
         (ReadCost(0, 0), ReadCost(0, 0), False),
     ],
-    ids=["point", "one small file", "half", "more than half", "next to nothing", "nothing to save"],
+    ids=[
+        *("point", "one small file", "half", "more than half", "values", "too many values", "rows", "too many rows"),
+        *("next to nothing", "nothing to save"),
+    ],
 )
 def test_an_index_may_read_half_of_what_it_may_save(index: ReadCost, candidates: ReadCost, worthwhile: bool) -> None:
     assert is_worthwhile(index, candidates) is worthwhile
@@ -95,10 +105,17 @@ def test_the_driver_reads_the_rows_of_few_files(here: ReadCost, there: ReadCost,
 
 def test_a_small_side_costs_an_eighth_at_most() -> None:
     assert is_small_side(ReadCost(), ReadCost())
-    assert is_small_side(ReadCost(1, 31 * MIB), ReadCost(56, 200 * MIB))
-    assert not is_small_side(ReadCost(1, 32 * MIB), ReadCost(56, 200 * MIB))
+    assert is_small_side(ReadCost(1, 26 * MIB), ReadCost(56, 200 * MIB))
+    assert not is_small_side(ReadCost(1, 27 * MIB), ReadCost(56, 200 * MIB))
+
+
+def test_a_side_may_give_more_keys_where_more_can_be_saved() -> None:
+    assert are_worth_their_keys(2000, ReadCost())
+    assert not are_worth_their_keys(2001, ReadCost(1, 40 * MIB))
+    assert are_worth_their_keys(20_000, ReadCost(400, 400 * MIB))
+    assert not are_worth_their_keys(30_000, ReadCost(400, 400 * MIB))
 
 
 def test_a_side_that_takes_a_job_is_worth_it_only_beside_a_large_one() -> None:
-    assert is_small_side(ReadCost(1, 1), ReadCost(28, 100 * MIB))
-    assert not is_small_side(ReadCost(1, 1), ReadCost(27, 100 * MIB))
+    assert is_small_side(ReadCost(1, 1), ReadCost(28, 121 * MIB))
+    assert not is_small_side(ReadCost(1, 1), ReadCost(28, 120 * MIB))

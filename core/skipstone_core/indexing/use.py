@@ -8,14 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: What opening a file costs, as bytes that could be read in that time.
-OPEN_BYTES = 1024 * 1024
+#: Costs are told as bytes of a data file that tasks decode in the same time, on all cores.
+#: What opening a file costs.
+OPEN_BYTES = 256 * 1024
+#: What it costs to decode a value of an index in the driver and to test it, besides its bytes: Python does the rest.
+VALUE_BYTES = 2
+#: What it costs to take a row that was found there: to know where each is, they are sorted.
+ROW_BYTES = 64
 #: What opening a file costs a task of Spark, as bytes that it could read in that time.
-TASK_OPEN_BYTES = 3 * 1024 * 1024
+TASK_OPEN_BYTES = 256 * 1024
 #: What opening a file to read a few of its rows costs the driver, likewise, and what a byte that it decodes there costs
 #: it, as bytes that a task could read. Python does most of both, so cores do not help.
-DRIVER_OPEN_BYTES = 5 * 1024 * 1024 // 4
-DRIVER_BYTE = 1.4
+DRIVER_OPEN_BYTES = 192 * 1024
+DRIVER_BYTE = 1.0
 #: An index of which so little has to be read is always asked.
 SMALL_FILES = 16
 SMALL_BYTES = 1024 * 1024
@@ -33,6 +38,9 @@ DRIVER_ROWS = 100_000
 PAGE_ROWS = 20_000
 #: A side of a join gives at most so many rows when it runs first, unless the session says otherwise.
 JOIN_ROWS = 100_000
+#: What it costs to fetch a key of a side that ran and to look it up; so many keys are always looked up.
+KEY_BYTES = 3000
+FEW_KEYS = 2000
 #: One side of a join runs first when reading it costs at most this part of reading the other one.
 SMALL_SIDE_PART = 0.125
 #: The other side of a join costs so much at least where the first one takes a job.
@@ -48,12 +56,12 @@ COVERING_PART = 0.9
 
 
 #: Keys that are looked up first where many are: from their hits follows where those of all will be.
-SAMPLE_KEYS = 8
+SAMPLE_KEYS = 4
 #: Row groups of an index that are read first where many may hold hits, as those of a wide range.
 SAMPLE_GROUPS = 4
-MANY_GROUPS = 8 * SAMPLE_GROUPS
+MANY_GROUPS = 3 * SAMPLE_GROUPS
 #: Keys from which on a sample of them is looked up first.
-MANY_KEYS = 32 * SAMPLE_KEYS
+MANY_KEYS = 64 * SAMPLE_KEYS
 #: So many pages that two samples meet tell how many there are, give or take a sixth.
 TELLING_PAGES = 32
 #: Hits in more than this part of the pages, as a sample tells, save less than reading all of them from the index costs.
@@ -91,19 +99,33 @@ class NotUsed(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadCost:
-    """Files to open and bytes to read."""
+    """Files to open and bytes to read. Of an index also ``values`` that the driver decodes and tests, and ``rows`` that
+    it finds, as far as their number is known before.
+    """
 
     files: int = 0
     bytes: int = 0
+    values: int = 0
+    rows: int = 0
 
     @property
     def weight(self) -> int:
-        """Both as bytes."""
+        """All as bytes."""
+        return self.in_tasks + self.values * VALUE_BYTES + self.rows * ROW_BYTES
+
+    @property
+    def in_tasks(self) -> int:
+        """As bytes, where tasks read it."""
         return self.bytes + self.files * OPEN_BYTES
 
     def __add__(self, other: ReadCost) -> ReadCost:
         """The cost of both."""
-        return ReadCost(self.files + other.files, self.bytes + other.bytes)
+        return ReadCost(
+            self.files + other.files,
+            self.bytes + other.bytes,
+            self.values + other.values,
+            self.rows + other.rows,
+        )
 
     def __str__(self) -> str:
         """For explain."""
@@ -133,7 +155,7 @@ def is_scan_cheaper(index: ScanCost, files: ScanCost) -> bool:
     Rows of neighboring keys stand together in files more often than not, which makes joins and groups of them cheap.
     """
     is_short = index.rows <= SCAN_ROWS_PART * files.rows
-    return is_short and index.read.weight <= WORTHWHILE_PART * files.read.weight
+    return is_short and index.read.in_tasks <= WORTHWHILE_PART * files.read.in_tasks
 
 
 def is_small_side(side: ReadCost, other: ReadCost) -> bool:
@@ -143,6 +165,11 @@ def is_small_side(side: ReadCost, other: ReadCost) -> bool:
     """
     job = WORTH_A_JOB_BYTES if side.files else 0
     return side.weight <= SMALL_SIDE_PART * other.weight and other.weight >= job
+
+
+def are_worth_their_keys(keys: int, savings: ReadCost) -> bool:
+    """Whether to look up so many ``keys`` of a side that ran, which can save at most ``savings``."""
+    return keys <= FEW_KEYS or keys * KEY_BYTES <= SMALL_SIDE_PART * savings.weight
 
 
 def is_bucketed_faster(all_rows: int, entries: int, shuffled: int) -> bool:

@@ -6,6 +6,7 @@ Must not parse or check: it takes what the core has checked.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from decimal import Decimal
@@ -14,6 +15,7 @@ from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from cachetools import LRUCache
 from skipstone_core.keys import float_order
 from skipstone_core.language.predicates import (
     And,
@@ -37,6 +39,8 @@ Columns = Mapping[str, pa.Array]
 Comparable: TypeAlias = Any
 
 _EXACT = pa.decimal256(76, 38)
+#: Lists are remembered as Arrow has them, so many literals in all; to convert shorter ones costs nothing.
+_MOST_LITERALS, _SHORT_LIST = 1 << 17, 16
 _COMPARE: Mapping[Operator, Callable[[Any, Any], Any]] = {
     "=": pc.equal,
     "!=": pc.not_equal,
@@ -78,14 +82,34 @@ def _in_list(node: InList, columns: Columns) -> Comparable:
     operand = _operand(node.operand, columns)
     if isinstance(operand, pa.Scalar):
         return reduce(pc.or_kleene, [_compare("=", node.operand, value, columns) for value in node.values])
+    found = []
+    for values in _literals(node):
+        keys, wanted = _comparable(operand, values)
+        found.append(pc.is_in(keys, value_set=wanted))
+    return pc.if_else(pc.is_valid(operand), reduce(pc.or_, found), pa.scalar(None, pa.bool_()))
+
+
+#: By the identity of a list, which is held so that no other has it: comparing lists takes as long as converting one.
+_known: LRUCache[int, tuple[InList, tuple[pa.Array, ...]]] = LRUCache(
+    _MOST_LITERALS, getsizeof=lambda known: 1 + len(known[0].values)
+)
+_lock = threading.Lock()
+
+
+def _literals(node: InList) -> tuple[pa.Array, ...]:
+    """The literals of a list by their types; it is evaluated on batch after batch."""
+    with _lock:
+        known = _known.get(id(node))
+    if known is not None:
+        return known[1]
     groups: dict[pa.DataType, list[pa.Scalar]] = {}
     for value in map(_scalar, node.values):
         groups.setdefault(value.type, []).append(value)
-    found = []
-    for kind, values in groups.items():
-        keys, wanted = _comparable(operand, pa.array([value.as_py() for value in values], kind))
-        found.append(pc.is_in(keys, value_set=wanted))
-    return pc.if_else(pc.is_valid(operand), reduce(pc.or_, found), pa.scalar(None, pa.bool_()))
+    made = tuple(pa.array([value.as_py() for value in values], kind) for kind, values in groups.items())
+    with _lock:
+        if _SHORT_LIST < len(node.values) < _known.maxsize:
+            _known[id(node)] = (node, made)
+    return made
 
 
 def _compare(op: Operator, left: Operand, right: Operand, columns: Columns) -> Comparable:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
 
@@ -18,10 +19,12 @@ from skipstone_core.indexing.use import NotUsed, ReadCost
 
 from skipstone.indexes.asking.answers import IndexAnswer, Wanted, plan_answer
 from skipstone.indexes.asking.candidates import WeighedFiles
+from skipstone.indexes.asking.estimates import expected_rows
 from skipstone.indexes.asking.hits import IndexHits
 from skipstone.indexes.asking.lookup import look_up
 from skipstone.indexes.found import FoundIndex, IndexProblem, IndexRefusal, find_indexes
 from skipstone.indexes.keytests import Maybe, Test
+from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.query.readplan import IndexUse, ReadOptions
 from skipstone.tables.filesets import FileSet
 
@@ -40,12 +43,16 @@ class Question:
 
 @dataclass(frozen=True)
 class Advice:
-    """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all."""
+    """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all.
+
+    ``expected``: about how many rows match of the files that an index covers, where one tells.
+    """
 
     hits: IndexHits | None = None
     answer: IndexAnswer | None = None
     uses: tuple[IndexUse, ...] = ()
     no_index: NotUsed | None = None
+    expected: int | None = None
 
 
 def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advice:
@@ -88,7 +95,17 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
         costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
     used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
     uses = (*used, *(_unusable(one) for one in problems))
-    return Advice(found.hits, answer, uses)
+    return Advice(found.hits, answer, uses, expected=_expected(indexes, question.test))
+
+
+def _expected(indexes: Sequence[FoundIndex], test: Test) -> int | None:
+    """The least that an index tells."""
+    told: list[int] = []
+    for index in indexes:
+        if index.serves(test) and not index.replaced:
+            with suppress(UnreadableIndexFile):  # which is said where it is asked
+                told += [rows for rows in [expected_rows(index, test)] if rows is not None]
+    return min(told, default=None)
 
 
 def _use(index: FoundIndex, refusal: IndexRefusal | None, cost: ReadCost | None) -> IndexUse:

@@ -93,7 +93,8 @@ class ReadPlan:
     ``positions``: of files with few hits, the rows that may match, ascending. ``answer``: files whose rows an index
     holds; all of them are among ``ordinals``, so a reader that cannot take answers is right without. ``no_index``: why
     no index was considered at all. ``filters``: what bloom filters did, when they were considered; ``filtered``: files
-    whose row groups they told, not an index.
+    whose row groups they told, not an index. ``expected``: about how many rows of the files that an index covers match,
+    where one tells.
     """
 
     files: FileSet
@@ -108,6 +109,7 @@ class ReadPlan:
     caches: tuple[CacheCounts, ...] = ()
     filters: FilterUse | None = None
     filtered: frozenset[int] = frozenset()
+    expected: int | None = None
 
     @property
     def answered(self) -> frozenset[int]:

@@ -16,6 +16,7 @@ from skipstone_core.indexing.choice import Offer, plan_next
 from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
 
 from skipstone.indexes.asking.candidates import WeighedFiles
+from skipstone.indexes.asking.estimates import expected_rows
 from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
 from skipstone.indexes.asking.sampling import Sample, sample_of
@@ -140,9 +141,10 @@ def worthwhile_probe(index: FoundIndex, test: Test, savings: ReadCost, columns: 
         if not is_worthwhile(to_open, savings):
             return _no_gain(to_open, savings)
         probe = plan_probe(index, test, files, columns)
+        cost = probe.cost + ReadCost(rows=expected_rows(index, test) or 0)
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         return _unreadable(error)
-    return probe if is_worthwhile(probe.cost, savings) else _no_gain(probe.cost, savings)
+    return probe if is_worthwhile(cost, savings) else _no_gain(cost, savings)
 
 
 @dataclass

@@ -89,7 +89,7 @@ def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile], column
         hit = np.flatnonzero(mask[groups.starts[number] : groups.starts[number + 1]])
         if len(hit):
             parts.append(EntryPart(file, footer, tuple(hit.tolist())))
-            cost += ReadCost(1, footer.cost_of(hit, names))
+            cost += ReadCost(1, footer.cost_of(hit, names), int(footer.rows[hit].sum()) * len(names))
     return Probe(index, test, columns.tested, names, tuple(parts), cost)
 
 

@@ -25,7 +25,7 @@ from skipstone.query.plans.analysis.normalize import (
 )
 from skipstone.query.plans.analysis.relations import QueryTables, RelationRefused
 from skipstone.query.plans.analysis.uses import RELATION, Key, Scope, key_of, open_scope, uses_of, uses_of_normalized
-from skipstone.query.plans.covering.candidates import Normal
+from skipstone.query.plans.covering.candidates import Normal, has_covering_index
 from skipstone.query.plans.covering.planning import join_by_buckets
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
 from skipstone.query.plans.joining.choosing import SmallSides
@@ -155,11 +155,11 @@ class Rewriting:
     def _join_by_buckets(self) -> None:
         """Join the query through covering indexes where something is gained."""
         try:
-            normal = self._as_joins()
-            if normal is None:
+            relations, namespace = self._relations, self._session.limits.index_namespace
+            if not has_covering_index(relations, namespace) or (normal := self._as_joins()) is None:
                 return
             query = Normal(normal.handle(), normal.tree)
-            covered = join_by_buckets(self._session, self._relations, query, self._query.handle())
+            covered = join_by_buckets(self._session, relations, query, self._query.handle())
         except Exception as error:  # noqa: BLE001 - a join can always run as Spark runs it
             logger.warning("no join runs by buckets: %s", first_line(error))
             return

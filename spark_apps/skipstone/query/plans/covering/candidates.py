@@ -7,6 +7,7 @@ decide which indexes are used.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import cast
 
@@ -83,15 +84,29 @@ def _candidate(
         yield Candidate(node, java, relation, indexes, found)
 
 
-def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[FoundIndex]:
-    """The covering indexes of a relation; ``namespace``: of index tables, None: that of the table."""
+def has_covering_index(relations: RelationPlans, namespace: str | None) -> bool:
+    """Whether a relation that may be read through indexes has one. Asks the catalog and nothing else."""
+    for key in relations.sites:
+        with suppress(RelationRefused):
+            if _is_covered(relations.opened(key), namespace):
+                return True
+    return False
+
+
+def _is_covered(relation: IcebergRelation, namespace: str | None) -> bool:
     table, catalog = relation.table, relation.table.catalog
     *own, name = table.name()
     levels = levels_of(namespace) if namespace else tuple(own)
     listed = (one for one in catalog.list_tables(levels) if one[-1].startswith(index_table_prefix(name)))
     tables = (load_index_table(catalog, one) for one in listed)
-    if not any(found is not None and BUCKETS_PROPERTY in found.properties for found in tables):
+    return any(found is not None and BUCKETS_PROPERTY in found.properties for found in tables)
+
+
+def covering_indexes(relation: IcebergRelation, namespace: str | None) -> list[FoundIndex]:
+    """The covering indexes of a relation; ``namespace``: of index tables, None: that of the table."""
+    if not _is_covered(relation, namespace):
         return []
+    table, catalog = relation.table, relation.table.catalog
     files = known_file_set(table, relation.snapshot_id)
     indexes, _ = find_indexes(catalog, table.name(), files, namespace)
     return [index for index in indexes if index.index.definition.buckets]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from skipstone_core.indexing.use import ReadCost, is_small_side
+from skipstone_core.indexing.use import ReadCost, are_worth_their_keys, is_small_side
 from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.catalyst import Node, expression_id
@@ -28,6 +28,9 @@ logger = logging.getLogger("skipstone.query")
 
 #: Nodes that leave out rows by what they hold, and leaves that a user wrote into the query.
 _SELECTIVE = frozenset({"GlobalLimit", "LocalLimit", "LocalRelation", "OneRowRelation", "Range"})
+#: Nodes that may give fewer rows than they get, and joins that give each row of both sides that have a partner.
+_REDUCING = _SELECTIVE | {"Aggregate", "Distinct", "Except", "Intersect", "Sample", "Tail", "Offset"}
+_KEEPING = ("Inner", "LeftOuter", "RightOuter", "FullOuter", "Cross")
 #: Rows of a table that is joined as a whole, as a list of keys.
 _LISTED = 10_000
 #: A side that turned out to be too large may have cost as much as the query itself.
@@ -133,8 +136,9 @@ class SmallSides:
         """What a join says of a relation's rows, when its other side, or a part of that, is small."""
         kind = self.weights.kind(key, column.column)
         for source in column.sources if kind else ():
-            if self._side(source.path, column.relation.path, savings, is_list=self._is_list(source.path)) is not None:
-                return self._keys(key, column, source, kind)
+            side = self._side(source.path, column.relation.path, savings, is_list=self._is_list(source.path))
+            if side is not None:
+                return self._keys(key, column, source, kind) if are_worth_their_keys(side.count, savings) else None
         return None
 
     def _side(self, path: Path, target: Path, savings: ReadCost, *, is_list: bool = False) -> Side | None:
@@ -160,7 +164,23 @@ class SmallSides:
     def _is_small(self, path: Path, savings: ReadCost) -> bool:
         if self._wasted >= _MOST_WASTED and any(True for _ in self.sides.leaves(path)):
             return False
-        return is_small_side(self._cost(path), savings)
+        return is_small_side(self._cost(path), savings) and not self._is_large(path)
+
+    def _is_large(self, path: Path) -> bool:
+        """Whether a part of the plan has all rows of a leaf that has too many, or of a part that was too large."""
+        nodes, most = [*self.sides.node(path).walk()], self.sides.most_rows
+        large = [one for one in nodes if one.path in self._refused or self._are_more(nodes, one, most)]
+        return any(not any(self._leaves_out(node) for node in _beside(nodes, one)) for one in large)
+
+    def _are_more(self, nodes: Sequence[Node], leaf: Node, rows: int) -> bool:
+        filters = sum(_conditions(node) for node in _chain(nodes, leaf))
+        return not leaf.children and self.weights.are_more(leaf, rows, filters)
+
+    def _leaves_out(self, node: Node) -> bool:
+        """Whether a node may give fewer rows than it gets from below."""
+        if node.name == "Join" and str(node.fields["joinType"]) not in _KEEPING:
+            return True
+        return node.name in _REDUCING or self.sides.has_run(node.path) or _filters(node)
 
     def _cost(self, path: Path) -> ReadCost:
         """What reading the leaves of a part of the plan costs."""
@@ -201,11 +221,31 @@ class SmallSides:
         return self.weights.rows(self.sides.leaves(path)) <= _LISTED
 
 
+def _chain(nodes: Sequence[Node], one: Node) -> list[Node]:
+    """A node and those above it that have no other child."""
+    above = [node for node in nodes if one.path[: len(node.path)] == node.path]
+    begin = max((len(node.path) for node in above if len(node.children) > 1 and node is not one), default=-1)
+    return [node for node in above if len(node.path) > begin]
+
+
+def _beside(nodes: Sequence[Node], one: Node) -> Iterator[Node]:
+    """The nodes without ``one``, what is below it, and the filters right above it."""
+    filters = {node.path for node in _chain(nodes, one) if node.name == "Filter"}
+    for node in nodes:
+        if node.path[: len(one.path)] != one.path and node.path not in filters:
+            yield node
+
+
+def _conditions(node: Node) -> int:
+    """How many conditions a filter has that leave out more rows than those with nulls."""
+    if node.name != "Filter":
+        return 0
+    return sum(part.name != "IsNotNull" for one in node.expressions.values() for part in conjuncts(one))
+
+
 def _filters(node: Node) -> bool:
     """Whether a node leaves out more rows than those with nulls."""
-    if node.name != "Filter":
-        return False
-    return any(part.name != "IsNotNull" for one in node.expressions.values() for part in conjuncts(one))
+    return _conditions(node) > 0
 
 
 def _known(joined: JoinedColumn, name: str, keys: Keys, side: Side) -> Known:

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from skipstone_core.indexing.use import ReadCost
+from skipstone_core.language import predicates as core
 
 from skipstone.compat.catalyst import LogicalPlan
 from skipstone.query.costs import KeyedFiles, plan_keys, planned_cost, whole_cost
@@ -107,6 +108,17 @@ class Weights:
         """How many rows some leaves have together, where that is known."""
         return sum(self._rows(leaf) for leaf in leaves)
 
+    def are_more(self, leaf: Node, rows: int, conditions: int) -> bool:
+        """Whether a leaf is known to give more ``rows``. ``conditions``: how many are above it in the query."""
+        if not is_relation(leaf) or key_of(leaf) not in self.relations.sites:
+            return False
+        if not conditions:
+            return _UNKNOWN > self._rows(leaf) > rows
+        plan = self.relations.judged[key_of(leaf)].plan
+        if plan is None or plan.predicate is None or plan.expected is None:
+            return False
+        return conditions <= _narrowing(plan.predicate.root) and plan.expected > rows
+
     def _rows(self, leaf: Node) -> int:
         keyed = self._keyed_files(key_of(leaf)) if is_relation(leaf) else None
         return _UNKNOWN if keyed is None else int(keyed.files.files["records"].to_numpy().sum())
@@ -128,6 +140,12 @@ class Weights:
                 logger.warning("no keys narrow a relation: %s", first_line(error))
                 self._keyed[key] = None
         return self._keyed[key]
+
+
+def _narrowing(root: core.Node) -> int:
+    """How many conditions a predicate has that leave out more rows than those with nulls."""
+    parts = root.parts if isinstance(root, core.And) else (root,)
+    return sum(not (isinstance(part, core.Not) and isinstance(part.inner, core.IsNull)) for part in parts)
 
 
 def _leaves(tree: Node) -> Iterable[Node]:
