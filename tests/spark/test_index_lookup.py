@@ -275,6 +275,22 @@ def test_a_disjunction_over_two_indexes_is_served_by_both(lake: Lake) -> None:
     lake.assert_exact("(carrier = 'AA' and flight = 7) or tail = 'N017'")
 
 
+def test_an_index_that_tells_no_more_than_another_one_is_not_asked(lake: Lake) -> None:
+    indexes = (index_on("k"), index_on("k", include=["n"], name="with_n"), index_on("s", name="by_s"))
+    table = lake.create(pa.schema([("k", pa.int64()), ("s", pa.string()), ("n", pa.int64())]))
+    for start in range(0, 200, 50):
+        rows = range(start, start + 50)
+        table.append(pa.table({"k": [n * 7 % 100 for n in rows], "s": [f"s{n % 3}" for n in rows], "n": [*rows]}))
+    for index in indexes:
+        lake.reindex(index)
+    asked = {use.name.rsplit("_si_")[-1].rsplit("_", 1)[0]: use for use in lake.plan("k = 7").indexes}
+    assert sorted(name for name, use in asked.items() if use.used) in (["idx"], ["with_n"]), asked
+    narrower = [use for use in lake.plan("k = 7 and n > 100").indexes if use.used]
+    assert any("with_n" in use.name for use in narrower)
+    for condition in ("k = 7", "k = 7 and n > 100", "k = 7 and s = 's1'"):
+        lake.assert_exact(condition)
+
+
 def test_without_any_index_or_condition_everything_is_read(lake: Lake) -> None:
     lake.create(FLIGHTS).append(flights(1))
     assert read(lake.table()).num_rows == 300

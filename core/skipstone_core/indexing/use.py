@@ -20,7 +20,7 @@ TASK_OPEN_BYTES = 256 * 1024
 #: What opening a file to read a few of its rows costs the driver, likewise, and what a byte that it decodes there costs
 #: it, as bytes that a task could read. Python does most of both, so cores do not help.
 DRIVER_OPEN_BYTES = 192 * 1024
-DRIVER_BYTE = 1.0
+DRIVER_BYTE = 1.5
 #: An index of which so little has to be read is always asked.
 SMALL_FILES = 16
 SMALL_BYTES = 1024 * 1024

@@ -21,7 +21,7 @@ from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
 from skipstone.indexes.asking.sampling import Sample, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
-from skipstone.indexes.keytests import AllOf, AnyOf, Test
+from skipstone.indexes.keytests import AllOf, AnyOf, Test, tested_columns
 
 Mask = npt.NDArray[np.bool_]
 
@@ -243,6 +243,30 @@ def probes_of(question: IndexQuestion) -> list[Probe]:
     return [probe for part in question.parts for probe in probes_of(part)]
 
 
+@dataclass
+class _Told:
+    """What indexes have told by the columns that they were asked for: another one tells no more by the same columns."""
+
+    parts: list[tuple[frozenset[int], Mask]] = field(default_factory=list)
+
+    def take(self, part: IndexQuestion, hits: IndexHits) -> None:
+        """Remember what was asked, and of which files the hits tell."""
+        if isinstance(part, Probe):
+            self.parts.append((_asked_for(part), hits.covered))
+
+    def files(self, part: IndexQuestion) -> Mask:
+        """One boolean per file: whether nothing more can be told of it by ``part``."""
+        none = np.zeros_like(part.covered)
+        if not isinstance(part, Probe):
+            return none
+        columns = _asked_for(part)
+        return reduce(np.logical_or, (files for known, files in self.parts if columns <= known), none)
+
+
+def _asked_for(probe: Probe) -> frozenset[int]:
+    return tested_columns(probe.test) & probe.tested.keys()
+
+
 @dataclass(frozen=True)
 class _Asking:
     candidates: WeighedFiles
@@ -281,19 +305,20 @@ class _Asking:
     def _ask_all(self, question: Conjunction) -> IndexHits | None:
         """The best part first, then the best for what it left, until none pays; None when no part leaves out much."""
         hits: IndexHits | None = None
-        waiting = list(question.parts)
-        while (place := plan_next([self._offer(part, hits) for part in waiting])) is not None:
-            found = self.ask(waiting.pop(place))
+        waiting, told = list(question.parts), _Told()
+        while (place := plan_next([self._offer(part, hits, told) for part in waiting])) is not None:
+            found = self.ask(part := waiting.pop(place))
             if found is not None:
                 hits = found if hits is None else both(hits, found)
+                told.take(part, found)
         for part in waiting:
-            offer = self._offer(part, hits)
+            offer = self._offer(part, hits, told)
             who = "it" if isinstance(part, Probe) else _TOGETHER
             refusal = _no_gain(offer.cost, offer.savings, "the others leave no file it covers", who)
             self.weighing.refuse_all(part, refusal)
         return hits
 
-    def _offer(self, part: IndexQuestion, hits: IndexHits | None) -> Offer:
-        open_files = part.covered if hits is None else part.covered & hits.left
+    def _offer(self, part: IndexQuestion, hits: IndexHits | None, told: _Told) -> Offer:
+        open_files = part.covered if hits is None else part.covered & hits.left & ~told.files(part)
         columns = len(part.columns) if isinstance(part, Probe) else 1
         return Offer(self.candidates.cost(open_files), part.cost, columns)
