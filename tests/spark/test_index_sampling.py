@@ -63,3 +63,27 @@ def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
     assert are_together or "of a sample of its entries" in used.reason
     assert (plan.funnel.read < plan.funnel.total) is are_together
     lake.assert_exact(condition)
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        ("k between 200 and 599", 400),
+        ("k > 199 and k < 600 and k is not null", 400),
+        ("k >= 900", 100),
+        ("k < 5000", 1000),
+        ("day >= '2020-01-11' and day < '2020-02-10'", 300),
+        ("k = 7", None),
+        ("k between 200 and 599 and n < 3", None),
+        ("k < 200 or k > 600", None),
+        ("name > 'n5'", None),
+    ],
+)
+def test_an_index_tells_how_many_rows_a_range_has(lake: Lake, condition: str, expected: int | None) -> None:
+    places = np.arange(1000)
+    day = pa.array(np.datetime64("2020-01-01") + places // 10)
+    data = pa.table({"k": places * 7 % 1000, "n": places, "day": day, "name": [f"n{n}" for n in places]})
+    lake.create(data.schema).append(data)
+    for column in ("k", "day", "name"):
+        lake.reindex(index_on(column, name=f"by_{column}"))
+    assert lake.plan(condition).expected == (None if expected is None else pytest.approx(expected, rel=0.02))

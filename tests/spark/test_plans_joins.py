@@ -201,6 +201,34 @@ def test_a_side_of_as_many_rows_as_allowed_runs_first(bed: Bed) -> None:
         bed.spark.conf.set("skipstone.joinRows", "100000")
 
 
+#: Sides by a condition that an index tells the number of rows of, which is above the limit or may be below.
+RANGES = {
+    "i between 100 and 600": 0,
+    "i >= 100 and i is not null": 0,
+    "i between 3 and 7": 1,
+    "i between 100 and 600 and name = 'n120'": 1,
+}
+
+
+@pytest.mark.parametrize("condition", RANGES)
+def test_a_side_that_an_index_tells_to_be_too_large_does_not_run_first(bed: Bed, condition: str) -> None:
+    bed.spark.sql("create table if not exists ranged using iceberg as select /*+ coalesce(1) */ * from small")
+    bed.reindex(index_on("i", name="by_i"), name="ranged")
+    context, group = bed.spark.sparkContext, f"side {condition}"
+    bed.spark.conf.set("skipstone.joinRows", "50")
+    context.setJobGroup(group, condition)
+    try:
+        query = f"select t.n from t join ranged s on t.k = s.k where s.{condition.replace(' name', ' s.name')}"
+        skipstone.rewrite(bed.spark.sql(query))
+        ran = len(context.statusTracker().getJobIdsForGroup(group))
+        context.setJobGroup("", "")
+        assert (ran > 0) is bool(RANGES[condition])
+        bed.query(query)
+    finally:
+        context.setJobGroup("", "")
+        bed.spark.conf.set("skipstone.joinRows", "100000")
+
+
 def test_a_side_that_runs_first_runs_once(bed: Bed) -> None:
     seen = bed.spark.sparkContext.accumulator(0)
 

@@ -229,7 +229,9 @@ def _no_gain(
     """Refusal by cost, with the numbers; ``nothing``: why there is no file to save. ``who``: what would be read."""
     if savings.files == 0:
         return IndexRefusal(NotUsed.NO_GAIN, nothing)
-    return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost} to save at most {savings}")
+    decoded = f", decode {cost.values:,} values" if cost.values else ""
+    found = f" and find about {cost.rows:,} rows" if cost.rows else ""
+    return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost}{decoded}{found}, to save at most {savings}")
 
 
 def _unreadable(error: Exception) -> IndexRefusal:
