@@ -75,10 +75,10 @@ class Rule(StrEnum):
 #: Classes that are known by their simple names, of nodes in the JSON of plans and of physical plans, by package.
 NODES: Mapping[str, tuple[str, ...]] = {
     f"{CATALYST}.plans.logical": (
-        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Except", "Filter", "Generate", "GlobalLimit"),
-        *("Intersect", "Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation", "Project"),
-        *("Range", "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sample", "Sort", "Tail", "Union"),
-        *("SubqueryAlias", "UnionLoop", "UnionLoopRef", "Window", "WithCTE"),
+        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Distinct", "Except", "Filter", "Generate"),
+        *("GlobalLimit", "Intersect", "Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation"),
+        *("Project", "Range", "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sample", "Sort"),
+        *("SubqueryAlias", "Tail", "Union", "UnionLoop", "UnionLoopRef", "View", "Window", "WithCTE"),
     ),
     f"{CATALYST}.expressions": (
         *("Alias", "And", "AttributeReference", "Between", "CaseWhen", "Cast", "Coalesce", "CreateNamedStruct"),
@@ -446,11 +446,6 @@ class _SubqueryAliases(Protocol):
     def apply(self, name: str, child: LogicalPlan) -> LogicalPlan: ...
 
 
-@described(f"{CATALYST}.plans.logical.Repartition$")
-class _Repartitions(Protocol):
-    def apply(self, partitions: int, shuffle: bool, child: LogicalPlan) -> LogicalPlan: ...  # noqa: FBT001
-
-
 @described(f"{CATALYST}.plans.logical.Union$")
 class _Unions(Protocol):
     def apply(self, left: LogicalPlan, right: LogicalPlan) -> LogicalPlan: ...
@@ -474,12 +469,9 @@ JOIN: ScalaName[_Joins] = ScalaName(f"{CATALYST}.plans.logical.Join")
 JOIN_HINTS: ScalaName[_JoinHints] = ScalaName(f"{CATALYST}.plans.logical.JoinHint")
 LEFT_SEMI: ScalaName[JavaObject] = ScalaName(f"{CATALYST}.plans.LeftSemi")
 RELATIONS: ScalaName[_Relations] = ScalaName("org.apache.spark.sql.execution.datasources.v2.DataSourceV2Relation")
-ALIAS: JavaName[Callable[[Expression, str, ExprId, Seq[str], Option[JavaObject], Seq[JavaObject]], Attribute]] = (
-    JavaName(f"{CATALYST}.expressions.Alias")
-)
 SUBQUERY_ALIAS: ScalaName[_SubqueryAliases] = ScalaName(f"{CATALYST}.plans.logical.SubqueryAlias")
 PROJECT: ScalaName[_Projects] = ScalaName(f"{CATALYST}.plans.logical.Project")
-REPARTITION: ScalaName[_Repartitions] = ScalaName(f"{CATALYST}.plans.logical.Repartition")
+REPARTITION: JavaName[Callable[[int, bool, LogicalPlan], object]] = JavaName(f"{CATALYST}.plans.logical.Repartition")
 EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
 UNION: ScalaName[_Unions] = ScalaName(f"{CATALYST}.plans.logical.Union")
 

@@ -22,8 +22,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 from skipstone_core.errors import BadData
 
-from skipstone.compat.catalyst import ALIAS, DATASETS, PROJECT, RELATIONS, Attribute, JavaSession, LogicalPlan, Relation
+from skipstone.compat.catalyst import DATASETS, PROJECT, RELATIONS, Attribute, JavaSession, LogicalPlan, Relation
 from skipstone.compat.java import EMPTY_SEQ, NONE, Jvm, items, java_class, scala_object, scala_seq
+from skipstone.compat.partitioning import ALIAS
 from skipstone.compat.pyspark import java_frame, plain_frame
 from skipstone.files.reader import deleted_positions, describe_files
 from skipstone.indexes.asking.answers import HeldColumn, IndexAnswer

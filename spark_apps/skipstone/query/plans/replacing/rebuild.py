@@ -18,7 +18,7 @@ from skipstone.compat.catalyst import (
     PlanExpression,
     Relation,
 )
-from skipstone.compat.java import Jvm, Seq, is_some, items, java_array, scala_object, scala_seq, some
+from skipstone.compat.java import Jvm, Seq, is_some, items, java_array, java_class, scala_object, scala_seq, some
 from skipstone.query.plans.analysis.catalyst import Node, Slot, descend
 from skipstone.query.plans.analysis.uses import RELATION, Inner, Scope, field_of, key_of
 
@@ -52,7 +52,7 @@ def closed(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
 
 def in_one_task(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     """``plan``, whose rows one task gets."""
-    return scala_object(jvm, REPARTITION).apply(1, _NO_SHUFFLE, plan)
+    return cast(LogicalPlan, java_class(jvm, REPARTITION)(1, _NO_SHUFFLE, plan))
 
 
 class Rebuilder:
