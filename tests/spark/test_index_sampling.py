@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from skipstone.indexes import tables
-from skipstone.indexes.asking import sampling
+from skipstone.indexes.asking import lookup, sampling
 from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import Lake, index_on
@@ -66,24 +66,71 @@ def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("condition", "expected"),
+    ("condition", "rows"),
     [
         ("k between 200 and 599", 400),
         ("k > 199 and k < 600 and k is not null", 400),
         ("k >= 900", 100),
         ("k < 5000", 1000),
-        ("day >= '2020-01-11' and day < '2020-02-10'", 300),
-        ("k = 7", None),
-        ("k between 200 and 599 and n < 3", None),
-        ("k < 200 or k > 600", None),
-        ("name > 'n5'", None),
+        ("day >= date '2020-01-11' and day < date '2020-02-10'", 300),
+        ("k = 7", 1),
+        ("k < 200 or k > 600", 599),
+        ("name > 'n5'", 554),
+        ("until > date '3000-01-01'", 4),
+        ("rare between 1 and 9", 2),
+        ("k between 200 and 599 and n < 3", 0),
     ],
 )
-def test_an_index_tells_how_many_rows_a_range_has(lake: Lake, condition: str, expected: int | None) -> None:
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "by bounds"])
+def test_an_index_never_tells_more_rows_than_a_condition_has(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, condition: str, rows: int, *, is_read: bool
+) -> None:
+    monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 50)
     places = np.arange(1000)
-    day = pa.array(np.datetime64("2020-01-01") + places // 10)
-    data = pa.table({"k": places * 7 % 1000, "n": places, "day": day, "name": [f"n{n}" for n in places]})
-    lake.create(data.schema).append(data)
-    for column in ("k", "day", "name"):
+    day = np.datetime64("2020-01-01") + places // 10
+    until = np.where(places % 250 == 0, np.datetime64("9999-12-31"), day)
+    rare = pa.array([n // 400 if n % 400 == 0 else None for n in places.tolist()], pa.int64())
+    data = pa.table({"k": places * 7 % 1000, "n": places, "day": day, "until": until, "rare": rare})
+    data = data.append_column("name", pa.array([f"n{n}" for n in places]))
+    table = lake.create(data.schema, properties={"write.target-file-size-bytes": str(data.nbytes // 10)})
+    table.append(data)
+    for column in ("k", "day", "name", "until", "rare"):
         lake.reindex(index_on(column, name=f"by_{column}"))
-    assert lake.plan(condition).expected == (None if expected is None else pytest.approx(expected, rel=0.02))
+    if not is_read:
+        monkeypatch.setattr(lookup, "is_worthwhile", lambda *_: False)
+    told = lake.plan(condition).at_least
+    is_range = condition.startswith(("k >", "k <", "k b", "day")) and " or " not in condition and "n <" not in condition
+    assert told <= rows
+    assert told >= (rows - 100 if is_range else 0)
+    if is_read and rows < 1000:
+        assert told in (0, rows)
+    table.delete("k < 100")
+    assert lake.plan(condition).at_least <= rows
+
+
+@pytest.mark.parametrize("spec", [("k",), ("k", "n")])
+def test_another_index_never_makes_a_read_larger(lake: Lake, spec: tuple[str, ...]) -> None:
+    """The other one alone leaves out too little to be used, the first covers few files."""
+    table = lake.create(pa.schema([("k", pa.int64()), ("n", pa.int64())]))
+    for file in range(20):
+        table.append(pa.table({"k": [0, 50] * 50 if file == 2 else [0, 7, 50, 7] * 25, "n": [*range(100)]}))
+    lake.reindex(index_on(*spec, name="part"), max_segments=6)
+    before = lake.plan("k >= 3 and k < 20").funnel.read
+    lake.reindex(index_on("k", name="full"))
+    assert lake.plan("k >= 3 and k < 20").funnel.read <= before
+    lake.assert_exact("k >= 3 and k < 20")
+
+
+def test_values_far_from_the_others_do_not_make_an_index_useless(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_use, "SMALL_FILES", 0)
+    monkeypatch.setattr(index_use, "OPEN_BYTES", 0)
+    monkeypatch.setattr(index_use, "ROW_BYTES", 64 * 1024)
+    chance = np.random.default_rng(1)
+    table = lake.create(pa.schema([("v", pa.int64()), ("bytes", pa.binary())]))
+    for file in range(7):
+        values = chance.integers(0, 10**6, 600)
+        values[:2] = (10**9, 0)
+        values[5] = 5 * 10**6 if file == 3 else 1
+        table.append(pa.table({"v": values, "bytes": [chance.bytes(100) for _ in values]}))
+        lake.reindex(index_on("v"))
+    assert lake.plan("v between 2000000 and 900000000").funnel.read == 1

@@ -328,6 +328,19 @@ def tested_columns(test: Test) -> frozenset[int]:
             return frozenset()
 
 
+def not_null(test: Test) -> frozenset[int]:
+    """Field ids of the columns that a test, or a part of its conjunction, only says of that they hold a value."""
+    parts = test.parts if isinstance(test, AllOf) else (test,)
+    return frozenset(part.field_id for part in parts if isinstance(part, Null) and not part.expected)
+
+
+def narrowed_columns(test: Test) -> frozenset[int]:
+    """Field ids of all columns of which a test says more than that they hold a value."""
+    parts = test.parts if isinstance(test, AllOf) else (test,)
+    others = (part for part in parts if not (isinstance(part, Null) and not part.expected))
+    return frozenset().union(*(tested_columns(part) for part in others))
+
+
 def bounds_leading(test: Test, field_id: int) -> bool:
     """Whether the test narrows the column ``field_id``: only then is a sorted index faster than a scan."""
     match test:

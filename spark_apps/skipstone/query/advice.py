@@ -14,16 +14,17 @@ from functools import reduce
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow.compute as pc
 from pyiceberg.table import Table
 from skipstone_core.indexing.use import NotUsed, ReadCost
 
 from skipstone.indexes.asking.answers import IndexAnswer, Wanted, plan_answer
 from skipstone.indexes.asking.candidates import WeighedFiles
-from skipstone.indexes.asking.estimates import expected_rows
+from skipstone.indexes.asking.estimates import entries_at_least
 from skipstone.indexes.asking.hits import IndexHits
 from skipstone.indexes.asking.lookup import look_up
 from skipstone.indexes.found import FoundIndex, IndexProblem, IndexRefusal, find_indexes
-from skipstone.indexes.keytests import Maybe, Test
+from skipstone.indexes.keytests import Maybe, Test, not_null
 from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.query.readplan import IndexUse, ReadOptions
 from skipstone.tables.filesets import FileSet
@@ -45,14 +46,14 @@ class Question:
 class Advice:
     """``hits`` and ``answer`` are about different files. ``no_index``: why no index was considered at all.
 
-    ``expected``: about how many rows match of the files that an index covers, where one tells.
+    ``at_least``: so many rows match, or more, as far as an index tells.
     """
 
     hits: IndexHits | None = None
     answer: IndexAnswer | None = None
     uses: tuple[IndexUse, ...] = ()
     no_index: NotUsed | None = None
-    expected: int | None = None
+    at_least: int = 0
 
 
 def ask_indexes(table: Table, question: Question, options: ReadOptions) -> Advice:
@@ -95,17 +96,29 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
         costs[answer.name] = costs.get(answer.name, ReadCost()) + answer.probe.cost
     used = (_use(index, refusals.get(index.name), costs.get(index.name)) for index in indexes)
     uses = (*used, *(_unusable(one) for one in problems))
-    return Advice(found.hits, answer, uses, expected=_expected(indexes, question.test))
+    return Advice(found.hits, answer, uses, at_least=_at_least(indexes, question, found.rows))
 
 
-def _expected(indexes: Sequence[FoundIndex], test: Test) -> int | None:
-    """The least that an index tells."""
-    told: list[int] = []
+def _at_least(indexes: Sequence[FoundIndex], question: Question, hits: int) -> int:
+    """The most that an index tells, or its ``hits``; nothing of a table with deletes, whose rows have entries too."""
+    files, test = question.files, question.test
+    if files.delete_files or any(_may_be_null(files, number) for number in not_null(test)):
+        return 0
+    told, records = [hits], files.files["records"].to_numpy()
     for index in indexes:
         if index.serves(test) and not index.replaced:
+            of_files_gone = sum(file.records for file in index.index.entries) - int(records[index.covered].sum())
             with suppress(UnreadableIndexFile):  # which is said where it is asked
-                told += [rows for rows in [expected_rows(index, test)] if rows is not None]
-    return min(told, default=None)
+                told.append(entries_at_least(index, test) - max(0, of_files_gone))
+    return max(told)
+
+
+def _may_be_null(files: FileSet, field_id: int) -> bool:
+    try:
+        counts = files.bounds(field_id).null_count
+    except KeyError:
+        return True
+    return bool(counts.null_count) or bool(pc.any(pc.greater(counts, 0)).as_py())
 
 
 def _use(index: FoundIndex, refusal: IndexRefusal | None, cost: ReadCost | None) -> IndexUse:

@@ -128,7 +128,7 @@ def _plan(question: Question, predicate: Predicate | None, advice: Advice) -> Re
         positions={} if hits is None else _positions(hits, kept, files, by_position=candidates.by_position),
         answer=advice.answer,
         no_index=advice.no_index,
-        expected=advice.expected,
+        at_least=advice.at_least,
         caches=cache_counts(),
     )
 

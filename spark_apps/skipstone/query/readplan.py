@@ -93,8 +93,7 @@ class ReadPlan:
     ``positions``: of files with few hits, the rows that may match, ascending. ``answer``: files whose rows an index
     holds; all of them are among ``ordinals``, so a reader that cannot take answers is right without. ``no_index``: why
     no index was considered at all. ``filters``: what bloom filters did, when they were considered; ``filtered``: files
-    whose row groups they told, not an index. ``expected``: about how many rows of the files that an index covers match,
-    where one tells.
+    whose row groups they told, not an index. ``at_least``: so many rows match, or more, as far as an index tells.
     """
 
     files: FileSet
@@ -109,7 +108,7 @@ class ReadPlan:
     caches: tuple[CacheCounts, ...] = ()
     filters: FilterUse | None = None
     filtered: frozenset[int] = frozenset()
-    expected: int | None = None
+    at_least: int = 0
 
     @property
     def answered(self) -> frozenset[int]:

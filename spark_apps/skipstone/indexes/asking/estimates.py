@@ -1,77 +1,61 @@
-"""How many entries of an index a condition will meet, by the bounds of its row groups, without reading any entry.
+"""How many entries of an index a range holds at least, by the bounds of its row groups, without reading any entry.
 
-Called by the query planner; whoever weighs the sides of joins asks for it. Row groups of a sorted index are a histogram
-of its first column. Must not decide anything.
+Called by lookup, which weighs what taking so many hits costs, and by the query planner. Must not decide anything.
 """
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
+import pyarrow.compute as pc
 
 from skipstone.indexes.asking.probes import entry_files
 from skipstone.indexes.asking.rowgroups import read_footer
 from skipstone.indexes.definition import key_name
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keytests import AllOf, Maybe, Null, Range, Test
+from skipstone.tables.filesets import ColumnBounds
 
-#: Storage types of which a value more is a step more; of others the middle of two values is not known.
-_STEPS = frozenset({"long", "date", "timestamp", "timestamptz"})
-#: Files of an index whose footers are read for an estimate.
+#: Files of an index whose footers are read for this.
 _MOST_FILES = 64
-Numbers = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
 
 
-def expected_rows(index: FoundIndex, test: Test) -> int | None:
-    """About how many rows of the files that ``index`` covers pass ``test``; None when its entries do not tell.
+def entries_at_least(index: FoundIndex, test: Test) -> int:
+    """So many entries of ``index``, or more, pass ``test``: those of row groups that lie inside its range.
 
-    They do of a range of the first column that nothing else narrows. Values of a row group count as evenly spread.
-    Raises UnreadableIndexFile.
+    0 for what is no range of the first column, or one that something else narrows, but for nulls in other columns.
+    Entries of files that are gone count too. Raises UnreadableIndexFile.
     """
     definition = index.index.definition
-    found = _range(test, definition.field_ids[0])
-    if found is None or definition.key_storages[0] not in _STEPS:
-        return None
-    files = entry_files(index, test)
-    if len(files) > _MOST_FILES:
-        return None
-    footers = [read_footer(index.index.table.io, file, definition) for file in files]
-    bounds = [(footer.bounds(key_name(0)), footer.rows) for footer in footers]
-    parts = (rows * _part(found, _numbers(known.lower), _numbers(known.upper)) for known, rows in bounds)
-    return int(sum(float(part.sum()) for part in parts))
+    ranges = _ranges(test, definition.field_ids[0])
+    files = entry_files(index, test) if ranges else ()
+    if not 0 < len(files) <= _MOST_FILES:
+        return 0
+    found = 0
+    for file in files:
+        footer = read_footer(index.index.table.io, file, definition)
+        bounds = footer.bounds(key_name(0))
+        inside = np.logical_and.reduce([_inside(one, bounds) for one in ranges])
+        nulls = bounds.null_count.fill_null(0).to_numpy(zero_copy_only=False)
+        found += int((footer.rows - nulls)[inside].sum())
+    return found
 
 
-def _range(test: Test, field_id: int) -> Range | None:
-    """The range of a column that a test is, besides what leaves out nulls only."""
+def _ranges(test: Test, field_id: int) -> list[Range]:
+    """The ranges of a column that a test is, besides what leaves out nulls only; none for another test."""
     parts = test.parts if isinstance(test, AllOf) else (test,)
-    narrowing = [
-        part for part in parts if not (isinstance(part, Maybe) or (isinstance(part, Null) and not part.expected))
-    ]
-    ranges = [part for part in narrowing if isinstance(part, Range) and part.field_id == field_id]
-    if not ranges or len(ranges) < len(narrowing):
-        return None
-    lower = [(one.lower, one.lower_open) for one in ranges if one.lower is not None]
-    upper = [(one.upper, one.upper_open) for one in ranges if one.upper is not None]
-    if len(lower) > 1 or len(upper) > 1:
-        return None
-    (least, above), (most, below) = (*lower, (None, False))[0], (*upper, (None, False))[0]
-    return Range(field_id, least, most, above, below)
+    narrowing = [one for one in parts if not (isinstance(one, Maybe) or (isinstance(one, Null) and not one.expected))]
+    ranges = [one for one in narrowing if isinstance(one, Range) and one.field_id == field_id]
+    return ranges if len(ranges) == len(narrowing) else []
 
 
-def _part(wanted: Range, lower: Numbers, upper: Numbers) -> Numbers:
-    """The part of the values from ``lower`` to ``upper``, both included, that is wanted."""
-    least = -np.inf if wanted.lower is None else _number(wanted.lower) + wanted.lower_open
-    most = np.inf if wanted.upper is None else _number(wanted.upper) - wanted.upper_open
-    common = np.minimum(upper, most) - np.maximum(lower, least) + 1
-    return np.nan_to_num(np.clip(common / (upper - lower + 1), 0.0, 1.0))
-
-
-def _numbers(values: pa.Array) -> Numbers:
-    """Stored values as steps; NaN for null."""
-    kind = pa.int32() if pa.types.is_date32(values.type) else pa.int64()
-    return np.asarray(values.cast(kind).cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False), np.float64)
-
-
-def _number(value: pa.Scalar) -> float:
-    return float(_numbers(pa.array([value.as_py()], value.type))[0])
+def _inside(wanted: Range, bounds: ColumnBounds) -> Mask:
+    """Which row groups have known bounds, and these within a range."""
+    known = pc.and_(pc.is_valid(bounds.lower), pc.and_(pc.is_valid(bounds.upper), pc.is_valid(bounds.null_count)))
+    if wanted.lower is not None:
+        known = pc.and_(known, (pc.greater if wanted.lower_open else pc.greater_equal)(bounds.lower, wanted.lower))
+    if wanted.upper is not None:
+        known = pc.and_(known, (pc.less if wanted.upper_open else pc.less_equal)(bounds.upper, wanted.upper))
+    found: Mask = pc.fill_null(known, fill_value=False).to_numpy(zero_copy_only=False)
+    return found

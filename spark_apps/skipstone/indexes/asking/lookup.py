@@ -16,12 +16,12 @@ from skipstone_core.indexing.choice import Offer, plan_next
 from skipstone_core.indexing.use import NotUsed, ReadCost, is_worthwhile
 
 from skipstone.indexes.asking.candidates import WeighedFiles
-from skipstone.indexes.asking.estimates import expected_rows
+from skipstone.indexes.asking.estimates import entries_at_least
 from skipstone.indexes.asking.hits import IndexHits, both, either, no_hits
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, entry_files, plan_probe, read_hits
 from skipstone.indexes.asking.sampling import Sample, sample_of
 from skipstone.indexes.found import FoundIndex, IndexRefusal
-from skipstone.indexes.keytests import AllOf, AnyOf, Test, tested_columns
+from skipstone.indexes.keytests import AllOf, AnyOf, Test, narrowed_columns, tested_columns
 
 Mask = npt.NDArray[np.bool_]
 
@@ -68,18 +68,22 @@ class LookUp:
     """What a look-up found; ``hits`` None when no index was asked.
 
     ``refusals``: why the indexes that were not used were not, ``costs``: what was read of the others, by name.
+    ``rows``: that pass the test in the files that an index covers, as far as one told, used or not. Rows with a null in
+    another column may be among them.
     """
 
     hits: IndexHits | None
     refusals: Mapping[str, IndexRefusal]
     costs: Mapping[str, ReadCost]
+    rows: int = 0
 
 
 def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles) -> LookUp:
     """What ``indexes`` together say of a test. An index that cannot be read covers nothing and is named."""
     weighing = _Weighing(indexes, candidates)
     question = weighing.question(test)
-    hits = None if question is None else _Asking(candidates, weighing).ask(question)
+    asking = _Asking(candidates, weighing)
+    hits = None if question is None else asking.ask(question)
     if hits is not None and not candidates.are_narrowed_by(hits, weighing.least_covered()):
         weighing.refusals |= dict.fromkeys(weighing.asked, _everywhere(hits, candidates, len(weighing.asked)))
         hits = None
@@ -90,7 +94,7 @@ def look_up(test: Test, indexes: Sequence[FoundIndex], candidates: WeighedFiles)
     for index in indexes:
         weighing.refusals.setdefault(index.name, _unasked(index, test))
     refusals = {name: refusal for name, refusal in weighing.refusals.items() if name not in weighing.asked}
-    return LookUp(hits, refusals, weighing.asked)
+    return LookUp(hits, refusals, weighing.asked, asking.rows_of(test))
 
 
 def _everywhere(hits: IndexHits, candidates: WeighedFiles, asked: int = 1) -> IndexRefusal:
@@ -141,7 +145,7 @@ def worthwhile_probe(index: FoundIndex, test: Test, savings: ReadCost, columns: 
         if not is_worthwhile(to_open, savings):
             return _no_gain(to_open, savings)
         probe = plan_probe(index, test, files, columns)
-        cost = probe.cost + ReadCost(rows=expected_rows(index, test) or 0)
+        cost = probe.cost + ReadCost(rows=entries_at_least(index, test))
     except Exception as error:  # noqa: BLE001 - an unreadable index must cost time, never an answer
         return _unreadable(error)
     return probe if is_worthwhile(cost, savings) else _no_gain(cost, savings)
@@ -230,7 +234,7 @@ def _no_gain(
     if savings.files == 0:
         return IndexRefusal(NotUsed.NO_GAIN, nothing)
     decoded = f", decode {cost.values:,} values" if cost.values else ""
-    found = f" and find about {cost.rows:,} rows" if cost.rows else ""
+    found = f" and find at least {cost.rows:,} rows" if cost.rows else ""
     return IndexRefusal(NotUsed.NO_GAIN, f"{who} would read {cost}{decoded}{found}, to save at most {savings}")
 
 
@@ -247,7 +251,7 @@ def probes_of(question: IndexQuestion) -> list[Probe]:
 
 @dataclass
 class _Told:
-    """What indexes have told by the columns that they were asked for: another one tells no more by the same columns."""
+    """What indexes have told by the columns that they were asked for: of the same files, another one tells no more."""
 
     parts: list[tuple[frozenset[int], Mask]] = field(default_factory=list)
 
@@ -262,7 +266,8 @@ class _Told:
         if not isinstance(part, Probe):
             return none
         columns = _asked_for(part)
-        return reduce(np.logical_or, (files for known, files in self.parts if columns <= known), none)
+        same = (files for known, files in self.parts if columns <= known and np.array_equal(files, part.covered))
+        return reduce(np.logical_or, same, none)
 
 
 def _asked_for(probe: Probe) -> frozenset[int]:
@@ -271,8 +276,18 @@ def _asked_for(probe: Probe) -> frozenset[int]:
 
 @dataclass(frozen=True)
 class _Asking:
+    """``read``: the probes that were read to their end, with the number of hits."""
+
     candidates: WeighedFiles
     weighing: _Weighing
+    read: list[tuple[Probe, int]] = field(default_factory=list)
+
+    def rows_of(self, test: Test) -> int:
+        """How many rows pass a test, but for nulls, where a probe tested all of it."""
+        columns = narrowed_columns(test)
+        return max(
+            (hits for probe, hits in self.read if probe.test is test and columns <= probe.tested.keys()), default=0
+        )
 
     def ask(self, question: IndexQuestion) -> IndexHits | None:
         """The hits of a question; None when they turn out to be nearly everywhere."""
@@ -302,6 +317,7 @@ class _Asking:
             self.weighing.refuse(index, _everywhere(hits, self.candidates))
             return None
         self.weighing.take(probe)
+        self.read.append((probe, len(hits.rows.keys)))
         return hits
 
     def _ask_all(self, question: Conjunction) -> IndexHits | None:

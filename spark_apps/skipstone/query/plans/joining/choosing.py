@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 
 from skipstone_core.indexing.use import ReadCost, are_worth_their_keys, is_small_side
 from skipstone_core.language import predicates as core
@@ -28,9 +29,13 @@ logger = logging.getLogger("skipstone.query")
 
 #: Nodes that leave out rows by what they hold, and leaves that a user wrote into the query.
 _SELECTIVE = frozenset({"GlobalLimit", "LocalLimit", "LocalRelation", "OneRowRelation", "Range"})
-#: Nodes that may give fewer rows than they get, and joins that give each row of both sides that have a partner.
-_REDUCING = _SELECTIVE | {"Aggregate", "Distinct", "Except", "Intersect", "Sample", "Tail", "Offset"}
-_KEEPING = ("Inner", "LeftOuter", "RightOuter", "FullOuter", "Cross")
+#: Nodes that give a row for each that they get, and joins that do when each row has a partner.
+_ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "View"})
+_KEEPING = frozenset({"Inner", "LeftOuter", "RightOuter", "FullOuter", "Cross"})
+#: Conditions that are looked up as they are.
+_PLAIN = frozenset(
+    {"EqualTo", "GreaterThan", "GreaterThanOrEqual", "In", "InSet", "IsNotNull", "LessThan", "LessThanOrEqual"}
+)
 #: Rows of a table that is joined as a whole, as a list of keys.
 _LISTED = 10_000
 #: A side that turned out to be too large may have cost as much as the query itself.
@@ -167,20 +172,34 @@ class SmallSides:
         return is_small_side(self._cost(path), savings) and not self._is_large(path)
 
     def _is_large(self, path: Path) -> bool:
-        """Whether a part of the plan has all rows of a leaf that has too many, or of a part that was too large."""
-        nodes, most = [*self.sides.node(path).walk()], self.sides.most_rows
-        large = [one for one in nodes if one.path in self._refused or self._are_more(nodes, one, most)]
-        return any(not any(self._leaves_out(node) for node in _beside(nodes, one)) for one in large)
+        """Whether a part of the plan has a leaf of too many rows, or a part that was too large, and no more than whole
+        tables besides that are no lists of keys.
+        """
+        nodes = [*self.sides.node(path).walk()]
+        large = [(one, _filters_above(nodes, one)) for one in nodes if self._are_more(nodes, one)]
+        large += [(one, frozenset[Path]()) for one in nodes if one.path in self._refused]
+        return any(
+            all(self._keeps(node) for node in nodes if not _is_below(node, one) and node.path not in filters)
+            for one, filters in large
+        )
 
-    def _are_more(self, nodes: Sequence[Node], leaf: Node, rows: int) -> bool:
-        filters = sum(_conditions(node) for node in _chain(nodes, leaf))
-        return not leaf.children and self.weights.are_more(leaf, rows, filters)
+    def _are_more(self, nodes: Sequence[Node], leaf: Node) -> bool:
+        """Whether a leaf has too many rows, after the conditions right above it."""
+        above = [node for node in nodes if node.path in _filters_above(nodes, leaf)]
+        parts = [part for node in above for one in node.expressions.values() for part in conjuncts(one)]
+        conditions = sum(part.name != "IsNotNull" for part in parts)
+        is_plain = not leaf.children and all(_is_plain(part) for part in parts)
+        return is_plain and self.weights.are_more(leaf, self.sides.most_rows, conditions)
 
-    def _leaves_out(self, node: Node) -> bool:
-        """Whether a node may give fewer rows than it gets from below."""
-        if node.name == "Join" and str(node.fields["joinType"]) not in _KEEPING:
-            return True
-        return node.name in _REDUCING or self.sides.has_run(node.path) or _filters(node)
+    def _keeps(self, node: Node) -> bool:
+        """Whether a node gives all rows that it gets, as far as one can tell: a join of whole tables may not."""
+        if self.sides.has_run(node.path):
+            return False
+        if is_relation(node):
+            return self.weights.rows([node]) > _LISTED
+        if node.name == "Join":
+            return str(node.fields["joinType"]) in _KEEPING
+        return node.name in _ROW_BY_ROW or (node.name == "Filter" and not _filters(node))
 
     def _cost(self, path: Path) -> ReadCost:
         """What reading the leaves of a part of the plan costs."""
@@ -221,31 +240,28 @@ class SmallSides:
         return self.weights.rows(self.sides.leaves(path)) <= _LISTED
 
 
-def _chain(nodes: Sequence[Node], one: Node) -> list[Node]:
-    """A node and those above it that have no other child."""
-    above = [node for node in nodes if one.path[: len(node.path)] == node.path]
-    begin = max((len(node.path) for node in above if len(node.children) > 1 and node is not one), default=-1)
-    return [node for node in above if len(node.path) > begin]
+def _is_below(node: Node, one: Node) -> bool:
+    return node.path[: len(one.path)] == one.path
 
 
-def _beside(nodes: Sequence[Node], one: Node) -> Iterator[Node]:
-    """The nodes without ``one``, what is below it, and the filters right above it."""
-    filters = {node.path for node in _chain(nodes, one) if node.name == "Filter"}
-    for node in nodes:
-        if node.path[: len(one.path)] != one.path and node.path not in filters:
-            yield node
+def _filters_above(nodes: Sequence[Node], leaf: Node) -> frozenset[Path]:
+    """The filters above a leaf, up to the first node that neither is one nor gives its rows as they are."""
+    at = {node.path: node for node in nodes}
+    above = [at[leaf.path[:length]] for length in range(len(leaf.path) - 1, -1, -1) if leaf.path[:length] in at]
+    row_by_row = takewhile(lambda node: node.name == "Filter" or node.name in _ROW_BY_ROW, above)
+    return frozenset(node.path for node in row_by_row if node.name == "Filter")
 
 
-def _conditions(node: Node) -> int:
-    """How many conditions a filter has that leave out more rows than those with nulls."""
-    if node.name != "Filter":
-        return 0
-    return sum(part.name != "IsNotNull" for one in node.expressions.values() for part in conjuncts(one))
+def _is_plain(condition: Node) -> bool:
+    """Whether a condition compares a column with literals."""
+    return condition.name in _PLAIN and all(one.name in {"AttributeReference", "Literal"} for one in condition.children)
 
 
 def _filters(node: Node) -> bool:
     """Whether a node leaves out more rows than those with nulls."""
-    return _conditions(node) > 0
+    if node.name != "Filter":
+        return False
+    return any(part.name != "IsNotNull" for one in node.expressions.values() for part in conjuncts(one))
 
 
 def _known(joined: JoinedColumn, name: str, keys: Keys, side: Side) -> Known:

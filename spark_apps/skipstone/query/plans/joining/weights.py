@@ -112,12 +112,12 @@ class Weights:
         """Whether a leaf is known to give more ``rows``. ``conditions``: how many are above it in the query."""
         if not is_relation(leaf) or key_of(leaf) not in self.relations.sites:
             return False
-        if not conditions:
-            return _UNKNOWN > self._rows(leaf) > rows
         plan = self.relations.judged[key_of(leaf)].plan
-        if plan is None or plan.predicate is None or plan.expected is None:
-            return False
-        return conditions <= _narrowing(plan.predicate.root) and plan.expected > rows
+        if conditions:
+            is_all = plan is not None and plan.predicate is not None and conditions <= _narrowing(plan.predicate.root)
+            return is_all and plan is not None and plan.at_least > rows
+        keyed = self._keyed_files(key_of(leaf))
+        return keyed is not None and not keyed.files.delete_files and self._rows(leaf) > rows
 
     def _rows(self, leaf: Node) -> int:
         keyed = self._keyed_files(key_of(leaf)) if is_relation(leaf) else None

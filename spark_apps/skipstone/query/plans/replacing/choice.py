@@ -105,7 +105,10 @@ def choose_reading(demand: Demand) -> RelationRead:
     hit = demand.plan(by_answer=False)
     other = RelationRead(hit, demand.driver(hit))
     scan = demand.scan(plan, other.left)
-    return other if scan is None else replace(found, scan=scan)
+    if scan is None:
+        return other
+    at_least = max(plan.at_least, hit.at_least)
+    return replace(found, scan=scan, plan=replace(plan, at_least=at_least))
 
 
 def after_driver(demand: Demand, reading: RelationRead, read: DriverRead | None) -> RelationRead:
