@@ -75,7 +75,7 @@ class Rule(StrEnum):
 #: Classes that are known by their simple names, of nodes in the JSON of plans and of physical plans, by package.
 NODES: Mapping[str, tuple[str, ...]] = {
     f"{CATALYST}.plans.logical": (
-        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Distinct", "Except", "Filter", "Generate"),
+        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Except", "Filter", "Generate"),
         *("GlobalLimit", "Intersect", "Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation"),
         *("Project", "Range", "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sample", "Sort"),
         *("SubqueryAlias", "Tail", "Union", "UnionLoop", "UnionLoopRef", "View", "Window", "WithCTE"),
