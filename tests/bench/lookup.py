@@ -155,7 +155,7 @@ def _read(spark: SparkSession, query: str) -> dict[str, int]:
     read = sizes[opened] if relation.is_rewritten else sizes
     hit = sorted({*relation.plan.row_groups, *relation.plan.positions}) if relation.is_rewritten else []
     return {
-        "files_hit": len(read),
+        "files_hit": len(read) if relation.is_rewritten else relation.plan.funnel.min_max,
         "files_total": len(sizes),
         "bytes_hit": int(sizes[np.array(hit, dtype=int)].sum()),
         "bytes_read": int(read.sum()),

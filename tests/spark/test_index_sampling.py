@@ -66,24 +66,24 @@ def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
 
 
 @pytest.mark.parametrize(
-    ("condition", "rows"),
+    ("condition", "rows", "least"),
     [
-        ("k between 200 and 599", 400),
-        ("k > 199 and k < 600 and k is not null", 400),
-        ("k >= 900", 100),
-        ("k < 5000", 1000),
-        ("day >= date '2020-01-11' and day < date '2020-02-10'", 300),
-        ("k = 7", 1),
-        ("k < 200 or k > 600", 599),
-        ("name > 'n5'", 554),
-        ("until > date '3000-01-01'", 4),
-        ("rare between 1 and 9", 2),
-        ("k between 200 and 599 and n < 3", 0),
+        ("k between 200 and 599", 400, 300),
+        ("k > 199 and k < 600 and k is not null", 400, 300),
+        ("k >= 900", 100, 50),
+        ("k < 5000", 1000, 1000),
+        ("day >= date '2020-01-11' and day < date '2020-02-10'", 300, 200),
+        ("k = 7", 1, 0),
+        ("k < 200 or k > 600", 599, 0),
+        ("name > 'n5'", 554, 454),
+        ("until > date '3000-01-01'", 4, 0),
+        ("rare between 1 and 9", 2, 0),
+        ("k between 200 and 599 and n < 3", 0, 0),
     ],
 )
 @pytest.mark.parametrize("is_read", [True, False], ids=["read", "by bounds"])
 def test_an_index_never_tells_more_rows_than_a_condition_has(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, condition: str, rows: int, *, is_read: bool
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, condition: str, rows: int, least: int, *, is_read: bool
 ) -> None:
     monkeypatch.setattr(tables, "ROW_GROUP_ROWS", 50)
     places = np.arange(1000)
@@ -98,12 +98,7 @@ def test_an_index_never_tells_more_rows_than_a_condition_has(
         lake.reindex(index_on(column, name=f"by_{column}"))
     if not is_read:
         monkeypatch.setattr(lookup, "is_worthwhile", lambda *_: False)
-    told = lake.plan(condition).at_least
-    is_range = condition.startswith(("k >", "k <", "k b", "day")) and " or " not in condition and "n <" not in condition
-    assert told <= rows
-    assert told >= (rows - 100 if is_range else 0)
-    if is_read and rows < 1000:
-        assert told in (0, rows)
+    assert least <= lake.plan(condition).at_least <= rows
     table.delete("k < 100")
     assert lake.plan(condition).at_least <= rows
 

@@ -126,6 +126,15 @@ def test_a_predicate_without_columns_holds_for_every_row() -> None:
     assert evaluate_predicate(predicate, {}, 3).to_pylist() == [True, True, True]
 
 
+def test_lists_that_are_gone_are_not_taken_for_later_ones() -> None:
+    columns = {"source.n": pa.array(range(40))}
+    for start in [*range(20), *range(20)]:
+        wanted = InList(ColumnRef("source", "n"), tuple(Constant(start + n) for n in range(20)))
+        for _ in range(2):
+            found = evaluate_predicate(Predicate(wanted, ""), columns, 40)
+            assert [n for n, is_in in enumerate(found.to_pylist()) if is_in] == [*range(start, start + 20)]
+
+
 @pytest.mark.parametrize("operand", [ColumnRef("source", "b"), Constant(value=False)], ids=["column", "constant"])
 def test_a_list_of_no_values_holds_for_no_row(operand: ColumnRef | Constant) -> None:
     """A condition that can never hold is such a list; a row need not be null to fail it."""

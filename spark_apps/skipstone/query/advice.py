@@ -25,7 +25,6 @@ from skipstone.indexes.asking.hits import IndexHits
 from skipstone.indexes.asking.lookup import look_up
 from skipstone.indexes.found import FoundIndex, IndexProblem, IndexRefusal, find_indexes
 from skipstone.indexes.keytests import Maybe, Test, not_null
-from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.query.readplan import IndexUse, ReadOptions
 from skipstone.tables.filesets import FileSet
 
@@ -108,7 +107,7 @@ def _at_least(indexes: Sequence[FoundIndex], question: Question, hits: int) -> i
     for index in indexes:
         if index.serves(test) and not index.replaced:
             of_files_gone = sum(file.records for file in index.index.entries) - int(records[index.covered].sum())
-            with suppress(UnreadableIndexFile):  # which is said where it is asked
+            with suppress(Exception):  # an index must cost time, never an answer; why it is not read is said elsewhere
                 told.append(entries_at_least(index, test) - max(0, of_files_gone))
     return max(told)
 
