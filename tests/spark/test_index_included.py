@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
 import numpy as np
 import pyarrow as pa
 import pytest
-from pyiceberg.types import DoubleType, LongType
+from pyiceberg.types import DecimalType, DoubleType, LongType
+from skipstone.indexes import definition
 from skipstone.indexes.definition import stored_definition
+from skipstone.indexes.keys import storage_type
 from skipstone.query import plan_read
 from skipstone_core.contract.requests import IndexRef
 from skipstone_core.errors import BadSpec
@@ -103,6 +106,46 @@ def test_a_renamed_or_widened_column_keeps_its_values(lake: Lake) -> None:
     assert_holds(lake, index, ("n", "x", "t"))
 
 
+@pytest.mark.parametrize(("digits", "fits"), [(18, True), (19, False)])
+def test_an_included_decimal_is_widened_up_to_18_digits(lake: Lake, digits: int, *, fits: bool) -> None:
+    table = lake.create(pa.schema([("k", pa.int64()), ("d", pa.decimal128(9, 2))]))
+    index = index_on("k", include=["d"])
+    table.append(pa.table({"k": [1, 2], "d": pa.array([Decimal("12.34"), None], pa.decimal128(9, 2))}))
+    lake.reindex(index)
+    with lake.table().update_schema() as update:
+        update.update_column("d", DecimalType(digits, 2))
+    wide = [Decimal("-9999999999999999.99"), Decimal("12.34")]
+    lake.table().append(pa.table({"k": [1, 3], "d": pa.array(wide, pa.decimal128(digits, 2))}))
+    if fits:
+        lake.reindex(index)
+        assert_holds(lake, index, ("d",))
+    else:
+        assert lake.state(index).degraded is Reason.COLUMN_TYPE_UNSUPPORTED
+        with pytest.raises(BadSpec, match=r"column 'd' changed its type to decimal\(19, 2\); delete the index and"):
+            lake.reindex(index)
+    assert lake.assert_exact("k >= 1 and d = 12.34").num_rows == 2
+    assert lake.assert_exact("k = 1 and d < -9999999999999999").num_rows == 1
+
+
+def test_an_index_whose_included_decimals_are_as_wide_as_keys_goes_on(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As versions before made them."""
+    table = lake.create(pa.schema([("k", pa.int64()), ("d", pa.decimal128(9, 2))]))
+    table.append(pa.table({"k": [1, 2], "d": pa.array([Decimal("12.34"), Decimal("5.00")], pa.decimal128(9, 2))}))
+    index = index_on("k", include=["d"])
+    with monkeypatch.context() as before:
+        before.setattr(definition, "value_storage_type", storage_type)
+        lake.reindex(index)
+    assert [one.storage_type for one in lake.index_table(index).definition.included] == ["decimal(2)"]
+    lake.table().append(pa.table({"k": [2], "d": pa.array([Decimal("12.34")], pa.decimal128(9, 2))}))
+    lake.reindex(index)
+    assert lake.state(index).segments_synced == 2
+    assert_holds(lake, index, ("d",))
+    assert len(lake.plan("k = 2 and d > 12").ordinals) == 1
+    assert lake.assert_exact("k = 2 and d > 12").num_rows == 1
+
+
 def test_a_column_younger_than_files_is_null_in_their_entries(lake: Lake) -> None:
     lake.create(pa.schema([("k", pa.int64())])).append(pa.table({"k": [1, 2]}))
     with lake.table().update_schema() as update:
@@ -141,6 +184,8 @@ def test_an_index_with_a_replaced_or_dropped_column_is_degraded_and_queries_go_o
         "k < 25 and float = 0.0",
         "k < 25 and (double is null or string >= 'b')",
         "k = 7 and wide_decimal = 12.34",
+        "k < 40 and decimal in (12.34, -0.01, 12345678901234567890123456.78)",
+        "k < 40 and decimal between -0.01 and 12345678901234567890123456.78",
         "k >= 40 and not boolean",
     ],
 )

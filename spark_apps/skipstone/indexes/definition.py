@@ -29,8 +29,8 @@ from skipstone_core.indexing.indexes import (
 from skipstone_core.keys import UNFIT_FOR_BUCKETS, is_bucketed
 from skipstone_core.reasons import Reason
 
-from skipstone.indexes.keys import arrow_type, column_type, storage_type
-from skipstone.indexes.values import value_arrow_type, value_column_type
+from skipstone.indexes.keys import arrow_type, column_type, compared_storage, storage_type
+from skipstone.indexes.values import value_arrow_type, value_column_type, value_storage_type
 
 ENTRY = "entry"
 COVER = "cover"
@@ -79,7 +79,9 @@ def value_name(position: int) -> str:
 
 @dataclass(frozen=True)
 class EntryColumn:
-    """A column of entries: its name in the index table, its storage type, and whether it is a key."""
+    """A column of entries: its name in the index table, the storage type in which it compares with literals, and
+    whether it is a key.
+    """
 
     name: str
     storage: str
@@ -90,7 +92,7 @@ def entry_columns(definition: IndexDefinition) -> dict[int, EntryColumn]:
     """What entries hold of the table's columns, by field id: keys in index order, then included values."""
     keys = {one.field_id: EntryColumn(key_name(i), one.storage_type, True) for i, one in enumerate(definition.columns)}  # noqa: FBT003
     values = {
-        one.field_id: EntryColumn(value_name(i), one.storage_type, False)  # noqa: FBT003
+        one.field_id: EntryColumn(value_name(i), compared_storage(one.storage_type), False)  # noqa: FBT003
         for i, one in enumerate(definition.included)
     }
     return {**keys, **values}
@@ -142,7 +144,7 @@ def _index_column(schema: Schema, name: str, spec_field: str) -> IndexColumn:
     field = next((field for field in schema.fields if field.name == name), None)
     if field is None:
         raise _bad(spec_field, Reason.COLUMN_NOT_FOUND, _missing_column(schema, name))
-    storage = storage_type(field.field_type)
+    storage = (storage_type if spec_field == _COLUMNS else value_storage_type)(field.field_type)
     if storage is None:
         unfit = "has no keys" if spec_field == _COLUMNS else "cannot be included"
         message = f"column {name!r} is a {field.field_type}, which {unfit}; name columns of simple types"
@@ -196,13 +198,22 @@ def index_schema(definition: IndexDefinition) -> Schema:
 
 
 def entry_schema(definition: IndexDefinition) -> pa.Schema:
-    """Arrow schema of entries before kind and level are added: k0 …, file_id, row_group, pos, v0 …"""
+    """Arrow schema of entries as they are stored, before kind and level are added: k0 …, file_id, row_group, pos, v0 …"""
     keys = [pa.field(key_name(i), arrow_type(storage)) for i, storage in enumerate(definition.key_storages)]
     values = [
         pa.field(value_name(i), value_arrow_type(column.storage_type)) for i, column in enumerate(definition.included)
     ]
     place = [pa.field("file_id", pa.int32()), pa.field("row_group", pa.int32()), pa.field("pos", pa.int64())]
     return pa.schema([*keys, *place, *values])
+
+
+def compared_schema(definition: IndexDefinition) -> pa.Schema:
+    """As ``entry_schema``, in the types in which values compare with literals."""
+    compared = {column.name: column for column in entry_columns(definition).values() if not column.is_key}
+    return pa.schema(
+        field.with_type(value_arrow_type(compared[field.name].storage)) if field.name in compared else field
+        for field in entry_schema(definition)
+    )
 
 
 def index_partition_spec(definition: IndexDefinition) -> PartitionSpec:
@@ -294,7 +305,9 @@ def _column_problem(schema: Schema, column: IndexColumn, name: str, spec_field: 
     if field is None:
         message = f"column {name!r} was dropped from the table; delete the index"
         return Misfit(Reason.COLUMN_NOT_FOUND, message, spec_field)
-    if storage_type(field.field_type) != column.storage_type:
+    # an included decimal may be stored as a key is
+    fitting = (storage_type,) if spec_field == _COLUMNS else (storage_type, value_storage_type)
+    if column.storage_type not in {storage(field.field_type) for storage in fitting}:
         message = f"column {name!r} changed its type to {field.field_type}; delete the index and create it again"
         return Misfit(Reason.COLUMN_TYPE_UNSUPPORTED, message, spec_field)
     return None

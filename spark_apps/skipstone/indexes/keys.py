@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -36,7 +37,7 @@ from skipstone.kernels.canonical import floats_in_order, ordered_floats
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.bounds import decode_bounds
 
-#: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``.
+#: Storage type of each Iceberg type that can be a key; decimals are ``decimal(<scale>)``, of 38 digits.
 _STORAGE: dict[type[IcebergType], str] = {
     BooleanType: "boolean",
     IntegerType: "long",
@@ -80,7 +81,9 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "string": pa.string(),
     "binary": pa.binary(),
 }
-_DECIMAL = re.compile(r"decimal\((\d+)\)")
+#: With the number of digits before the scale where these are fewer.
+_DECIMAL = re.compile(r"decimal\((?:(\d+),)?(\d+)\)")
+_MAX_DIGITS = "38"
 
 
 def storage_type(kind: IcebergType) -> str | None:
@@ -93,13 +96,19 @@ def storage_type(kind: IcebergType) -> str | None:
 def column_type(storage: str) -> IcebergType:
     """The Iceberg type of an index table's key column."""
     decimal = _DECIMAL.fullmatch(storage)
-    return DecimalType(38, int(decimal[1])) if decimal else _COLUMN_TYPES[storage]
+    return DecimalType(int(decimal[1] or _MAX_DIGITS), int(decimal[2])) if decimal else _COLUMN_TYPES[storage]
 
 
 def arrow_type(storage: str) -> pa.DataType:
     """The Arrow type of stored keys."""
     decimal = _DECIMAL.fullmatch(storage)
-    return pa.decimal128(38, int(decimal[1])) if decimal else _ARROW_TYPES[storage]
+    return pa.decimal128(int(decimal[1] or _MAX_DIGITS), int(decimal[2])) if decimal else _ARROW_TYPES[storage]
+
+
+def compared_storage(storage: str) -> str:
+    """The storage type in which stored values compare with literals, which may have more digits."""
+    decimal = _DECIMAL.fullmatch(storage)
+    return f"decimal({decimal[2]})" if decimal else storage
 
 
 def stored_keys(values: pa.Array | pa.ChunkedArray, storage: str) -> pa.Array | pa.ChunkedArray:
@@ -119,6 +128,8 @@ def physical_keys(raw: Sequence[object], storage: str) -> pa.Array:
     """Physical values of a Parquet file, None among them, as stored keys. Texts need not be UTF-8, as in Spark."""
     target = arrow_type(storage)
     if pa.types.is_decimal(target):
+        if any(isinstance(one, int) for one in raw):  # those of few digits are integers in Parquet
+            return pa.array([None if one is None else Decimal(str(one)).scaleb(-target.scale) for one in raw], target)
         return decode_bounds(pa.array(raw, pa.binary()), column_type(storage), target)
     return pa.array(raw, _plain_type(target)).view(target)
 

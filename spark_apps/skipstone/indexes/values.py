@@ -1,19 +1,29 @@
 """Included values in Arrow: how a column's values are stored beside the keys of an index, and read back.
 
 Builds store them, answers read them. Unlike a key, a stored value says exactly which value it was: floats keep NaN and
-the sign of zero. Types are as wide as those of keys, so that a widened column keeps its index. Must not read files.
+the sign of zero. Types are as wide as those of keys, so that a widened column keeps its index; but a decimal is a 64-bit
+integer as long as it has no more digits, since a wider one takes Spark ten times as long to read. Must not read files.
 """
 
 from __future__ import annotations
 
 import pyarrow as pa
-from pyiceberg.types import DoubleType, IcebergType
+from pyiceberg.types import DecimalType, DoubleType, IcebergType
 
-from skipstone.indexes.keys import arrow_type, column_type, column_values, stored_keys
+from skipstone.indexes.keys import arrow_type, column_type, column_values, storage_type, stored_keys
 from skipstone.tables.arrow import arrow_type_of
 
 #: The storage type that differs between keys, which are numbers in order, and values.
 _FLOATS = "double"
+#: Digits of a decimal that is a 64-bit integer.
+_LONG_DIGITS = 18
+
+
+def value_storage_type(kind: IcebergType) -> str | None:
+    """How included values of an Iceberg type are stored; None when the type cannot be included."""
+    if isinstance(kind, DecimalType) and kind.precision <= _LONG_DIGITS:
+        return f"decimal({_LONG_DIGITS},{kind.scale})"
+    return storage_type(kind)
 
 
 def value_column_type(storage: str) -> IcebergType:

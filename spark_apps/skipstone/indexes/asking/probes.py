@@ -20,7 +20,7 @@ from skipstone.indexes.asking.entries import entry_filter
 from skipstone.indexes.asking.entryreads import EntryPart, EntryQuestion, read_part
 from skipstone.indexes.asking.hits import HitCollector, IndexHits
 from skipstone.indexes.asking.rowgroups import RowGroups, read_footer
-from skipstone.indexes.definition import EntryColumn, entry_schema
+from skipstone.indexes.definition import EntryColumn, compared_schema
 from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keytests import Test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
@@ -113,7 +113,7 @@ def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[
 
 def read_entries(probe: Probe) -> Iterator[pa.Table]:
     """The entries that pass the probe's test, its columns of them, not empty. Raises UnreadableIndexFile."""
-    schema = entry_schema(probe.index.index.definition)
+    schema = compared_schema(probe.index.index.definition)
     wanted = pa.schema([schema.field(name) for name in probe.columns])
     io, question = probe.index.index.table.io, EntryQuestion(probe.test, probe.tested, wanted)
     pieces = [piece for part in probe.parts for piece in _pieces(part)]
