@@ -144,3 +144,19 @@ def test_a_list_of_no_values_holds_for_no_row(operand: ColumnRef | Constant) -> 
         predicate = Predicate(root, "")
         assert evaluate_predicate(predicate, columns, 2).to_pylist() == [expected] * 2, root
         assert [evaluate(predicate, {"source.b": value}) for value in (True, None)] == [expected] * 2, root
+
+
+@settings(max_examples=60)
+@given(st.lists(st.decimals(min_value=-(10**17), max_value=10**17, places=15), min_size=20, max_size=20, unique=True))
+def test_decimals_are_compared_with_floats_as_the_nearest_ones(decimals: list[Decimal]) -> None:
+    column, values = ColumnRef("source", "x"), tuple(map(Constant, decimals))
+    floats = pa.array([float(one) for one in decimals])
+    tests: list[Node] = [InList(column, values), InList(column, values[:3])]
+    tests += [Comparison("=", column, one) for one in values[:3]]
+    for root, count in zip(tests, (20, 3, 1, 1, 1), strict=True):
+        found = evaluate_predicate(Predicate(root, ""), {"source.x": floats}, 20)
+        assert sum(one is True for one in found.to_pylist()) >= count
+    stored = pa.array(decimals, pa.decimal128(38, 15))
+    same = Comparison("=", ColumnRef("source", "d"), ColumnRef("source", "x"))
+    found = evaluate_predicate(Predicate(same, ""), {"source.d": stored, "source.x": floats}, 20)
+    assert found.to_pylist() == [True] * 20

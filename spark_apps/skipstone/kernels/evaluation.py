@@ -166,4 +166,4 @@ def _ordered(value: Comparable) -> Comparable:
     if isinstance(value, pa.Scalar):
         number = value.as_py()
         return pa.scalar(None if number is None else float_order(float(number)), pa.int64())
-    return ordered_floats(pc.cast(value, pa.float64(), safe=False))
+    return ordered_floats(value)
