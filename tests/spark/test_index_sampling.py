@@ -79,6 +79,11 @@ def test_a_part_of_a_wide_range_shows_when_all_of_it_is_everywhere(
         ("until > date '3000-01-01'", 4, 0),
         ("rare between 1 and 9", 2, 0),
         ("k between 200 and 599 and n < 3", 0, 0),
+        ("k > 499 and k < 9223372036854775807", 500, 0),
+        ("k between 5 and -9223372036854775808", 0, 0),
+        ("k > 5 and k < -1e30", 0, 0),
+        ("k > 500 and n < k", 356, 0),
+        ("k > 5 and not k in (7, 8)", 992, 0),
     ],
 )
 @pytest.mark.parametrize("is_read", [True, False], ids=["read", "by bounds"])

@@ -23,7 +23,7 @@ from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
-from skipstone.tables.parquetfiles import WholeFile
+from skipstone.tables.parquetfiles import WholeFile, read_page_indexes
 
 Rows = npt.NDArray[np.int64]
 #: INT96 timestamps are read as Iceberg does: in nanoseconds they would reach from 1677 to 2262 only.
@@ -46,17 +46,22 @@ _KEPT_PAGES = 128
 #: Rows of a column chunk that must not be decoded for its pages to be worth finding and cutting out.
 _WORTH_ROWS = 20_000
 #: Values, of all columns, that must not be decoded for the footer to be worth reading once more, value by value.
-_WORTH_FOOTER = 150_000
+_WORTH_FOOTER = 80_000
 
 
 @dataclass(frozen=True)
 class _Chunk:
-    """A column chunk: its schema element and metadata, and where its offset index lies."""
+    """A column chunk: its schema element and metadata, and where its offset index and its column index lie.
+
+    ``bounds_length`` 0: there is no column index.
+    """
 
     element: Raw
     metadata: Struct
     index_at: int
     index_length: int
+    bounds_at: int
+    bounds_length: int
 
     @property
     def begin(self) -> int:
@@ -91,6 +96,20 @@ _indexes: LRUCache[tuple[str, int], _PageIndex] = LRUCache(CACHE_BYTES, getsizeo
 _lock = threading.Lock()
 
 
+@dataclass(frozen=True)
+class PageBounds:
+    """What a file says of the values in each page of a column chunk.
+
+    ``first``: the first row of each page, counted in its row group, and the end. ``lower``, ``upper``: bounds as
+    Parquet stores single values, None for a page of nulls alone. ``nulls``: how many are in each, at most.
+    """
+
+    first: Rows
+    lower: tuple[bytes | None, ...]
+    upper: tuple[bytes | None, ...]
+    nulls: Rows
+
+
 class PageReader:
     """Reads rows of one open Parquet file."""
 
@@ -122,6 +141,27 @@ class PageReader:
             arrays |= part
         return pa.RecordBatch.from_arrays([arrays[name] for name in columns], names=list(columns)) if arrays else None
 
+    def bounds(self, group: int, column: str) -> PageBounds | None:
+        """What the file says of the pages of a column in a row group; None for nothing, or nothing that makes sense.
+
+        Only where a seal proves that it is what was written: a wrong bound would leave out rows.
+        """
+        if (index := self._index(_WORTH_FOOTER)) is None or (chunk := index.chunks[group].get(column)) is None:
+            return None
+        try:
+            if self._sealed is None:
+                return None
+            begin, indexes = self._sealed
+            first = index.places(self._source, group, column).first
+            told = CompactReader(indexes[chunk.bounds_at - begin :][: chunk.bounds_length]).struct()
+            empty, lower, upper = told[1], told[2], told[3]
+            nulls = np.array(told[5], np.int64) if 5 in told else np.diff(first)
+            if not len(empty) == len(lower) == len(upper) == len(nulls) == len(first) - 1:
+                return None
+            return PageBounds(first, _unless(empty, lower), _unless(empty, upper), nulls)
+        except UNREADABLE:
+            return None
+
     def _find(self, group: int, columns: Sequence[str], rows: Rows) -> list[_Pages]:
         """The pages that hold ``rows``, per column; none when that is not known or spares too little."""
         index = self._index(self._group_rows[group] * len(columns) - _WORTH_ROWS * len(columns))
@@ -143,6 +183,11 @@ class PageReader:
         return self._read_index if known is None and spared >= _WORTH_FOOTER else known
 
     @cached_property
+    def _sealed(self) -> tuple[int, bytes] | None:
+        """Where the page indexes of the file begin, and all of them."""
+        return read_page_indexes(self._source)
+
+    @cached_property
     def _read_index(self) -> _PageIndex | None:
         try:
             found = _page_index(read_footer(self._source))
@@ -154,6 +199,10 @@ class PageReader:
         return found
 
 
+def _unless(empty: Sequence[bool], values: Sequence[bytes]) -> tuple[bytes | None, ...]:
+    return tuple(None if is_empty else value for is_empty, value in zip(empty, values, strict=True))
+
+
 def _page_index(footer: Struct) -> _PageIndex:
     elements = {element[4]: Raw(element.raw) for element in _flat_elements(footer[2])}
     groups: list[dict[str, _Chunk]] = []
@@ -162,7 +211,8 @@ def _page_index(footer: Struct) -> _PageIndex:
         for chunk in group[1]:
             path: list[bytes] = chunk[3][3] if 3 in chunk else []
             if 4 in chunk and 1 not in chunk and len(path) == 1 and path[0] in elements:
-                found[path[0].decode()] = _Chunk(elements[path[0]], chunk[3], chunk[4], chunk[5])
+                places = chunk[4], chunk[5], chunk.get(6, 0), chunk.get(7, 0)
+                found[path[0].decode()] = _Chunk(elements[path[0]], chunk[3], *places)
         groups.append(found)
     return _PageIndex(tuple(group[3] for group in footer[4]), tuple(groups))
 

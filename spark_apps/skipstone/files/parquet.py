@@ -41,7 +41,7 @@ from skipstone_core.stats import upper_bound
 from skipstone.files.bloom.sealing import seal_filters
 from skipstone.files.footers import TAIL
 from skipstone.tables.arrow import arrow_schema, field_id
-from skipstone.tables.parquetfiles import WholeFile, seal_of
+from skipstone.tables.parquetfiles import WholeFile, seal_of, seal_of_pages
 from skipstone.tables.shaping.dictionaries import dictionary_columns
 
 #: Options of all data files.
@@ -135,7 +135,8 @@ class SealedSink:
         held = held if change is None else change(held, begin)
         length, _ = TAIL.unpack(held[-TAIL.size :])
         start = len(held) - TAIL.size - length
-        self._sink.write(held[:start] + seal_of(held[start : -TAIL.size]) + held[start:])
+        seals = seal_of_pages(held[:start]) + seal_of(held[start : -TAIL.size])
+        self._sink.write(held[:start] + seals + held[start:])
 
 
 class ParquetFile:

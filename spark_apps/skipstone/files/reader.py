@@ -111,13 +111,14 @@ def read_data_file(
     columns: Sequence[str],
     row_groups: Sequence[int] | None = None,
     positions: Positions | None = None,
+    batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of ``file`` in file order, ``columns`` by their name in the schema to read in.
 
     POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold have
     their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
-    (ascending), decoding only the pages that hold them where that saves enough.
+    (ascending), decoding only the pages that hold them where that saves enough. ``batch_rows``: of a batch, at most.
     Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
     if file.file_format in _WHOLE:
@@ -125,7 +126,7 @@ def read_data_file(
         return
     with open_data_file(file) as opened:
         for group in range(len(opened.group_rows)) if row_groups is None else row_groups:
-            yield from opened.read(columns, group, positions)
+            yield from opened.read(columns, group, positions, batch_rows)
 
 
 #: Readers of formats that are read whole.
@@ -194,11 +195,13 @@ class OpenDataFile:
         # a.b may be a column of that name, and one in a struct: neither is told from the other
         return {path: at for at in range(len(schema.names)) if paths[path := schema.column(at).path] == 1}
 
-    def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
         """The live rows of a row group, as ``read_data_file`` gives them."""
         pages = None if positions is None else self._pages
         projection, rows = self._projection(tuple(columns)), self._starts[group : group + 2]
-        opened = _Open(self._parquet, pages, projection, rows)
+        opened = _Open(self._parquet, pages, projection, rows, batch_rows)
         with naming_damage(self.file.path):
             yield from _read_group(opened, group, positions)
 
@@ -243,9 +246,11 @@ class OpenWholeFile(OpenDataFile):
     def bounds(self, column: str, group: int) -> None:
         """Nothing is known of a row group."""
 
-    def read(self, columns: Sequence[str], group: int, positions: Positions | None = None) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
         """The live rows, as ``read_data_file`` gives them."""
-        yield from read_data_file(self.file, columns, None, positions)
+        yield from read_data_file(self.file, columns, None, positions, batch_rows)
 
 
 @contextmanager
@@ -263,6 +268,7 @@ class _Open:
     pages: PageReader | None
     projection: Projection
     rows: Positions
+    batch_rows: int
 
 
 def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -288,7 +294,7 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
     if not len(wanted):
         return
     # to the end, wherever the last of the rows is: only then it is known that no column lacks a page
-    for batch in file.parquet.batches(names, [group], BATCH_ROWS):
+    for batch in file.parquet.batches(names, [group], file.batch_rows):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))

@@ -198,7 +198,7 @@ def index_schema(definition: IndexDefinition) -> Schema:
 
 
 def entry_schema(definition: IndexDefinition) -> pa.Schema:
-    """Arrow schema of entries as they are stored, before kind and level are added: k0 …, file_id, row_group, pos, v0 …"""
+    """Arrow schema of entries as stored, before kind and level are added: k0 …, file_id, row_group, pos, v0 …"""
     keys = [pa.field(key_name(i), arrow_type(storage)) for i, storage in enumerate(definition.key_storages)]
     values = [
         pa.field(value_name(i), value_arrow_type(column.storage_type)) for i, column in enumerate(definition.included)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from decimal import Decimal
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -129,9 +128,21 @@ def physical_keys(raw: Sequence[object], storage: str) -> pa.Array:
     target = arrow_type(storage)
     if pa.types.is_decimal(target):
         if any(isinstance(one, int) for one in raw):  # those of few digits are integers in Parquet
-            return pa.array([None if one is None else Decimal(str(one)).scaleb(-target.scale) for one in raw], target)
+            raw = [one.to_bytes(8, "big", signed=True) if isinstance(one, int) else one for one in raw]
         return decode_bounds(pa.array(raw, pa.binary()), column_type(storage), target)
     return pa.array(raw, _plain_type(target)).view(target)
+
+
+def encoded_keys(raw: Sequence[bytes | None], storage: str) -> pa.Array:
+    """Values as Parquet writes a single one, None among them, as stored keys. Raises ValueError for what is none."""
+    target = arrow_type(storage)
+    if pa.types.is_boolean(target):
+        return physical_keys([None if one is None else one != b"\0" for one in raw], storage)
+    if pa.types.is_decimal(target) or pa.types.is_string(target) or pa.types.is_binary(target):
+        return physical_keys(raw, storage)
+    if any(one is not None and 8 * len(one) != target.bit_width for one in raw):
+        raise ValueError(f"a {storage} has {target.bit_width} bits")
+    return physical_keys([None if one is None else int.from_bytes(one, "little", signed=True) for one in raw], storage)
 
 
 def python_keys(stored: pa.Array) -> list[object]:

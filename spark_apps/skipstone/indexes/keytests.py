@@ -104,7 +104,23 @@ def plan_test(node: Node, schema: Schema, side: str = "") -> Test:
     return _test(node, types, negated=False)
 
 
+def says_all(node: Node, schema: Schema) -> bool:
+    """Whether the test of a predicate leaves nothing of it out: what cannot be told of a column is not in a test."""
+    types = {str(ColumnRef("", field.name)): (field.field_id, field.field_type) for field in schema.fields}
+    return _says_all(node, types, negated=False)
+
+
 _Types = Mapping[str, tuple[int, IcebergType]]
+
+
+def _says_all(node: Node, types: _Types, *, negated: bool) -> bool:
+    match node:
+        case Not():
+            return _says_all(node.inner, types, negated=not negated)
+        case And() | Or():
+            return all(_says_all(part, types, negated=negated) for part in node.parts)
+        case _:
+            return not isinstance(_test(node, types, negated=negated), Maybe)
 
 
 def _test(node: Node, types: _Types, *, negated: bool) -> Test:

@@ -1,8 +1,8 @@
 """Included values in Arrow: how a column's values are stored beside the keys of an index, and read back.
 
 Builds store them, answers read them. Unlike a key, a stored value says exactly which value it was: floats keep NaN and
-the sign of zero. Types are as wide as those of keys, so that a widened column keeps its index; but a decimal is a 64-bit
-integer as long as it has no more digits, since a wider one takes Spark ten times as long to read. Must not read files.
+the sign of zero. Types are as wide as those of keys, so that a widened column keeps its index, except that a decimal of
+up to 18 digits is a 64-bit integer: of a wider one Spark makes an object for each value. Must not read files.
 """
 
 from __future__ import annotations

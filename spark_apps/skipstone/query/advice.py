@@ -33,12 +33,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Question:
-    """A read as indexes see it. ``wanted`` None: the reader takes no answers, or nobody knows its columns."""
+    """A read as indexes see it. ``wanted`` None: the reader takes no answers, or nobody knows its columns.
+
+    ``is_whole``: whether the test says all that the condition does.
+    """
 
     test: Test
     files: FileSet
     candidates: WeighedFiles
     wanted: Wanted | None = None
+    is_whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +105,7 @@ def _advice(question: Question, indexes: Sequence[FoundIndex], problems: Sequenc
 def _at_least(indexes: Sequence[FoundIndex], question: Question, hits: int) -> int:
     """The most that an index tells, or its ``hits``; nothing of a table with deletes, whose rows have entries too."""
     files, test = question.files, question.test
-    if files.delete_files or any(_may_be_null(files, number) for number in not_null(test)):
+    if not question.is_whole or files.delete_files or any(_may_be_null(files, number) for number in not_null(test)):
         return 0
     told, records = [hits], files.files["records"].to_numpy()
     for index in indexes:

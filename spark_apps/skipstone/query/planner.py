@@ -24,7 +24,7 @@ from skipstone.caches import cache_counts
 from skipstone.indexes.asking.answers import Wanted
 from skipstone.indexes.asking.candidates import WeighedFiles
 from skipstone.indexes.asking.hits import POSITION_BITS, ROW_GROUP_BITS, IndexHits, split_by_file
-from skipstone.indexes.keytests import Maybe, Test, plan_test
+from skipstone.indexes.keytests import Maybe, Test, plan_test, says_all
 from skipstone.indexes.ranges import bounds_columns, files_that_may_match
 from skipstone.query.advice import Advice, Question, ask_indexes
 from skipstone.query.filtering import narrow_by_filters
@@ -62,7 +62,9 @@ def plan_read(
     selected = None if columns is None else checked_columns(files.schema, columns)
     test = plan_test(predicate.root, files.schema) if predicate else Maybe()
     candidates = _candidates(test, files, chosen, page_rows_of(table))
-    advice = ask_indexes(table, Question(test, files, candidates, _wanted(selected, predicate)), chosen)
+    is_whole = predicate is not None and says_all(predicate.root, files.schema)
+    question = Question(test, files, candidates, _wanted(selected, predicate), is_whole)
+    advice = ask_indexes(table, question, chosen)
     plan = _plan(Question(test, files, candidates), predicate, advice)
     return narrow_by_filters(table, test, plan) if chosen.use_indexes else plan
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
@@ -20,6 +21,7 @@ from skipstone_core.language.predicates import Predicate
 
 from skipstone.files.reader import (
     ANY_FORMAT,
+    BATCH_ROWS,
     POSITION_COLUMN,
     DataFileDescription,
     deleted_positions,
@@ -33,6 +35,9 @@ from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan
 from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
+
+#: Rows of a batch where a text may be of any length, though the file has it in a dictionary once.
+_WIDE_BATCH_ROWS = 8 * 1024
 
 
 def read(
@@ -76,13 +81,34 @@ def _batches(table: Table, plan: ReadPlan, names: tuple[str, ...]) -> Iterator[p
     yield from rows_of_files(table, plan, names, [int(ordinal) for ordinal in others])
 
 
+class BudgetSpent(Exception):
+    """More rows match, or more bytes have to be decoded, than was allowed."""
+
+
+class ReadBudget:
+    """What may be read, by several threads at once: ``rows`` that match, and ``nbytes`` as they are in memory."""
+
+    def __init__(self, rows: int, nbytes: int) -> None:
+        """All of it is left."""
+        self._rows, self._bytes = rows, nbytes
+        self._lock = threading.Lock()
+
+    def spend(self, decoded: pa.RecordBatch, rows: int) -> None:
+        """Take what was decoded, and how many rows of it match. Raises BudgetSpent."""
+        with self._lock:
+            self._rows -= rows
+            self._bytes -= decoded.nbytes
+            if min(self._rows, self._bytes) < 0:
+                raise BudgetSpent
+
+
 def rows_of_files(
-    table: Table, plan: ReadPlan, names: Sequence[str], ordinals: Sequence[int]
+    table: Table, plan: ReadPlan, names: Sequence[str], ordinals: Sequence[int], budget: ReadBudget | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The matching rows of some files of the plan, in their order; files are read side by side."""
+    """The matching rows of some files of the plan, in their order; files are read side by side. Raises BudgetSpent."""
 
     def rows(file: DataFileDescription) -> list[pa.RecordBatch]:
-        return _rows_of_file(file, plan, names)
+        return _rows_of_file(file, plan, names, budget)
 
     threads = ThreadPoolExecutor(driver_cores())
     try:
@@ -92,25 +118,42 @@ def rows_of_files(
         threads.shutdown(cancel_futures=True)
 
 
-def _rows_of_file(file: DataFileDescription, plan: ReadPlan, names: Sequence[str]) -> list[pa.RecordBatch]:
+def _rows_of_file(
+    file: DataFileDescription, plan: ReadPlan, names: Sequence[str], budget: ReadBudget | None
+) -> list[pa.RecordBatch]:
     tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
     needed = list(dict.fromkeys([*names, *tested]))
     groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
+    batch_rows = BATCH_ROWS if budget is None or _are_narrow(plan, needed) else _WIDE_BATCH_ROWS
     if positions is None and len(tested) < len(needed) and plan.predicate is not None:
-        positions = _few_matches(file, tested, plan.predicate, groups)
+        batches = read_data_file(file, [*tested, POSITION_COLUMN], groups, None, batch_rows)
+        positions = _few_matches(file, batches, plan.predicate, budget)
     if positions is not None and not len(positions):
         return []
-    batches = read_data_file(file, needed, groups, positions)
-    return [matching_rows(batch, plan.predicate).select(names) for batch in batches]
+    found = []
+    for batch in read_data_file(file, needed, groups, positions, batch_rows):
+        found.append(matching_rows(batch, plan.predicate).select(names))
+        if budget is not None:
+            budget.spend(batch, found[-1].num_rows)
+    return found
+
+
+def _are_narrow(plan: ReadPlan, names: Sequence[str]) -> bool:
+    """Whether it is known how much memory a value of each column takes."""
+    schema = arrow_schema(plan.files.schema)
+    kinds = [schema.field(name).type for name in names]
+    return all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kinds)
 
 
 def _few_matches(
-    file: DataFileDescription, tested: Sequence[str], predicate: Predicate, groups: Sequence[int] | None
+    file: DataFileDescription, batches: Iterator[pa.RecordBatch], predicate: Predicate, budget: ReadBudget | None
 ) -> npt.NDArray[np.int64] | None:
     """Where the matching rows are, by the tested columns alone; None when they are many, and read with all columns."""
     found, most = [np.empty(0, np.int64)], file.records
-    for batch in read_data_file(file, [*tested, POSITION_COLUMN], groups):
+    for batch in batches:
         found.append(matching_rows(batch, predicate).column(POSITION_COLUMN).to_numpy())
+        if budget is not None:
+            budget.spend(batch, 0)
         if not are_few(sum(map(len, found)), most):
             return None
     return np.concatenate(found)

@@ -24,6 +24,9 @@ ParquetSource = Any
 #: Before a footer of ours: these bytes, and the CRC-32 of the footer, which Parquet does not protect.
 _SEAL = b"SKIPSEAL"
 SEAL_BYTES = len(_SEAL) + 4
+#: Before a seal of ours: these bytes, the CRC-32 of all page indexes, which stand before it, and their length.
+_PAGES_SEAL = b"SKIPPAGE"
+_PAGES_SEAL_BYTES = len(_PAGES_SEAL) + 4 + 8
 #: Behind it: its length and the magic.
 _TRAILER_BYTES = 8
 #: Bytes at a file's end that are read at once, in the hope that the footer is in them.
@@ -191,8 +194,37 @@ def seal_of(footer: bytes) -> bytes:
     return _SEAL + zlib.crc32(footer).to_bytes(4, "little")
 
 
+def seal_of_pages(indexes: bytes) -> bytes:
+    """What stands behind the page indexes in files of ours."""
+    return _PAGES_SEAL + zlib.crc32(indexes).to_bytes(4, "little") + len(indexes).to_bytes(8, "little")
+
+
+def read_page_indexes(source: Any) -> tuple[int, bytes] | None:
+    """Where the page indexes of an open file begin, and all of them; None where these are not those that were written,
+    or there is no seal to tell.
+    """
+    size = size_of_open(source)
+    length = _footer_length(_last_bytes(source, size, _TRAILER_BYTES))
+    behind = size - _TRAILER_BYTES - length - SEAL_BYTES
+    seal = _bytes_at(source, behind - _PAGES_SEAL_BYTES, _PAGES_SEAL_BYTES)
+    count = int.from_bytes(seal[-8:], "little")
+    begin = behind - _PAGES_SEAL_BYTES - count
+    if not seal.startswith(_PAGES_SEAL) or begin < 0:
+        return None
+    found = _bytes_at(source, begin, count)
+    return (begin, found) if seal_of_pages(found) == seal else None
+
+
+def _bytes_at(source: Any, begin: int, count: int) -> bytes:
+    source.seek(max(0, begin))
+    return _read(source, count)
+
+
 def _last_bytes(source: Any, size: int, count: int) -> bytes:
-    source.seek(max(0, size - count))
+    return _bytes_at(source, size - count, count)
+
+
+def _read(source: Any, count: int) -> bytes:
     found = bytearray()
     while len(found) < count and (more := source.read(count - len(found))):  # a file without a buffer may give less
         found += more

@@ -6,10 +6,11 @@ hold an entry whose keys pass. Must not choose row groups.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 from propcache.api import cached_property
@@ -31,11 +32,23 @@ _SHORT_LIST = 16
 
 @dataclass(frozen=True)
 class EntryPart:
-    """Row groups of an entry file."""
+    """Row groups of an entry file.
+
+    ``spans``: of some of them the entries that may pass, as first entry and end of each stretch: shape (n, 2).
+    """
 
     file: IndexFile
     footer: Footer
     groups: tuple[int, ...]
+    spans: Mapping[int, npt.NDArray[np.int64]] = field(default_factory=dict)
+
+    @property
+    def rows(self) -> npt.NDArray[np.int64]:
+        """Entries that have to be looked at in each row group."""
+        whole = self.footer.rows[list(self.groups)]
+        spans = (self.spans.get(group) for group in self.groups)
+        pairs = zip(whole.tolist(), spans, strict=True)
+        return np.array([count if span is None else (span[:, 1] - span[:, 0]).sum() for count, span in pairs], np.int64)
 
 
 @dataclass(frozen=True)
@@ -77,12 +90,11 @@ class _OpenEntries:
     def __init__(self, stream: InputStream, part: EntryPart, question: EntryQuestion) -> None:
         self._file = WholeFile(stream, part.footer.metadata)
         self._footer = part.footer
+        self._spans = part.spans
         self._question = question
         self._whole = _Filters.of(question)
-        # a bucket is asked for whole column chunks at once: there a request costs more than the bytes it spares
-        by_pages = getattr(stream, "prefetch", None) is None
         rows = self._file.group_rows
-        self._pages = PageReader(stream, part.file.path, part.file.size, rows) if by_pages else None
+        self._pages = PageReader(stream, part.file.path, part.file.size, rows) if part.footer.by_pages else None
 
     def read(self, group: int) -> pa.Table:
         """The entries of a row group that pass."""
@@ -90,8 +102,7 @@ class _OpenEntries:
         others = [name for name in names if name not in filters.keys.names]
         if self._pages is None or filters.keys.expression is None or not others:
             return filters.all.passing(self._cast(self._file.read_group(group, names)))
-        keys = self._file.read_group(group, filters.keys.names)
-        passing = filters.keys.passing(keys.append_column(_ROW, pa.array(np.arange(keys.num_rows))))
+        passing = filters.keys.passing(self._keys(self._pages, group, filters.keys.names))
         if not passing.num_rows:
             return self._question.schema.empty_table()
         rows = passing[_ROW].to_numpy()
@@ -99,6 +110,15 @@ class _OpenEntries:
         besides = found or self._file.read_group(group, others).take(pa.array(rows))
         entries = self._cast(pa.table({name: (besides if name in others else passing)[name] for name in names}))
         return entries if self._question.keys == self._question.tested else filters.all.passing(entries)
+
+    def _keys(self, pages: PageReader, group: int, names: Sequence[str]) -> pa.Table:
+        """The keys of the entries of a row group that may pass, and their numbers in it."""
+        if (spans := self._spans.get(group)) is not None:
+            rows = np.concatenate([np.arange(*span) for span in spans])
+            if (found := pages.read(group, names, rows)) is not None:
+                return pa.Table.from_batches([found]).append_column(_ROW, pa.array(rows))
+        whole = self._file.read_group(group, names)
+        return whole.append_column(_ROW, pa.array(np.arange(whole.num_rows)))
 
     def _cast(self, entries: pa.Table) -> pa.Table:
         return entries.select(self._question.schema.names).cast(self._question.schema)

@@ -19,6 +19,7 @@ from skipstone_core.indexing.use import ReadCost
 from skipstone.indexes.asking.entries import entry_filter
 from skipstone.indexes.asking.entryreads import EntryPart, EntryQuestion, read_part
 from skipstone.indexes.asking.hits import HitCollector, IndexHits
+from skipstone.indexes.asking.keypages import by_pages
 from skipstone.indexes.asking.rowgroups import RowGroups, read_footer
 from skipstone.indexes.definition import EntryColumn, compared_schema
 from skipstone.indexes.found import FoundIndex
@@ -40,6 +41,7 @@ class Probe:
     """What has to be read of ``index`` for ``test``.
 
     ``tested``: what is looked at of its entries, by field id of the table; ``columns``: of them that are read.
+    ``cost``: for who reads single pages; ``whole``: for who reads row groups.
     """
 
     index: FoundIndex
@@ -48,11 +50,22 @@ class Probe:
     columns: tuple[str, ...]
     parts: tuple[EntryPart, ...]
     cost: ReadCost
+    whole: ReadCost
 
     @property
     def rows(self) -> int:
+        """Entries that have to be looked at."""
+        return sum(int(part.rows.sum()) for part in self.parts)
+
+    @property
+    def whole_rows(self) -> int:
         """Entries in the row groups that have to be read."""
         return sum(int(part.footer.rows[list(part.groups)].sum()) for part in self.parts)
+
+    @property
+    def is_by_pages(self) -> bool:
+        """Whether single pages are enough, and how many entries these leave out is known."""
+        return any(part.spans for part in self.parts)
 
     @property
     def covered(self) -> npt.NDArray[np.bool_]:
@@ -82,15 +95,19 @@ def plan_probe(index: FoundIndex, test: Test, files: Sequence[IndexFile], column
     groups = RowGroups(footers, columns.tested)
     judged = {number: BoundsColumn(number, None) for number in columns.tested}
     mask = files_that_may_match(test, groups, judged) if len(groups) else np.empty(0, np.bool_)
-    found = entry_filter(test, columns.tested)
-    names = tuple(dict.fromkeys([*found.names, *columns.besides]))
-    parts, cost = [], ReadCost()
-    for number, (file, footer) in enumerate(zip(files, footers, strict=True)):
-        hit = np.flatnonzero(mask[groups.starts[number] : groups.starts[number + 1]])
-        if len(hit):
-            parts.append(EntryPart(file, footer, tuple(hit.tolist())))
-            cost += ReadCost(1, footer.cost_of(hit, names), int(footer.rows[hit].sum()) * len(names))
-    return Probe(index, test, columns.tested, names, tuple(parts), cost)
+    names = tuple(dict.fromkeys([*entry_filter(test, columns.tested).names, *columns.besides]))
+    hit = [np.flatnonzero(mask[groups.starts[n] : groups.starts[n + 1]]).tolist() for n in range(len(files))]
+    pairs = zip(files, footers, hit, strict=True)
+    whole = [EntryPart(file, footer, tuple(chosen)) for file, footer, chosen in pairs if chosen]
+    parts = by_pages(index.index.table.io, whole, test, index.index.definition.field_ids[0])
+    costs = (_cost(part, names) for part in parts), (_cost(part, names) for part in whole)
+    return Probe(index, test, columns.tested, names, tuple(parts), *(sum(one, ReadCost()) for one in costs))
+
+
+def _cost(part: EntryPart, names: Sequence[str]) -> ReadCost:
+    groups, rows = np.array(part.groups), part.rows
+    read = part.footer.cost_of(groups, names, rows / np.maximum(1, part.footer.rows[groups]))
+    return ReadCost(1, read, int(rows.sum()) * len(names))
 
 
 def read_hits(probe: Probe, are_worth_it: Callable[[IndexHits], bool]) -> tuple[IndexHits, bool]:

@@ -45,10 +45,15 @@ def naming_file(path: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Footer:
-    """The footer of an entry file of an index of ``definition``."""
+    """The footer of an entry file of an index of ``definition``.
+
+    ``by_pages``: whether single pages of the file are read where these are enough: in an object store a request costs
+    more than the bytes that it spares, so whole column chunks are asked for.
+    """
 
     metadata: pq.FileMetaData
     definition: IndexDefinition
+    by_pages: bool = False
 
     def __len__(self) -> int:
         """Number of row groups."""
@@ -80,9 +85,11 @@ class Footer:
         """Compressed bytes of each column, one element per row group."""
         return {name: self._sizes(position) for name, position in self._positions.items()}
 
-    def cost_of(self, groups: npt.NDArray[np.intp], columns: Sequence[str]) -> int:
-        """Bytes of ``columns`` in some row groups."""
-        return sum(int(self.column_bytes[name][groups].sum()) for name in columns)
+    def cost_of(
+        self, groups: npt.NDArray[np.intp], columns: Sequence[str], parts: npt.NDArray[np.float64] | float = 1.0
+    ) -> int:
+        """Bytes of ``columns`` in some row groups, or in such ``parts`` of them."""
+        return sum(int((self.column_bytes[name][groups] * parts).sum()) for name in columns)
 
     @cached_property
     def _positions(self) -> dict[str, int]:
@@ -152,7 +159,7 @@ def read_footer(io: FileIO, file: IndexFile, definition: IndexDefinition) -> Foo
 
 def _read(io: FileIO, file: IndexFile, definition: IndexDefinition) -> Footer:
     with naming_file(file.path), io.new_input(file.path).open() as stream:
-        footer = Footer(read_metadata(stream), definition)
+        footer = Footer(read_metadata(stream), definition, getattr(stream, "prefetch", None) is None)
         if footer.metadata.num_rows != file.records:
             raise UnreadableIndexFile(file.path, f"it has {footer.metadata.num_rows} entries instead of {file.records}")
         if lost := [name for name in entry_schema(definition).names if name not in footer.column_bytes]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from skipstone_core.indexing.use import MANY_GROUPS, MANY_KEYS, SAMPLE_GROUPS, SAMPLE_KEYS
 
 from skipstone.indexes.asking.hits import IndexHits
+from skipstone.indexes.asking.keypages import keys_of
 from skipstone.indexes.asking.probes import Probe, ProbeColumns, plan_probe, read_hits
 from skipstone.indexes.keytests import AllOf, Points, Test
 
@@ -36,7 +37,7 @@ def sample_of(probe: Probe) -> Sample | None:
     Raises UnreadableIndexFile.
     """
     first = probe.index.index.definition.field_ids[0]
-    count = _count(probe.test, first)
+    count = keys_of(probe.test, first)
     if count >= MANY_KEYS:
         halves = tuple(_with_test(probe, _fewer(probe.test, first, half)) for half in range(2))
         return _sampled(halves, count / SAMPLE_KEYS)
@@ -44,6 +45,12 @@ def sample_of(probe: Probe) -> Sample | None:
     if groups >= MANY_GROUPS:
         return _sampled(tuple(_with_groups(probe, half) for half in range(2)), groups / SAMPLE_GROUPS)
     return None
+
+
+def probable_rows(probe: Probe) -> int:
+    """About how many entries pass, by a sample of many keys; 0 where there is no sample. Raises UnreadableIndexFile."""
+    sample = sample_of(probe)
+    return 0 if sample is None else int(sample.count * sample.times)
 
 
 def _sampled(halves: tuple[Probe, ...], times: float) -> Sample:
@@ -71,14 +78,6 @@ def _with_test(probe: Probe, test: Test) -> Probe:
 
 def _tested(probe: Probe) -> frozenset[str]:
     return frozenset(column.name for column in probe.tested.values())
-
-
-def _count(test: Test, first: int) -> int:
-    """Single keys of the ``first`` column of an index that a test asks for; 0 when it asks for others."""
-    if isinstance(test, Points):
-        return len(test.values) if test.field_id == first else 0
-    parts = test.parts if isinstance(test, AllOf) else ()
-    return max((_count(part, first) for part in parts if isinstance(part, Points)), default=0)
 
 
 def _fewer(test: Test, first: int, half: int) -> Test:

@@ -91,7 +91,7 @@ class Demand:
         common = np.intersect1d(answer.ordinals, np.array(instead_of, np.int64))  # which may be none at all
         rows = int(plan.files.files["records"].to_numpy()[common].sum())
         files = ScanCost(answer.cost_of(instead_of), rows)
-        if not is_scan_cheaper(ScanCost(answer.probe.cost, answer.probe.rows), files):
+        if not is_scan_cheaper(ScanCost(answer.probe.whole, answer.probe.whole_rows), files):
             return None
         return plan_index_scan(self.relation.table, plan, self.columns, only_rows=self.only_rows)
 

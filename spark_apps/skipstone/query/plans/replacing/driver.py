@@ -7,7 +7,8 @@ would read whole files for them. Must not judge relations; what it does not take
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import logging
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import cast
@@ -41,9 +42,14 @@ from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, p
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import NONE, Jvm, scala_object
 from skipstone.compat.pyspark import java_frame
+from skipstone.indexes.asking.probes import Probe
+from skipstone.indexes.asking.sampling import probable_rows
+from skipstone.indexes.scans import UnreadableIndexFile
 from skipstone.query.planner import ReadPlan
-from skipstone.query.reading import answered_rows, rows_of_files
+from skipstone.query.reading import BudgetSpent, ReadBudget, answered_rows, rows_of_files
 from skipstone.tables.arrow import arrow_schema
+
+logger = logging.getLogger("skipstone.query")
 
 #: Spark types whose values Arrow carries over unchanged.
 _PLAIN = (
@@ -63,6 +69,10 @@ _NOT_STREAMING = False
 _ANSWER_BYTES = 64 * 1024 * 1024
 #: Entries among which it looks at most: tasks go through more of them sooner.
 _ANSWER_ROWS = 512 * 1024
+#: Values that it decodes at most of a small table, and bytes, as they are in memory, of files of which no index tells
+#: anything.
+_SCAN_VALUES = 4 * 1024 * 1024
+_SCAN_BYTES = 256 * 1024 * 1024
 Int64s = npt.NDArray[np.int64]
 
 
@@ -112,7 +122,7 @@ class DriverRows:
 
 
 def driver_columns(java: Relation, relation_schema: Schema, used: frozenset[str] | None) -> DriverColumns | None:
-    """The columns that the driver would read of the relation ``java``; None when only Spark can.
+    """The columns that the driver would read of the relation ``java``; None when only Spark can, or there are none.
 
     ``used`` None: all.
     """
@@ -121,6 +131,8 @@ def driver_columns(java: Relation, relation_schema: Schema, used: frozenset[str]
     if len({field.name for field in schema}) != len(schema) or any(field.name not in known for field in schema):
         return None
     read = [field for field in schema if used is None or field.name in used]
+    if not read:  # Arrow's batches without columns have no rows
+        return None
     if not all(_is_plain(field.dataType) for field in [*read, *(field for field in schema if not field.nullable)]):
         return None
     return DriverColumns(schema, tuple(field.name for field in read))
@@ -145,7 +157,7 @@ class DriverReadLimits:
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
     """What the driver reads of ``plan``; None: nothing."""
     probe = plan.answer.probe if plan.answer is not None else None
-    takes_answer = probe is not None and probe.cost.bytes <= _ANSWER_BYTES and probe.rows <= _ANSWER_ROWS
+    takes_answer = probe is not None and probe.cost.bytes <= _ANSWER_BYTES and _is_short(probe, limits.rows)
     counts = {ordinal: len(plan.positions[ordinal]) for ordinal in plan.ordinals if ordinal in plan.positions}
     scanned = _unindexed(plan, takes_answer=takes_answer)
     rows = sum(counts.values())
@@ -158,6 +170,30 @@ def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits
     if others > 0 and rows * len(scanned) <= (limits.rows - rows) * others and _is_cheap([by_position, scan], limits):
         read = replace(read, scanned=scanned)
     return read or None
+
+
+def driver_scan(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
+    """All files of ``plan``, of which no index tells anything, by the condition's columns first; None: not worth it."""
+    is_known = plan.positions or plan.row_groups or plan.answer
+    if is_known or not limits.rows or not plan.files.are_parquet[list(plan.ordinals)].all():
+        return None
+    rows = int(_of_files(plan, plan.ordinals)[1].sum())
+    tested = {column.name for column in plan.predicate.columns} if plan.predicate else set()
+    is_short = rows <= (_SCAN_VALUES // len(tested | {*columns.names}) if tested else limits.rows)
+    is_cheap = is_short and _is_cheap([_scan(plan, columns, plan.ordinals)], limits)
+    return DriverRead(columns, scanned=plan.ordinals) if is_cheap else None
+
+
+def _is_short(probe: Probe, most: int) -> bool:
+    """Whether the driver goes through the entries of an answer. Tasks cannot go through single pages of them; where
+    these leave out much, the driver reads more, unless a sample tells that more rows than ``most`` are there.
+    """
+    if probe.rows <= _ANSWER_ROWS:
+        return True
+    try:
+        return probe.is_by_pages and probable_rows(probe) <= most
+    except UnreadableIndexFile:  # whoever reads it next says so
+        return False
 
 
 #: What the driver would do, and what tasks would do instead.
@@ -204,9 +240,11 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     names = chosen.columns.names
     batches, read = list(rows_of_files(table, plan, names, chosen.ordinals)), replace(chosen, scanned=())
     left = limits.rows - sum(map(len, batches))
-    scanned = _at_most(left, rows_of_files(table, plan, names, chosen.scanned))
-    if scanned is not None:
+    try:
+        scanned = [*rows_of_files(table, plan, names, chosen.scanned, ReadBudget(left, _SCAN_BYTES))]
         batches, read = [*batches, *scanned], replace(read, scanned=chosen.scanned)
+    except BudgetSpent:
+        logger.debug("%d files have more rows than the driver takes", len(chosen.scanned))
     answered = answered_rows(table, plan, names, limits.rows) if chosen.takes_answer else None
     if answered is None:
         read = replace(read, takes_answer=False)
@@ -218,17 +256,6 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     rest = tuple(ordinal for ordinal in plan.ordinals if ordinal not in done)
     schema = pa.schema([arrow_schema(plan.files.schema).field(name) for name in names])
     return DriverRows(read or None, pa.Table.from_batches([*batches, *(answered or [])], schema=schema), rest)
-
-
-def _at_most(rows: int, batches: Iterable[pa.RecordBatch]) -> list[pa.RecordBatch] | None:
-    """The batches; None when they have more rows."""
-    found: list[pa.RecordBatch] = []
-    for batch in batches:
-        rows -= batch.num_rows
-        if rows < 0:
-            return None
-        found.append(batch)
-    return found
 
 
 def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> LocalRelation:

@@ -41,6 +41,9 @@ logger = logging.getLogger("skipstone.query")
 MAX_DELETED = 100_000
 #: Files that a condition on entries names.
 MAX_NAMED_FILES = 20_000
+#: The row groups that hold entries follow one another in each file, so tasks of many row groups share them well enough,
+#: and those of few are mostly for nothing. What a row group costs to skip, in bytes.
+_TASKS_PER_CORE, _OPEN_COST = 4, 64 * 1024
 #: Files of an index that are looked for at the same time.
 _THREADS = 16
 Int64s = npt.NDArray[np.int64]
@@ -174,10 +177,8 @@ def stage_entries(jvm: Jvm, scan: IndexScan, residual: Json | None, parallelism:
     own = renamed(residual, {name: held.column.name for name, held in scan.answer.columns.items() if _compares(held)})
     files = StagedFiles(index.table, index.files, tuple(file.ordinal for file in scan.files))
     table = stage_files(jvm, frozen, files, own)
-    weights = [
-        part.footer.cost_of(np.array(part.groups), scan.answer.probe.columns) for part in scan.answer.probe.parts
-    ]
-    return StagedEntries(scan, StagedScan(table, own, split_size(weights, parallelism)))
+    size = split_size([file.size for file in scan.files], _TASKS_PER_CORE * parallelism, _OPEN_COST)
+    return StagedEntries(scan, StagedScan(table, own, size, _OPEN_COST))
 
 
 def _compares(held: HeldColumn) -> bool:

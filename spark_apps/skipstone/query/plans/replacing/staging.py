@@ -55,7 +55,7 @@ _TRUE = True
 _CASE_SENSITIVE = True
 _NOT_STREAMING = False
 _REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
-#: What a file costs to open, in bytes, as Iceberg counts it.
+#: What a file costs to open, in bytes, as Iceberg counts it: for each row group, when it splits a file.
 _OPEN_COST = 4 * 1024 * 1024
 _SMALLEST_SPLIT = 8 * 1024 * 1024
 _LARGEST_SPLIT = 128 * 1024 * 1024
@@ -75,11 +75,13 @@ class StagedScan:
     """A Spark table of tasks; None for no file.
 
     ``residual``: by which readers skip row groups; its columns must be read. ``split_size``: bytes per Spark task.
+    ``open_cost``: of a file, and of each row group, in bytes.
     """
 
     table: SparkTable | None
     residual: Json | None
     split_size: int
+    open_cost: int = _OPEN_COST
 
 
 def stage_files(jvm: Jvm, frozen: BaseTable, files: StagedFiles, residual: Json | None) -> SparkTable:
@@ -111,6 +113,7 @@ def with_table(jvm: Jvm, java: Relation, staged: StagedScan) -> LogicalPlan:
         return scala_object(jvm, LOCAL_RELATION).apply(java.output(), empty, _NOT_STREAMING, none)
     options = java_class(jvm, HASH_MAP)(java.options())
     options.putIfAbsent("split-size", str(staged.split_size))
+    options.putIfAbsent("file-open-cost", str(staged.open_cost))
     options.put(RESIDUAL, json.dumps(columns_of(staged.residual)))
     # without catalog and identifier, so that nothing looks the table up again and reads all of it
     return java.copy(staged.table, java.output(), none, none, java_class(jvm, OPTIONS)(options), none)
@@ -122,9 +125,9 @@ def pinned(jvm: Jvm, java: Relation) -> LogicalPlan:
     return java.copy(java.table(), java.output(), none, none, java.options(), java.timeTravelSpec())
 
 
-def split_size(sizes: Sequence[int], parallelism: int) -> int:
+def split_size(sizes: Sequence[int], parallelism: int, open_cost: int = _OPEN_COST) -> int:
     """Bytes per Spark task that keep all cores busy with files of ``sizes``, as Iceberg does not do it for itself."""
-    weight = sum(max(size, _OPEN_COST) for size in sizes)
+    weight = sum(max(size, open_cost) for size in sizes)
     return max(_SMALLEST_SPLIT, min(_LARGEST_SPLIT, -(-weight // max(parallelism, 1))))
 
 
