@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
 import skipstone
 from pyspark.sql import SparkSession
 from skipstone.compat.pyspark import java_frame, running_frame
+from skipstone.query.plans.replacing import driver
 from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import index_on
@@ -25,10 +27,15 @@ def bed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     for first in range(0, FILES * ROWS, ROWS):
         rows = f"select id * 7 % 640, concat('g', id % 7), int(id), int(id % 50) from range({first}, {first + ROWS})"
         made.spark.sql(f"insert into skipstone.ns.t select /*+ coalesce(1) */ * from ({rows})")
-    rows = "select /*+ coalesce(1) */ id as k, concat('n', id) as name, int(id) as i from range(640)"
+    rows = (
+        "select /*+ coalesce(1) */ id as k, concat('n', id) as name, int(id) as i, nullif(id, 5) as j from range(640)"
+    )
     made.spark.sql(f"create table skipstone.ns.small using iceberg as {rows}")
     made.spark.sql("use skipstone.ns")
+    rows = "select /*+ repartition(16) */ if(k % 9 = 0, null, k) as k, n, i from t"
+    made.spark.sql(f"create table nullable using iceberg as {rows}")
     made.reindex(BY_K, BY_G)
+    made.reindex(BY_K, index_on("i", name="by_i"), name="nullable")
     yield made
     made.lake.catalog.close()
 
@@ -240,28 +247,122 @@ def sides(bed: Bed) -> Bed:
 
 
 @pytest.mark.parametrize("side", LARGE)
-def test_a_side_that_is_known_to_be_too_large_does_not_run_first(sides: Bed, side: str) -> None:
-    assert _jobs_of_planning(sides, LARGE[side]) == 0
+def test_a_side_that_is_known_to_be_too_large_does_not_run_first(
+    sides: Bed, side: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert not _runs_first(sides, LARGE[side], caplog)
 
 
 @pytest.mark.parametrize("side", MAY_BE_SMALL)
-def test_a_side_that_may_be_small_runs_first(sides: Bed, side: str) -> None:
-    assert _jobs_of_planning(sides, MAY_BE_SMALL[side]) > 0
+def test_a_side_that_may_be_small_runs_first(sides: Bed, side: str, caplog: pytest.LogCaptureFixture) -> None:
+    assert _runs_first(sides, MAY_BE_SMALL[side], caplog)
 
 
-def _jobs_of_planning(bed: Bed, side: str) -> int:
-    """How many jobs the rewriting of a join with a side starts; its answer is the same."""
-    context, group = bed.spark.sparkContext, side
-    query = f"select t.n from t join ({side}) s on t.k = s.k"
+def _runs_first(bed: Bed, side: str, caplog: pytest.LogCaptureFixture) -> bool:
+    """Whether a side of a join runs first, for nothing maybe; the answer of the join is the same."""
     bed.spark.conf.set("skipstone.joinRows", "50")
     try:
-        bed.query(query)
-        context.setJobGroup(group, side)
-        skipstone.rewrite(bed.spark.sql(query))
-        return len(context.statusTracker().getJobIdsForGroup(group))
+        with caplog.at_level("INFO", "skipstone.query"):
+            found = bed.query(f"select t.n from t join ({side}) s on t.k = s.k")
+    finally:
+        bed.spark.conf.set("skipstone.joinRows", "100000")
+    return "which ran first" in str(found.explanation) or "is not run first" in caplog.text
+
+
+@pytest.mark.parametrize(("rows", "is_here"), [(1000, True), (2, True), (1, False), (0, False)])
+def test_the_driver_reads_a_small_side_without_a_job(bed: Bed, rows: int, *, is_here: bool) -> None:
+    context, group = bed.spark.sparkContext, f"driver of {rows} rows"
+    bed.spark.conf.set("skipstone.driverRows", str(rows))
+    context.setJobGroup(group, group)
+    try:
+        found = skipstone.rewrite(bed.spark.sql(INNER.format("s.name in ('n3', 'n4') and length(s.name) = 2")))
+        assert "which ran first and gave 2 rows" in str(skipstone.explain(found))
+        assert (not context.statusTracker().getJobIdsForGroup(group)) is is_here
+        assert [row.name for row in found.orderBy("name").collect()] == ["n3", "n4"]
     finally:
         context.setJobGroup("", "")
-        bed.spark.conf.set("skipstone.joinRows", "100000")
+        bed.spark.conf.set("skipstone.driverRows", "0")
+
+
+#: Queries with a side of which no column is used, and what they give.
+WITHOUT_COLUMNS = {
+    "select k from t where k = (select count(*) from small)": 640 - 1,
+    "select k from t where k in (select count(*) - 1 from small)": 639,
+    "select k from t where k = (select 3 from small limit 1)": 3,
+    "select t.k from t join (select count(*) c from small where true) s on t.k = s.c - 1": 639,
+}
+
+
+@pytest.mark.parametrize("query", WITHOUT_COLUMNS)
+def test_rows_of_which_no_column_is_used_are_counted(bed: Bed, query: str) -> None:
+    bed.spark.conf.set("skipstone.driverRows", "100000")
+    try:
+        found = bed.query(query.replace("= (select count(*)", "= (select count(*) - 1"))
+    finally:
+        bed.spark.conf.set("skipstone.driverRows", "0")
+    assert [row.k for row in found.df.collect()] == [WITHOUT_COLUMNS[query]]
+
+
+@pytest.mark.parametrize(("limit", "most"), [("_SCAN_VALUES", 100), ("_SCAN_BYTES", 1000)])
+def test_the_driver_leaves_large_files_to_tasks(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+) -> None:
+    context, group = bed.spark.sparkContext, limit
+    monkeypatch.setattr(driver, limit, most)
+    bed.spark.conf.set("skipstone.driverRows", "100000")
+    try:
+        query = INNER.format("s.name = 'n3'")
+        bed.query(query)
+        context.setJobGroup(group, group)
+        assert "gave 1 rows" in str(skipstone.explain(skipstone.rewrite(bed.spark.sql(query))))
+        assert context.statusTracker().getJobIdsForGroup(group)
+    finally:
+        context.setJobGroup("", "")
+        bed.spark.conf.set("skipstone.driverRows", "0")
+
+
+def test_keys_that_are_expressions_are_not_computed_for_rows_that_are_left_out(bed: Bed) -> None:
+    side = "select s.k, s.i from small s join small b on s.k = b.k and s.i > b.i - 1 and s.i > b.k - b.i"
+    query = f"select x.c from (select k, i, sum(n) c from t group by k, i) x join ({side}) y on x.k = y.k"
+    bed.query(f"{query} and x.i = 100 div y.i")
+    bed.query(f"{query} and x.i = y.i")
+
+
+def test_rows_are_not_shuffled_to_be_matched(bed: Bed) -> None:
+    bed.spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    try:
+        found = bed.query(GROUPED["aggregate"].format("s.i < 300"))
+    finally:
+        bed.spark.conf.unset("spark.sql.autoBroadcastJoinThreshold")
+    assert re.search(r"BroadcastHashJoin [^\n]*LeftSemi", found.plan), found.plan
+
+
+#: Queries that group rows of t by k before they join them with the rows of small that ``{}`` leaves.
+GROUPED = {
+    "aggregate": "select s.name, m from small s join (select k, max(n) m from t group by k) x on x.k = s.k where {}",
+    "renamed": "select m from small s join (select k + 0 z, k y, sum(i) m from t group by 1, 2) x on y = s.k where {}",
+    "distinct": "select x.k from small s join (select distinct k, g from t) x on x.k = s.k where {}",
+    "subquery": "select n from t join small s on t.k = s.k where {} and t.n > (select avg(n) from t u where u.k = s.k)",
+    "window": "select r from (select k, rank() over (partition by k order by n) r from t) x join small s on x.k = s.k "
+    "where {}",
+    "null-safe": "select m from (select k y, max(n) m from nullable group by k) join small s on y <=> j where {}",
+    "widened": "select m from (select i, max(n) m from nullable group by i) x join small s on x.i = s.k where {}",
+    "two keys": "select m from small s join (select k, i, max(n) m from t group by k, i) x on x.k = s.k and x.i = s.i "
+    "where {}",
+    "semi": "select m from (select k, max(n) m from t group by k) x where k in (select k from small s where {})",
+    "right side of a left join": "select s.name, m from (select * from small s where {}) s left join "
+    "(select k, count(*) m from t group by k) x on x.k = s.k",
+}
+
+
+@pytest.mark.parametrize("condition", ["s.i < 300", "s.name = 'n3'", "s.i > 634", "false"])
+@pytest.mark.parametrize("shape", GROUPED)
+def test_rows_without_a_partner_are_not_grouped(bed: Bed, shape: str, condition: str) -> None:
+    found = bed.query(GROUPED[shape].format(condition))
+    if condition == "s.i < 300":
+        below = found.plan.split("Aggregate" if shape != "window" else "Window", 1)[1]
+        assert "LeftSemi" in below, found.plan
+        assert "before its rows are grouped: with 300 rows" in str(found.explanation)
 
 
 def test_a_side_that_runs_first_runs_once(bed: Bed) -> None:

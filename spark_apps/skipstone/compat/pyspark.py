@@ -31,6 +31,7 @@ __all__ = [
     "shows_html",
     "shows_text",
     "with_null_marks",
+    "with_partners",
 ]
 
 
@@ -64,6 +65,19 @@ def with_null_marks(java: Dataset, spark: SparkSession, column: JavaObject, *, i
     values = Column(column)
     shown = functions.hex(values) if in_digits else values
     return java_frame(ClassicDataFrame(java, spark).select(values.isNull().alias("null"), shown.alias("value")))
+
+
+def with_partners(
+    left: Dataset, right: Dataset, columns: tuple[JavaObject, JavaObject], spark: SparkSession, *, takes_null: bool
+) -> Dataset:
+    """The rows of ``left`` whose value in the first of ``columns`` some row of ``right`` has in the second.
+
+    No row of ``left`` is shuffled for that.
+    """
+    own, theirs = map(Column, columns)
+    equal = own.eqNullSafe(theirs) if takes_null else own == theirs
+    partners = functions.broadcast(ClassicDataFrame(right, spark))
+    return java_frame(ClassicDataFrame(left, spark).join(partners, equal, "left_semi"))
 
 
 def plain_frame(java: Dataset, spark: SparkSession) -> DataFrame:

@@ -70,12 +70,16 @@ class Site:
 
 @dataclass(frozen=True, eq=False)
 class Planned:
-    """A relation, what is demanded of it, and how it is read. ``known``: what besides its conditions narrowed it."""
+    """A relation, what is demanded of it, and how it is read.
+
+    ``known``: what besides its conditions narrowed it. ``notes``: what else the query does with its rows.
+    """
 
     demand: Demand
     reading: RelationRead
     is_shared: bool
     known: tuple[Known, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def relation(self) -> IcebergRelation:
@@ -100,7 +104,7 @@ class Planned:
 
     @property
     def _joined(self) -> tuple[str, ...]:
-        return tuple(one.text for one in self.known)
+        return (*(one.text for one in self.known), *self.notes)
 
     @property
     def is_partitioned(self) -> bool:
@@ -179,10 +183,12 @@ class RelationPlans:
         self.judged[key] = RelationExplanation(name, joined=tuple(lines))
 
     def note(self, key: Key, lines: Sequence[str]) -> None:
-        """Say more of a relation that is not read through indexes."""
+        """Say more of a relation."""
         one = self.judged[key]
         if isinstance(one, RelationExplanation):
             self.judged[key] = replace(one, joined=(*one.joined, *lines))
+        else:
+            self.judged[key] = replace(one, notes=(*one.notes, *lines))
 
     def refuse(self, key: Key, refusal: Refusal, detail: str = "") -> None:
         """Leave a planned relation to Spark after all."""

@@ -16,13 +16,14 @@ from skipstone_core.errors import BadData
 
 from skipstone.compat.catalyst import DATASETS, UNION, Dataset, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import java_class, scala_object
-from skipstone.query.planner import ReadPlan
+from skipstone.query.planner import ReadPlan, plan_read
+from skipstone.query.plans.analysis.demands import find_used
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.analysis.uses import Key
 from skipstone.query.plans.planning import Planned, PlanRefused, RelationPlans, Session, first_line
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.choice import RelationRead, after_driver
-from skipstone.query.plans.replacing.driver import read_rows, to_spark, with_rows
+from skipstone.query.plans.replacing.driver import driver_columns, driver_scan, read_rows, to_spark, with_rows
 from skipstone.query.plans.replacing.gathering import FEW_ROWS
 from skipstone.query.plans.replacing.indexscan import IndexScan, PlanMaker, StagedEntries, stage_entries
 from skipstone.query.plans.replacing.residuals import Json, residual_of
@@ -76,6 +77,34 @@ class Replacing:
         None: of all.
         """
         return self._all(self._read, keys)
+
+    def scan(self, keys: frozenset[Key]) -> dict[Key, Replacement]:
+        """Rows that the driver reads of those of some relations that no index narrows: of small ones it has them before
+        a job begins.
+        """
+        found: dict[Key, Replacement] = {}
+        for key in keys - self.relations.planned.keys():
+            try:
+                rows = self._scanned(key)
+            except Exception as error:  # noqa: BLE001 - Spark reads what the driver cannot
+                logger.debug("a relation is left to tasks: %s", first_line(error))
+                continue
+            if rows is not None:
+                found[key] = Replacement(rows, None)
+        return found
+
+    def _scanned(self, key: Key) -> LocalRelation | None:
+        """All rows that a relation may give; None when that takes longer than a job, or they are too many."""
+        relations, limits = self.relations, self.session.limits.driver
+        relation, known = relations.opened(key), relations.judged[key].plan
+        columns = driver_columns(relation.java, relation.schema, find_used(relation, relations.uses[key]))
+        if columns is None:
+            return None
+        options = dataclasses.replace(relations.options(relation), use_indexes=False)
+        plan = plan_read(relation.table, known.predicate if known else None, options)
+        chosen = driver_scan(plan, columns, limits)
+        found = read_rows(relation.table, plan, chosen, limits) if chosen else None
+        return None if found is None or found.rest else to_spark(self.session.spark, columns, found.rows)
 
     def node(self, found: Replacements, key: Key, java: Relation) -> LogicalPlan:
         """What stands in the place of a relation. One that was not ``found`` is pinned, so that all of a query is of

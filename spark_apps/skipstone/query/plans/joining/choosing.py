@@ -16,7 +16,7 @@ from skipstone_core.indexing.use import ReadCost, are_worth_their_keys, is_small
 from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.catalyst import Node, expression_id
-from skipstone.query.plans.analysis.uses import Inner, Key, key_of
+from skipstone.query.plans.analysis.uses import Inner, Key, ancestors, key_of
 from skipstone.query.plans.joining.columns import JoinedColumn, KeySource, Path, joined_columns
 from skipstone.query.plans.joining.comparisons import ComparedColumn, compared_columns
 from skipstone.query.plans.joining.keys import Keys, keys_of
@@ -32,6 +32,8 @@ _SELECTIVE = frozenset({"GlobalLimit", "LocalLimit", "LocalRelation", "OneRowRel
 #: Nodes that give a row for each that they get, and joins that do when each row has a partner.
 _ROW_BY_ROW = frozenset({"Project", "SubqueryAlias", "View"})
 _KEEPING = frozenset({"Inner", "LeftOuter", "RightOuter", "FullOuter", "Cross"})
+#: Nodes that take much more time for a row than a join with few rows does.
+_GROUPING = frozenset({"Aggregate", "Window"})
 #: Conditions that are looked up as they are.
 _PLAIN = frozenset(
     {"EqualTo", "GreaterThan", "GreaterThanOrEqual", "In", "InSet", "IsNotNull", "LessThan", "LessThanOrEqual"}
@@ -76,7 +78,23 @@ class SmallSides:
         for key in self.columns if self.sides.done else ():
             if not self._is_gone(key) and self.weights.is_partitioned(key):
                 self._narrow_partitions(key)
+        self._match_before_grouping()
         return bool(values or self.sides.done)
+
+    def _match_before_grouping(self) -> None:
+        """Let no rows be grouped that find no partner afterwards: Spark pushes no join below what groups rows.
+
+        By keys that are columns: an expression may fail on rows of a part that are left out before they are joined.
+        """
+        for column in (column for columns in self.columns.values() for column in columns):
+            ran = [one for one in column.sources if one.path in self.sides.done and self.sides.is_column(one.place)]
+            above = [node for node in ancestors(self.sides.tree, column.relation) if len(node.path) > len(column.join)]
+            key = key_of(column.relation)
+            if ran and any(node.name in _GROUPING for node in above) and not self._is_gone(key):
+                self.sides.matched.setdefault(column.relation.path, []).append((column, ran[0]))
+                count, name = self.sides.done[ran[0].path].count, column.column.fields["name"]
+                text = f"matched by {name} before its rows are grouped: with {count} rows of the other side"
+                self.sides.replacing.relations.note(key, [text])
 
     def _is_compared(self, column: ComparedColumn) -> bool:
         """Whether the value of a subquery narrows a relation, after it ran."""

@@ -8,10 +8,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import cast
 
 from skipstone.compat.catalyst import (
     DATASETS,
+    EXPRESSION_UTILS,
     JOIN,
     JOIN_HINTS,
     LEFT_SEMI,
@@ -25,9 +27,10 @@ from skipstone.compat.catalyst import (
     Relation,
 )
 from skipstone.compat.java import NONE, Seq, java_class, scala_object, scala_seq_of, some
-from skipstone.query.plans.analysis.catalyst import Node, descend
+from skipstone.compat.pyspark import with_partners
+from skipstone.query.plans.analysis.catalyst import Node, descend, expression_id, output_ids
 from skipstone.query.plans.analysis.uses import RELATION, Inner, Key, field_of, key_of
-from skipstone.query.plans.joining.columns import ExpressionPlace, Path
+from skipstone.query.plans.joining.columns import ExpressionPlace, JoinedColumn, KeySource, Path
 from skipstone.query.plans.replacements import Replacements, Replacing
 from skipstone.query.plans.replacing.rebuild import Rebuilder, with_inner, with_plans
 
@@ -35,6 +38,8 @@ logger = logging.getLogger("skipstone.query")
 
 _NOT_STREAMING = False
 _MORE_THAN_ONE = 2
+#: The types of a column and of the cast that widens it.
+_WIDENED = ("integer", "long")
 #: Leaves that are in the driver's memory already.
 _HERE = frozenset({"LocalRelation", "OneRowRelation", "Range"})
 
@@ -57,13 +62,17 @@ class Partner:
 
 @dataclass(eq=False)
 class PlanSides:
-    """A normalized plan, ``java``, with the parts of it that ran. ``most_rows``: of each."""
+    """A normalized plan, ``java``, with the parts of it that ran. ``most_rows``: of each.
+
+    ``matched``: joined columns of the relation at a path of which only rows with a key of a part that ran go on.
+    """
 
     replacing: Replacing
     java: LogicalPlan
     tree: Node
     most_rows: int
     done: dict[Path, Side] = field(default_factory=dict)
+    matched: dict[Path, list[tuple[JoinedColumn, KeySource]]] = field(default_factory=dict)
 
     def node(self, path: Path) -> Node:
         """The node at a path."""
@@ -90,6 +99,10 @@ class PlanSides:
             if is_relation(leaf) and key_of(leaf) in self.replacing.relations.sites:
                 java = cast(Relation, descend(self.java, leaf.path))
                 replaced[leaf.path[len(path) :]] = self.replacing.node(found or {}, key_of(leaf), java)
+        for place, columns in self.matched.items():
+            if place[: len(path)] == path and not self.has_run(place):
+                relation = replaced.get(place[len(path) :]) or descend(self.java, place)
+                replaced[place[len(path) :]] = reduce(lambda plan, one: self._matched(plan, *one), columns, relation)
         return with_plans(self.replacing.session.jvm, descend(self.java, path), replaced)
 
     def run(self, path: Path, partners: Sequence[Partner]) -> Side | None:
@@ -127,7 +140,8 @@ class PlanSides:
         self, keys: frozenset[Key], plan_of: Callable[[Replacements], LogicalPlan], output: Seq[Attribute]
     ) -> Side:
         """The rows of a plan with these relations."""
-        dataset = self.replacing.runnable(self.replacing.read(keys), plan_of)
+        found = self.replacing.read(keys) | self.replacing.scan(keys)
+        dataset = self.replacing.runnable(found, plan_of)
         if dataset is None:
             dataset = self.replacing.dataset(plan_of({}))
         # as Spark holds them: days of 1582 and bytes that are no text do not survive a way through Java's types
@@ -140,10 +154,22 @@ class PlanSides:
         for partner in partners:
             plan = self._with_partner(plan, partner)
         limited = self._dataset(plan).limit(self.most_rows + 1)
-        if not all(leaf.name in _HERE for leaf in self.leaves(path)):
+        if not all(_is_here(leaf, found) for leaf in self.leaves(path)):
             # a limit at the end would let Spark try some tasks after the other
             limited = limited.coalesce(1)
         return limited.queryExecution().analyzed()
+
+    def _matched(self, plan: LogicalPlan, column: JoinedColumn, source: KeySource) -> LogicalPlan:
+        """The rows of a relation whose value in a joined column is a key of a part that ran."""
+        session = self.replacing.session
+        position = output_ids(column.relation).index(expression_id(column.column))
+        columns = tuple(
+            scala_object(session.jvm, EXPRESSION_UTILS).column(one)
+            for one in (plan.output().apply(position), self.expression(source.place))
+        )
+        frames = self._dataset(plan), self._dataset(self.done[source.path].rows)
+        matched = with_partners(*frames, (columns[0], columns[1]), session.spark, takes_null=column.takes_null)
+        return matched.queryExecution().analyzed()
 
     def _with_partner(self, plan: LogicalPlan, partner: Partner) -> LogicalPlan:
         jvm = self.replacing.session.jvm
@@ -155,9 +181,23 @@ class PlanSides:
         session = self.replacing.session
         return java_class(session.jvm, DATASETS).ofRows(session.java, plan)
 
+    def is_column(self, place: ExpressionPlace) -> bool:
+        """Whether the expression at a place is a column, as it is or as a wider type."""
+        found = self.node(place.node).expressions[place.slot]
+        for position in place.within:
+            found = found.children[position]
+        if found.name == "Cast" and (found.children[0].fields.get("dataType"), found.fields["dataType"]) == _WIDENED:
+            found = found.children[0]
+        return found.name == "AttributeReference"
+
     def expression(self, place: ExpressionPlace) -> Expression:
         """The expression at a place of the plan."""
         return descend(field_of(descend(self.java, place.node), place.slot), place.within)
+
+
+def _is_here(leaf: Node, found: Replacements) -> bool:
+    """Whether the rows of a leaf are in the driver's memory."""
+    return leaf.name in _HERE or (is_relation(leaf) and key_of(leaf) in found and found[key_of(leaf)].is_local)
 
 
 def is_relation(leaf: Node) -> bool:
