@@ -61,7 +61,7 @@ SAMPLE_KEYS = 4
 SAMPLE_GROUPS = 4
 MANY_GROUPS = 3 * SAMPLE_GROUPS
 #: Keys from which on a sample of them is looked up first.
-MANY_KEYS = 64 * SAMPLE_KEYS
+MANY_KEYS = 16 * SAMPLE_KEYS
 #: So many pages that two samples meet tell how many there are, give or take a sixth.
 TELLING_PAGES = 32
 #: Hits in more than this part of the pages, as a sample tells, save less than reading all of them from the index costs.

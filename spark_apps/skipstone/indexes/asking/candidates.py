@@ -5,16 +5,29 @@ Used by lookup and the query planner. Must not read anything.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
-from skipstone_core.indexing.use import PAGE_ROWS, SAMPLED_PART, ReadCost, Sampled, are_few, is_narrow, is_worth_a_job
+from skipstone_core.indexing.use import (
+    NARROW_PART,
+    PAGE_ROWS,
+    SAMPLED_PART,
+    ReadCost,
+    Sampled,
+    are_few,
+    is_driver_faster,
+    is_narrow,
+    is_worth_a_job,
+)
 
 from skipstone.indexes.asking.hits import POSITION_BITS, IndexHits
 
 Int64s = npt.NDArray[np.int64]
 _POSITION = (1 << POSITION_BITS) - 1
+#: Cores of tasks, or fewer than these.
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -67,15 +80,21 @@ class WeighedFiles:
 
     def will_be_everywhere(self, samples: tuple[IndexHits, IndexHits], times: float) -> bool:
         """Whether nearly all pages of what is covered will be hit, once ``times`` as many keys are looked up as gave
-        the hits of both samples. Not where so little is covered that the driver reads it in no time.
+        the hits of both samples; or nearly all files, of which tasks decode no single pages, and too many pages for the
+        driver. Not where so little is covered that the driver reads it in no time.
         """
         covered = self.mask & samples[0].covered
-        if not is_worth_a_job(self.cost(covered)):
+        whole = self.cost(covered)
+        if not is_worth_a_job(whole):
             return False
-        first, second = (self._pages_of(hits) for hits in samples)
-        both = len(np.intersect1d(first, second, assume_unique=True))
-        pages = int(np.maximum(1, -(-self.records[covered] // self.page_rows)).sum())
-        return Sampled(len(first), len(second), both, pages).expected_part(times) > SAMPLED_PART
+        count = int(np.maximum(1, -(-self.records[covered] // self.page_rows)).sum())
+        pages = _expected_part(self._pages_of(samples[0]), self._pages_of(samples[1]), count, times)
+        if pages > SAMPLED_PART or self.most_rows is None:
+            return pages > SAMPLED_PART
+        hit = [np.unique(hits.rows.ordinals[self.mask[hits.rows.ordinals]]) for hits in samples]
+        files = _expected_part(hit[0], hit[1], whole.files, times)
+        by_driver = ReadCost(int(files * whole.files), int(pages * whole.bytes))
+        return files > NARROW_PART and not is_driver_faster(by_driver, whole, task_cores=_CORES)
 
     def _pages_of(self, hits: IndexHits) -> Int64s:
         """The first row of each page with hits, sorted unique; a row group of too many hits counts as one page."""
@@ -89,3 +108,9 @@ class WeighedFiles:
         ordinals, counts = (column.tolist() for column in np.unique(hits.rows.ordinals, return_counts=True))
         few = [n for n, count in zip(ordinals, counts, strict=True) if are_few(count, int(self.records[n]))]
         return self.without(np.array(few, np.int64)).hit_cost(hits).bytes
+
+
+def _expected_part(first: Int64s, second: Int64s, count: int, times: float) -> float:
+    """The part of so many pages or files that will be hit; ``first``, ``second``: those that two samples hit."""
+    both = len(np.intersect1d(first, second, assume_unique=True))
+    return Sampled(len(first), len(second), both, count).expected_part(times)

@@ -109,7 +109,7 @@ def _everywhere(hits: IndexHits, candidates: WeighedFiles, asked: int = 1) -> In
 
 def _nearly_everywhere(sample: Sample) -> IndexRefusal:
     found = f"{sample.count:,} hits of a sample of its entries"
-    return IndexRefusal(NotUsed.NO_GAIN, f"by {found}, {sample.times:.0f} times as many are in nearly every page")
+    return IndexRefusal(NotUsed.NO_GAIN, f"by {found}, {sample.times:.0f} times as many are in too many pages or files")
 
 
 def _unasked(index: FoundIndex, test: Test) -> IndexRefusal:
