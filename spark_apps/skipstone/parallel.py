@@ -7,6 +7,7 @@ not come back here: all of it shares a few threads.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,8 @@ AT_ONCE = 16
 PATIENCE_SECONDS = 0.02
 #: ... and how long an answer may take that is not worth a thread.
 _SOON_SECONDS = 0.001
+#: Cores that this process may use.
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 

@@ -286,7 +286,7 @@ def test_the_driver_reads_a_small_side_without_a_job(bed: Bed, rows: int, *, is_
 
 #: Queries with a side of which no column is used, and what they give.
 WITHOUT_COLUMNS = {
-    "select k from t where k = (select count(*) from small)": 640 - 1,
+    "select k from t where k = (select count(*) - 1 from small)": 639,
     "select k from t where k in (select count(*) - 1 from small)": 639,
     "select k from t where k = (select 3 from small limit 1)": 3,
     "select t.k from t join (select count(*) c from small where true) s on t.k = s.c - 1": 639,
@@ -297,7 +297,7 @@ WITHOUT_COLUMNS = {
 def test_rows_of_which_no_column_is_used_are_counted(bed: Bed, query: str) -> None:
     bed.spark.conf.set("skipstone.driverRows", "100000")
     try:
-        found = bed.query(query.replace("= (select count(*)", "= (select count(*) - 1"))
+        found = bed.query(query)
     finally:
         bed.spark.conf.set("skipstone.driverRows", "0")
     assert [row.k for row in found.df.collect()] == [WITHOUT_COLUMNS[query]]

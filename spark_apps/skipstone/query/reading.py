@@ -7,7 +7,6 @@ Must not decide what to read: that is the planner's.
 from __future__ import annotations
 
 import logging
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -31,6 +30,7 @@ from skipstone.files.reader import (
 from skipstone.indexes.asking.answers import IndexAnswer, read_answer
 from skipstone.indexes.asking.hits import POSITION_BITS
 from skipstone.kernels.evaluation import evaluate_predicate
+from skipstone.parallel import CORES
 from skipstone.query.planner import ReadOptions, ReadPlan, checked_columns, plan_read
 from skipstone.tables.arrow import arrow_schema
 
@@ -110,7 +110,7 @@ def rows_of_files(
     def rows(file: DataFileDescription) -> list[pa.RecordBatch]:
         return _rows_of_file(file, plan, names, budget)
 
-    threads = ThreadPoolExecutor(driver_cores())
+    threads = ThreadPoolExecutor(CORES)
     try:
         for batches in threads.map(rows, describe_files(table, plan.files, ordinals, formats=ANY_FORMAT)):
             yield from batches
@@ -157,11 +157,6 @@ def _few_matches(
         if not are_few(sum(map(len, found)), most):
             return None
     return np.concatenate(found)
-
-
-def driver_cores() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.RecordBatch:

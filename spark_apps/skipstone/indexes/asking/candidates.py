@@ -5,7 +5,6 @@ Used by lookup and the query planner. Must not read anything.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -23,11 +22,10 @@ from skipstone_core.indexing.use import (
 )
 
 from skipstone.indexes.asking.hits import POSITION_BITS, IndexHits
+from skipstone.parallel import CORES
 
 Int64s = npt.NDArray[np.int64]
 _POSITION = (1 << POSITION_BITS) - 1
-#: Cores of tasks, or fewer than these.
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -94,7 +92,8 @@ class WeighedFiles:
         hit = [np.unique(hits.rows.ordinals[self.mask[hits.rows.ordinals]]) for hits in samples]
         files = _expected_part(hit[0], hit[1], whole.files, times)
         by_driver = ReadCost(int(files * whole.files), int(pages * whole.bytes))
-        return files > NARROW_PART and not is_driver_faster(by_driver, whole, task_cores=_CORES)
+        # tasks have as many cores as this process at least
+        return files > NARROW_PART and not is_driver_faster(by_driver, whole, task_cores=CORES)
 
     def _pages_of(self, hits: IndexHits) -> Int64s:
         """The first row of each page with hits, sorted unique; a row group of too many hits counts as one page."""

@@ -5,7 +5,6 @@ Called by lookup and by index-only answers. Must not weigh whether asking pays: 
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,6 +25,7 @@ from skipstone.indexes.found import FoundIndex
 from skipstone.indexes.keytests import Test
 from skipstone.indexes.ranges import BoundsColumn, files_that_may_match
 from skipstone.indexes.tables import IndexFile
+from skipstone.parallel import CORES
 
 #: Columns of an entry that say where its row is.
 PLACE = ("file_id", "row_group", "pos")
@@ -33,7 +33,6 @@ PLACE = ("file_id", "row_group", "pos")
 FIRST_CHECK = 16 * 1024
 #: Row groups that a thread reads at least; each file that it opens costs as much as a few.
 _GROUPS = 8
-_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @dataclass(frozen=True)
@@ -138,12 +137,12 @@ def read_entries(probe: Probe) -> Iterator[pa.Table]:
         for piece in pieces:
             yield from read_part(io, piece, question)
         return
-    with ThreadPoolExecutor(_CORES) as threads:
+    with ThreadPoolExecutor(CORES) as threads:
         waiting: deque[Future[list[pa.Table]]] = deque()
         try:
             for piece in pieces:
                 waiting.append(threads.submit(lambda one: list(read_part(io, one, question)), piece))
-                if len(waiting) > 2 * _CORES:
+                if len(waiting) > 2 * CORES:
                     yield from waiting.popleft().result()
             while waiting:
                 yield from waiting.popleft().result()
@@ -153,6 +152,6 @@ def read_entries(probe: Probe) -> Iterator[pa.Table]:
 
 def _pieces(part: EntryPart) -> Iterator[EntryPart]:
     """A part in pieces for several threads, of which each opens the file."""
-    size = max(_GROUPS, -(-len(part.groups) // (2 * _CORES)))
+    size = max(_GROUPS, -(-len(part.groups) // (2 * CORES)))
     for begin in range(0, len(part.groups), size):
         yield replace(part, groups=part.groups[begin : begin + size])

@@ -163,12 +163,11 @@ class PlanSides:
         """The rows of a relation whose value in a joined column is a key of a part that ran."""
         session = self.replacing.session
         position = output_ids(column.relation).index(expression_id(column.column))
-        columns = tuple(
-            scala_object(session.jvm, EXPRESSION_UTILS).column(one)
-            for one in (plan.output().apply(position), self.expression(source.place))
-        )
+        expressions = scala_object(session.jvm, EXPRESSION_UTILS)
+        own, theirs = plan.output().apply(position), self.expression(source.place)
+        columns = expressions.column(own), expressions.column(theirs)
         frames = self._dataset(plan), self._dataset(self.done[source.path].rows)
-        matched = with_partners(*frames, (columns[0], columns[1]), session.spark, takes_null=column.takes_null)
+        matched = with_partners(*frames, columns, session.spark, takes_null=column.takes_null)
         return matched.queryExecution().analyzed()
 
     def _with_partner(self, plan: LogicalPlan, partner: Partner) -> LogicalPlan:
