@@ -6,11 +6,12 @@ Must not decide anything.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-from skipstone.compat.java import JavaMap, JavaName, JavaObject, Jvm, described, type_named
+from skipstone.compat.java import JavaMap, JavaName, JavaObject, Jvm, described, java_class, type_named
 
 _ICEBERG = "org.apache.iceberg"
 SPARK_TABLE = f"{_ICEBERG}.spark.source.SparkTable"
@@ -181,11 +182,15 @@ TASK_PARSER: JavaName[_TaskParser] = JavaName(f"{_ICEBERG}.rest.TableScanRespons
 TASK_SETS: JavaName[_TaskSetManager] = JavaName(f"{_ICEBERG}.spark.ScanTaskSetManager")
 
 
-def vended_credentials(jvm: Jvm, io: IcebergIO) -> Sequence[StorageCredential]:
-    """What a catalog vends besides the properties of ``io``."""
-    return cast(VendedIO, io).credentials() if _vended(jvm).isInstance(io) else ()
+@lru_cache(maxsize=64)
+def vends(jvm: Jvm, io_class: str) -> bool:
+    """Whether catalogs vend credentials to what reads files by this class."""
+    vended = type_named(jvm, f"{_ICEBERG}.io.SupportsStorageCredentials")
+    return bool(vended.isAssignableFrom(type_named(jvm, io_class)))
 
 
-@lru_cache(maxsize=1)
-def _vended(jvm: Jvm) -> Any:
-    return type_named(jvm, f"{_ICEBERG}.io.SupportsStorageCredentials")
+def vended_properties(jvm: Jvm, io: IcebergIO) -> dict[str, dict[str, str]]:
+    """What a catalog vends besides the properties of ``io``, by the prefix of the files that it opens."""
+    mapper = java_class(jvm, JSON_MAPPER)()
+    found = cast(VendedIO, io).credentials()
+    return {str(one.prefix()): json.loads(mapper.writeValueAsString(one.config())) for one in found}

@@ -19,15 +19,8 @@ from skipstone.compat.catalyst import (
     TreeNode,
     optimizer_rule,
 )
-from skipstone.compat.java import (
-    DESCRIBED,
-    JavaObject,
-    Jvm,
-    class_named,
-    java_list,
-    object_named,
-    type_named,
-)
+from skipstone.compat.java import DESCRIBED, JavaObject, Jvm, class_named, object_named, type_named
+from skipstone.compat.methods import Function, methods_of
 
 _FUNCTION, _QUERY_PLAN = "scala.Function1", "org.apache.spark.sql.catalyst.plans.QueryPlan"
 _BYTES, _TEXT = "[B", "java.lang.String"
@@ -46,7 +39,14 @@ def most_leaves(jvm: Jvm, plan: LogicalPlan) -> int:
 @lru_cache(maxsize=len(Rule))
 def rule_everywhere(jvm: Jvm, rule: Rule) -> JavaObject:
     """A rule as the partial function of plans that ``transformDownWithSubqueries`` takes."""
-    return _functions(jvm).rule(rule)
+    return methods_of(jvm).partial_function(_functions(jvm).rule(rule))
+
+
+@lru_cache(maxsize=16)
+def rules_in_turn(jvm: Jvm, rules: tuple[Rule, ...]) -> Function:
+    """Rules as one function of plans, which applies each to what the one before gives."""
+    methods, functions = methods_of(jvm), _functions(jvm)
+    return methods.function(methods.in_turn(*(functions.rule(rule) for rule in rules)))
 
 
 def hex_texts(jvm: Jvm, values: LiteralSet) -> LiteralSeq:
@@ -69,44 +69,28 @@ class _Functions:
 
     def __init__(self, jvm: Jvm) -> None:
         self._jvm = jvm
-        self._lookup = class_named(jvm, "java.lang.invoke.MethodHandles")
+        self._methods = made = methods_of(jvm)
         node, sequence, function = (type_named(jvm, name) for name in (_TREE_NODE, _SEQ, _FUNCTION))
-        below = self._method(node, "flatMap", sequence, function)
-        own = self._function(self._method(type_named(jvm, _QUERY_PLAN), "expressions", sequence))
-        self.expressions_below = self._function(self._with(below, own))
-        leaves = self._method(node, "collectLeaves", sequence)
-        size = self._method(sequence, "size", class_named(jvm, "java.lang.Integer").TYPE)
-        self.leaves = self._function(self._lookup.filterReturnValue(leaves, size))
+        below = made.method(node, "flatMap", sequence, function)
+        own = made.function(made.method(type_named(jvm, _QUERY_PLAN), "expressions", sequence))
+        self.expressions_below = made.function(made.bound(below, own))
+        leaves = made.method(node, "collectLeaves", sequence)
+        size = made.method(sequence, "size", class_named(jvm, "java.lang.Integer").TYPE)
+        self.leaves = made.function(made.in_turn(leaves, size))
         self.order = object_named(jvm, "scala.math.Ordering$Int")
         text, octets = type_named(jvm, _TEXT), type_named(jvm, _BYTES)
         digits = class_named(jvm, "java.util.HexFormat").of()
-        self.hex = self._function(self._method(digits.getClass(), "formatHex", text, octets).bindTo(digits))
+        self.hex = made.function(made.method(digits.getClass(), "formatHex", text, octets).bindTo(digits))
 
     def fields(self, schema: StructType, separator: str) -> JavaObject:
         """A function of a row of Catalyst's that gives the texts of its fields as one."""
+        made = self._methods
         text, sequence, kind, row = (type_named(self._jvm, name) for name in (_TEXT, _SEQ, _STRUCT, _ROW))
-        values = self._with(self._method(row, "toSeq", sequence, kind), schema)
-        joined = self._with(self._method(sequence, "mkString", text, text), separator)
-        return self._function(self._lookup.filterReturnValue(values, joined))
+        values = made.bound(made.method(row, "toSeq", sequence, kind), schema)
+        return made.function(made.in_turn(values, made.bound(made.method(sequence, "mkString", text, text), separator)))
 
-    def _with(self, method: Any, argument: object) -> Any:
-        """A method of one argument with that argument."""
-        return self._lookup.insertArguments(method, 1, java_list(self._jvm, [argument]).toArray())
-
-    def rule(self, name: Rule) -> JavaObject:
-        """A rule of Catalyst as a partial function of plans."""
+    def rule(self, name: Rule) -> Any:
+        """A rule of Catalyst as a method of plans."""
         rule: Any = optimizer_rule(self._jvm, name)
         plan = type_named(self._jvm, _PLAN)
-        applied = self._method(rule.getClass(), "apply", plan, plan).bindTo(rule)
-        partial: JavaObject = object_named(self._jvm, "scala.PartialFunction").fromFunction(self._function(applied))
-        return partial
-
-    def _method(self, owner: Any, name: str, result: Any, *arguments: Any) -> Any:
-        kinds = java_list(self._jvm, arguments)
-        kind = class_named(self._jvm, "java.lang.invoke.MethodType").methodType(result, kinds)
-        return self._lookup.publicLookup().findVirtual(owner, name, kind)
-
-    def _function(self, handle: Any) -> JavaObject:
-        proxies = class_named(self._jvm, "java.lang.invoke.MethodHandleProxies")
-        made: JavaObject = proxies.asInterfaceInstance(type_named(self._jvm, _FUNCTION), handle)
-        return made
+        return self._methods.method(rule.getClass(), "apply", plan, plan).bindTo(rule)

@@ -36,8 +36,11 @@ from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
 
-#: Rows of a batch where a text may be of any length, though the file has it in a dictionary once.
-_WIDE_BATCH_ROWS = 8 * 1024
+#: Rows that are decoded at once where a text may be of any length, though the file has it in a dictionary once; and of
+#: how many rows or bytes of such batches one is made, as each batch takes its time.
+_WIDE_BATCH_ROWS = 128
+_GATHERED_ROWS = 8 * 1024
+_GATHERED_BYTES = 8 << 20
 
 
 def read(
@@ -93,13 +96,25 @@ class ReadBudget:
         self._rows, self._bytes = rows, nbytes
         self._lock = threading.Lock()
 
-    def spend(self, decoded: pa.RecordBatch, rows: int) -> None:
-        """Take what was decoded, and how many rows of it match. Raises BudgetSpent."""
+    def spend(self, *, rows: int = 0, nbytes: int = 0) -> None:
+        """Take rows that match, or bytes that were decoded. Raises BudgetSpent."""
         with self._lock:
             self._rows -= rows
-            self._bytes -= decoded.nbytes
+            self._bytes -= nbytes
             if min(self._rows, self._bytes) < 0:
                 raise BudgetSpent
+
+    def spent_on(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """What was decoded, each batch after its bytes were taken, in fewer batches. Raises BudgetSpent."""
+        held: list[pa.RecordBatch] = []
+        rows = nbytes = 0
+        for batch in decoded:
+            self.spend(nbytes=batch.nbytes)
+            held, rows, nbytes = [*held, batch], rows + batch.num_rows, nbytes + batch.nbytes
+            if rows >= _GATHERED_ROWS or nbytes >= _GATHERED_BYTES:
+                yield from _gathered(held)
+                held, rows, nbytes = [], 0, 0
+        yield from _gathered(held)
 
 
 def rows_of_files(
@@ -127,15 +142,20 @@ def _rows_of_file(
     batch_rows = BATCH_ROWS if budget is None or _are_narrow(plan, needed) else _WIDE_BATCH_ROWS
     if positions is None and len(tested) < len(needed) and plan.predicate is not None:
         batches = read_data_file(file, [*tested, POSITION_COLUMN], groups, None, batch_rows)
-        positions = _few_matches(file, batches, plan.predicate, budget)
+        positions = _few_matches(file, budget.spent_on(batches) if budget else batches, plan.predicate)
     if positions is not None and not len(positions):
         return []
-    found = []
-    for batch in read_data_file(file, needed, groups, positions, batch_rows):
+    found, batches = [], read_data_file(file, needed, groups, positions, batch_rows)
+    for batch in budget.spent_on(batches) if budget else batches:
         found.append(matching_rows(batch, plan.predicate).select(names))
         if budget is not None:
-            budget.spend(batch, found[-1].num_rows)
+            budget.spend(rows=found[-1].num_rows)
     return found
+
+
+def _gathered(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """Batches as one."""
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else batches
 
 
 def _are_narrow(plan: ReadPlan, names: Sequence[str]) -> bool:
@@ -146,14 +166,12 @@ def _are_narrow(plan: ReadPlan, names: Sequence[str]) -> bool:
 
 
 def _few_matches(
-    file: DataFileDescription, batches: Iterator[pa.RecordBatch], predicate: Predicate, budget: ReadBudget | None
+    file: DataFileDescription, batches: Iterator[pa.RecordBatch], predicate: Predicate
 ) -> npt.NDArray[np.int64] | None:
     """Where the matching rows are, by the tested columns alone; None when they are many, and read with all columns."""
     found, most = [np.empty(0, np.int64)], file.records
     for batch in batches:
         found.append(matching_rows(batch, predicate).column(POSITION_COLUMN).to_numpy())
-        if budget is not None:
-            budget.spend(batch, 0)
         if not are_few(sum(map(len, found)), most):
             return None
     return np.concatenate(found)

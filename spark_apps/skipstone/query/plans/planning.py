@@ -244,13 +244,15 @@ class RelationPlans:
         return planned
 
 
-def sites_of(query: Scope) -> dict[Key, list[Site]]:
+def sites_of(jvm: Jvm, query: Scope) -> dict[Key, list[Site]]:
     """Every place of each Iceberg relation of a query."""
     found: dict[Key, list[Site]] = {}
     for scope in query.all():
-        for node in scope.relations:
-            java = cast(Relation, descend(scope.handle(), node.path))
-            if is_iceberg(java):
+        relations = frozenset(scope.relations)
+        leaves = scope.handle().collectLeaves() if relations else None
+        for at, node in enumerate(node for node in scope.tree.walk() if not node.children):
+            java = cast(Relation, leaves.apply(at)) if leaves is not None and node in relations else None
+            if java is not None and is_iceberg(jvm, java):
                 found.setdefault(key_of(node), []).append(Site(scope, node, java))
     return found
 

@@ -65,7 +65,7 @@ class Rewriting:
         self._session = session
         self._jvm = session.jvm
         self._query = self._original = _opened(session.jvm, analyzed)
-        sites, tables = sites_of(self._query), QueryTables(session.jvm)
+        sites, tables = sites_of(self._jvm, self._query), QueryTables(session.jvm)
         prospects = Prospects(tables, self._query, session.limits.index_namespace)
         hopeless = None if in_full else prospects.hopeless(sites)
         sites = {} if hopeless else sites
@@ -146,7 +146,7 @@ class Rewriting:
         # people may name columns by the aliases of their relations
         rows = scala_object(self._jvm, PROJECT).apply(self._query.handle().output(), sides.plan())
         self._query = open_scope(self._jvm, rows)
-        sites = sites_of(self._query)
+        sites = sites_of(self._jvm, self._query)
         self._ran = tuple(key for key in self._relations.sites if key not in sites)
         self._relations.sites = sites
 
@@ -169,7 +169,7 @@ class Rewriting:
             self._relations.note(key, [one.text() for one in unjoined])
         if covered.plan is not None:
             self._query = open_scope(self._jvm, covered.plan)
-            self._relations.sites = sites_of(self._query)
+            self._relations.sites = sites_of(self._jvm, self._query)
 
     def _with_sides(self) -> Dataset | None:
         """The Dataset of a query of which sides ran and no relation is narrowed; without these where it cannot run."""

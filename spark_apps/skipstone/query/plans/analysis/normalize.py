@@ -15,12 +15,11 @@ from skipstone.compat.catalyst import (
     LOCAL_RELATION,
     LateralJoin,
     LogicalPlan,
-    PlanRule,
     Rule,
     optimizer_rule,
 )
 from skipstone.compat.java import EMPTY_SEQ, NONE, Jvm, java_class, scala_object, scala_seq
-from skipstone.compat.scalafunctions import rule_everywhere
+from skipstone.compat.scalafunctions import rule_everywhere, rules_in_turn
 from skipstone.query.plans.analysis.catalyst import Node
 from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.refusals import Refusal
@@ -80,9 +79,8 @@ def normalized(jvm: Jvm, plan: LogicalPlan, *, as_joins: bool = False) -> Logica
     rows that are compared as a whole are joined too.
     """
     first, then = (_FIRST + _SETS_AS_JOINS, _JOINED) if as_joins else (_FIRST, ())
-    for rule in _rules(jvm, first + _REPEATED + then + _REPEATED * (_PASSES - 1) + _LAST):
-        plan = rule.apply(plan)
-    return plan
+    rules = first + _REPEATED + then + _REPEATED * (_PASSES - 1) + _LAST
+    return cast(LogicalPlan, rules_in_turn(jvm, rules).apply(plan))
 
 
 def with_joins_of_subqueries(jvm: Jvm, plan: LogicalPlan, depth: int) -> LogicalPlan:
@@ -147,7 +145,3 @@ def with_inlined_ctes(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
 def with_fixed_time(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     """``plan`` with the current date and time as literals, so that what is planned on them is what is run."""
     return optimizer_rule(jvm, Rule.COMPUTE_CURRENT_TIME).apply(plan)
-
-
-def _rules(jvm: Jvm, rules: tuple[Rule, ...]) -> tuple[PlanRule, ...]:
-    return tuple(optimizer_rule(jvm, rule) for rule in rules)

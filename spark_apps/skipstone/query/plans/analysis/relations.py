@@ -6,14 +6,14 @@ the catalog that Spark loaded it from: the user's session is all the configurati
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import NamedTuple
 
 from cachetools import LRUCache
+from propcache.api import cached_property
 from py4j.protocol import Py4JJavaError
 from pyiceberg.catalog.noop import NoopCatalog
 from pyiceberg.exceptions import NoSuchTableError
@@ -28,7 +28,6 @@ from skipstone.compat.icebergjava import (
     CHANGELOG,
     DATA_TABLES,
     IDENTIFIERS,
-    JSON_MAPPER,
     METADATA,
     NO_SUCH_TABLE,
     PATH_IDENTIFIER,
@@ -38,13 +37,18 @@ from skipstone.compat.icebergjava import (
     STATIC_OPERATIONS,
     BaseTable,
     IcebergCatalog,
-    JsonMapper,
+    IcebergIO,
+    IcebergTable,
     SparkCatalog,
+    SparkTable,
     TableIdentifier,
-    vended_credentials,
+    TableOperations,
+    vended_properties,
+    vends,
 )
 from skipstone.compat.icebergjava import TableMetadata as JavaMetadata
-from skipstone.compat.java import JavaObject, Jvm, java_class
+from skipstone.compat.java import JavaMap, JavaObject, JavaType, Jvm, Option, java_class
+from skipstone.compat.methods import Path, With, getter, said_of
 from skipstone.query.plans.analysis.catalyst import Node, expression_id, read_tree
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.decoding.metadatafiles import read_metadata
@@ -59,6 +63,8 @@ _HARMLESS_OPTIONS = frozenset(
     {"path", "split-size", "lookback", "file-open-cost", "vectorization-enabled", "batch-size", "locality"}
 )
 _METADATA_FILES = 256
+_CLASS: Path = (JavaObject.getClass, JavaType.getName)
+_PROPERTIES: Path = (Relation.table, SparkTable.table, IcebergTable.properties)
 
 _metadata: LRUCache[str, TableMetadata] = LRUCache(_METADATA_FILES)
 _lock = threading.Lock()
@@ -78,7 +84,7 @@ class IcebergRelation:
     """A relation with its table.
 
     ``snapshot_id``: None reads the head, in the table's own schema. ``schema``: what Spark reads it in.
-    ``java``: the relation in the JVM; ``frozen``: a Java table of that schema and of the metadata opened here.
+    ``java``: the relation in the JVM; ``freeze``: makes ``frozen``.
     """
 
     name: str
@@ -87,12 +93,78 @@ class IcebergRelation:
     schema: Schema
     columns: Mapping[int, tuple[str, str]]
     java: Relation
-    frozen: BaseTable
+    freeze: Callable[[], BaseTable]
+
+    @cached_property
+    def frozen(self) -> BaseTable:
+        """A Java table of that schema and of the metadata opened here."""
+        return self.freeze()
 
 
-def is_iceberg(java: Relation) -> bool:
+def is_iceberg(jvm: Jvm, java: Relation) -> bool:
     """Whether a relation is one of Iceberg's that was not rewritten yet."""
-    return java.table().getClass().getName() in (SPARK_TABLE, CHANGELOG)
+    return _table_class(jvm, java) in (SPARK_TABLE, CHANGELOG)
+
+
+def _table_class(jvm: Jvm, java: Relation) -> str:
+    return str(getter(jvm, Relation.table, *_CLASS).apply(java))
+
+
+class _Relation(NamedTuple):
+    """What a relation in the JVM says of itself and of its table, in the order of ``_OF_RELATION``."""
+
+    table_class: str
+    has_no_catalog: bool
+    has_no_name: bool
+    options: Mapping[str, str]
+    travels: bool
+    snapshot_id: int | None
+    branch: str | None
+    encryption_key: str | None
+    wap: str | None
+
+
+_OF_RELATION: tuple[Path, ...] = (
+    (Relation.table, SparkTable.table, JavaObject.getClass),
+    (Relation.catalog, Option.isEmpty),
+    (Relation.identifier, Option.isEmpty),
+    (Relation.options,),
+    (Relation.timeTravelSpec, Option.isDefined),
+    (Relation.table, SparkTable.snapshotId),
+    (Relation.table, SparkTable.branch),
+    (*_PROPERTIES, With(JavaMap.get, "encryption.key-id")),
+    (*_PROPERTIES, With(JavaMap.get, "write.wap.enabled")),
+)
+
+
+class _Opened(NamedTuple):
+    """What a table in the JVM says of itself: how its files are read, by what class, and its name."""
+
+    io: Mapping[str, str]
+    io_class: str
+    name: str
+
+
+_OF_TABLE: tuple[Path, ...] = (
+    (BaseTable.io, IcebergIO.properties),
+    (BaseTable.io, JavaObject.getClass),
+    (BaseTable.name,),
+)
+
+
+class _Metadata(NamedTuple):
+    """What metadata in the JVM says of itself."""
+
+    location: str
+    uuid: str
+    schema_id: int
+
+
+_OF_METADATA: tuple[Path, ...] = (
+    (JavaMetadata.metadataFileLocation,),
+    (JavaMetadata.uuid,),
+    (JavaMetadata.currentSchemaId,),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +174,7 @@ class OpenTable:
     java: BaseTable
     current: JavaMetadata
     table: Table
+    name: str
 
 
 class QueryTables:
@@ -113,13 +186,14 @@ class QueryTables:
         self.jvm = jvm
         self._catalogs: dict[str, SparkCatalogView] = {}
         self._opened: dict[int, OpenTable] = {}
+        self._said: dict[int, _Relation] = {}
 
     def open(self, key: int, java: Relation) -> OpenTable:
         """The table of the relation with a key. Raises RelationRefused for what is no table of rows."""
         found = self._opened.get(key)
         if found is None:
-            table = self._table_of(java)
-            found = self._opened[key] = self._open(java, table, table.operations().current())
+            self._says(key, java)
+            found = self._opened[key] = self._open(java)
         return found
 
     def open_relation(self, key: int, node: Node, java: Relation, wap_branch: str | None) -> IcebergRelation:
@@ -127,72 +201,71 @@ class QueryTables:
 
         Raises RelationRefused.
         """
-        known = self._opened.get(key)
-        _require_plain_read(java, known.java if known else self._table_of(java), wap_branch)
+        said = self._says(key, java)
+        _require_plain_read(self.jvm, java, said, wap_branch)
         opened = self.open(key, java)
-        pinned = _pin(self.jvm, java, opened.table.metadata)
-        frozen = _frozen(self.jvm, opened.java, opened.current, pinned.schema)
-        columns, name = _columns(node, pinned.schema), str(opened.java.name())
-        return IcebergRelation(name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, frozen)
+        pinned = _pin(self.jvm, java, opened, said)
+        columns = _columns(node, pinned.schema)
 
-    @staticmethod
-    def _table_of(java: Relation) -> BaseTable:
-        spark_table = java.table()
-        if spark_table.getClass().getName() == CHANGELOG:
-            raise RelationRefused(Refusal.CHANGELOG_TABLE)
-        table = spark_table.table()
-        if table.getClass().getName() not in DATA_TABLES:
+        def freeze() -> BaseTable:
+            return _frozen(self.jvm, opened.java, opened.current, pinned.schema)
+
+        return IcebergRelation(opened.name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, freeze)
+
+    def _says(self, key: int, java: Relation) -> _Relation:
+        found = self._said.get(key)
+        if found is None:
+            if _table_class(self.jvm, java) == CHANGELOG:
+                raise RelationRefused(Refusal.CHANGELOG_TABLE)
+            found = self._said[key] = _Relation(*said_of(self.jvm, java, _OF_RELATION))
+        if found.table_class not in DATA_TABLES:
             raise RelationRefused(Refusal.METADATA_TABLE)
-        return table
+        return found
 
-    def _open(self, java: Relation, table: BaseTable, metadata: JavaMetadata) -> OpenTable:
-        catalog = java.catalog().get()
-        name = str(catalog.name())
+    def _open(self, java: Relation) -> OpenTable:
+        jvm = self.jvm
+        catalog = str(getter(jvm, Relation.catalog, Option.get, SparkCatalog.name).apply(java))
+        table: BaseTable = getter(jvm, Relation.table, SparkTable.table).apply(java)
+        metadata: JavaMetadata = getter(jvm, BaseTable.operations, TableOperations.current).apply(table)
+        opened = _Opened(*said_of(jvm, table, _OF_TABLE))
         # not the identifier of the relation: it may end in a selector such as branch_audit
-        identifier = tuple(str(table.name()).removeprefix(f"{name}.").split("."))
-        return OpenTable(table, metadata, _table(identifier, table, metadata, self._view(name, catalog)))
+        identifier = tuple(opened.name.removeprefix(f"{catalog}.").split("."))
+        view = self._view(catalog, java)
+        return OpenTable(table, metadata, _table(identifier, table, opened, metadata, view), opened.name)
 
-    def _view(self, name: str, catalog: SparkCatalog) -> SparkCatalogView:
+    def _view(self, name: str, java: Relation) -> SparkCatalogView:
         found = self._catalogs.get(name)
         if found is None:
-            found = self._catalogs[name] = SparkCatalogView(self.jvm, catalog.icebergCatalog())
+            found = self._catalogs[name] = SparkCatalogView(self.jvm, java.catalog().get().icebergCatalog())
         return found
 
 
-def _require_plain_read(java: Relation, table: BaseTable, wap_branch: str | None) -> None:
-    if java.catalog().isEmpty() or java.identifier().isEmpty():
+def _require_plain_read(jvm: Jvm, java: Relation, said: _Relation, wap_branch: str | None) -> None:
+    if said.has_no_catalog or said.has_no_name:
         raise RelationRefused(Refusal.NO_CATALOG)
-    if java.identifier().get().getClass().getName() == PATH_IDENTIFIER:
+    if getter(jvm, Relation.identifier, Option.get, *_CLASS).apply(java) == PATH_IDENTIFIER:
         raise RelationRefused(Refusal.NO_CATALOG)
-    options = java.options()
-    unknown = () if options.isEmpty() else [key for key in options.keySet() if key not in _HARMLESS_OPTIONS]
-    if unknown:
-        raise RelationRefused(Refusal.READ_OPTION, f"option {sorted(unknown)[0]}")
-    if table.properties().get("encryption.key-id"):
+    if unknown := said.options.keys() - _HARMLESS_OPTIONS:
+        raise RelationRefused(Refusal.READ_OPTION, f"option {min(unknown)}")
+    if said.encryption_key:
         raise RelationRefused(Refusal.ENCRYPTED)
-    if wap_branch and str(table.properties().get("write.wap.enabled")).lower() == "true":
+    if wap_branch and str(said.wap).lower() == "true":
         raise RelationRefused(Refusal.READ_OPTION, f"spark.wap.branch is {wap_branch}")
 
 
-def _table(identifier: tuple[str, ...], java: BaseTable, current: JavaMetadata, catalog: SparkCatalogView) -> Table:
-    location = str(current.metadataFileLocation())
-    io = _file_io(catalog.jvm, java, location)
-    return Table(identifier, _read_metadata(location, str(current.uuid()), io), location, io, catalog)
+def _table(
+    identifier: tuple[str, ...], java: BaseTable, opened: _Opened, current: JavaMetadata, catalog: SparkCatalogView
+) -> Table:
+    metadata = _Metadata(*said_of(catalog.jvm, current, _OF_METADATA))
+    io = _file_io(catalog.jvm, java, opened, metadata.location)
+    return Table(identifier, _read_metadata(metadata.location, metadata.uuid, io), metadata.location, io, catalog)
 
 
-def _file_io(jvm: Jvm, java: BaseTable, location: str) -> FileIO:
+def _file_io(jvm: Jvm, java: BaseTable, opened: _Opened, location: str) -> FileIO:
     """By the properties of Java's own, and the credentials that a catalog vends for the longest prefix of the place."""
-    io, mapper = java.io(), _mapper(jvm)
-    properties = json.loads(mapper.writeValueAsString(io.properties()))
-    vended = {str(one.prefix()): one for one in vended_credentials(jvm, io)}
-    if prefix := max((one for one in vended if location.startswith(one)), key=len, default=None):
-        properties |= json.loads(mapper.writeValueAsString(vended[prefix].config()))
-    return storage_io(properties, location)
-
-
-@lru_cache(maxsize=1)
-def _mapper(jvm: Jvm) -> JsonMapper:
-    return java_class(jvm, JSON_MAPPER)()
+    vended = vended_properties(jvm, java.io()) if vends(jvm, opened.io_class) else {}
+    prefix = max((one for one in vended if location.startswith(one)), key=len, default=None)
+    return storage_io({**opened.io, **(vended[prefix] if prefix else {})}, location)
 
 
 def _read_metadata(location: str, table_uuid: str, io: FileIO) -> TableMetadata:
@@ -212,17 +285,16 @@ class _Pinned:
     schema: Schema
 
 
-def _pin(jvm: Jvm, java: Relation, metadata: TableMetadata) -> _Pinned:
+def _pin(jvm: Jvm, java: Relation, opened: OpenTable, said: _Relation) -> _Pinned:
     """The snapshot that Spark pinned when it analyzed the query, and the schema it reads it in."""
-    spark_table = java.table()
-    snapshot_id = spark_table.snapshotId()
+    snapshot_id, metadata = said.snapshot_id, opened.table.metadata
     if snapshot_id is None:
         raise RelationRefused(Refusal.EMPTY)
     current = metadata.schema()
-    if spark_table.equals(java_class(jvm, SPARK_TABLES)(spark_table.table())):
+    if java.table().equals(java_class(jvm, SPARK_TABLES)(opened.java)):
         return _Pinned(None if metadata.current_snapshot_id == snapshot_id else snapshot_id, current)
     schema = _snapshot_schema(metadata, snapshot_id)
-    travels = java.timeTravelSpec().isDefined() and spark_table.branch() is None
+    travels = said.travels and said.branch is None
     if not travels and schema.fields != current.fields:
         raise RelationRefused(Refusal.SCHEMA_DIFFERS)
     return _Pinned(snapshot_id, schema)
@@ -280,6 +352,7 @@ class SparkCatalogView(NoopCatalog):
         self.jvm = jvm
         self._identifiers = java_class(jvm, IDENTIFIERS)
         self._java = java
+        self._namespaces: dict[tuple[str, ...], JavaObject] = {}
         self._listed: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
         self._loaded: dict[tuple[str, ...], Table] = {}
 
@@ -313,15 +386,14 @@ class SparkCatalogView(NoopCatalog):
             if NO_SUCH_TABLE in str(error.java_exception.getClass().getName()):
                 raise NoSuchTableError(f"there is no table {'.'.join(levels)}") from error
             raise
-        return _table(levels, table, metadata, self)
+        return _table(levels, table, _Opened(*said_of(self.jvm, table, _OF_TABLE)), metadata, self)
 
     def _newest(self, java: TableIdentifier) -> tuple[BaseTable, JavaMetadata]:
         """A table and its metadata: only the catalog is asked where a table that is known can ask it."""
-        table = self._java.loadTable(java)
-        operations = table.operations()
-        if operations.getClass().getName() in REFRESHING:
+        jvm, table = self.jvm, self._java.loadTable(java)
+        if getter(jvm, BaseTable.operations, *_CLASS).apply(table) in REFRESHING:
             try:
-                return table, operations.refresh()
+                return table, getter(jvm, BaseTable.operations, TableOperations.refresh).apply(table)
             except Py4JJavaError as error:  # another table has this name now, or none
                 logger.debug("%s is loaded again: %s", java.toString(), error.java_exception.toString())
         self._java.invalidateTable(java)
@@ -338,15 +410,17 @@ class SparkCatalogView(NoopCatalog):
 
     def frozen(self, identifier: str | tuple[str, ...], location: str) -> BaseTable:
         """The table of Java's of the metadata file at ``location``, whatever is committed to it later."""
-        *namespace, name = _levels(identifier)
-        table = self._java.loadTable(self._identifiers.of(self._namespace(tuple(namespace)), name))
+        table = self.java_table(identifier)
         current = table.operations().current()
         is_current = str(current.metadataFileLocation()) == location
         operations = java_class(self.jvm, STATIC_OPERATIONS)(current if is_current else location, table.io())
         return java_class(self.jvm, BASE_TABLE)(operations, table.name())
 
     def _namespace(self, levels: tuple[str, ...]) -> JavaObject:
-        return self._identifiers.parse(".".join((*levels, "any"))).namespace()
+        found = self._namespaces.get(levels)
+        if found is None:
+            found = self._namespaces[levels] = self._identifiers.parse(".".join((*levels, "any"))).namespace()
+        return found
 
 
 def _levels(identifier: str | tuple[str, ...]) -> tuple[str, ...]:

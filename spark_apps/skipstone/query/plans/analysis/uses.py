@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import cast
 
 from skipstone.compat.catalyst import (
@@ -113,6 +114,7 @@ def _inner(handle: Handle, tree: Node) -> Iterator[Inner]:
 
 
 def _plan_handle(handle: Handle, owner: Node, slot: Slot, expression: Node) -> Handle:
+    @cache
     def inside() -> LogicalPlan:
         found = descend(field_of(descend(handle(), owner.path), slot), expression.path)
         return cast(PlanExpression, found).plan()

@@ -19,7 +19,7 @@ from skipstone.indexes.definition import BUCKETS_PROPERTY
 from skipstone.indexes.found import FoundIndex, find_indexes
 from skipstone.indexes.tables import load_index_table
 from skipstone.query.plans.analysis.catalyst import Node, descend, output_ids
-from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRefused, is_iceberg
+from skipstone.query.plans.analysis.relations import IcebergRelation, RelationRefused
 from skipstone.query.plans.analysis.uses import Key, key_of
 from skipstone.query.plans.covering.equalities import JoinKeys, Path, join_keys
 from skipstone.query.plans.covering.offers import CoveringOffer, offers
@@ -66,9 +66,9 @@ def find_candidates(relations: RelationPlans, query: Normal) -> Iterator[Candida
     for one in join_keys(query.tree):
         joins.setdefault(one.relation.path, []).append(one)
     for path, found in joins.items():
-        java = cast(Relation, descend(query.plan, path))
-        if is_iceberg(java) and key_of(found[0].relation) not in relations.planned:
-            yield from _candidate(relations, query, java, found)
+        key = key_of(found[0].relation)
+        if key in relations.sites and key not in relations.planned:
+            yield from _candidate(relations, query, cast(Relation, descend(query.plan, path)), found)
 
 
 def _candidate(

@@ -103,7 +103,7 @@ class PlanSides:
             if place[: len(path)] == path and not self.has_run(place):
                 relation = replaced.get(place[len(path) :]) or descend(self.java, place)
                 replaced[place[len(path) :]] = reduce(lambda plan, one: self._matched(plan, *one), columns, relation)
-        return with_plans(self.replacing.session.jvm, descend(self.java, path), replaced)
+        return with_plans(descend(self.java, path), replaced)
 
     def run(self, path: Path, partners: Sequence[Partner]) -> Side | None:
         """Run a part of the plan, without rows that have none of the ``partners``' keys; None when it is too large."""
@@ -133,7 +133,7 @@ class PlanSides:
         if side.count >= _MORE_THAN_ONE:
             return False
         owner = with_inner(replacing.session.jvm, descend(self.java, subquery.owner.path), subquery, side.rows)
-        self.java = with_plans(replacing.session.jvm, self.java, {subquery.owner.path: owner})
+        self.java = with_plans(self.java, {subquery.owner.path: owner})
         return True
 
     def _ran(

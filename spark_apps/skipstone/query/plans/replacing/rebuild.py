@@ -27,17 +27,17 @@ Replace = Callable[[int, Relation], LogicalPlan]
 _NO_SHUFFLE = False
 
 
-def with_plans(jvm: Jvm, plan: LogicalPlan, found: Mapping[tuple[int, ...], LogicalPlan]) -> LogicalPlan:
+def with_plans(plan: LogicalPlan, found: Mapping[tuple[int, ...], LogicalPlan]) -> LogicalPlan:
     """``plan`` with what was ``found`` in place of the nodes at its paths; no path leads through another one."""
     if () in found:
         return found[()]
     if not found:
         return plan
-    children = []
-    for position, child in enumerate(items(plan.children())):
+    children = plan.children()
+    for position in {path[0] for path in found}:
         below = {path[1:]: one for path, one in found.items() if path[0] == position}
-        children.append(with_plans(jvm, child, below))
-    return plan.withNewChildren(scala_seq(jvm, children))
+        children = children.updated(position, with_plans(children.apply(position), below))
+    return plan.withNewChildren(children)
 
 
 def closed(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
@@ -90,13 +90,17 @@ class Rebuilder:
             return self._replace(key_of(node), cast(Relation, java))
         if not self._touches(scope, node):
             return java
-        children = [
-            self._node(scope, child, java.children().apply(position)) for position, child in enumerate(node.children)
-        ]
+        touched = [position for position, child in enumerate(node.children) if self._touches(scope, child)]
         for inner in scope.inner:
             if inner.owner is node and self._touches(inner.scope, inner.scope.tree):
                 java = with_inner(self._jvm, java, inner, self.plan(inner.scope))
-        return java.withNewChildren(scala_seq(self._jvm, children)) if children else java
+        if not touched:
+            return java
+        children = java.children()
+        for position in touched:
+            rebuilt = self._node(scope, node.children[position], children.apply(position))
+            children = children.updated(position, rebuilt)
+        return java.withNewChildren(children)
 
 
 def with_inner(jvm: Jvm, java: LogicalPlan, inner: Inner, plan: LogicalPlan) -> LogicalPlan:
