@@ -225,7 +225,9 @@ def _bare(name: str) -> str:
 
 
 def _tables(session: SparkSession) -> Iterator[str]:
-    return (row.tableName for row in session.sql("show tables").collect() if not row.isTemporary)
+    """The tables of the current schema, which the statement before may have dropped."""
+    found = _attempt(lambda: session.sql("show tables"))
+    return (row.tableName for row in (found.collect() if found is not None else ()) if not row.isTemporary)
 
 
 def _holds_rows(made: DataFrame) -> bool:
