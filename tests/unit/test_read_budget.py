@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from skipstone.query import ReadOptions, plan_read
 from skipstone.query.reading import BudgetSpent, ReadBudget, rows_of_files
+from skipstone.tables.parquetfiles import WholeFile
 
 from tests.spark.index_bed import Lake
 
@@ -34,7 +39,7 @@ def lake(tmp_path: Path) -> Lake:
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), ["x" * TEXT])
     rows = pa.table({"k": range(ROWS), "txt": texts})
     path = tmp_path / "long-texts.parquet"
-    pa.parquet.write_table(rows, path, store_schema=False)
+    pq.write_table(rows, path, store_schema=False)
     assert path.stat().st_size < MIB
     found.table().add_files([str(path)])
     return found
@@ -56,3 +61,21 @@ def test_what_is_within_the_budget_is_read_in_order(lake: Lake) -> None:
     rows = pa.Table.from_batches(found)
     assert rows["k"].to_pylist() == list(range(30))
     assert set(rows["txt"].to_pylist()) == {"x" * TEXT}
+
+
+@given(
+    texts=st.lists(st.one_of(st.none(), st.text(max_size=5), st.just("x" * 3_000)), min_size=1, max_size=700),
+    is_repeated=st.booleans(),
+    group_rows=st.integers(100, 700),
+    rows=st.integers(1, 400),
+    nbytes=st.integers(1, 200_000),
+)
+def test_batches_of_few_bytes_hold_all_rows_in_order(
+    texts: list[str | None], *, is_repeated: bool, group_rows: int, rows: int, nbytes: int
+) -> None:
+    given_rows, sink = pa.table({"k": range(len(texts)), "txt": pa.array(texts, pa.string())}), io.BytesIO()
+    pq.write_table(given_rows, sink, use_dictionary=is_repeated, row_group_size=group_rows)
+    found = [*WholeFile(pa.BufferReader(sink.getvalue())).batches(["k", "txt"], rows=rows, nbytes=nbytes)]
+    assert pa.Table.from_batches(found) == given_rows
+    assert max(batch.num_rows for batch in found) <= rows
+    assert all(batch.nbytes <= nbytes // 2 for batch in found if batch.num_rows > min(rows, 128))

@@ -68,7 +68,7 @@ _COMPACT = (
     "engine that wrote it, in Spark by rewrite_data_files with the option rewrite-all"
 )
 BATCH_ROWS = 128 * 1024
-#: Rows that are read by pages at once, at least: the next ones may be in the same page.
+#: Rows that are read by pages at once where they may be long: the next ones may be in the same page.
 _LEAST_PAGED = 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
@@ -113,14 +113,15 @@ def read_data_file(
     columns: Sequence[str],
     row_groups: Sequence[int] | None = None,
     positions: Positions | None = None,
-    batch_rows: int = BATCH_ROWS,
+    batch_bytes: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of ``file`` in file order, ``columns`` by their name in the schema to read in.
 
     POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold have
     their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
-    (ascending), decoding only the pages that hold them where that saves enough. ``batch_rows``: of a batch, at most.
+    (ascending), decoding only the pages that hold them where that saves enough. ``batch_bytes``: what is decoded of a
+    Parquet file at once, about, however long its values are; None: what the rows of a batch are.
     Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
     if file.file_format in _WHOLE:
@@ -128,7 +129,7 @@ def read_data_file(
         return
     with open_data_file(file) as opened:
         for group in range(len(opened.group_rows)) if row_groups is None else row_groups:
-            yield from opened.read(columns, group, positions, batch_rows)
+            yield from opened.read(columns, group, positions, batch_bytes)
 
 
 #: Readers of formats that are read whole.
@@ -198,12 +199,12 @@ class OpenDataFile:
         return {path: at for at in range(len(schema.names)) if paths[path := schema.column(at).path] == 1}
 
     def read(
-        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_rows: int = BATCH_ROWS
+        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_bytes: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The live rows of a row group, as ``read_data_file`` gives them."""
         pages = None if positions is None else self._pages
         projection, rows = self._projection(tuple(columns)), self._starts[group : group + 2]
-        opened = _Open(self._parquet, pages, projection, rows, batch_rows)
+        opened = _Open(self._parquet, pages, projection, rows, batch_bytes)
         with naming_damage(self.file.path):
             yield from _read_group(opened, group, positions)
 
@@ -249,10 +250,10 @@ class OpenWholeFile(OpenDataFile):
         """Nothing is known of a row group."""
 
     def read(
-        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_rows: int = BATCH_ROWS
+        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_bytes: int | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The live rows, as ``read_data_file`` gives them."""
-        yield from read_data_file(self.file, columns, None, positions, batch_rows)
+        yield from read_data_file(self.file, columns, None, positions, batch_bytes)
 
 
 @contextmanager
@@ -270,7 +271,7 @@ class _Open:
     pages: PageReader | None
     projection: Projection
     rows: Positions
-    batch_rows: int
+    batch_bytes: int | None
 
 
 def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -296,7 +297,7 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
     if not len(wanted):
         return
     # to the end, wherever the last of the rows is: only then it is known that no column lacks a page
-    for batch in file.parquet.batches(names, [group], file.batch_rows):
+    for batch in file.parquet.batches(names, [group], BATCH_ROWS, file.batch_bytes):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
@@ -306,7 +307,7 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
 
 def _by_pages(file: _Open, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
     """The first of ``rows`` (counted in the row group), as many as pages give: all of them or, mostly, none."""
-    pages, most = file.pages, max(file.batch_rows, _LEAST_PAGED)
+    pages, most = file.pages, BATCH_ROWS if file.batch_bytes is None else _LEAST_PAGED
     if pages is None or (len(rows) > BATCH_ROWS and not pages.spare(group, names, rows)):
         return
     for start in range(0, len(rows), most):

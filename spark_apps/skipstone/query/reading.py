@@ -20,7 +20,6 @@ from skipstone_core.language.predicates import Predicate
 
 from skipstone.files.reader import (
     ANY_FORMAT,
-    BATCH_ROWS,
     POSITION_COLUMN,
     DataFileDescription,
     deleted_positions,
@@ -36,11 +35,9 @@ from skipstone.tables.arrow import arrow_schema
 
 logger = logging.getLogger(__name__)
 
-#: Rows that are decoded at once where a text may be of any length, though the file has it in a dictionary once; and of
-#: how many rows or bytes of such batches one is made, as each batch takes its time.
-_WIDE_BATCH_ROWS = 128
-_GATHERED_ROWS = 8 * 1024
-_GATHERED_BYTES = 8 << 20
+#: What is decoded at once of a file, about, where bytes are counted: a text may be of any length, though a file has
+#: it in a dictionary once.
+_BATCH_BYTES = 16 << 20
 
 
 def read(
@@ -105,16 +102,10 @@ class ReadBudget:
                 raise BudgetSpent
 
     def spent_on(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What was decoded, each batch after its bytes were taken, in fewer batches. Raises BudgetSpent."""
-        held: list[pa.RecordBatch] = []
-        rows = nbytes = 0
+        """What was decoded, each batch after its bytes were taken. Raises BudgetSpent."""
         for batch in decoded:
             self.spend(nbytes=batch.nbytes)
-            held, rows, nbytes = [*held, batch], rows + batch.num_rows, nbytes + batch.nbytes
-            if rows >= _GATHERED_ROWS or nbytes >= _GATHERED_BYTES:
-                yield from _gathered(held)
-                held, rows, nbytes = [], 0, 0
-        yield from _gathered(held)
+            yield batch
 
 
 def rows_of_files(
@@ -139,30 +130,18 @@ def _rows_of_file(
     tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
     needed = list(dict.fromkeys([*names, *tested]))
     groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
-    batch_rows = BATCH_ROWS if budget is None or _are_narrow(plan, needed) else _WIDE_BATCH_ROWS
+    nbytes = _BATCH_BYTES if budget else None
     if positions is None and len(tested) < len(needed) and plan.predicate is not None:
-        batches = read_data_file(file, [*tested, POSITION_COLUMN], groups, None, batch_rows)
+        batches = read_data_file(file, [*tested, POSITION_COLUMN], groups, None, nbytes)
         positions = _few_matches(file, budget.spent_on(batches) if budget else batches, plan.predicate)
     if positions is not None and not len(positions):
         return []
-    found, batches = [], read_data_file(file, needed, groups, positions, batch_rows)
+    found, batches = [], read_data_file(file, needed, groups, positions, nbytes)
     for batch in budget.spent_on(batches) if budget else batches:
         found.append(matching_rows(batch, plan.predicate).select(names))
         if budget is not None:
             budget.spend(rows=found[-1].num_rows)
     return found
-
-
-def _gathered(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """Batches as one."""
-    return pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else batches
-
-
-def _are_narrow(plan: ReadPlan, names: Sequence[str]) -> bool:
-    """Whether it is known how much memory a value of each column takes."""
-    schema = arrow_schema(plan.files.schema)
-    kinds = [schema.field(name).type for name in names]
-    return all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kinds)
 
 
 def _few_matches(

@@ -19,6 +19,9 @@ from skipstone_core.reasons import Reason
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
+#: Rows that are decoded at once, at least, and how much less than what may be decoded at once is put together.
+_LEAST_ROWS = 128
+_PARTS = 2
 #: An open file, or the path of one on this machine.
 ParquetSource = Any
 #: Before a footer of ours: these bytes, and the CRC-32 of the footer, which Parquet does not protect.
@@ -106,9 +109,16 @@ class WholeFile:
         return found.select(columns)
 
     def batches(
-        self, columns: Sequence[str], groups: Collection[int] | None = None, rows: int = BATCH_ROWS
+        self,
+        columns: Sequence[str],
+        groups: Collection[int] | None = None,
+        rows: int = BATCH_ROWS,
+        nbytes: int | None = None,
     ) -> Iterator[pa.RecordBatch]:
         """The rows of row groups (None: of all), at most so many ``rows`` at once.
+
+        ``nbytes``: what is decoded at once, about, unless 128 rows are more: a dictionary may repeat a long text in few
+        bytes of a file.
 
         Raises as ``read`` does, maybe after the last batch of a row group: until then a row may hold values of
         several rows, so whoever stops before must not use what it has.
@@ -116,7 +126,8 @@ class WholeFile:
         for group in range(len(self.group_rows)) if groups is None else groups:
             found = 0
             self._prefetch([group], columns)
-            for batch in self._batches(columns, group, rows):
+            whole = self._batches(columns, group, rows) if nbytes is None else None
+            for batch in whole or self._small(columns, group, rows, nbytes or 0):
                 found += batch.num_rows
                 yield batch.select(columns)
             _require(f"row group {group}", found, self.group_rows[group])
@@ -135,10 +146,38 @@ class WholeFile:
         starts = [min(one.data_page_offset, one.dictionary_page_offset or one.data_page_offset) for one in chunks]
         prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
 
+    def _small(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> Iterator[pa.RecordBatch]:
+        """Batches that are decoded in pieces, as far as a row may be long, and put together as far as it is not."""
+        pieces = min(rows, max(_LEAST_ROWS, nbytes // max(self._longest(columns, group), 1)))
+        held: list[pa.RecordBatch] = []
+        count = size = 0
+        for batch in self._batches(columns, group, pieces):
+            if held and (count + batch.num_rows > rows or size + batch.nbytes > nbytes // _PARTS):
+                yield from _together(held)
+                held, count, size = [], 0, 0
+            held.append(batch)
+            count, size = count + batch.num_rows, size + batch.nbytes
+        if held:
+            yield from _together(held)
+
+    def _longest(self, columns: Sequence[str], group: int) -> int:
+        """Bytes that the values of any length in a row take: of a dictionary, which may repeat one, at most."""
+        wanted, found = set(columns), self.metadata.row_group(group)
+        total = 0
+        for chunk in (found.column(at) for at in range(found.num_columns)):
+            if chunk.path_in_schema.partition(".")[0] in wanted and chunk.physical_type == "BYTE_ARRAY":
+                repeats = any("DICTIONARY" in one for one in chunk.encodings)
+                total += chunk.total_uncompressed_size // (1 if repeats else max(found.num_rows, 1))
+        return total
+
     def _batches(self, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
         threads = self._use_threads and len(columns) > 1  # they take columns; to wait for one of one only costs time
         with _damage():
             yield from self._file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
+
+
+def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches() if len(batches) > 1 else batches
 
 
 def read_metadata(source: ParquetSource) -> pq.FileMetaData:
