@@ -31,15 +31,17 @@ def pool() -> Iterator[pa.MemoryPool]:
     pa.set_memory_pool(usual)
 
 
-@pytest.fixture
-def lake(tmp_path: Path) -> Lake:
-    """A table of one file, of a few kilobytes: each row has the same long text."""
+@pytest.fixture(params=[False, True], ids=["texts", "dictionary"])
+def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
+    """A table of one file, of a few kilobytes: each row has the same long text. Arrow reads it as texts, or as a
+    dictionary of them.
+    """
     found = Lake(tmp_path)
     found.create(SCHEMA)
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), ["x" * TEXT])
     rows = pa.table({"k": range(ROWS), "txt": texts})
     path = tmp_path / "long-texts.parquet"
-    pq.write_table(rows, path, store_schema=False)
+    pq.write_table(rows, path, store_schema=request.param)
     assert path.stat().st_size < MIB
     found.table().add_files([str(path)])
     return found

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Protocol, cast
 
-from skipstone.compat.java import JavaMap, JavaName, JavaObject, Jvm, described, java_class, type_named
+from skipstone.compat.java import JavaMap, JavaName, JavaObject, Jvm, described, java_class
 
 _ICEBERG = "org.apache.iceberg"
 SPARK_TABLE = f"{_ICEBERG}.spark.source.SparkTable"
@@ -180,13 +179,6 @@ STATIC_OPERATIONS: JavaName[Callable[[TableMetadata | str, IcebergIO], JavaObjec
 )
 TASK_PARSER: JavaName[_TaskParser] = JavaName(f"{_ICEBERG}.rest.TableScanResponseParser")
 TASK_SETS: JavaName[_TaskSetManager] = JavaName(f"{_ICEBERG}.spark.ScanTaskSetManager")
-
-
-@lru_cache(maxsize=64)
-def vends(jvm: Jvm, io_class: str) -> bool:
-    """Whether catalogs vend credentials to what reads files by this class."""
-    vended = type_named(jvm, f"{_ICEBERG}.io.SupportsStorageCredentials")
-    return bool(vended.isAssignableFrom(type_named(jvm, io_class)))
 
 
 def vended_properties(jvm: Jvm, io: IcebergIO) -> dict[str, dict[str, str]]:

@@ -33,8 +33,15 @@ class With:
     argument: str
 
 
-#: A method of a described type, without arguments or with one.
-Step = Callable[..., object] | With
+@dataclass(frozen=True)
+class IsA:
+    """Whether something is of a described type."""
+
+    kind: type
+
+
+#: A method of a described type, without arguments or with one, or a question.
+Step = Callable[..., object] | With | IsA
 #: Steps from an object to what it, or what it holds, says.
 Path = tuple[Step, ...]
 _FUNCTION, _OBJECT, _LIST, _TEXT = "scala.Function1", "java.lang.Object", "java.util.List", "java.lang.String"
@@ -67,7 +74,7 @@ def said_of(jvm: Jvm, java: JavaObject, paths: tuple[Path, ...]) -> list[Any]:
 def _getters(jvm: Jvm, paths: tuple[Path, ...]) -> Function:
     """A function of what several paths lead to, as the JSON of a list."""
     methods = methods_of(jvm)
-    return methods.function(methods.json(methods.listed([methods.path(path) for path in paths])))
+    return methods.function(methods.as_json(methods.listed([methods.path(path) for path in paths])))
 
 
 @lru_cache(maxsize=1)
@@ -115,18 +122,18 @@ class Methods:
 
     def listed(self, methods: Sequence[Any]) -> Any:
         """A method of any object that gives the list of what ``methods`` give."""
-        texts = self._arrays.newInstance(self._object, 0).getClass()
+        objects = self._arrays.newInstance(self._object, 0).getClass()
         as_list = self._lookup.findStatic(
-            type_named(self._jvm, "java.util.Arrays"), "asList", self._kind(type_named(self._jvm, _LIST), [texts])
+            type_named(self._jvm, "java.util.Arrays"), "asList", self._kind(type_named(self._jvm, _LIST), [objects])
         )
-        together = as_list.asCollector(texts, len(methods))
+        together = as_list.asCollector(objects, len(methods))
         for at, method in enumerate(methods):
             together = self._handles.collectArguments(together, at, method)
         all_first = self._arrays.newInstance(class_named(self._jvm, "java.lang.Integer").TYPE, len(methods))
         kind = self._kind(type_named(self._jvm, _LIST), [self._object])
         return self._generic(self._handles.permuteArguments(together, kind, all_first))
 
-    def json(self, method: Any) -> Any:
+    def as_json(self, method: Any) -> Any:
         """A method that gives the JSON of what ``method`` gives."""
         mapper: Any = java_class(self._jvm, JSON_MAPPER)()
         text = type_named(self._jvm, _TEXT)
@@ -140,6 +147,10 @@ class Methods:
         return self._steps[step]
 
     def _found(self, step: Step) -> Any:
+        if isinstance(step, IsA):
+            kind = type_named(self._jvm, DESCRIBED[step.kind])
+            flag = class_named(self._jvm, "java.lang.Boolean").TYPE
+            return self._generic(self.method(kind.getClass(), "isInstance", flag, self._object).bindTo(kind))
         called, arguments = (step.method, [step.argument]) if isinstance(step, With) else (step, [])
         owner = cast(Any, called).__globals__[called.__qualname__.split(".")[0]]
         kinds = self._arrays.newInstance(type_named(self._jvm, "java.lang.Class"), len(arguments))

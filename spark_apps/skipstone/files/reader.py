@@ -68,8 +68,6 @@ _COMPACT = (
     "engine that wrote it, in Spark by rewrite_data_files with the option rewrite-all"
 )
 BATCH_ROWS = 128 * 1024
-#: Rows that are read by pages at once where they may be long: the next ones may be in the same page.
-_LEAST_PAGED = 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
 #: Memory for footers of data files, in bytes: workers live as long as their executor and meet the same files again.
@@ -121,7 +119,7 @@ def read_data_file(
     their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
     (ascending), decoding only the pages that hold them where that saves enough. ``batch_bytes``: what is decoded of a
-    Parquet file at once, about, however long its values are; None: what the rows of a batch are.
+    Parquet file at once, about, but for single pages, however long its values are; None: what the rows of a batch are.
     Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
     if file.file_format in _WHOLE:
@@ -291,7 +289,7 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
         for first in range(0, len(wanted), BATCH_ROWS):
             yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group)
         return
-    for found in _by_pages(file, group, names, wanted - start):
+    for found in _by_pages(file.pages, group, names, wanted - start):
         yield from live_rows(projection, found, wanted[: found.num_rows], group)
         wanted = wanted[found.num_rows :]
     if not len(wanted):
@@ -305,13 +303,12 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
         start += batch.num_rows
 
 
-def _by_pages(file: _Open, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
+def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
     """The first of ``rows`` (counted in the row group), as many as pages give: all of them or, mostly, none."""
-    pages, most = file.pages, BATCH_ROWS if file.batch_bytes is None else _LEAST_PAGED
     if pages is None or (len(rows) > BATCH_ROWS and not pages.spare(group, names, rows)):
         return
-    for start in range(0, len(rows), most):
-        found = pages.read(group, names, rows[start : start + most])
+    for start in range(0, len(rows), BATCH_ROWS):
+        found = pages.read(group, names, rows[start : start + BATCH_ROWS])
         if found is None:
             return
         yield found

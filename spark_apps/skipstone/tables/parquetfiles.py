@@ -19,7 +19,7 @@ from skipstone_core.reasons import Reason
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
-#: Rows that are decoded at once, at least, and how much less than what may be decoded at once is put together.
+#: Where bytes are counted: rows that are decoded at once, at least, and the part of the bytes that is put together.
 _LEAST_ROWS = 128
 _PARTS = 2
 #: An open file, or the path of one on this machine.
@@ -126,8 +126,7 @@ class WholeFile:
         for group in range(len(self.group_rows)) if groups is None else groups:
             found = 0
             self._prefetch([group], columns)
-            whole = self._batches(columns, group, rows) if nbytes is None else None
-            for batch in whole or self._small(columns, group, rows, nbytes or 0):
+            for batch in self._decoded(columns, group, rows, nbytes):
                 found += batch.num_rows
                 yield batch.select(columns)
             _require(f"row group {group}", found, self.group_rows[group])
@@ -146,13 +145,18 @@ class WholeFile:
         starts = [min(one.data_page_offset, one.dictionary_page_offset or one.data_page_offset) for one in chunks]
         prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
 
-    def _small(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> Iterator[pa.RecordBatch]:
-        """Batches that are decoded in pieces, as far as a row may be long, and put together as far as it is not."""
+    def _decoded(self, columns: Sequence[str], group: int, rows: int, nbytes: int | None) -> Iterator[pa.RecordBatch]:
+        """The batches of a row group: decoded in pieces where rows may be long, put together where they are not."""
+        if nbytes is None:
+            yield from self._batches(columns, group, rows)
+            return
         pieces = min(rows, max(_LEAST_ROWS, nbytes // max(self._longest(columns, group), 1)))
         held: list[pa.RecordBatch] = []
         count = size = 0
         for batch in self._batches(columns, group, pieces):
-            if held and (count + batch.num_rows > rows or size + batch.nbytes > nbytes // _PARTS):
+            if held and (
+                count + batch.num_rows > rows or size + batch.nbytes > nbytes // _PARTS or _has_dictionaries(batch)
+            ):
                 yield from _together(held)
                 held, count, size = [], 0, 0
             held.append(batch)
@@ -174,6 +178,11 @@ class WholeFile:
         threads = self._use_threads and len(columns) > 1  # they take columns; to wait for one of one only costs time
         with _damage():
             yield from self._file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
+
+
+def _has_dictionaries(batch: pa.RecordBatch) -> bool:
+    """Whether values, nested ones too, are in dictionaries in memory: they take more as soon as they are not."""
+    return any("dictionary<" in str(kind) for kind in batch.schema.types)
 
 
 def _together(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:

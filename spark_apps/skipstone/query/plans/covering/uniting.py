@@ -18,7 +18,8 @@ from skipstone.compat.catalyst import DATASETS, PROJECT, UNION, Attribute, Expre
 from skipstone.compat.java import Jvm, java_class, scala_object, scala_seq
 from skipstone.compat.partitioning import REPARTITION, CloneableSession
 from skipstone.compat.pyspark import java_frame, plain_frame
-from skipstone.query.plans.analysis.relations import IcebergRelation, SparkCatalogView
+from skipstone.query.plans.analysis.relations import IcebergRelation
+from skipstone.query.plans.catalogs import SparkCatalogView
 from skipstone.query.plans.covering.content import CoveredRows
 from skipstone.query.plans.covering.entries import PLACE, Entries, EntryScan, NeededColumn
 from skipstone.query.plans.covering.partitions import Partitioner

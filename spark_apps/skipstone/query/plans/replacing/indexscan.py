@@ -30,7 +30,7 @@ from skipstone.files.reader import deleted_positions, describe_files
 from skipstone.indexes.asking.answers import HeldColumn, IndexAnswer
 from skipstone.indexes.tables import IndexFile
 from skipstone.query.planner import ReadPlan
-from skipstone.query.plans.analysis.relations import java_table
+from skipstone.query.plans.catalogs import java_table
 from skipstone.query.plans.replacing.driver import DriverColumns
 from skipstone.query.plans.replacing.residuals import Json, renamed
 from skipstone.query.plans.replacing.staging import StagedFiles, StagedScan, split_size, stage_files, with_table
