@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 
+from skipstone.ending import end_with
 from skipstone.jvm import start_jvm
 from skipstone.peek import may_do_without_spark
 from skipstone.starting import lean_imports
@@ -20,4 +21,4 @@ if __name__ == "__main__":
         from skipstone.runs.merging.merge import run_dry
         from skipstone_core.contract.requests import RunKind
 
-    sys.exit(run_app(RunKind.DRY_RUN, run_dry))
+    end_with(lambda: run_app(RunKind.DRY_RUN, run_dry))

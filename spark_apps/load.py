@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-import sys
 
+from skipstone.ending import end_with
 from skipstone.jvm import start_jvm
 from skipstone.peek import may_do_without_spark
 from skipstone.starting import lean_imports
@@ -18,4 +18,4 @@ if __name__ == "__main__":
         from skipstone.runs.main import run_app
         from skipstone_core.contract.requests import RunKind
 
-    sys.exit(run_app(RunKind.LOAD, run_load))
+    end_with(lambda: run_app(RunKind.LOAD, run_load))

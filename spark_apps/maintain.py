@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 
+from skipstone.ending import end_with
 from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
@@ -15,6 +15,9 @@ if __name__ == "__main__":
         from skipstone_core.contract.requests import RunKind
 
     gives_way = GivingWay()
-    with gives_way.when_terminated():
-        code = run_app(RunKind.MAINTAIN, partial(run_maintain, gives_way=gives_way))
-    sys.exit(code)
+
+    def maintain() -> int:
+        with gives_way.when_terminated():
+            return run_app(RunKind.MAINTAIN, partial(run_maintain, gives_way=gives_way))
+
+    end_with(maintain)

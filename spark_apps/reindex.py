@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-
+from skipstone.ending import end_with
 from skipstone.starting import lean_imports
 
 if __name__ == "__main__":
@@ -12,4 +11,4 @@ if __name__ == "__main__":
         from skipstone.runs.reindex import run_reindex
         from skipstone_core.contract.requests import RunKind
 
-    sys.exit(run_app(RunKind.REINDEX, run_reindex))
+    end_with(lambda: run_app(RunKind.REINDEX, run_reindex))
