@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -31,17 +32,20 @@ def pool() -> Iterator[pa.MemoryPool]:
     pa.set_memory_pool(usual)
 
 
-@pytest.fixture(params=[False, True], ids=["texts", "dictionary"])
+@pytest.fixture(params=["texts", "dictionary", "prefixes"])
 def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     """A table of one file, of a few kilobytes: each row has the same long text. Arrow reads it as texts, or as a
-    dictionary of them.
+    dictionary of them; the file has it in a dictionary, or each as the whole of the one before.
     """
     found = Lake(tmp_path)
     found.create(SCHEMA)
     texts = pa.DictionaryArray.from_arrays(pa.array([0] * ROWS, pa.int32()), ["x" * TEXT])
     rows = pa.table({"k": range(ROWS), "txt": texts})
     path = tmp_path / "long-texts.parquet"
-    pq.write_table(rows, path, store_schema=request.param)
+    if request.param == "prefixes":
+        pq.write_table(rows.cast(SCHEMA), path, use_dictionary=False, column_encoding={"txt": "DELTA_BYTE_ARRAY"})
+    else:
+        pq.write_table(rows, path, store_schema=request.param == "dictionary")
     assert path.stat().st_size < MIB
     found.table().add_files([str(path)])
     return found
@@ -67,17 +71,44 @@ def test_what_is_within_the_budget_is_read_in_order(lake: Lake) -> None:
 
 @given(
     texts=st.lists(st.one_of(st.none(), st.text(max_size=5), st.just("x" * 3_000)), min_size=1, max_size=700),
-    is_repeated=st.booleans(),
+    name=st.sampled_from(["txt", "t.xt", "k.t"]),
+    encoding=st.sampled_from(["PLAIN", "DELTA_BYTE_ARRAY", None]),
+    is_nested=st.booleans(),
     group_rows=st.integers(100, 700),
     rows=st.integers(1, 400),
     nbytes=st.integers(1, 200_000),
 )
 def test_batches_of_few_bytes_hold_all_rows_in_order(
-    texts: list[str | None], *, is_repeated: bool, group_rows: int, rows: int, nbytes: int
+    texts: list[str | None],
+    name: str,
+    *,
+    encoding: str | None,
+    is_nested: bool,
+    group_rows: int,
+    rows: int,
+    nbytes: int,
 ) -> None:
-    given_rows, sink = pa.table({"k": range(len(texts)), "txt": pa.array(texts, pa.string())}), io.BytesIO()
-    pq.write_table(given_rows, sink, use_dictionary=is_repeated, row_group_size=group_rows)
-    found = [*WholeFile(pa.BufferReader(sink.getvalue())).batches(["k", "txt"], rows=rows, nbytes=nbytes)]
+    values = pa.array([[text] for text in texts], pa.list_(pa.string())) if is_nested else pa.array(texts, pa.string())
+    given_rows, sink = pa.table({"k": range(len(texts)), name: values}), io.BytesIO()
+    encodings = {f"{name}.list.element" if is_nested else name: encoding} if encoding else None
+    pq.write_table(given_rows, sink, use_dictionary=not encoding, column_encoding=encodings, row_group_size=group_rows)
+    found = [*WholeFile(pa.BufferReader(sink.getvalue())).batches(["k", name], rows=rows, nbytes=nbytes)]
     assert pa.Table.from_batches(found) == given_rows
     assert max(batch.num_rows for batch in found) <= rows
     assert all(batch.nbytes <= nbytes // 2 for batch in found if batch.num_rows > min(rows, 128))
+
+
+def test_short_texts_of_a_large_dictionary_are_decoded_by_many_rows_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    sink, at_once = io.BytesIO(), []
+    pq.write_table(pa.table({"txt": [f"text {number % 20_000}" for number in range(200_000)]}), sink)
+    decode = pq.ParquetFile.iter_batches
+
+    def seen(file: pq.ParquetFile, *given: Any, **options: Any) -> Iterator[pa.RecordBatch]:
+        for batch in decode(file, *given, **options):
+            at_once.append(batch.num_rows)
+            yield batch
+
+    monkeypatch.setattr(pq.ParquetFile, "iter_batches", seen)
+    found = [*WholeFile(pa.BufferReader(sink.getvalue())).batches(["txt"], nbytes=16 * MIB)]
+    assert sum(map(len, found)) == 200_000
+    assert len(at_once) < 10

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
@@ -22,6 +23,8 @@ BATCH_ROWS = 64 * 1024
 #: Where bytes are counted: rows that are decoded at once, at least, and the part of the bytes that is put together.
 _LEAST_ROWS = 128
 _PARTS = 2
+#: The encoding of values that repeat the beginning of those before them.
+_PREFIXED = "DELTA_BYTE_ARRAY"
 #: An open file, or the path of one on this machine.
 ParquetSource = Any
 #: Before a footer of ours: these bytes, and the CRC-32 of the footer, which Parquet does not protect.
@@ -74,6 +77,7 @@ class WholeFile:
         """
         metadata = metadata or read_metadata(source)
         options.setdefault("page_checksum_verification", (metadata.created_by or "").startswith(_OUR_WRITER))
+        self._checked = {"page_checksum_verification": options["page_checksum_verification"]}
         self._source = source
         self._file = pq.ParquetFile(source, metadata=metadata, **options)
         self._use_threads = use_threads
@@ -135,13 +139,7 @@ class WholeFile:
         """Let a file in an object store ask for all column chunks that will be read at once."""
         if (prefetch := getattr(self._source, "prefetch", None)) is None:
             return
-        wanted = set(columns)
-        chunks = [
-            chunk
-            for group in map(self.metadata.row_group, groups)
-            for chunk in map(group.column, range(group.num_columns))
-            if chunk.path_in_schema.partition(".")[0] in wanted
-        ]
+        chunks = [chunk for group in groups for chunk in _chunks(self.metadata.row_group(group), columns)]
         starts = [min(one.data_page_offset, one.dictionary_page_offset or one.data_page_offset) for one in chunks]
         prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
 
@@ -150,7 +148,7 @@ class WholeFile:
         if nbytes is None:
             yield from self._batches(columns, group, rows)
             return
-        pieces = min(rows, max(_LEAST_ROWS, nbytes // max(self._longest(columns, group), 1)))
+        pieces = min(rows, max(_LEAST_ROWS, nbytes // max(self._longest(columns, group, nbytes), 1)))
         held: list[pa.RecordBatch] = []
         count = size = 0
         for batch in self._batches(columns, group, pieces):
@@ -164,20 +162,56 @@ class WholeFile:
         if held:
             yield from _together(held)
 
-    def _longest(self, columns: Sequence[str], group: int) -> int:
-        """Bytes that the values of any length in a row take: of a dictionary, which may repeat one, at most."""
-        wanted, found = set(columns), self.metadata.row_group(group)
-        total = 0
-        for chunk in (found.column(at) for at in range(found.num_columns)):
-            if chunk.path_in_schema.partition(".")[0] in wanted and chunk.physical_type == "BYTE_ARRAY":
-                repeats = any("DICTIONARY" in one for one in chunk.encodings)
-                total += chunk.total_uncompressed_size // (1 if repeats else max(found.num_rows, 1))
-        return total
+    def _longest(self, columns: Sequence[str], group: int, nbytes: int) -> int:
+        """Bytes that the values of any length in a row take, about: of a dictionary, which may repeat one, the longest.
+
+        The size of the chunk stands for it where all rows would take at most ``nbytes``, where a dictionary is of
+        values in structs or lists, and where values repeat the beginning of those before them.
+        """
+        found = self.metadata.row_group(group)
+        chunks = [chunk for chunk in _chunks(found, columns) if chunk.physical_type == "BYTE_ARRAY"]
+        sizes = {chunk.path_in_schema: int(chunk.total_uncompressed_size) for chunk in chunks}
+        repeated = {chunk.path_in_schema for chunk in chunks if _repeats(chunk)}
+        prefixed = {chunk.path_in_schema for chunk in chunks if _PREFIXED in chunk.encodings}
+        usual: int = sum(sizes.values()) // max(found.num_rows, 1)
+        if (usual + sum(map(sizes.__getitem__, repeated))) * found.num_rows <= nbytes:
+            repeated.clear()
+        known = self._longest_repeated(sorted(repeated.intersection(columns) - prefixed), group)
+        return usual + sum(known.get(path, sizes[path]) for path in repeated)
+
+    def _longest_repeated(self, columns: Sequence[str], group: int) -> dict[str, int]:
+        """Bytes of the longest value in the dictionary of each column of texts, where Arrow gives it."""
+        if not columns:
+            return {}
+        with _damage():
+            file = pq.ParquetFile(self._source, metadata=self.metadata, read_dictionary=list(columns), **self._checked)
+            first = next(file.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False), None)
+        values = {} if first is None else {name: first[name] for name in columns if _is_of_texts(first[name].type)}
+        lengths = {name: pc.max(pc.binary_length(found.dictionary)).as_py() for name, found in values.items()}
+        return {name: length for name, length in lengths.items() if length is not None}
 
     def _batches(self, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
         threads = self._use_threads and len(columns) > 1  # they take columns; to wait for one of one only costs time
         with _damage():
             yield from self._file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
+
+
+def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:
+    """The column chunks of a row group that hold ``columns``, whole ones, whose names may have dots."""
+    wanted = tuple(f"{name}." for name in columns)
+    chunks = map(group.column, range(group.num_columns))
+    return [chunk for chunk in chunks if f"{chunk.path_in_schema}.".startswith(wanted)]
+
+
+def _repeats(chunk: Any) -> bool:
+    """Whether a column chunk may hold a long value many times in few bytes."""
+    return any("DICTIONARY" in one or one == _PREFIXED for one in chunk.encodings)
+
+
+def _is_of_texts(kind: pa.DataType) -> bool:
+    """Whether values are in a dictionary of texts or bytes."""
+    texts = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return pa.types.is_dictionary(kind) and any(is_one(kind.value_type) for is_one in texts)
 
 
 def _has_dictionaries(batch: pa.RecordBatch) -> bool:
