@@ -355,6 +355,22 @@ def test_any_condition_gives_what_an_unfiltered_scan_gives(
     check_joins(bed, Random(request.node.callspec.id), QUERIES)
 
 
+@pytest.mark.parametrize("bed", ["none", "some", "all", "deletes"], indirect=True)
+@pytest.mark.parametrize("driver_rows", [0, 1000])
+def test_a_subquery_is_the_same_in_the_select_list_and_among_the_grouping_keys(
+    bed: Bed, driver_rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(index_use, "WORTHWHILE_PART", 2.0)
+    monkeypatch.setattr(index_use, "SCAN_ROWS_PART", 2.0)
+    bed.spark.conf.set("skipstone.driverRows", str(driver_rows))
+    used = 0
+    for condition in ("one.i = 5", "one.k = 7", "one.s >= 'a'", "one.i is not null"):
+        count = f"(select count(*) from {TABLE} one where one.i = other.i and {condition})"
+        found = bed.query(f"select i, {count}, sum(n) from {TABLE} other group by all")
+        used += sum(one.is_rewritten for one in found.explanation.relations)
+    assert bool(used) == has_indexes(bed)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("bed", STATES, indirect=True)

@@ -33,19 +33,21 @@ from skipstone.query.plans.explanation import RelationExplanation
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.choice import Demand, ReadLimits, RelationRead, choose_reading
 from skipstone.query.plans.replacing.driver import driver_columns
+from skipstone.query.plans.replacing.staging import Staging
 
 logger = logging.getLogger("skipstone.query")
 
 
 @dataclass(frozen=True)
 class Session:
-    """What rewriting needs of a Spark session."""
+    """What rewriting a query needs of a Spark session."""
 
     jvm: Jvm
     spark: SparkSession
     java: JavaSession
     wap_branch: str | None
     limits: ReadLimits
+    staging: Staging
     join_rows: int = 0
     by_buckets: bool = True
 

@@ -27,7 +27,7 @@ from skipstone.query.plans.replacing.driver import driver_columns, driver_scan, 
 from skipstone.query.plans.replacing.gathering import FEW_ROWS
 from skipstone.query.plans.replacing.indexscan import IndexScan, PlanMaker, StagedEntries, stage_entries
 from skipstone.query.plans.replacing.residuals import Json, residual_of
-from skipstone.query.plans.replacing.staging import StagedScan, pinned, stage_plan, with_table
+from skipstone.query.plans.replacing.staging import StagedScan, pinned, with_table
 from skipstone.query.plans.replacing.trial import ReadTwice, try_plan
 
 logger = logging.getLogger("skipstone.query")
@@ -218,7 +218,7 @@ class Replacing:
         return Replacement(rows, self._tasks(planned.relation, plan, residual), entries)
 
     def _entries(self, scan: IndexScan | None, residual: Json | None) -> StagedEntries | None:
-        return stage_entries(self.session.jvm, scan, residual, self._cores) if scan else None
+        return stage_entries(self.session.staging, scan, residual, self._cores) if scan else None
 
     def _staged(self, key: Key, planned: Planned, reason: Refusal = Refusal.NOT_NARROWING) -> Replacement:
         """All files as tasks, and nothing else. Raises PlanRefused when these are all files that Spark would read."""
@@ -228,7 +228,7 @@ class Replacing:
         return Replacement(None, self._tasks(planned.relation, planned.plan, None))
 
     def _tasks(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> StagedScan:
-        return stage_plan(self.session.jvm, relation, plan, residual, self._cores)
+        return self.session.staging.scan(relation, plan, residual, self._cores)
 
     @property
     def _cores(self) -> int:

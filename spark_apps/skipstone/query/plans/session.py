@@ -35,6 +35,7 @@ from skipstone.query.plans.planning import Session, first_line
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.choice import ReadLimits
 from skipstone.query.plans.replacing.driver import DriverReadLimits
+from skipstone.query.plans.replacing.staging import Staging
 from skipstone.query.plans.rewriting import Rewriting
 
 logger = logging.getLogger("skipstone.query")
@@ -210,6 +211,7 @@ def _session(df: DataFrame) -> Session:
         raise RelationRefused(Refusal.SWITCHED_OFF)
     return Session(
         jvm=jvm(spark),
+        staging=Staging(jvm(spark)),
         spark=spark,
         java=java_session(spark),
         wap_branch=spark.conf.get("spark.wap.branch", None),

@@ -102,7 +102,8 @@ class Choice:
 
     def _uniting(self) -> Uniting:
         session, java = self.session, cast(CloneableSession, self.session.java)
-        return Uniting(session.jvm, session.spark, java, grouping_session(java), session.limits.driver.parallelism)
+        cores = session.limits.driver.parallelism
+        return Uniting(session.jvm, session.spark, java, grouping_session(java), session.staging, cores)
 
     def _predicate(self, candidate: Candidate) -> Predicate | None:
         """What the query's own condition says of the rows of the relation."""

@@ -24,7 +24,7 @@ from skipstone.query.plans.covering.content import CoveredRows
 from skipstone.query.plans.covering.entries import PLACE, Entries, EntryScan, NeededColumn
 from skipstone.query.plans.covering.partitions import Partitioner
 from skipstone.query.plans.replacing.residuals import residual_of
-from skipstone.query.plans.replacing.staging import stage_plan, with_table
+from skipstone.query.plans.replacing.staging import Staging, with_table
 from skipstone.query.readplan import Funnel, ReadPlan
 
 
@@ -52,6 +52,7 @@ class Uniting:
     spark: SparkSession
     session: CloneableSession
     grouping: CloneableSession
+    staging: Staging
     parallelism: int
 
     def plan(self, covered: CoveredRelation) -> LogicalPlan:
@@ -94,7 +95,7 @@ class Uniting:
         funnel = Funnel(len(rows.files), len(rows.missing), len(rows.missing))
         plan = ReadPlan(rows.files, covered.predicate, rows.missing, {}, funnel, ())
         residual = None if covered.predicate is None else residual_of(covered.predicate)
-        scan = stage_plan(self.jvm, covered.relation, plan, residual, self.parallelism)
+        scan = self.staging.scan(covered.relation, plan, residual, self.parallelism)
         return [self._needed(covered, with_table(self.jvm, covered.relation.java, scan))]
 
     def _live(self, covered: CoveredRelation, entries: LogicalPlan) -> LogicalPlan:

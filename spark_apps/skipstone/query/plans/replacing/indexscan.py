@@ -33,7 +33,7 @@ from skipstone.query.planner import ReadPlan
 from skipstone.query.plans.catalogs import java_table
 from skipstone.query.plans.replacing.driver import DriverColumns
 from skipstone.query.plans.replacing.residuals import Json, renamed
-from skipstone.query.plans.replacing.staging import StagedFiles, StagedScan, split_size, stage_files, with_table
+from skipstone.query.plans.replacing.staging import StagedFiles, StagedScan, Staging, split_size, with_table
 
 logger = logging.getLogger("skipstone.query")
 
@@ -165,18 +165,18 @@ class StagedEntries:
     staged: StagedScan
 
 
-def stage_entries(jvm: Jvm, scan: IndexScan, residual: Json | None, parallelism: int) -> StagedEntries | None:
+def stage_entries(staging: Staging, scan: IndexScan, residual: Json | None, parallelism: int) -> StagedEntries | None:
     """Stage the entry files; None when the index is not the one that was planned with any more.
 
     ``residual``: of the relation: what its readers may skip row groups by.
     """
     index = scan.answer.probe.index.index
-    frozen = java_table(jvm, index.table)
+    frozen = java_table(staging.jvm, index.table)
     if frozen is None:
         return None
     own = renamed(residual, {name: held.column.name for name, held in scan.answer.columns.items() if _compares(held)})
-    files = StagedFiles(index.table, index.files, tuple(file.ordinal for file in scan.files))
-    table = stage_files(jvm, frozen, files, own)
+    ordinals = tuple(file.ordinal for file in scan.files)
+    table = staging.table(frozen, StagedFiles(index.table, index.files, ordinals, index.table.schema()), own)
     size = split_size([file.size for file in scan.files], _TASKS_PER_CORE * parallelism, _OPEN_COST)
     return StagedEntries(scan, StagedScan(table, own, size, _OPEN_COST))
 

@@ -11,7 +11,7 @@ import json
 import threading
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 
 from pyiceberg.conversions import to_json
@@ -63,11 +63,12 @@ _LARGEST_SPLIT = 128 * 1024 * 1024
 
 @dataclass(frozen=True)
 class StagedFiles:
-    """Files of a snapshot of ``table``, with their deletes."""
+    """Files of a snapshot of ``table``, with their deletes, that are read in ``schema``."""
 
     table: Table
     files: FileSet
     ordinals: Sequence[int]
+    schema: Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,25 +85,43 @@ class StagedScan:
     open_cost: int = _OPEN_COST
 
 
-def stage_files(jvm: Jvm, frozen: BaseTable, files: StagedFiles, residual: Json | None) -> SparkTable:
-    """A Spark table that reads ``files`` of ``frozen``, one at least.
+@dataclass(frozen=True, eq=False)
+class Staging:
+    """Stages files for one query; the same files that are read alike are staged once.
 
-    ``residual``: what readers may skip row groups by; None: nothing.
+    By their task sets Spark knows equal plans: it runs a subquery once that a query has twice, and refuses one in the
+    select list that it does not find among the grouping keys.
     """
-    tasks = _tasks(jvm, frozen, _Described(files, residual))
+
+    jvm: Jvm
+    _known: dict[tuple[str, str, str], SparkTable] = field(default_factory=dict)
+
+    def table(self, frozen: BaseTable, files: StagedFiles, residual: Json | None) -> SparkTable:
+        """A Spark table that reads ``files`` of ``frozen``, one at least.
+
+        ``residual``: what readers may skip row groups by; None: nothing.
+        """
+        text = _described_tasks(files, residual)
+        key = (files.table.metadata_location, str(files.schema), text)
+        if key not in self._known:
+            self._known[key] = _staged(self.jvm, frozen, text)
+        return self._known[key]
+
+    def scan(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None, cores: int) -> StagedScan:
+        """The files of ``plan``, in tasks that keep so many ``cores`` busy; no files are no table."""
+        ordinals, table = list(plan.ordinals), None
+        if ordinals:  # Iceberg stages no empty lists
+            files = StagedFiles(relation.table, plan.files, ordinals, relation.schema)
+            table = self.table(relation.frozen, files, residual)
+        return StagedScan(table, residual, split_size(plan.files.files["size"].to_numpy()[ordinals].tolist(), cores))
+
+
+def _staged(jvm: Jvm, frozen: BaseTable, text: str) -> SparkTable:
     set_id = f"skipstone-{uuid.uuid4()}"
-    java_class(jvm, TASK_SETS).get().stageTasks(frozen, set_id, tasks)
+    java_class(jvm, TASK_SETS).get().stageTasks(frozen, set_id, _tasks(jvm, frozen, text))
     table = java_class(jvm, STAGED_TABLES)(frozen, set_id)
     staged_sets(jvm).add(table, set_id)
     return table
-
-
-def stage_plan(jvm: Jvm, relation: IcebergRelation, plan: ReadPlan, residual: Json | None, cores: int) -> StagedScan:
-    """The files of ``plan``, in tasks that keep so many ``cores`` busy; no files are no table."""
-    ordinals, table = list(plan.ordinals), None
-    if ordinals:  # Iceberg stages no empty lists
-        table = stage_files(jvm, relation.frozen, StagedFiles(relation.table, plan.files, ordinals), residual)
-    return StagedScan(table, residual, split_size(plan.files.files["size"].to_numpy()[ordinals].tolist(), cores))
 
 
 def with_table(jvm: Jvm, java: Relation, staged: StagedScan) -> LogicalPlan:
@@ -134,8 +153,12 @@ def split_size(sizes: Sequence[int], parallelism: int, open_cost: int = _OPEN_CO
 # --- tasks ---
 
 
-def _tasks(jvm: Jvm, frozen: BaseTable, described: _Described) -> JavaObject:
-    text = json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
+def _described_tasks(files: StagedFiles, residual: Json | None) -> str:
+    described = _Described(files, residual)
+    return json.dumps({"file-scan-tasks": described.tasks(), "delete-files": described.deletes})
+
+
+def _tasks(jvm: Jvm, frozen: BaseTable, text: str) -> JavaObject:
     tree = java_class(jvm, JSON_MAPPER)().readTree(text)
     parser = java_class(jvm, TASK_PARSER)
     specs = frozen.specs()
@@ -203,11 +226,11 @@ def _partition_types(table: Table, spec: PartitionSpec) -> list[PrimitiveType]:
     """The types of a spec's fields; the source column may be in an older schema only."""
     schemas: list[Schema] = [table.schema(), *table.schemas().values()]
     found: list[PrimitiveType] = []
-    for field in spec.fields:
-        sources = [schema for schema in schemas if field.source_id in field_ids(schema)]
-        kind = field.transform.result_type(sources[0].find_type(field.source_id))
+    for part in spec.fields:
+        sources = [schema for schema in schemas if part.source_id in field_ids(schema)]
+        kind = part.transform.result_type(sources[0].find_type(part.source_id))
         if not isinstance(kind, PrimitiveType):
-            raise TypeError(f"partition field {field.name} is a {kind}")
+            raise TypeError(f"partition field {part.name} is a {kind}")
         found.append(kind)
     return found
 
