@@ -15,6 +15,7 @@ from random import Random
 
 import pyarrow as pa
 import skipstone
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -126,7 +127,9 @@ class Sides:
         kind, name = view["kind"] or "", view["name"]
         if "global" in kind.lower():
             return
-        made = self.first.table(name)
+        made = _attempt(lambda: self.first.table(name))
+        if made is None:
+            return
         if kind and _holds_rows(made):
             self.show(name, made)
             return
@@ -216,7 +219,7 @@ def _attempt(run: Callable[[], DataFrame]) -> DataFrame | None:
     """What a statement gives; None when Spark refuses it, as it shall many of its tests."""
     try:
         return run()
-    except (PySparkException, ValueError, TypeError):
+    except (PySparkException, Py4JJavaError, ValueError, TypeError):
         return None
 
 

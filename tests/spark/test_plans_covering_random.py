@@ -126,7 +126,7 @@ class Pair:
             self.merge,
             self.reindex,
             self.reindex,
-            *[self.follow] * 4,  # else most indexes miss so much that they gain nothing
+            self.follow,
         )
         change, name = self.random.choice(changes), self.random.choice("tu")
         self.done.append(f"{change.__name__} {name}")
@@ -191,7 +191,8 @@ class Pair:
         return form.format(q=f"{number} as q", l="{l}", r="{r}", on=on, left=left, right=right, key=pair[0][0])
 
     def _condition(self) -> str:
-        kind = self.random.choice(("n % 3 <> 0", "k > 0", "i <= 2", "s >= 'a'", "x > 1", "b", "d < date'2000-01-01'"))
+        # not x > 1: without an index, Iceberg leaves out files by bounds, of which NaN is none
+        kind = self.random.choice(("n % 3 <> 0", "k > 0", "i <= 2", "s >= 'a'", "x <= 1", "b", "d < date'2000-01-01'"))
         return self.random.choice((kind, "n is not null", "x is null"))
 
     def check(self, count: int) -> int:
@@ -242,10 +243,11 @@ def test_random_joins_for_as_long_as_wished(
         print(f"\nseed {seed}, {done} joins done, {used} relations read from covering indexes", flush=True)
         (tmp_path / str(done)).mkdir()
         pair = open_pair(spark, tmp_path / str(done), Random(seed), monkeypatch)
-        pair.follow("t")
-        pair.follow("u")
-        for _ in range(8):
+        for number in range(8):
             pair.change()
+            if number % 3 == 0:  # else most indexes miss so much that they gain nothing
+                pair.follow("t")
+                pair.follow("u")
             used += pair.check(5)
             done += 5
         pair.bed.lake.catalog.close()
