@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
+#: The code of the run, as soon as it is known.
 _codes: list[int] = []
 
 

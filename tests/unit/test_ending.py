@@ -62,6 +62,17 @@ end_with(run)
 """
 
 
+SCRIPTS = [path for path in (Path(__file__).parents[2] / "spark_apps").glob("*.py") if "run_app(" in path.read_text()]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
+def test_every_application_imports_its_end_first_and_ends_with_it(script: Path) -> None:
+    lines = script.read_text().splitlines()
+    ours = [line.strip() for line in lines if line.strip().startswith("from skipstone")]
+    assert ours[0] == "from skipstone.ending import end_with"
+    assert lines[-1].strip().startswith("end_with(")
+
+
 def ended(program: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", program], check=False, capture_output=True, text=True, timeout=120)
 

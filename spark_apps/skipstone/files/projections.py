@@ -24,7 +24,7 @@ from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import to_requested_schema
-from skipstone.files.deletions import DeleteDescription, Deletions
+from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
@@ -88,6 +88,12 @@ def deletions_of(file: DataFileDescription) -> Deletions | None:
     fields = schemas_of(file.schema_json)[1]
     types = {number: fields[number].type for delete in file.deletes for number in delete.equality_ids}
     return Deletions(file.path, file.deletes, types)
+
+
+def deleted_positions(file: DataFileDescription, *, own: bool = False) -> Positions:
+    """Rows of ``file`` that position deletes and deletion vectors name, ascending; ``own``: only those of its own."""
+    deletes = [one for one in file.deletes if one.content == POSITION_CONTENT and (one.is_own or not own)]
+    return Deletions(file.path, deletes, {}).positions
 
 
 @lru_cache(maxsize=16)

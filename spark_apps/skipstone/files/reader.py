@@ -27,7 +27,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.caches import ByteCache
 from skipstone.files.avro.datafiles import read_avro_file
-from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
+from skipstone.files.deletions import DeleteDescription, Deletions
 from skipstone.files.orcfiles import read_orc_file
 from skipstone.files.pages import INT96_UNIT, PageReader
 from skipstone.files.projections import (
@@ -53,7 +53,6 @@ __all__ = [
     "DataFileDescription",
     "DeleteDescription",
     "OpenDataFile",
-    "deleted_positions",
     "describe_files",
     "open_data_file",
     "read_data_file",
@@ -350,12 +349,6 @@ def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> Da
         first_row_id=file.first_row_id,
         data_sequence=file.data_sequence,
     )
-
-
-def deleted_positions(file: DataFileDescription, *, own: bool = False) -> Positions:
-    """Rows of ``file`` that position deletes and deletion vectors name, ascending; ``own``: only those of its own."""
-    deletes = [one for one in file.deletes if one.content == POSITION_CONTENT and (one.is_own or not own)]
-    return Deletions(file.path, deletes, {}).positions
 
 
 def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescription:

@@ -14,7 +14,8 @@ from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import MergePlan
 
-from skipstone.files.reader import POSITION_COLUMN, OpenDataFile, deleted_positions
+from skipstone.files.projections import deleted_positions
+from skipstone.files.reader import POSITION_COLUMN, OpenDataFile
 from skipstone.files.writer import DataFileWriter
 from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.clauses import MatchedBatch, apply_clauses

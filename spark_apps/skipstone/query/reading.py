@@ -18,11 +18,11 @@ from pyiceberg.table import Table
 from skipstone_core.indexing.use import are_few
 from skipstone_core.language.predicates import Predicate
 
+from skipstone.files.projections import deleted_positions
 from skipstone.files.reader import (
     ANY_FORMAT,
     POSITION_COLUMN,
     DataFileDescription,
-    deleted_positions,
     describe_files,
     read_data_file,
 )

@@ -16,7 +16,8 @@ from pyiceberg.table import Table
 from skipstone_core.errors import UserError
 from skipstone_core.indexing.snapshots import DeleteKind
 
-from skipstone.files.reader import deleted_positions, describe_files
+from skipstone.files.projections import deleted_positions
+from skipstone.files.reader import describe_files
 from skipstone.indexes.found import FoundIndex
 from skipstone.tables.filesets import FileSet
 

@@ -26,7 +26,8 @@ from skipstone.compat.catalyst import DATASETS, PROJECT, RELATIONS, Attribute, J
 from skipstone.compat.java import EMPTY_SEQ, NONE, Jvm, items, java_class, scala_object, scala_seq
 from skipstone.compat.partitioning import ALIAS
 from skipstone.compat.pyspark import java_frame, plain_frame
-from skipstone.files.reader import deleted_positions, describe_files
+from skipstone.files.projections import deleted_positions
+from skipstone.files.reader import describe_files
 from skipstone.indexes.asking.answers import HeldColumn, IndexAnswer
 from skipstone.indexes.tables import IndexFile
 from skipstone.query.planner import ReadPlan

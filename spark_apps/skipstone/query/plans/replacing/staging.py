@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from hashlib import sha256
 
 from pyiceberg.conversions import to_json
 from pyiceberg.manifest import DataFile
@@ -94,7 +95,8 @@ class Staging:
     """
 
     jvm: Jvm
-    _known: dict[tuple[str, str, str], SparkTable] = field(default_factory=dict)
+    #: By a digest of what is read: the text has some hundred bytes for each file.
+    _known: dict[bytes, SparkTable] = field(default_factory=dict)
 
     def table(self, frozen: BaseTable, files: StagedFiles, residual: Json | None) -> SparkTable:
         """A Spark table that reads ``files`` of ``frozen``, one at least.
@@ -102,7 +104,7 @@ class Staging:
         ``residual``: what readers may skip row groups by; None: nothing.
         """
         text = _described_tasks(files, residual)
-        key = (files.table.metadata_location, str(files.schema), text)
+        key = sha256(json.dumps([files.table.metadata_location, str(files.schema), text]).encode()).digest()
         if key not in self._known:
             self._known[key] = _staged(self.jvm, frozen, text)
         return self._known[key]
