@@ -172,5 +172,9 @@ def bed(spark: SparkSession, tmp_path: Path) -> Iterator[Bed]:
 
 
 def scans(plan: str) -> int:
-    """Task sets that a physical plan reads."""
-    return len(set(re.findall(r"IcebergStagedScan\(.*taskSetID=(\S+)\)", plan)))
+    """Relations that a physical plan reads from staged files.
+
+    A plan shows a relation more than once, and relations that read the same files share a task set. No two have the
+    same columns.
+    """
+    return len(set(re.findall(r"([^\s\[]*)\] IcebergStagedScan\(.*taskSetID=(\S+)\)", plan)))
