@@ -34,7 +34,7 @@ from tests.spark.plans_bed import TABLE, Bed, answer, open_bed
 from tests.spark.rawdeletes import add_equality_delete
 from tests.spark.sqlconditions import VALUES, condition, leaf, literal
 
-QUERIES, SOAK_QUERIES, HELD = cases(2, 4), 20, 4
+QUERIES, SOAK_QUERIES, HELD = cases(2, 4), 20, 2
 SOAK_CASES = int(os.environ.get("SKIPSTONE_SOAK_CASES", "50000")) // 50
 SOAK_SEED = int(os.environ.get("SKIPSTONE_SOAK_SEED", str(int(time.time()))))
 #: Rows that the driver reads itself at most.
@@ -256,7 +256,7 @@ def check_conditions(bed: Bed, random: Random, count: int) -> int:
 
 
 def check_held(bed: Bed, random: Random, count: int) -> int:
-    """So many queries that an index may answer, a few as one; how many relations tasks read from one.
+    """So many queries that an index may answer, HELD as one; how many relations tasks read from one.
 
     A condition that may fail on deleted rows keeps tasks from the entries of files with deletes in its whole query.
     """
