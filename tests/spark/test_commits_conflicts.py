@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.expressions import visitors
 from pyiceberg.manifest import DataFile, DataFileContent, FileFormat, ManifestContent
 from pyiceberg.partitioning import PartitionField, PartitionSpec
 from pyiceberg.schema import Schema
@@ -242,6 +245,26 @@ def test_rewriting_keeps_the_other_files_of_a_manifest(catalog: Catalog) -> None
     left = read_file_set(fresh(table))
     assert len(left) == 4
     assert set(left.files["segment"].to_pylist()) == {1}, "a rewrite of others never moves a file's segment"
+
+
+def test_files_of_many_manifests_are_found_however_threads_take_turns(
+    table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyIceberg looks through manifests by several threads, which share what it compares partitions by."""
+    for number in range(24):
+        append(fresh(table), rows(number, part=f"{'gone' if number % 2 else 'kept'} {number}"))
+    decode = visitors._from_byte_buffer
+
+    def gives_way(*value: Any) -> Any:
+        os.sched_yield()
+        return decode(*value)
+
+    monkeypatch.setattr(visitors, "_from_byte_buffer", gives_way)
+    files = read_file_set(fresh(table))
+    removed = tuple(files.data_file(at) for at in range(len(files)) if "gone" in str(files.partition(at)))
+    outcome = commit_table(table.catalog, ref_of(table), TableCommit(pinned=files.pinned, removed=removed, txn="m"))
+    assert isinstance(outcome, Committed), outcome
+    assert ids(table) == sorted([1, 2, 10, 11, *range(0, 24, 2)])
 
 
 def test_raw_deletes_are_what_they_say(table: Table) -> None:

@@ -83,12 +83,12 @@ METHODS = {
     (snapshot._OverwriteFiles, "_existing_manifests"): ["self"],
     (snapshot._SnapshotProducer, "_manifests"): ["self"],
     (snapshot._SnapshotProducer, "_build_delete_files_partition_predicate"): ["self"],
+    (snapshot._SnapshotProducer, "_build_manifest_evaluator"): ["self", "spec_id"],
     (snapshot._SnapshotProducer, "_summary"): ["self", "snapshot_properties"],
     (snapshot._SnapshotProducer, "_clean_all_uncommitted"): ["self"],
     (snapshot._SnapshotProducer, "_commit"): ["self"],
     (snapshot._OverwriteFiles, "_validate_required_deletes"): ["self", "deleted_entries"],
     (manifests.ManifestWriterV2, "_with_partition"): ["self", "format_version"],
-    (Transaction, "_build_partition_predicate"): ["self", "partition_records", "partition_fields"],
 }
 FUNCTIONS = {
     snapshot._new_manifest_list_file_name: ["snapshot_id", "attempt", "commit_uuid"],
@@ -335,7 +335,6 @@ def test_commits_share_the_snapshots_of_the_table_that_they_change(tmp_path: Pat
 def test_a_producer_has_what_a_row_delta_uses_and_takes_its_manifests_back(table: Table) -> None:
     producer = RowDelta(ours.CachingTransaction(table), (), (), {}, lambda _: True)
     assert ATTRIBUTES - set(vars(producer)) == set()
-    assert isinstance(producer.partition_filters, dict)
     assert {"_meta"} <= set(dir(manifests.ManifestWriterV2))
     before = set(Path(table.location().removeprefix("file://")).rglob("*.avro"))
     producer.delete_data_file(next(iter(table.scan().plan_files())).file)

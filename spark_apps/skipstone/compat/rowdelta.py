@@ -7,11 +7,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from math import isnan
 from typing import NamedTuple, cast
 
 from pyiceberg.exceptions import ValidationException
-from pyiceberg.expressions import AlwaysTrue, Or
 from pyiceberg.manifest import (
     DataFile,
     FileFormat,
@@ -28,7 +26,7 @@ from pyiceberg.table import TableProperties, Transaction
 from pyiceberg.table.refs import MAIN_BRANCH
 from pyiceberg.table.snapshots import Operation, Summary, update_snapshot_summaries
 from pyiceberg.table.update.snapshot import _OverwriteFiles
-from pyiceberg.typedef import Record, TableVersion
+from pyiceberg.typedef import TableVersion
 from pyiceberg.types import IntegerType, ListType, NestedField, StructType
 from pyiceberg.utils.properties import property_as_int
 
@@ -181,23 +179,11 @@ class RowDelta(_OverwriteFiles):
         )
 
     def _build_delete_files_partition_predicate(self) -> None:
-        """Narrow to manifests that may name the files that are taken away, by their partitions.
-
-        PyIceberg has no literal of NaN: a field that is NaN narrows nothing.
-        """
-        groups: dict[tuple[int, tuple[int, ...]], set[Record]] = defaultdict(set)
-        for file in self._deleted_data_files:
-            found = [file.partition[at] for at in range(len(file.partition))]
-            plain = tuple(at for at, value in enumerate(found) if not (isinstance(value, float) and isnan(value)))
-            groups[file.spec_id, plain].add(Record(*(found[at] for at in plain)))
-        for (spec_id, plain), records in groups.items():
-            names = [self.spec(spec_id).fields[at].name for at in plain]
-            any_of = self._transaction._build_partition_predicate(records, names) if plain else AlwaysTrue()
-            self.partition_filters[spec_id] = Or(self.partition_filters[spec_id], any_of)
+        """Which manifests name files that are taken away is known: their partitions need not narrow them."""
 
     def _build_manifest_evaluator(self, spec_id: int) -> Callable[[ManifestFile], bool]:
-        may_name = super()._build_manifest_evaluator(spec_id)
-        return lambda manifest: may_name(manifest) and self._names_deleted(manifest)
+        """PyIceberg's own keeps the manifest that it looks at, and its threads share it: it misses manifests."""
+        return self._names_deleted
 
     def _manifests(self) -> list[ManifestFile]:
         found = [one for one in super()._manifests() if self._is_worth_keeping(one)]

@@ -153,9 +153,6 @@ class LineageDelta(RowDelta):
                 writer.add_entry(entry)
         return writer.to_manifest_file()
 
-    def _build_delete_files_partition_predicate(self) -> None:
-        """Which manifests name files that are taken away is known."""
-
     @cached_property
     def _before(self) -> list[ManifestFile]:
         metadata = self._transaction.table_metadata
