@@ -33,6 +33,7 @@ from pyiceberg.types import (
 from pyspark.sql import SparkSession
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.arrow import arrow_schema
+from skipstone_core.indexing import use as index_use
 
 from tests.spark.index_bed import index_on, local
 from tests.spark.kept import Kept
@@ -169,6 +170,15 @@ def test_the_driver_reads_what_it_can_and_tasks_the_rest(
     first = found.explanation.relations[0]
     read = (len(first.driver.ordinals), len(first.driver.scanned)) if first.driver else (0, 0)
     assert (*read, staged(first)) == (here, scanned, there), found.explanation
+
+
+def test_files_with_too_much_to_decode_are_left_to_tasks(typed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
+    in_memory = ROWS * (8 + 9)
+    for most, scanned in ((in_memory - 1, 0), (in_memory, 1)):
+        monkeypatch.setattr(index_use, "MOST_DECODED_BYTES", most)
+        found = typed.query(f"select small from {TABLE} where k in (5, 2005)")
+        assert found.only.driver is not None
+        assert (len(found.only.driver.scanned), staged(found.only)) == (scanned, 1 - scanned)
 
 
 _FEW = f"(select * from {TABLE} where k > 0) t where text = 'text7'"

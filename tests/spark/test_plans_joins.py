@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from types import ModuleType
 
 import pytest
 import skipstone
@@ -303,12 +304,14 @@ def test_rows_of_which_no_column_is_used_are_counted(bed: Bed, query: str) -> No
     assert [row.k for row in found.df.collect()] == [WITHOUT_COLUMNS[query]]
 
 
-@pytest.mark.parametrize(("limit", "most"), [("_SCAN_VALUES", 100), ("_SCAN_BYTES", 1000)])
+@pytest.mark.parametrize(
+    ("module", "limit", "most"), [(driver, "_SCAN_VALUES", 100), (index_use, "DECODED_BYTES", 1000)]
+)
 def test_the_driver_leaves_large_files_to_tasks(
-    bed: Bed, monkeypatch: pytest.MonkeyPatch, limit: str, most: int
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, module: ModuleType, limit: str, most: int
 ) -> None:
     context, group = bed.spark.sparkContext, limit
-    monkeypatch.setattr(driver, limit, most)
+    monkeypatch.setattr(module, limit, most)
     bed.spark.conf.set("skipstone.driverRows", "100000")
     try:
         query = INNER.format("s.name = 'n3'")

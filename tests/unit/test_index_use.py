@@ -14,6 +14,7 @@ from skipstone_core.indexing.use import (
     is_narrow,
     is_small_side,
     is_worthwhile,
+    may_decode,
     part_in_pages,
 )
 
@@ -101,6 +102,17 @@ def test_few_rows_are_one_in_a_hundred() -> None:
 )
 def test_the_driver_reads_the_rows_of_few_files(here: ReadCost, there: ReadCost, cores: int, faster: bool) -> None:
     assert is_driver_faster(here, there, task_cores=cores) is faster
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "driver_cores", "task_cores", "most"),
+    [(480, 2, 2, 736), (480, 4, 16, 376), (480, 1, 480, 257), (0, 8, 8, 256), (2000, 2, 2, 1024), (100, 2, 0, 456)],
+    ids=["as many cores", "more tasks", "many tasks", "unknown", "too much", "no task"],
+)
+def test_the_driver_decodes_what_it_can_while_tasks_do_all(
+    nbytes: int, driver_cores: int, task_cores: int, most: int
+) -> None:
+    assert may_decode(nbytes * MIB, driver_cores=driver_cores, task_cores=task_cores) == most * MIB
 
 
 def test_a_small_side_costs_an_eighth_at_most() -> None:

@@ -47,8 +47,10 @@ SMALL_SIDE_PART = 0.125
 WORTH_A_JOB_BYTES = 128 * 1024 * 1024
 #: What starting a distributed read costs, as bytes that the driver could read in that time.
 JOB_BYTES = 32 * 1024 * 1024
-
-
+#: Bytes, as they are in memory, that the driver decodes of files of which no index tells anything: as few where there
+#: are many tasks, and as many at most.
+DECODED_BYTES = 256 * 1024 * 1024
+MOST_DECODED_BYTES = 1024 * 1024 * 1024
 #: What it costs to shuffle a row and to sort it in, as rows that could be read in that time.
 SHUFFLE_ROWS = 2.0
 #: A covering index is used when reading through it costs at most this part of what Spark would do.
@@ -223,6 +225,14 @@ def is_driver_faster(here: ReadCost, there: ReadCost, *, task_cores: int) -> boo
     by_driver = here.files * DRIVER_OPEN_BYTES + here.bytes * DRIVER_BYTE
     by_tasks = there.files * TASK_OPEN_BYTES + there.bytes
     return by_driver <= by_tasks / task_cores + JOB_BYTES
+
+
+def may_decode(nbytes: int, *, driver_cores: int, task_cores: int) -> int:
+    """How many bytes the driver decodes before it leaves files to tasks, which have ``nbytes`` of them to decode: what
+    its cores do while tasks do that.
+    """
+    meanwhile = nbytes * driver_cores // max(1, task_cores)
+    return min(DECODED_BYTES + meanwhile, MOST_DECODED_BYTES)
 
 
 def part_in_pages(rows: int, of_rows: int, page_rows: int) -> float:

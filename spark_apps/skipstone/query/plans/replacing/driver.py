@@ -37,7 +37,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
-from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, part_in_pages
+from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, may_decode, part_in_pages
 
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
 from skipstone.compat.java import NONE, Jvm, scala_object
@@ -45,6 +45,7 @@ from skipstone.compat.pyspark import java_frame
 from skipstone.indexes.asking.probes import Probe
 from skipstone.indexes.asking.sampling import probable_rows
 from skipstone.indexes.scans import UnreadableIndexFile
+from skipstone.parallel import CORES
 from skipstone.query.planner import ReadPlan
 from skipstone.query.reading import BudgetSpent, ReadBudget, answered_rows, rows_of_files
 from skipstone.tables.arrow import arrow_schema
@@ -69,10 +70,10 @@ _NOT_STREAMING = False
 _ANSWER_BYTES = 64 * 1024 * 1024
 #: Entries among which it looks at most: tasks go through more of them sooner.
 _ANSWER_ROWS = 512 * 1024
-#: Values that it decodes at most of a small table, and bytes, as they are in memory, of files of which no index tells
-#: anything.
+#: Values that it decodes at most of a small table.
 _SCAN_VALUES = 4 * 1024 * 1024
-_SCAN_BYTES = 256 * 1024 * 1024
+#: Bytes that it notes of each row besides when it decodes the columns of a condition: its position, and what is null.
+_NOTED_BYTES = 9
 Int64s = npt.NDArray[np.int64]
 
 
@@ -146,12 +147,13 @@ def _is_plain(kind: DataType) -> bool:
 class DriverReadLimits:
     """``rows``: how many the driver reads of a relation at most. ``parallelism``: cores of all tasks.
 
-    ``page_rows``: rows in a page of the relation's files.
+    ``page_rows``: rows in a page of the relation's files. ``cores``: the driver's.
     """
 
     rows: int
     parallelism: int
     page_rows: int = PAGE_ROWS
+    cores: int = CORES
 
 
 def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits) -> DriverRead | None:
@@ -167,7 +169,9 @@ def driver_read(plan: ReadPlan, columns: DriverColumns, limits: DriverReadLimits
     if rows <= limits.rows and _is_cheap([by_position], limits):
         read = replace(read, ordinals=tuple(counts))
     others = plan.funnel.min_max - len(scanned)
-    if others > 0 and rows * len(scanned) <= (limits.rows - rows) * others and _is_cheap([by_position, scan], limits):
+    are_few = others > 0 and rows * len(scanned) <= (limits.rows - rows) * others
+    least, most = _decoded(plan, columns, scanned, limits)
+    if are_few and least <= most and _is_cheap([by_position, scan], limits):
         read = replace(read, scanned=scanned)
     return read or None
 
@@ -230,6 +234,26 @@ def _scan(plan: ReadPlan, columns: DriverColumns, scanned: tuple[int, ...]) -> _
     return here, ReadCost(len(scanned), int(size * columns.part))
 
 
+def _decoded(
+    plan: ReadPlan, columns: DriverColumns, scanned: tuple[int, ...], limits: DriverReadLimits
+) -> tuple[int, int]:
+    """Bytes that the columns of the condition have in memory at least, and as how many the driver decodes at most."""
+    schema, rows = arrow_schema(plan.files.schema), int(_of_files(plan, scanned)[1].sum())
+    tested = {column.name for column in plan.predicate.columns} if plan.predicate else {*columns.names}
+    widths = [_width(schema.field(name).type) for name in tested]
+    least = rows * (_NOTED_BYTES + sum(width or 0 for width in widths))
+    known = 0 if None in widths else least
+    return least, may_decode(known, driver_cores=limits.cores, task_cores=limits.parallelism)
+
+
+def _width(kind: pa.DataType) -> int | None:
+    """Bytes of each value; None where they differ."""
+    try:
+        return -(-int(kind.bit_width) // 8)
+    except ValueError:
+        return None
+
+
 def _of_files(plan: ReadPlan, ordinals: tuple[int, ...]) -> tuple[Int64s, Int64s]:
     sizes, records = (plan.files.files[name].to_numpy()[list(ordinals)] for name in ("size", "records"))
     return sizes, records
@@ -241,7 +265,8 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     batches, read = list(rows_of_files(table, plan, names, chosen.ordinals)), replace(chosen, scanned=())
     left = limits.rows - sum(map(len, batches))
     try:
-        scanned = [*rows_of_files(table, plan, names, chosen.scanned, ReadBudget(left, _SCAN_BYTES))]
+        _, most = _decoded(plan, chosen.columns, chosen.scanned, limits)
+        scanned = [*rows_of_files(table, plan, names, chosen.scanned, ReadBudget(left, most))]
         batches, read = [*batches, *scanned], replace(read, scanned=chosen.scanned)
     except BudgetSpent:
         logger.debug("%d files have more rows than the driver takes", len(chosen.scanned))
