@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from skipstone.compat.pyspark import java_frame, running_frame
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, generated, index_on, reindex, say, session
-from tests.bench.peers import AGGREGATE, ICEBERG, PEERS, compared, is_wanted, keep, timed
+from tests.bench.peers import AGGREGATE, ICEBERG, PEERS, compared, is_wanted, keep, timed, warm
 
 RESULTS = ROOT / "build" / "bench" / "joins.jsonl"
 SHAPES = {"aggregate": AGGREGATE, "rows": "l.*"}
@@ -63,6 +63,7 @@ def main() -> None:
     lineitem.make_delta(spark)
     for name in OTHERS:
         _make_delta(lineitem, spark, name)
+    warm(spark, f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{NAME}", f"delta.`{lineitem.delta_path}`")
     small = [] if options.large else _lines(lineitem, spark, options)
     for line in chain(small, _large_lines(lineitem, spark, options)):
         keep(RESULTS, line | {"scale": options.scale})

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from skipstone.query.plans.explanation import RelationExplanation
 
 from tests.bench.lineitem import NAME, NAMESPACE, OTHERS, ROOT, Lineitem, say, session
-from tests.bench.peers import AGGREGATE, ICEBERG, PEERS, compared, is_wanted, keep, timed
+from tests.bench.peers import AGGREGATE, ICEBERG, PEERS, compared, is_wanted, keep, timed, warm
 
 RESULTS = ROOT / "build" / "bench" / "lookup.jsonl"
 SHAPES = {"aggregate": AGGREGATE, "rows": "*"}
@@ -47,6 +47,7 @@ def main() -> None:
     spark = session(lineitem)
     spark.sparkContext.setLogLevel("ERROR")
     lineitem.make_delta(spark)
+    warm(spark, f"{lineitem.warehouse.catalog.name}.{NAMESPACE}.{NAME}", f"delta.`{lineitem.delta_path}`")
     for line in _lines(lineitem, spark, options.repeats, options.only):
         keep(RESULTS, line | {"scale": options.scale})
         peers = ", ".join(f"{name} {seconds:.3f} s" for name, seconds in line["peers"].items())

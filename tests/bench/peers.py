@@ -42,6 +42,16 @@ def timed(spark: SparkSession, ours: str, delta: str) -> dict[str, float]:
     return seconds
 
 
+def warm(spark: SparkSession, ours: str, delta: str) -> None:
+    """Scan ``ours`` and ``delta``, two copies of lineitem, until the JVM has compiled what scans them: what is measured
+    before tells of the compiler.
+    """
+    for columns, times in ((AGGREGATE, 10), ("*", 2)):
+        for _ in range(times):
+            text = f"select {columns} from {{}} where l_partkey = 1000"
+            timed(spark, text.format(ours), text.format(delta))
+
+
 def compared(runs: Sequence[dict[str, float]], among: Sequence[str] = PEERS) -> dict[str, Any]:
     """Medians of the runs after the first, which warms up; ``ratio``: the best peer of ``among`` / ours."""
     medians = {name: statistics.median(run[name] for run in runs[1:]) for name in (OURS, *PEERS)}
