@@ -10,6 +10,7 @@ import pytest
 import skipstone
 from pyspark.sql import SparkSession
 from skipstone.compat.pyspark import java_frame, running_frame
+from skipstone.query.plans.joining import weights
 from skipstone.query.plans.replacing import driver
 from skipstone_core.indexing import use as index_use
 
@@ -268,6 +269,47 @@ def _runs_first(bed: Bed, side: str, caplog: pytest.LogCaptureFixture) -> bool:
     finally:
         bed.spark.conf.set("skipstone.joinRows", "100000")
     return "which ran first" in str(found.explanation) or "is not run first" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("side", "is_first"),
+    [
+        ("select k from small where name = 'n3'", True),
+        ("select k + 1 as k from small where name in ('n3', 'n4') and i > 3", True),
+        ("select k from small where i < 300", False),
+        ("select k from small", False),
+        ("select explode(array(k)) as k from small where name = 'n3'", False),
+    ],
+)
+def test_a_side_runs_first_at_a_higher_cost_when_a_look_says_that_it_gives_few_rows(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, side: str, *, is_first: bool
+) -> None:
+    monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 0)
+    monkeypatch.setattr(index_use, "FEW_ROWS_SIDE_PART", 1.0)
+    monkeypatch.setattr(weights, "FEW_KEYS", 10)
+    bed.spark.conf.set("skipstone.driverRows", "100000")
+    try:
+        assert _runs_first(bed, side, caplog) is is_first
+        bed.spark.conf.set("skipstone.driverRows", "0")
+        assert not _runs_first(bed, side, caplog)
+    finally:
+        bed.spark.conf.set("skipstone.driverRows", "0")
+
+
+def test_a_side_that_cannot_be_looked_at_is_left_to_spark(
+    bed: Bed, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("gone")
+
+    monkeypatch.setattr(index_use, "SMALL_SIDE_PART", 0)
+    monkeypatch.setattr(index_use, "FEW_ROWS_SIDE_PART", 1.0)
+    monkeypatch.setattr(weights, "probable_rows", fails)
+    bed.spark.conf.set("skipstone.driverRows", "100000")
+    try:
+        assert not _runs_first(bed, "select k from small where name = 'n3'", caplog)
+    finally:
+        bed.spark.conf.set("skipstone.driverRows", "0")
 
 
 @pytest.mark.parametrize(("rows", "is_here"), [(1000, True), (2, True), (1, False), (0, False)])

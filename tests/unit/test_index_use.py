@@ -119,6 +119,8 @@ def test_a_small_side_costs_an_eighth_at_most() -> None:
     assert is_small_side(ReadCost(), ReadCost())
     assert is_small_side(ReadCost(1, 26 * MIB), ReadCost(56, 200 * MIB))
     assert not is_small_side(ReadCost(1, 27 * MIB), ReadCost(56, 200 * MIB))
+    assert is_small_side(ReadCost(1, 106 * MIB), ReadCost(56, 200 * MIB), gives_few=True)
+    assert not is_small_side(ReadCost(1, 107 * MIB), ReadCost(56, 200 * MIB), gives_few=True)
 
 
 def test_a_side_may_give_more_keys_where_more_can_be_saved() -> None:

@@ -43,6 +43,8 @@ KEY_BYTES = 3000
 FEW_KEYS = 2000
 #: One side of a join runs first when reading it costs at most this part of reading the other one.
 SMALL_SIDE_PART = 0.125
+#: It costs at most this part when a look at some of its rows says that it gives no more than ``FEW_KEYS`` of them.
+FEW_ROWS_SIDE_PART = 0.5
 #: The other side of a join costs so much at least where the first one takes a job.
 WORTH_A_JOB_BYTES = 128 * 1024 * 1024
 #: What starting a distributed read costs, as bytes that the driver could read in that time.
@@ -160,13 +162,14 @@ def is_scan_cheaper(index: ScanCost, files: ScanCost) -> bool:
     return is_short and index.read.in_tasks <= WORTHWHILE_PART * files.read.in_tasks
 
 
-def is_small_side(side: ReadCost, other: ReadCost) -> bool:
+def is_small_side(side: ReadCost, other: ReadCost, *, gives_few: bool = False) -> bool:
     """Whether to run ``side`` of a join first, although its keys may turn out to leave out nothing of the other one.
 
-    What has to be read takes a job of its own.
+    ``gives_few``: whether it has few rows for certain, or nearly so. What has to be read takes a job of its own.
     """
     job = WORTH_A_JOB_BYTES if side.files else 0
-    return side.weight <= SMALL_SIDE_PART * other.weight and other.weight >= job
+    part = max(SMALL_SIDE_PART, FEW_ROWS_SIDE_PART) if gives_few else SMALL_SIDE_PART
+    return side.weight <= part * other.weight and other.weight >= job
 
 
 def are_worth_their_keys(keys: int, savings: ReadCost) -> bool:

@@ -38,6 +38,8 @@ logger = logging.getLogger(__name__)
 #: What is decoded at once of a file, about, where bytes are counted: a text may be of any length, though a file has
 #: it in a dictionary once.
 _BATCH_BYTES = 16 << 20
+#: Rows of a file that are looked at to tell how many match.
+_LOOKED_ROWS = 256 * 1024
 
 
 def read(
@@ -162,6 +164,26 @@ def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.Reco
         return batch
     columns = {name: batch[name] for name in batch.schema.names}
     return batch.filter(evaluate_predicate(predicate, columns, batch.num_rows))
+
+
+# --- a look at some rows ---
+
+
+def probable_rows(table: Table, plan: ReadPlan) -> float | None:
+    """About how many rows match, by some of two files, and by one match more; None where that cannot be told."""
+    ordinals, predicate = plan.ordinals, plan.predicate
+    looked = sorted({ordinals[len(ordinals) // 3], ordinals[2 * len(ordinals) // 3]}) if ordinals else []
+    if predicate is None or not looked or not plan.files.are_parquet[looked].all():
+        return None
+    tested, seen, found = sorted(column.name for column in predicate.columns), 0, 1
+    for file in describe_files(table, plan.files, looked):
+        of_file = 0
+        for batch in read_data_file(file, tested, batch_bytes=_BATCH_BYTES):
+            of_file, found = of_file + len(batch), found + matching_rows(batch, predicate).num_rows
+            if of_file >= _LOOKED_ROWS:
+                break
+        seen += of_file
+    return None if not seen else found / seen * int(plan.files.files["records"].to_numpy()[list(ordinals)].sum())
 
 
 # --- from an index alone ---

@@ -187,7 +187,19 @@ class SmallSides:
     def _is_small(self, path: Path, savings: ReadCost) -> bool:
         if self._wasted >= _MOST_WASTED and any(True for _ in self.sides.leaves(path)):
             return False
-        return is_small_side(self._cost(path), savings) and not self._is_large(path)
+        cost = self._cost(path)
+        is_small = is_small_side(cost, savings)
+        if not is_small and is_small_side(cost, savings, gives_few=True):
+            is_small = self._gives_few(path)
+        return is_small and not self._is_large(path)
+
+    def _gives_few(self, path: Path) -> bool:
+        """Whether a part of the plan that reads one relation gives few rows, as a look at some of these says."""
+        nodes = [*self.sides.node(path).walk()]
+        leaves = [node for node in nodes if not node.children]
+        are_plain = all(node.name in _ROW_BY_ROW or node.name == "Filter" for node in nodes if node.children)
+        may_look = self._session.limits.driver.rows > 0
+        return may_look and are_plain and len(leaves) == 1 and self.weights.gives_few(leaves[0])
 
     def _is_large(self, path: Path) -> bool:
         """Whether a part of the plan has a leaf of too many rows, or a part that was too large, and no more than whole

@@ -1,6 +1,6 @@
 """What parts of a query cost to read, and what keys could save of its relations.
 
-Used by ``choosing``. Must not run anything.
+Used by ``choosing``. Must not run anything on Spark.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from skipstone_core.indexing.use import ReadCost
+from skipstone_core.indexing.use import FEW_KEYS, ReadCost
 from skipstone_core.language import predicates as core
 
 from skipstone.compat.catalyst import LogicalPlan
@@ -21,6 +21,7 @@ from skipstone.query.plans.analysis.relations import RelationRefused
 from skipstone.query.plans.analysis.uses import RELATION, Key, Scope, key_of
 from skipstone.query.plans.joining.sides import is_relation
 from skipstone.query.plans.planning import RelationPlans, first_line
+from skipstone.query.reading import probable_rows
 
 logger = logging.getLogger("skipstone.query")
 
@@ -51,6 +52,7 @@ class Weights:
 
     relations: RelationPlans
     _keyed: dict[Key, KeyedFiles | None] = field(default_factory=dict)
+    _few: dict[Key, bool] = field(default_factory=dict)
 
     def savings(self, key: Key) -> ReadCost:
         """What keys could save of a relation at most."""
@@ -118,6 +120,23 @@ class Weights:
             return is_all and plan is not None and plan.at_least > rows
         keyed = self._keyed_files(key_of(leaf))
         return keyed is not None and not keyed.files.delete_files and self._rows(leaf) > rows
+
+    def gives_few(self, leaf: Node) -> bool:
+        """Whether a look at some rows of a relation says that few of them fulfil the conditions that narrow it."""
+        if not is_relation(leaf) or key_of(leaf) not in self.relations.sites:
+            return False
+        key = key_of(leaf)
+        plan = self.relations.judged[key].plan
+        if plan is None:
+            return False
+        if key not in self._few:
+            try:
+                rows = probable_rows(self.relations.opened(key).table, plan)
+            except Exception as error:  # noqa: BLE001 - what cannot be read here is told by whoever has to
+                logger.debug("no rows of a relation are looked at: %s", first_line(error))
+                rows = None
+            self._few[key] = rows is not None and rows <= FEW_KEYS
+        return self._few[key]
 
     def _rows(self, leaf: Node) -> int:
         keyed = self._keyed_files(key_of(leaf)) if is_relation(leaf) else None
