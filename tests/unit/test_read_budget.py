@@ -7,13 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skipstone.query import ReadOptions, plan_read
-from skipstone.query.reading import BudgetSpent, ReadBudget, rows_of_files
+from skipstone.query.reading import BudgetSpent, ReadBudget, probable_rows, rows_of_files
 from skipstone.tables.parquetfiles import WholeFile
 
 from tests.spark.index_bed import Lake
@@ -49,6 +50,28 @@ def lake(tmp_path: Path, request: pytest.FixtureRequest) -> Lake:
     assert path.stat().st_size < MIB
     found.table().add_files([str(path)])
     return found
+
+
+@pytest.mark.parametrize(("condition", "least", "most"), [("txt > 'y'", 1, 40), ("txt <> 'y'", ROWS, ROWS + 40)])
+def test_a_look_at_long_texts_takes_little_memory(
+    lake: Lake, pool: pa.MemoryPool, condition: str, least: int, most: int
+) -> None:
+    rows = probable_rows(lake.table(), plan_read(lake.table(), condition, ReadOptions(use_indexes=False)))
+    assert rows is not None
+    assert least <= rows <= most
+    assert (pool.max_memory() or 0) < 256 * MIB
+
+
+def test_a_look_at_some_rows_tells_of_all(tmp_path: Path) -> None:
+    lake = Lake(tmp_path)
+    lake.create(pa.schema([("k", pa.int64()), ("tenth", pa.int64())]))
+    for first in range(0, 9000, 1000):
+        keys = np.arange(first, first + 1000)
+        lake.table().append(pa.table({"k": keys, "tenth": keys % 10}))
+    for condition, expected in (("tenth = 3", 900), ("k = 4007", 1), ("k >= 8500", 500), ("k < 0", None)):
+        rows = probable_rows(lake.table(), plan_read(lake.table(), condition, ReadOptions(use_indexes=False)))
+        assert rows == (None if expected is None else pytest.approx(expected, abs=10))
+    assert probable_rows(lake.table(), plan_read(lake.table(), None)) is None
 
 
 @pytest.mark.parametrize("condition", ["txt like 'y%' or k < 3", "txt > 'y'", "k >= 0"])

@@ -38,8 +38,9 @@ logger = logging.getLogger(__name__)
 #: What is decoded at once of a file, about, where bytes are counted: a text may be of any length, though a file has
 #: it in a dictionary once.
 _BATCH_BYTES = 16 << 20
-#: Rows of a file that are looked at to tell how many match.
+#: Rows of a file that are looked at to tell how many match, and bytes of them as they are in memory.
 _LOOKED_ROWS = 256 * 1024
+_LOOKED_BYTES = 64 << 20
 
 
 def read(
@@ -177,13 +178,18 @@ def probable_rows(table: Table, plan: ReadPlan) -> float | None:
         return None
     tested, seen, found = sorted(column.name for column in predicate.columns), 0, 1
     for file in describe_files(table, plan.files, looked):
-        of_file = 0
-        for batch in read_data_file(file, tested, batch_bytes=_BATCH_BYTES):
-            of_file, found = of_file + len(batch), found + matching_rows(batch, predicate).num_rows
-            if of_file >= _LOOKED_ROWS:
-                break
-        seen += of_file
+        for batch in _looked_at(read_data_file(file, tested, batch_bytes=_BATCH_BYTES)):
+            seen, found = seen + len(batch), found + matching_rows(batch, predicate).num_rows
     return None if not seen else found / seen * int(plan.files.files["records"].to_numpy()[list(ordinals)].sum())
+
+
+def _looked_at(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    rows, nbytes = 0, 0
+    for batch in batches:
+        yield batch
+        rows, nbytes = rows + len(batch), nbytes + batch.nbytes
+        if rows >= _LOOKED_ROWS or nbytes >= _LOOKED_BYTES:
+            return
 
 
 # --- from an index alone ---
