@@ -18,6 +18,7 @@ from skipstone.query.reading import BudgetSpent, ReadBudget, probable_rows, rows
 from skipstone.tables.parquetfiles import WholeFile
 
 from tests.spark.index_bed import Lake
+from tests.spark.rawdeletes import add_equality_delete, add_position_delete
 
 MIB = 1 << 20
 ROWS, TEXT = 8_192, 100_000
@@ -72,6 +73,16 @@ def test_a_look_at_some_rows_tells_of_all(tmp_path: Path) -> None:
         rows = probable_rows(lake.table(), plan_read(lake.table(), condition, ReadOptions(use_indexes=False)))
         assert rows == (None if expected is None else pytest.approx(expected, abs=10))
     assert probable_rows(lake.table(), plan_read(lake.table(), None)) is None
+
+
+def test_a_look_reads_no_deletes(lake: Lake, pool: pa.MemoryPool) -> None:
+    (task,) = lake.table().scan().plan_files()
+    add_position_delete(lake.table(), task.file, [*range(ROWS - 5)])
+    add_equality_delete(lake.table(), {"txt": ["y"]})
+    rows = probable_rows(lake.table(), plan_read(lake.table(), "txt > 'y'", ReadOptions(use_indexes=False)))
+    assert rows is not None
+    assert rows <= 40
+    assert pool.total_bytes_allocated() < 512 * MIB, "more was decoded than some rows"
 
 
 @pytest.mark.parametrize("condition", ["txt like 'y%' or k < 3", "txt > 'y'", "k >= 0"])

@@ -171,13 +171,16 @@ def matching_rows(batch: pa.RecordBatch, predicate: Predicate | None) -> pa.Reco
 
 
 def probable_rows(table: Table, plan: ReadPlan) -> float | None:
-    """About how many rows match, by some of two files, and by one match more; None where that cannot be told."""
+    """About how many rows match, by some of two files, and by one match more; None where that cannot be told.
+
+    Rows that are deleted count too: to leave them out, all deletes of these files would have to be read.
+    """
     ordinals, predicate = plan.ordinals, plan.predicate
     looked = sorted({ordinals[len(ordinals) // 3], ordinals[2 * len(ordinals) // 3]}) if ordinals else []
     if predicate is None or not looked or not plan.files.are_parquet[looked].all():
         return None
     tested, seen, found = sorted(column.name for column in predicate.columns), 0, 1
-    for file in describe_files(table, plan.files, looked):
+    for file in describe_files(table, plan.files, looked, with_deletes=False):
         for batch in _looked_at(read_data_file(file, tested, batch_bytes=_BATCH_BYTES)):
             seen, found = seen + len(batch), found + matching_rows(batch, predicate).num_rows
     return None if not seen else found / seen * int(plan.files.files["records"].to_numpy()[list(ordinals)].sum())
