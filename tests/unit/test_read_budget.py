@@ -95,6 +95,19 @@ def test_long_texts_that_a_dictionary_repeats_spend_the_budget_before_they_fill_
     assert pool.max_memory() < 160 * MIB
 
 
+@pytest.mark.parametrize("kind", ["deleted rows", "columns of deletes"])
+def test_what_deletes_make_necessary_is_spent_too(lake: Lake, kind: str) -> None:
+    (task,) = lake.table().scan().plan_files()
+    if kind == "deleted rows":
+        add_position_delete(lake.table(), task.file, [*range(ROWS - 5)])
+    else:
+        add_equality_delete(lake.table(), {"txt": ["y"]})
+    condition = "txt > 'y'" if kind == "deleted rows" else "k < 3"
+    plan = plan_read(lake.table(), condition, ReadOptions(use_indexes=False))
+    with pytest.raises(BudgetSpent):
+        list(rows_of_files(lake.table(), plan, ["k", "txt"], plan.ordinals, ReadBudget(ROWS, 64 * MIB)))
+
+
 def test_what_is_within_the_budget_is_read_in_order(lake: Lake) -> None:
     plan = plan_read(lake.table(), "k < 30", ReadOptions(use_indexes=False))
     found = rows_of_files(lake.table(), plan, ["k", "txt"], plan.ordinals, ReadBudget(30, 64 * MIB))

@@ -5,7 +5,7 @@ Used by the readers of each file format. Must not open files.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -182,8 +182,27 @@ class Projection:
         return {numbers[name]: name for name in self._physical.names if name in numbers}
 
 
+def _nothing(_: int) -> None:
+    """Spend nothing."""
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How a file is decoded: about ``batch_bytes`` at once, but for single pages, however long its values are (None:
+    any number), after which ``spend`` is told of the bytes, those of deleted rows and of columns that deletes need too.
+    What it raises ends the reading.
+    """
+
+    batch_bytes: int | None = None
+    spend: Callable[[int], None] = _nothing
+
+
 def live_rows(
-    projection: Projection, batch: pa.RecordBatch | None, positions: Positions, group: int
+    projection: Projection,
+    batch: pa.RecordBatch | None,
+    positions: Positions,
+    group: int,
+    spend: Callable[[int], None] = _nothing,
 ) -> Iterator[pa.RecordBatch]:
     count = len(positions)
     extra = {
@@ -197,8 +216,10 @@ def live_rows(
         for column in projection.columns
     ]
     found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
+    spend(found.nbytes)
     if projection.deletions is not None:
         keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}
+        spend(sum(key.nbytes for key in keys.values()))
         live = projection.deletions.live_rows(positions, keys)
         found = found if live is None else found.filter(live)
     if found.num_rows:

@@ -34,6 +34,7 @@ from skipstone.files.projections import (
     POSITION_COLUMN,
     ROW_GROUP_COLUMN,
     DataFileDescription,
+    Decoding,
     PhysicalFile,
     Positions,
     Projection,
@@ -110,15 +111,14 @@ def read_data_file(
     columns: Sequence[str],
     row_groups: Sequence[int] | None = None,
     positions: Positions | None = None,
-    batch_bytes: int | None = None,
+    decoding: Decoding | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The live rows of ``file`` in file order, ``columns`` by their name in the schema to read in.
 
     POSITION_COLUMN and ROW_GROUP_COLUMN may be among ``columns``. Columns the file does not hold have
     their partition value, else the schema's initial default, else null.
     ``row_groups``: read only these (positions still count from the file's start). ``positions``: give only these rows
-    (ascending), decoding only the pages that hold them where that saves enough. ``batch_bytes``: what is decoded of a
-    Parquet file at once, about, but for single pages, however long its values are; None: what the rows of a batch are.
+    (ascending), decoding only the pages that hold them where that saves enough. ``decoding``: of a Parquet file.
     Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
     if file.file_format in _WHOLE:
@@ -126,7 +126,7 @@ def read_data_file(
         return
     with open_data_file(file) as opened:
         for group in range(len(opened.group_rows)) if row_groups is None else row_groups:
-            yield from opened.read(columns, group, positions, batch_bytes)
+            yield from opened.read(columns, group, positions, decoding)
 
 
 #: Readers of formats that are read whole.
@@ -196,12 +196,12 @@ class OpenDataFile:
         return {path: at for at in range(len(schema.names)) if paths[path := schema.column(at).path] == 1}
 
     def read(
-        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_bytes: int | None = None
+        self, columns: Sequence[str], group: int, positions: Positions | None = None, decoding: Decoding | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The live rows of a row group, as ``read_data_file`` gives them."""
         pages = None if positions is None else self._pages
         projection, rows = self._projection(tuple(columns)), self._starts[group : group + 2]
-        opened = _Open(self._parquet, pages, projection, rows, batch_bytes)
+        opened = _Open(self._parquet, pages, projection, rows, decoding or Decoding())
         with naming_damage(self.file.path):
             yield from _read_group(opened, group, positions)
 
@@ -247,10 +247,10 @@ class OpenWholeFile(OpenDataFile):
         """Nothing is known of a row group."""
 
     def read(
-        self, columns: Sequence[str], group: int, positions: Positions | None = None, batch_bytes: int | None = None
+        self, columns: Sequence[str], group: int, positions: Positions | None = None, decoding: Decoding | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The live rows, as ``read_data_file`` gives them."""
-        yield from read_data_file(self.file, columns, None, positions, batch_bytes)
+        yield from read_data_file(self.file, columns, None, positions, decoding)
 
 
 @contextmanager
@@ -268,7 +268,7 @@ class _Open:
     pages: PageReader | None
     projection: Projection
     rows: Positions
-    batch_bytes: int | None
+    decoding: Decoding
 
 
 def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
@@ -280,25 +280,25 @@ def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
-    projection = file.projection
+    projection, spend = file.projection, file.decoding.spend
     start, end = (int(one) for one in file.rows)
     wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
         for first in range(0, len(wanted), BATCH_ROWS):
-            yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group)
+            yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group, spend)
         return
     for found in _by_pages(file.pages, group, names, wanted - start):
-        yield from live_rows(projection, found, wanted[: found.num_rows], group)
+        yield from live_rows(projection, found, wanted[: found.num_rows], group, spend)
         wanted = wanted[found.num_rows :]
     if not len(wanted):
         return
     # to the end, wherever the last of the rows is: only then it is known that no column lacks a page
-    for batch in file.parquet.batches(names, [group], BATCH_ROWS, file.batch_bytes):
+    for batch in file.parquet.batches(names, [group], BATCH_ROWS, file.decoding.batch_bytes):
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
-            yield from live_rows(projection, chosen, mine, group)
+            yield from live_rows(projection, chosen, mine, group, spend)
         start += batch.num_rows
 
 

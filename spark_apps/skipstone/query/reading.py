@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from skipstone_core.indexing.use import are_few
 from skipstone_core.language.predicates import Predicate
 
-from skipstone.files.projections import deleted_positions
+from skipstone.files.projections import Decoding, deleted_positions
 from skipstone.files.reader import (
     ANY_FORMAT,
     POSITION_COLUMN,
@@ -104,12 +104,6 @@ class ReadBudget:
             if min(self._rows, self._bytes) < 0:
                 raise BudgetSpent
 
-    def spent_on(self, decoded: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """What was decoded, each batch after its bytes were taken. Raises BudgetSpent."""
-        for batch in decoded:
-            self.spend(nbytes=batch.nbytes)
-            yield batch
-
 
 def rows_of_files(
     table: Table, plan: ReadPlan, names: Sequence[str], ordinals: Sequence[int], budget: ReadBudget | None = None
@@ -133,14 +127,14 @@ def _rows_of_file(
     tested = sorted(column.name for column in plan.predicate.columns) if plan.predicate else []
     needed = list(dict.fromkeys([*names, *tested]))
     groups, positions = plan.row_groups.get(file.file_id), plan.positions.get(file.file_id)
-    nbytes = _BATCH_BYTES if budget else None
+    decoding = Decoding(_BATCH_BYTES, lambda nbytes: budget.spend(nbytes=nbytes)) if budget else None
     if positions is None and len(tested) < len(needed) and plan.predicate is not None:
-        batches = read_data_file(file, [*tested, POSITION_COLUMN], groups, None, nbytes)
-        positions = _few_matches(file, budget.spent_on(batches) if budget else batches, plan.predicate)
+        batches = read_data_file(file, [*tested, POSITION_COLUMN], groups, None, decoding)
+        positions = _few_matches(file, batches, plan.predicate)
     if positions is not None and not len(positions):
         return []
-    found, batches = [], read_data_file(file, needed, groups, positions, nbytes)
-    for batch in budget.spent_on(batches) if budget else batches:
+    found = []
+    for batch in read_data_file(file, needed, groups, positions, decoding):
         found.append(matching_rows(batch, plan.predicate).select(names))
         if budget is not None:
             budget.spend(rows=found[-1].num_rows)
@@ -181,7 +175,7 @@ def probable_rows(table: Table, plan: ReadPlan) -> float | None:
         return None
     tested, seen, found = sorted(column.name for column in predicate.columns), 0, 1
     for file in describe_files(table, plan.files, looked, with_deletes=False):
-        for batch in _looked_at(read_data_file(file, tested, batch_bytes=_BATCH_BYTES)):
+        for batch in _looked_at(read_data_file(file, tested, decoding=Decoding(_BATCH_BYTES))):
             seen, found = seen + len(batch), found + matching_rows(batch, predicate).num_rows
     return None if not seen else found / seen * int(plan.files.files["records"].to_numpy()[list(ordinals)].sum())
 
