@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile, takewhile
 
 from drawing import Area, box, picture, text
 
@@ -54,7 +55,8 @@ def lookups(page: str) -> str:
 def table_rows(page: str, section: str) -> Iterator[Mapping[str, str]]:
     """The rows of the first table of ``section``, each by the names of its columns."""
     lines = page.split(f"\n## {section}\n")[1].split("\n## ")[0].splitlines()
-    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    table = takewhile(lambda line: line.startswith("|"), dropwhile(lambda line: not line.startswith("|"), lines))
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in table]
     for row in cells[2:]:
         yield dict(zip(cells[0], row, strict=True))
 
