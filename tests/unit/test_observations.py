@@ -250,3 +250,15 @@ def test_properties_that_nobody_follows_are_named_with_the_way_out(owned: bool) 
     cleared = told(RunKind.OBSERVE, SECOND, metadata=mark(6), owner=owner)
     after = status_after(cleared, table=subject(objects.table(), status))
     assert [one["message"] for one in after["conditions"] if "ignore" in one["message"]] == []
+
+
+def test_what_other_engines_cannot_do_with_a_table_is_said_until_it_is_over() -> None:
+    caveat = "Spark cannot open the table, because its metadata lacks sort-orders: load into it"
+    pod = told(RunKind.OBSERVE, metadata=mark(5), owner="", caveats=(caveat,))
+    status = status_after(pod, table=good_table(observedTime=EARLIER))
+    (ready,) = [one for one in status["conditions"] if one["type"] == "Ready"]
+    assert (ready["status"], status["caveats"]) == ("True", [caveat])
+    assert ready["message"].endswith(f"never purged; {caveat}")
+    cleared = told(RunKind.OBSERVE, SECOND, metadata=mark(6), owner="")
+    after = status_after(cleared, table=subject(objects.table(), status))
+    assert not after.get("caveats") and caveat not in str(after["conditions"])

@@ -125,7 +125,8 @@ class TableState:
 
     ``columns``: name to Iceberg type; ``field_ids``: name to field id. ``problem`` is TableMissing, TableReplaced,
     SchemaDrift or FormatVersionUnsupported when one of them holds. ``evolved_columns``: added by merges, by right.
-    ``health``: by the policy of the request; None when it had none.
+    ``health``: by the policy of the request; None when it had none. ``caveats``: clauses that say what other engines
+    cannot do with the table, and the way out.
     """
 
     namespace: str
@@ -151,6 +152,7 @@ class TableState:
     metadata: MetadataMark = MetadataMark()
     properties: PropertyFindings = PropertyFindings()
     health: TableHealth | None = None
+    caveats: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -39,6 +39,7 @@ from skipstone_operator.resources.common import ConditionStatus, RunResult
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.loadjob import LoadJobStatus
 from skipstone_operator.resources.table import (
+    MAX_CAVEATS,
     MAX_PROPERTY_NAME,
     IndexTally,
     PropertiesSeen,
@@ -155,6 +156,7 @@ def _with_counters(status: TableStatus, observation: Observation, *, drifted: bo
         bytes=state.bytes,
         segments=decode(Segments, encode(state.segments)),
         properties=_properties_seen(state.properties),
+        caveats=tuple(map(shorten, state.caveats[:MAX_CAVEATS])),
         health=status.health if state.health is None else show(state.health, observation.time),
     )
 
@@ -269,11 +271,11 @@ def _judge_unseen(world: TableWorld) -> Judgement | None:
 def _judge_observed(world: TableWorld, table: TableSubject, status: TableStatus) -> Judgement:
     if not status.table_uuid:
         return _judge_unseen(world) or _judge_unknown(world, table, "the table has not been looked at yet")
-    message = "the table is read as it is"
+    message, said = "the table is read as it is", _say_properties(status.properties)
     if status.problem == Reason.FORMAT_VERSION_UNSUPPORTED:
-        said = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
-        return holds(READY, Reason.OBSERVED, said)
-    return holds(READY, Reason.OBSERVED, "; ".join((message, *_say_properties(status.properties))))
+        message = f"format version {status.format_version}: indexes and queries only, loads and merges are refused"
+        said = iter(())
+    return holds(READY, Reason.OBSERVED, "; ".join((message, *said, *status.caveats)))
 
 
 def _judge_applied(status: TableStatus) -> Judgement:
@@ -282,7 +284,7 @@ def _judge_applied(status: TableStatus) -> Judgement:
         reason = Reason.CREATED
     elif status.owned is not None:
         reason, message = Reason.ADOPTED, "the table existed and is as spec asks; its data is never purged"
-    return holds(READY, reason, "; ".join((message, *_say_properties(status.properties))))
+    return holds(READY, reason, "; ".join((message, *_say_properties(status.properties), *status.caveats)))
 
 
 def _say_properties(seen: PropertiesSeen) -> Iterator[str]:

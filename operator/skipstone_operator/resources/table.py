@@ -38,6 +38,7 @@ from skipstone_operator.resources.rules.markers import (
 )
 
 MAX_PROPERTY_NAME = 256
+MAX_CAVEATS = 10
 IDENTIFIER_PART = "^[A-Za-z0-9_-]+$"
 
 
@@ -413,6 +414,14 @@ class TableStatus:
     properties: Annotated[
         PropertiesSeen, Doc("Properties of the Iceberg table that loads and merges do not follow.")
     ] = PropertiesSeen()
+    caveats: Annotated[
+        tuple[str, ...],
+        Doc(
+            "What other engines cannot do with the table, and the way out.",
+            max_items=MAX_CAVEATS,
+            item=Doc("One of them.", max_length=1024),
+        ),
+    ] = ()
     indexes: Annotated[IndexTally, Doc("Indexes of the table.")] = IndexTally()
     indexes_in_sync: Annotated[str, Doc("Indexes in sync of all, such as 2/3.", max_length=32)] = ""
     writer: Annotated[Writer | None, Doc("Who may write the table now; nobody when absent.")] = None

@@ -20,6 +20,7 @@ from skipstone_core.reasons import Reason
 from skipstone.query.planner import ReadOptions
 from skipstone.tables.catalogs import open_users_catalog
 from skipstone.tables.decoding.metadatafiles import read_metadata
+from skipstone.tables.filesets import schema_of
 from skipstone.tables.storage import storage_io
 
 _CATALOG_PREFIX = "catalog."
@@ -58,10 +59,7 @@ class PinnedSource:
     def schema(self, table: Table) -> Schema:
         """The schema of the snapshot that is read."""
         wanted = self.options.snapshot_id
-        snapshot = table.snapshot_by_id(wanted) if wanted is not None else None
-        if snapshot is None or snapshot.schema_id is None:
-            return table.schema()
-        return table.schemas()[snapshot.schema_id]
+        return schema_of(table, table.snapshot_by_id(wanted) if wanted is not None else None)
 
 
 def pin_source(options: Mapping[str, str]) -> PinnedSource:

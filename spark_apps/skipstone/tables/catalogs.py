@@ -52,6 +52,7 @@ from skipstone.tables.answers.reading import find_validation, first_line, is_dam
 from skipstone.tables.answers.refusals import tell_trouble
 from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
 from skipstone.tables.clocks import in_order
+from skipstone.tables.decoding.completing import completed
 from skipstone.tables.decoding.metadatafiles import DamagedMetadataError, read_metadata, read_stored, write_metadata
 from skipstone.tables.storage import CATALOG_PROPERTIES, DurableFileIO, storage_io
 
@@ -170,7 +171,8 @@ class OwnRestCatalog(AnsweredRestCatalog):
     """
 
     def opened(self, table: Table) -> Table:
-        """``table`` with a FileIO that renews the credentials that the catalog vends for it, if it does."""
+        """``table`` with completed metadata and a FileIO that renews the credentials that the catalog vends for it."""
+        table.metadata = completed(table.metadata)
         if isinstance(table.io, DurableFileIO) and (secrets := vended_secrets(table.io.properties, self.properties)):
             keep_secret(*secrets)
             table.io.vending = Vending(partial(self._vended_again, table), table.io.properties)

@@ -323,6 +323,10 @@ def _snapshot(table: Table, snapshot_id: int | None) -> Snapshot | None:
 
 def _schema_at(table: Table, snapshot: Snapshot | None, *, current: bool) -> Schema:
     """A run on the head reads in the table's schema (it may be newer than the last snapshot); else the snapshot's."""
-    if current or snapshot is None or snapshot.schema_id is None:
-        return table.schema()
-    return table.schemas()[snapshot.schema_id]
+    return table.schema() if current else schema_of(table, snapshot)
+
+
+def schema_of(table: Table, snapshot: Snapshot | None) -> Schema:
+    """The schema of ``snapshot``; the table's if the snapshot names none, or one that the metadata does not have."""
+    named = table.schemas().get(snapshot.schema_id) if snapshot and snapshot.schema_id is not None else None
+    return named or table.schema()

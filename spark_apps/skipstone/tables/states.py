@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
@@ -23,6 +23,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.compat.pyiceberg import summary_of
 from skipstone.tables.catalogs import load_table
+from skipstone.tables.decoding.completing import find_gaps
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
@@ -132,7 +133,17 @@ def _describe(base: TableState, table: Table, files: FileSet) -> TableState:
         location=table.location(),
         metadata=metadata_mark(table),
         properties=property_findings(table),
+        caveats=tuple(_caveats(table)),
     )
+
+
+def _caveats(table: Table) -> Iterator[str]:
+    """What other engines cannot do with ``table``, and the way out, a clause each."""
+    if gaps := find_gaps(table.metadata):
+        yield (
+            f"Spark and other engines that use Iceberg's Java library cannot open the table, because its metadata "
+            f"lacks {', '.join(gaps)}: let Skipstone load or merge into it or compact it, which completes the metadata"
+        )
 
 
 def _with_health(state: TableState, table: Table, files: FileSet, ref: TableRef) -> TableState:

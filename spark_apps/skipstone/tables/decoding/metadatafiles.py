@@ -24,6 +24,7 @@ from pyiceberg.utils.config import Config
 
 from skipstone.caches import ByteCache, ContentCache
 from skipstone.compat.pyiceberg import copied
+from skipstone.tables.decoding.completing import completed
 from skipstone.tables.decoding.metadatatexts import KnownTexts, metadata_text
 
 _BUDGET: Final = 64 * 1024 * 1024
@@ -49,7 +50,7 @@ class DamagedMetadataError(ValidationError):
 
 
 def read_metadata(file: InputFile) -> TableMetadata:
-    """The metadata in ``file``; what the caller changes in its lists and mappings, no other caller sees.
+    """The metadata in ``file``, completed; what the caller changes in its lists and mappings, no other caller sees.
 
     Raises OSError, FileNotFoundError included, when the file cannot be read; PyIceberg's ValidationError when it holds
     no metadata, DamagedMetadataError among them.
@@ -59,7 +60,7 @@ def read_metadata(file: InputFile) -> TableMetadata:
 
     def parse() -> tuple[TableMetadata, int]:
         told = _decompressed(file.location, content)
-        return TableMetadataUtil.parse_raw(_text(file.location, told)), _size(told, told)
+        return completed(TableMetadataUtil.parse_raw(_text(file.location, told))), _size(told, told)
 
     return copied(_parsed.get(content, parse, _form(file.location))[0])
 
