@@ -16,7 +16,7 @@ VERSION_MODULES := $(addprefix tests/kube/test_, schema_basics.py schema_chart.p
 	admission.py accepted_settings.py columns_printed.py runtime_adapter.py)
 VERSIONS := $(patsubst tests/cluster/tools/kubernetes-%,%,$(wildcard tests/cluster/tools/kubernetes-*))
 # Programs for a shell. Those of Python have a suffix.
-SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
+SHELL_SCRIPTS := .ci/run spark_apps/entrypoint.sh $(wildcard findings/*.sh) $(filter-out %.py %__pycache__,$(wildcard scripts/* tests/docs/standins/*))
 CLUSTER ?= embedded
 export CLUSTER
 # What `make images`, `make release` and `make soak-release` are told.
