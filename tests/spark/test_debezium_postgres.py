@@ -116,6 +116,7 @@ def source_of(engine: Engine, path: str) -> SourceSpec:
         change_format=ChangeFormat.DEBEZIUM_FLAT if engine is FLAT else ChangeFormat.DEBEZIUM,
         allow_truncate=True,
         time_precision=TimePrecision.MICROS if engine is PLAIN else None,
+        replica_identity=("id",),
     )
 
 

@@ -50,6 +50,8 @@ def test_a_history_told_by_a_tool_is_replayed(tool: str, seed: int) -> None:
         with tempfile.TemporaryDirectory() as folder:
             bed = FeedBed(Path(folder), kind, SourceFormat.JSON, SCHEMA)
             bed.source = {"allow_truncate": True} if truncates else {}
+            if kind in (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT):
+                bed.source = {**bed.source, "replica_identity": bed.keys}  # some keys are 0
             lines = tell(events, table, random)
             cut = random.randint(0, len(lines))
             for number, part in enumerate((lines[:cut], lines[cut:])):

@@ -297,8 +297,9 @@ class SourceSpec:
     ``consumer`` says whose memory of consumed files counts with ``consume`` New. ``settle_seconds``: files that changed
     more recently are not read yet.
     ``change_format``: the files are a change feed that this tool wrote; merges only. ``allow_truncate``: a truncate in
-    it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema. These
-    are None when unset, so that requests without them stay as they were.
+    it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema.
+    ``replica_identity``: columns that the source database logs of deleted rows. These are None when unset, so that
+    requests without them stay as they were.
     """
 
     format: SourceFormat
@@ -314,6 +315,7 @@ class SourceSpec:
     change_format: ChangeFormat | None = None
     allow_truncate: bool | None = None
     time_precision: TimePrecision | None = None
+    replica_identity: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,7 @@ _LIVES = f"source.{OP_COLUMN} != '{DELETE}'"
 def feed_task(task: MergeTask) -> MergeTask:
     """``task`` with the clauses that apply its feed. Raises BadSpec for fields that say the same themselves."""
     require_feed(task.source)
+    _require_identity(task)
     steered = (task.when_matched, task.when_not_matched, task.when_not_matched_by_source, task.sequence_by)
     if any(steered) or task.target_sequence or task.schema_evolution is not SchemaEvolution.NONE:
         raise _refused(
@@ -79,8 +80,22 @@ def require_feed(source: SourceSpec) -> None:
     if source.columns or source.mapping:
         raise _refused("names and types come from the table: remove source.columns and source.mapping")
     is_debezium = source.change_format in (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
-    if not is_debezium and (source.allow_truncate is not None or source.time_precision is not None):
-        raise _refused("allowTruncate and timePrecision are for Debezium and DebeziumFlat only: remove them")
+    declared = (source.allow_truncate, source.time_precision, source.replica_identity)
+    if not is_debezium and any(value is not None for value in declared):
+        raise _refused(
+            "allowTruncate, timePrecision and replicaIdentity are for Debezium and DebeziumFlat only: remove them"
+        )
+
+
+def _require_identity(task: MergeTask) -> None:
+    identity = task.source.replica_identity
+    outside = [] if identity is None else [key.source for key in task.keys if key.source not in identity]
+    if outside:
+        raise _refused(
+            f"the key column '{outside[0]}' is not in source.replicaIdentity, so that deletes do not name their row: "
+            "choose keys among its columns, or run ALTER TABLE ... REPLICA IDENTITY FULL on the source table and add "
+            "the column"
+        )
 
 
 def control_columns() -> tuple[MergeColumn, ...]:

@@ -237,6 +237,16 @@ class MergeJobSpec(RunFields):
             field_path=".keys",
         ),
         Rule(
+            holds=lambda spec: (
+                not spec.source.replica_identity or all(key.source in spec.source.replica_identity for key in spec.keys)
+            ),
+            rule="!has(self.source.replicaIdentity) || self.source.replicaIdentity.size() == 0 || "
+            "self.keys.all(k, k.source in self.source.replicaIdentity)",
+            message="source.replicaIdentity must have all keys, as a delete names its row by logged columns only: "
+            "choose keys among them, or run ALTER TABLE ... REPLICA IDENTITY FULL on the source table and add the keys",
+            field_path=".keys",
+        ),
+        Rule(
             holds=lambda spec: spec.target_sequence is None or spec.sequence_by is not None,
             rule="!has(self.targetSequence) || has(self.sequenceBy)",
             message="targetSequence needs sequenceBy, the source column whose values it keeps: name it",

@@ -208,12 +208,14 @@ class MergeSource(Source):
         ),
         Rule(
             holds=lambda source: (
-                source.change_format in DEBEZIUM or (source.allow_truncate is None and source.time_precision is None)
+                source.change_format in DEBEZIUM
+                or (source.allow_truncate is None and source.time_precision is None and not source.replica_identity)
             ),
-            rule="(!has(self.allowTruncate) && !has(self.timePrecision)) || (has(self.changeFormat) && "
+            rule="(!has(self.allowTruncate) && !has(self.timePrecision) && (!has(self.replicaIdentity) || "
+            "self.replicaIdentity.size() == 0)) || (has(self.changeFormat) && "
             "self.changeFormat in ['Debezium', 'DebeziumFlat'])",
-            message="source.allowTruncate and source.timePrecision are for the change formats Debezium and "
-            "DebeziumFlat only: remove them",
+            message="source.allowTruncate, source.timePrecision and source.replicaIdentity are for the change formats "
+            "Debezium and DebeziumFlat only: remove them",
             field_path=".changeFormat",
         ),
     )
@@ -234,6 +236,17 @@ class MergeSource(Source):
         Doc(
             "Unit of the numbers that stand for times and timestamps in messages of Debezium that carry no schema; "
             "such numbers fail the job when absent."
+        ),
+    ] = None
+    replica_identity: Annotated[
+        tuple[str, ...] | None,
+        Doc(
+            "Columns that the source table's replica identity logs of deleted rows; all keys must be among them. Name "
+            "them when a job refuses a delete whose key holds 0, an empty text or a default: Debezium writes these in "
+            "place of columns that are not logged.",
+            min_items=1,
+            max_items=limits.MAX_COLUMNS,
+            item=name_text("One column of the source table."),
         ),
     ] = None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from skipstone.files.avro.containers import BlockReader, Damaged
 from skipstone.files.avro.records import avro_records
@@ -119,8 +119,14 @@ class _Tree:
         full = _full(tree, space)
         listed = tree["fields"]
         trees = [one for one in listed if isinstance(one, Mapping)] if isinstance(listed, list) else []
-        found = {str(one["name"]): self.node(one["type"], full.rpartition(".")[0]) for one in trees}
+        found = {str(one["name"]): self._field(one, full.rpartition(".")[0]) for one in trees}
         return self._keep(tree, space, _Node(_record_named(found), _meaning(tree), found))
+
+    def _field(self, tree: Mapping[str, Json], space: str) -> _Node:
+        node = self.node(tree["type"], space)
+        if tree.get("default") is None:
+            return node
+        return replace(node, semantic=replace(node.semantic, default=tree["default"]))
 
     def _keep(self, tree: Mapping[str, Json], space: str, node: _Node) -> _Node:
         self._named[_full(tree, space)] = node

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from skipstone.sources.feeds.shapes import FeedError, Fields, Raw, Semantic, Semantics
+from skipstone.sources.feeds.shapes import ABSENT, FeedError, Fields, Raw, Semantic, Semantics
 
 DECIMAL = "org.apache.kafka.connect.data.Decimal"
 _IMAGES = ("after", "before")
@@ -89,7 +89,8 @@ def _semantic(schema: Raw) -> Semantic:
     scale = parameters.get("scale") if isinstance(parameters, Mapping) and name == DECIMAL else None
     inner = schema.get("items") or schema.get("values")
     item = _semantic(inner) if inner else None
-    return Semantic(name, None if scale is None else _whole(scale), item, is_bytes=schema.get("type") == "bytes")
+    is_bytes, default = schema.get("type") == "bytes", schema.get("default", ABSENT)
+    return Semantic(name, None if scale is None else _whole(scale), item, is_bytes=is_bytes, default=default)
 
 
 def _whole(scale: Raw) -> int:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from skipstone_core.merging.feeds import DELETE, TRUNCATE, UPSERT
 
+from skipstone.sources.feeds.deletedkeys import DeletedKeys, require_keys
 from skipstone.sources.feeds.positions import debezium_mark
-from skipstone.sources.feeds.shapes import ABSENT, Change, FeedError, Fields, Mark, Raw
+from skipstone.sources.feeds.shapes import ABSENT, Change, FeedError, Fields, Mark, Raw, Semantics
 
 _CREATE, _READ, _UPDATE, _DELETE, _TRUNCATE, _MESSAGE = "c", "r", "u", "d", "t", "m"
 _WRITES = (_CREATE, _READ, _UPDATE)
@@ -31,12 +32,12 @@ _TEXTS_OF_TRUE, _TEXTS_OF_FALSE = ("true", True), ("false", False)
 
 @dataclass(frozen=True, kw_only=True)
 class EnvelopeReader:
-    """Reads messages with ``before`` and ``after``; ``keys``: the columns that name a row."""
+    """Reads messages with ``before`` and ``after``; ``deletes``: reads the keys of rows that go."""
 
-    keys: tuple[str, ...]
+    deletes: DeletedKeys
     allow_truncate: bool = False
 
-    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+    def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         op = message.get("op")
         if op == _MESSAGE:
@@ -48,34 +49,37 @@ class EnvelopeReader:
         if op == _TRUNCATE:
             yield _truncate(mark, line, allowed=self.allow_truncate)
         elif op == _DELETE:
-            yield self._delete(_image(message, "before"), mark, line)
+            key = self.deletes.require(_image(message, "before"), source, columns)
+            yield Change(DELETE, key, mark, line)
         elif op in _WRITES:
-            yield from self._write(message, mark, line)
+            after = _image(message, "after")
+            old = self._replaced_key(message.get("before"), after, source, columns)
+            if old is not None:
+                yield Change(DELETE, old, mark, line)
+            yield Change(UPSERT, after, mark, line)
         else:
             raise FeedError(f"its op is none of c, r, u, d, t and m: {_READ_AGAIN}")
 
-    def _write(self, message: Fields, mark: Mark, line: int) -> Iterator[Change]:
-        after = _image(message, "after")
-        new = require_keys(after, self.keys)
-        before = message.get("before")
-        if isinstance(before, Mapping):
-            old = [before.get(key) for key in self.keys]
-            if all(value is not None for value in old) and old != new:
-                yield Change(DELETE, dict(zip(self.keys, old, strict=True)), mark, line)
-        yield Change(UPSERT, after, mark, line)
-
-    def _delete(self, before: Fields, mark: Mark, line: int) -> Change:
-        return Change(DELETE, dict(zip(self.keys, require_keys(before, self.keys), strict=True)), mark, line)
+    def _replaced_key(self, before: Raw, after: Fields, source: Fields, columns: Semantics) -> Mapping[str, Raw] | None:
+        """The key that the row had before, if it has another one after. Raises FeedError."""
+        names = self.deletes.names
+        new = require_keys(after, names)
+        if not isinstance(before, Mapping):
+            return None
+        old = [before.get(name) for name in names]
+        if any(value is None for value in old) or old == new:
+            return None
+        return self.deletes.require(before, source, columns)
 
 
 @dataclass(frozen=True, kw_only=True)
 class FlatReader:
     """Reads messages whose columns lie beside ``__deleted``, ``__op`` and fields of the source."""
 
-    keys: tuple[str, ...]
+    deletes: DeletedKeys
     allow_truncate: bool = False
 
-    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+    def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing or one change. Raises FeedError."""
         told = {name[2:]: value for name, value in message.items() if name.startswith("__")}
         op = told.get("op")
@@ -93,10 +97,10 @@ class FlatReader:
                 "transforms.unwrap.delete.tombstone.handling.mode to rewrite"
             )
         values = {name: value for name, value in message.items() if not name.startswith("__")}
-        found = require_keys(values, self.keys)
         if op == _DELETE or deleted in _TEXTS_OF_TRUE:
-            yield Change(DELETE, dict(zip(self.keys, found, strict=True)), mark, line)
+            yield Change(DELETE, self.deletes.require(values, source, columns), mark, line)
         elif op in _WRITES:
+            require_keys(values, self.deletes.names)
             yield Change(UPSERT, values, mark, line)
         else:
             raise FeedError(f"its __op is none of c, r, u, d, t and m: {_READ_AGAIN}")
@@ -108,17 +112,6 @@ def required_fields(connector: str) -> tuple[str, ...]:
 
 
 _READ_AGAIN = "name only files of one topic of Debezium in source.paths"
-
-
-def require_keys(values: Fields, keys: tuple[str, ...]) -> list[Raw]:
-    """The values of ``keys``. Raises FeedError when one is null or not there."""
-    for key in keys:
-        if values.get(key) is None:
-            raise FeedError(
-                f"it has no value for the key column '{key}': name the columns of the table's primary key in keys, and "
-                "let the database log them"
-            )
-    return [values[key] for key in keys]
 
 
 def _flat_source(told: Fields) -> Fields:

@@ -22,6 +22,7 @@ from skipstone.sources.feeds.avro import avro_messages
 from skipstone.sources.feeds.batches import BatchMaker
 from skipstone.sources.feeds.connect import MessageReader
 from skipstone.sources.feeds.debezium import EnvelopeReader, FlatReader
+from skipstone.sources.feeds.deletedkeys import DeletedKeys
 from skipstone.sources.feeds.dms import csv_batches, dms_place, parquet_batches
 from skipstone.sources.feeds.maxwell import MaxwellReader
 from skipstone.sources.feeds.shapes import (
@@ -53,8 +54,8 @@ T = TypeVar("T")
 class FeedReader(Protocol):
     """Turns the messages of a tool into changes."""
 
-    def changes(self, message: Fields, line: int) -> Iterator[Change]:
-        """What a message does. Raises FeedError."""
+    def changes(self, message: Fields, line: int, columns: Semantics) -> Iterator[Change]:
+        """What a message does; ``columns``: what its schema says of them. Raises FeedError."""
         ...
 
 
@@ -90,6 +91,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         time_zone=task.time_zone,
         unit=source.time_precision,
         allow_truncate=bool(source.allow_truncate),
+        identity_declared=bool(source.replica_identity),
         null_text=source.options.get("nullValue", _DMS_NULL),
         delimiter=options.delimiter,
         quote=options.quote,
@@ -159,11 +161,12 @@ def _batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.RecordBatch]:
 
 
 def _reader(target: FeedTarget) -> FeedReader:
+    deletes = DeletedKeys(target.keys, is_declared=target.identity_declared)
     match target.tool:
         case ChangeFormat.DEBEZIUM:
-            return EnvelopeReader(keys=target.keys, allow_truncate=target.allow_truncate)
+            return EnvelopeReader(deletes=deletes, allow_truncate=target.allow_truncate)
         case ChangeFormat.DEBEZIUM_FLAT:
-            return FlatReader(keys=target.keys, allow_truncate=target.allow_truncate)
+            return FlatReader(deletes=deletes, allow_truncate=target.allow_truncate)
         case _:
             return MaxwellReader(keys=target.keys)
 
@@ -179,7 +182,7 @@ def _json_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> 
                     continue
                 message, semantics = told
                 yield from held.full(semantics)
-                held.take(_changes(stored, reader, message, number), len(line))
+                held.take(_changes(stored, reader, message, number, semantics), len(line))
     except (OSError, EOFError) as error:
         raise unreadable(stored.name, f"the file cannot be read: {error}") from error
     yield from held.rest()
@@ -189,7 +192,7 @@ def _avro_batches(stored: StoredFile, reader: FeedReader, maker: BatchMaker) -> 
     held = _Held(maker)
     for number, (message, semantics) in enumerate(avro_messages(stored), 1):
         yield from held.full(semantics)
-        held.take(_changes(stored, reader, message, number), 0)
+        held.take(_changes(stored, reader, message, number, semantics), 0)
     yield from held.rest()
 
 
@@ -197,8 +200,8 @@ def _plain(line: bytes, number: int) -> bytes:
     return line.removeprefix(_BOM) if number == 1 else line
 
 
-def _changes(stored: StoredFile, reader: FeedReader, message: Fields, number: int) -> list[Change]:
-    return _placed(stored, number, lambda: list(reader.changes(message, number)))
+def _changes(stored: StoredFile, reader: FeedReader, message: Fields, number: int, columns: Semantics) -> list[Change]:
+    return _placed(stored, number, lambda: list(reader.changes(message, number, columns)))
 
 
 def _placed(stored: StoredFile, number: int, work: Callable[[], T]) -> T:

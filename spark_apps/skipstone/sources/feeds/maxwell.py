@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from skipstone_core.merging.feeds import DELETE, UPSERT
 
-from skipstone.sources.feeds.debezium import require_keys
+from skipstone.sources.feeds.deletedkeys import require_keys
 from skipstone.sources.feeds.positions import maxwell_mark
-from skipstone.sources.feeds.shapes import Change, FeedError, Fields
+from skipstone.sources.feeds.shapes import Change, FeedError, Fields, Semantics
 
 _WRITES = ("insert", "update", "bootstrap-insert")
 #: Messages that tell of no row.
@@ -29,7 +29,7 @@ class MaxwellReader:
 
     keys: tuple[str, ...]
 
-    def changes(self, message: Fields, line: int) -> Iterator[Change]:
+    def changes(self, message: Fields, line: int, _columns: Semantics) -> Iterator[Change]:
         """What ``message`` does: nothing, one change, or two when a key changes. Raises FeedError."""
         kind = message.get("type")
         is_own = (message.get("database"), message.get("table")) == _OWN

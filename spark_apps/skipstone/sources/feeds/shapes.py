@@ -55,7 +55,7 @@ class FeedTarget:
     """What a feed is read for. ``columns``: all of the table's, in its order; ``time_zone``: of times without offset.
 
     ``null_text`` and ``delimiter``, ``quote`` and ``encoding``: how Csv is written. ``unit``: of times in messages
-    without schema.
+    without schema. ``identity_declared``: the spec says that the source database logs the keys of deleted rows.
     """
 
     tool: ChangeFormat
@@ -64,6 +64,7 @@ class FeedTarget:
     time_zone: str = "UTC"
     unit: TimePrecision | None = None
     allow_truncate: bool = False
+    identity_declared: bool = False
     null_text: str = "NULL"
     delimiter: str = ","
     quote: str = '"'
@@ -108,12 +109,14 @@ class Semantic:
     """What a message's schema says of a column: Connect's ``name`` of its type, and the ``scale`` of decimals.
 
     ``item``: of the items of a list or the values of a map. ``is_bytes``: it says bytes, which JSON has in base64.
+    ``default``: the value that a writer puts where it has none; ABSENT without one.
     """
 
     name: str = ""
     scale: int | None = None
     item: Semantic | None = None
     is_bytes: bool = False
+    default: Raw = ABSENT
 
 
 #: By column; None: the message carries no schema.
