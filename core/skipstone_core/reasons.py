@@ -123,6 +123,11 @@ class Reason(StrEnum):
     UNSCHEDULABLE = "Unschedulable", "No node can take the driver pod."
     CONTAINER_CONFIG_ERROR = "ContainerConfigError", "The pod names a Secret, ConfigMap or key that is missing."
     VOLUME_UNAVAILABLE = "VolumeUnavailable", "The PersistentVolumeClaim is missing or cannot be mounted."
+    NODE_NOT_READY = "NodeNotReady", "The node of the driver pod does not answer; the driver is stopped if it stays so."
+    DRIVER_STUCK = (
+        "DriverStuck",
+        "A deleted driver pod does not go, as its node does not answer; the message names both and the way out.",
+    )
     POD_REJECTED = "PodRejected", "The API server refused the pod of a run; the message quotes it."
 
     # How a run ended

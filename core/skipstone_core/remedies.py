@@ -116,6 +116,10 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.UNSCHEDULABLE: "Add nodes, or lower the resources or loosen the placement in spec.spark of the Warehouse.",
     Reason.CONTAINER_CONFIG_ERROR: "Create the Secret, the ConfigMap or the key that the message names.",
     Reason.VOLUME_UNAVAILABLE: "Create the PersistentVolumeClaim, or find out why it cannot be mounted.",
+    Reason.NODE_NOT_READY: "Bring the node back, or wait: the next attempt starts on another node.",
+    Reason.DRIVER_STUCK: (
+        "Wait until the run is given up, or run the command that the message names once the node is known to be down."
+    ),
     Reason.POD_REJECTED: (
         "Correct what the API server objects to: a policy, a quota or the pod template of the Warehouse."
     ),

@@ -46,6 +46,8 @@ _WORRYING = frozenset(
         Reason.CONTAINER_CONFIG_ERROR,
         Reason.VOLUME_UNAVAILABLE,
         Reason.POD_REJECTED,
+        Reason.NODE_NOT_READY,
+        Reason.DRIVER_STUCK,
         Reason.RETRYING,
         Reason.OUTCOME_UNKNOWN,
         Reason.RESOURCE_CONFLICT,

@@ -91,6 +91,10 @@ class Deleted:
     """The delete was accepted; the object may still be terminating."""
 
 
+#: The reason of a pod that is not even asked for, while a driver on a dead node holds the claim that it would mount.
+DEAD_NODE = "DeadNode"
+
+
 @dataclass(frozen=True)
 class Refused:
     """The API server said no and will say no again: 400, 403, 422, or 404 for a namespace that is gone.
@@ -108,6 +112,11 @@ class Refused:
     def by_quota(self) -> bool:
         """Whether a ResourceQuota is used up."""
         return self.status == 403 and "exceeded quota" in self.message
+
+    @property
+    def by_dead_node(self) -> bool:
+        """Whether it is not the API server that refuses: a driver on a dead node holds what the pod would need."""
+        return self.reason == DEAD_NODE
 
     @property
     def namespace_terminating(self) -> bool:
@@ -237,11 +246,17 @@ class RunDefaults:
 
 @dataclass(frozen=True, kw_only=True)
 class Timing:
-    """How long things may take, in seconds. Tests shorten them."""
+    """How long things may take, in seconds. Tests shorten them.
+
+    ``lost_after``: from when a deleted pod should be gone, its grace included, until its run is given up.
+    ``silence_deadline``: from when the cluster does not hear of a driver's node until the driver is stopped.
+    """
 
     backoff_base: float = 10.0
     backoff_cap: float = 360.0
     pending_deadline: float = 300.0
+    lost_after: float = 300.0
+    silence_deadline: float = 600.0
     drop_deadline: float = 600.0
     check_retry_cap: float = 300.0
     quota_poll: float = 10.0

@@ -224,8 +224,9 @@ def copied(value: Any) -> Any:
 
 
 def is_running(pod: Mapping[str, Any]) -> bool:
-    """Whether a container of the pod is running."""
-    return bool(pod.get("status", {}).get("phase") == "Running")
+    """Whether a kubelet has to confirm the end of the pod: a container is running, or a node took the pod."""
+    phase = pod.get("status", {}).get("phase")
+    return bool(phase == "Running" or (phase == "Pending" and pod.get("spec", {}).get("nodeName")))
 
 
 def _place(obj: Mapping[str, Any]) -> Place:

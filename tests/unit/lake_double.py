@@ -294,14 +294,20 @@ def _blank(request: JobRequest) -> JobReport:
 
 @dataclass
 class Kubelet:
-    """Moves every driver pod one stage on: scheduled, running, ended. ``holds`` keeps pods where they are."""
+    """Moves every driver pod one stage on: scheduled, running, ended. ``holds`` keeps pods where they are.
+
+    On a node in ``dead`` nothing moves, and nobody confirms the end of a pod.
+    """
 
     kube: MemoryKube
     lake: Lake
     holds: Callable[[Pod], bool] = lambda _pod: False
+    dead: set[str] = field(default_factory=set)
 
     def tick(self) -> None:
         for pod in list(self.kube.find("Pod")):
+            if pod.get("spec", {}).get("nodeName") in self.dead:
+                continue
             if pod["metadata"].get("deletionTimestamp"):
                 self.kube.drop("Pod", pod["metadata"]["namespace"], pod["metadata"]["name"])
             elif not self.holds(pod):

@@ -11,7 +11,7 @@ import pytest
 from skipstone_core.contract.reports import RunOutcome, report_digest
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
-from skipstone_operator.ports import Refused
+from skipstone_operator.ports import Refused, Timing
 from skipstone_operator.reconcilers.runs.launch import (
     adopted_intent,
     clean_executors,
@@ -84,6 +84,31 @@ def terminated(message: str = "", code: int = 0, reason: str = "Completed") -> d
 
 
 SAID = report(RUN, RunOutcome.COMMITTED, Reason.COMMITTED, snapshot_id="9")
+
+
+#: Reasons of failed pods that kubelets and controllers write: evictions, shutdowns, and refusals by the node.
+CLUSTER_REASONS = (
+    "Evicted",
+    "NodeLost",
+    "Preempting",
+    "NodeShutdown",
+    "Shutdown",
+    "Terminated",
+    "OutOfcpu",
+    "OutOfmemory",
+    "OutOfpods",
+    "OutOfephemeral-storage",
+    "OutOfhugepages-2Mi",
+    "OutOfexample.com/gpu",
+    "UnexpectedAdmissionError",
+    "TopologyAffinityError",
+    "SMTAlignmentError",
+    "NodeAffinity",
+    "NodeName",
+    "NodePorts",
+    "PodOSNotSupported",
+    "InvalidNodeInfo",
+)
 
 
 class TestReadingPods:
@@ -170,11 +195,51 @@ class TestReadingPods:
         facts = read_pod(raw_pod({"phase": "Running", **running}, {"skipstone.dev/report": told.to_json()}))
         assert (facts.report, facts.progress, facts.live) == (None, "3 of 9", True)
 
-    @pytest.mark.parametrize("reason", ["Evicted", "NodeLost", "Preempting", "NodeShutdown"])
+    @pytest.mark.parametrize("reason", CLUSTER_REASONS)
     def test_losses_of_the_cluster_are_told_from_failures(self, reason: str) -> None:
-        facts = read_pod(raw_pod({"phase": "Failed", "reason": reason}))
+        said = f"Pod was rejected: {reason} of the node"
+        facts = read_pod(raw_pod({"phase": "Failed", "reason": reason, "message": said}))
         assert facts.disrupted
+        verdict = judge_pod(facts, RUN)
+        assert verdict.ending is Ending.LOST
+        assert verdict.message == f"driver pod {facts.name} was lost: {reason}: {said}"
+
+    def test_a_container_that_its_node_forgot_is_a_loss(self) -> None:
+        # What a kubelet says after a restart of the node: the exit code is made up.
+        text = "The container could not be located when the pod was terminated"
+        facts = read_pod(raw_pod(terminated(text, 137, "ContainerStatusUnknown")))
         assert judge_pod(facts, RUN).ending is Ending.LOST
+
+    @pytest.mark.parametrize("code", [1, 137, 143])
+    def test_a_container_that_failed_by_itself_is_no_loss(self, code: int) -> None:
+        facts = read_pod(raw_pod(terminated("boom", code, "Error")))
+        assert judge_pod(facts, RUN).ending is Ending.UNKNOWN
+        assert f"exit code {code}" in judge_pod(facts, RUN).message
+
+    def test_a_deadline_is_no_loss(self) -> None:
+        facts = read_pod(raw_pod({"phase": "Failed", "reason": "DeadlineExceeded"}))
+        assert judge_pod(facts, RUN).reason is Reason.DEADLINE_EXCEEDED
+
+    @pytest.mark.parametrize(
+        "status",
+        [
+            {},
+            {"message": "gone"},
+            {
+                "containerStatuses": [
+                    {"name": "spark-kubernetes-driver", "state": {"waiting": {"reason": "PodInitializing"}}}
+                ]
+            },
+            {"containerStatuses": [{"name": "spark-kubernetes-driver", "state": {}}]},
+        ],
+        ids=["nothing", "message", "waiting", "no state"],
+    )
+    def test_a_pod_that_failed_without_a_word_of_its_container_has_no_exit_code_to_tell(self, status: Any) -> None:
+        facts = read_pod(raw_pod({"phase": "Failed", **status}))
+        verdict = judge_pod(facts, RUN)
+        assert (verdict.ending, verdict.reason) == (Ending.UNKNOWN, Reason.DRIVER_FAILED)
+        assert "None" not in verdict.message
+        assert facts.name in verdict.message
 
     def test_a_disruption_target_is_a_loss(self) -> None:
         targeted = {"type": "DisruptionTarget", "status": "True"}
@@ -263,7 +328,7 @@ def silent(changes: dict[str, Any]) -> PodFacts:
 
 
 def stand(run: RunWorld) -> Any:
-    return judge_run(run, now=START + timedelta(seconds=400), pending_deadline=300)
+    return judge_run(run, now=START + timedelta(seconds=400), timing=Timing())
 
 
 class TestStanding:
@@ -291,7 +356,7 @@ class TestStanding:
     @pytest.mark.parametrize(("waited", "overdue"), [(299, False), (300, True)])
     def test_a_pending_pod_has_a_deadline(self, waited: int, overdue: bool) -> None:
         run = RunWorld(current=RUN, owner_uid=OWNER, pod=pending(RUN, OWNER, Reason.UNSCHEDULABLE))
-        found = judge_run(run, now=START + timedelta(seconds=waited), pending_deadline=300)
+        found = judge_run(run, now=START + timedelta(seconds=waited), timing=Timing())
         assert found == Live(run.pod, Reason.UNSCHEDULABLE, "because", overdue=overdue)  # type: ignore[arg-type]
 
 
@@ -373,13 +438,22 @@ class TestLaunching:
         assert (step.kind, step.uid) == ("ConfigMap", "u")
 
     def test_only_spark_runs_count_unless_the_claim_is_for_one_pod(self) -> None:
-        load = load_plan()
-        assert find_slots(load) == Slots("uid-main", 2, frozenset({"Load", "Merge", "DryRun", "Reindex", "Maintain"}))
+        load = replace(load_plan(), claim=ClaimFacts("lake-data", ("ReadWriteMany",)))
+        spark = frozenset({"Load", "Merge", "DryRun", "Reindex", "Maintain"})
+        assert find_slots(load) == Slots("uid-main", 2, spark, bound="spec.maxConcurrentRuns allows 2")
         light = replace(load, kind=RunKind.CONFIRM)
         assert find_slots(light) is None
         alone = find_slots(replace(light, claim=ClaimFacts("lake-data", ("ReadWriteOncePod",))))
         assert alone is not None
         assert (alone.limit, len(alone.operations)) == (1, len(RunKind))
+        assert "ReadWriteOncePod" in alone.bound
+
+    def test_what_one_node_mounts_keeps_every_run_out_while_that_node_is_dead(self) -> None:
+        for kind in RunKind:
+            slots = find_slots(replace(load_plan(), kind=kind))
+            assert slots is not None
+            assert slots.one_node
+            assert (slots.limit is None) is (kind.value not in slots.operations)
 
 
 class TestChildren:

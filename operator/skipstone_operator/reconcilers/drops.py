@@ -23,6 +23,7 @@ from skipstone_operator.reconcilers.runs.statuses import earliest, event, judged
 from skipstone_operator.resources.common import CurrentRun, LastRun
 from skipstone_operator.resources.secondaryindex import SecondaryIndexStatus
 from skipstone_operator.resources.table import TableStatus
+from skipstone_operator.worlds.nodes import describe_stuck, is_stuck
 from skipstone_operator.worlds.pods import PodFacts, Wait
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict, find_foreign
 from skipstone_operator.worlds.steps import PutFinalizers, PutStatus, Rest, Step
@@ -130,6 +131,9 @@ def _wait_for_writers(world: DropWorld) -> Step:
         return delete_pod(mine)
     names = ", ".join(sorted(pod.name for pod in world.writers)[:3])
     progress = holds(PROGRESSING, Reason.DELETING, f"waiting for {names} to end before the data is dropped")
+    stuck = next((pod for pod in world.writers if is_stuck(pod, world.setting.now)), None)
+    if stuck is not None:
+        progress = fails(PROGRESSING, Reason.DRIVER_STUCK, describe_stuck(stuck, world.setting.timing))
     return or_rest(_written(world, world.subject.status, progress), min(POLL, _left(world)))
 
 

@@ -14,7 +14,7 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.conditions import PROGRESSING, READY, Judgement, fails, find, format_time
 from skipstone_operator.ports import Refused, Requeue
 from skipstone_operator.reconcilers.indexstatus import is_known
-from skipstone_operator.reconcilers.runs.launch import refusal_finding
+from skipstone_operator.reconcilers.runs.launch import is_awaited, refusal_finding
 from skipstone_operator.reconcilers.runs.lifecycle import Policy
 from skipstone_operator.reconcilers.runs.requests import DueTable, RunPlan, plan_observe_run
 from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest, put_status, record_end
@@ -102,7 +102,7 @@ class ObservePolicy(Policy[WarehouseStatus]):
     def refused(self, refusal: Refused) -> Step | None:
         """A quota is waited for, anything else is a failure that tables tell of."""
         finding = refusal_finding(refusal)
-        if finding.reason is Reason.WAITING_FOR_QUOTA or self.run is None:
+        if is_awaited(finding) or self.run is None:
             return None
         return self._give_up(self.run, finding.reason, finding.message)
 

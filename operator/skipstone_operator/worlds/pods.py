@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from skipstone_core.contract.reports import JobReport, RunOutcome, report_digest
@@ -26,22 +26,10 @@ JsonObject = Mapping[str, Any]
 
 _IMAGE = frozenset({"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"})
 _CONFIG = frozenset({"CreateContainerConfigError", "CreateContainerError", "RunContainerError"})
-#: Reasons of a failed pod that tell of the cluster, not of the run.
-_DISRUPTED = frozenset(
-    {
-        "Evicted",
-        "NodeLost",
-        "Shutdown",
-        "NodeShutdown",
-        "Terminated",
-        "Preempting",
-        "UnexpectedAdmissionError",
-        "NodeAffinity",
-        "OutOfcpu",
-        "OutOfmemory",
-        "OutOfpods",
-    }
-)
+#: The reason of a failed pod that tells of the run. All others are the cluster's: a container that fails leaves it out.
+_DEADLINE = "DeadlineExceeded"
+#: The reason of a container that a node lost: it started again, and does not know how the container ended.
+_LOST_CONTAINER = "ContainerStatusUnknown"
 
 
 @dataclass(frozen=True)
@@ -57,6 +45,9 @@ class Wait:
 class PodFacts:
     """One driver or executor pod. ``exit_code`` is that of the driver container, None while it has not ended.
 
+    ``node`` is empty for a pod that no node has taken. ``leaves``: when a deleted pod should be gone, its grace
+    included. ``unanswered``: since when the cluster does not hear of the pod's node; ``limit``: when the kubelet should
+    have ended the pod, by its own deadline. ``given_up``: it should have gone too long ago to be waited for.
     ``waits`` tells what a pod that has not started waits for; ``text`` is the termination message as found;
     ``report`` is the one in it; ``states`` is the annotation that it vouches for. ``underway`` is what the annotation
     of a pod that has not ended says: for people, never a proof. ``owner_uid`` is empty when the pod's name tells of
@@ -72,7 +63,13 @@ class PodFacts:
     created: datetime | None
     started: datetime | None = None
     ended: datetime | None = None
+    node: str = ""
     deleting: bool = False
+    leaves: datetime | None = None
+    finalizers: tuple[str, ...] = ()
+    unanswered: datetime | None = None
+    limit: datetime | None = None
+    given_up: bool = False
     terminal: bool = False
     exit_code: int | None = None
     end_reason: str = ""
@@ -91,8 +88,8 @@ class PodFacts:
 
     @property
     def live(self) -> bool:
-        """Whether the run may still be running."""
-        return not self.terminal
+        """Whether the run may still be running, and is waited for."""
+        return not self.terminal and not self.given_up
 
     @property
     def attempt(self) -> int:
@@ -131,12 +128,17 @@ def read_pod(pod: JsonObject) -> PodFacts:
         created=parse_time(metadata.get("creationTimestamp")),
         started=started,
         ended=parse_time(ended.get("finishedAt")),
+        node=(pod.get("spec") or {}).get("nodeName") or "",
         deleting=bool(metadata.get("deletionTimestamp")),
+        leaves=parse_time(metadata.get("deletionTimestamp")),
+        finalizers=tuple(metadata.get("finalizers") or ()),
+        unanswered=None if terminal else _find_unanswered(status),
+        limit=None if terminal else _find_limit(pod),
         terminal=terminal,
         exit_code=ended.get("exitCode"),
-        end_reason=ended.get("reason") or status.get("reason") or "",
-        disrupted=_is_disrupted(status),
-        deadline_passed=status.get("reason") == "DeadlineExceeded",
+        end_reason=status.get("reason") or ended.get("reason") or "",
+        disrupted=_is_disrupted(status, ended),
+        deadline_passed=status.get("reason") == _DEADLINE,
         waits=None if terminal or started else find_wait(status),
         report=report,
         states=_parse_report(told, run_id) if report is not None and _vouches(report, told) else None,
@@ -178,11 +180,32 @@ def _parse_report(text: str, run_id: str) -> JobReport | None:
     return report if report.run_id == run_id else None
 
 
-def _is_disrupted(status: JsonObject) -> bool:
-    targeted = any(
-        c.get("type") == "DisruptionTarget" and c.get("status") == "True" for c in status.get("conditions") or ()
-    )
-    return targeted or status.get("reason") in _DISRUPTED
+def _is_disrupted(status: JsonObject, ended: JsonObject) -> bool:
+    """Whether the cluster ended the pod, or its node refused it (``OutOfcpu`` and its like): not what the run did."""
+    targeted = _conditions(status).get("DisruptionTarget", {}).get("status") == "True"
+    by_cluster = status.get("phase") == "Failed" and status.get("reason") not in (None, "", _DEADLINE)
+    return targeted or by_cluster or ended.get("reason") == _LOST_CONTAINER
+
+
+def _find_unanswered(status: JsonObject) -> datetime | None:
+    """Since when the cluster does not hear of the node: it then takes Ready back, and leaves ContainersReady as it is.
+
+    A kubelet never writes that but for readiness gates, which our pods do not have.
+    """
+    found = _conditions(status)
+    ready, containers = found.get("Ready", {}), found.get("ContainersReady", {})
+    lost = ready.get("status") == "False" and containers.get("status") == "True"
+    return parse_time(ready.get("lastTransitionTime")) if lost or status.get("phase") == "Unknown" else None
+
+
+def _find_limit(pod: JsonObject) -> datetime | None:
+    seconds = (pod.get("spec") or {}).get("activeDeadlineSeconds")
+    taken = parse_time((pod.get("status") or {}).get("startTime"))
+    return None if seconds is None or taken is None else taken + timedelta(seconds=seconds)
+
+
+def _conditions(status: JsonObject) -> dict[str, JsonObject]:
+    return {str(found.get("type")): found for found in status.get("conditions") or ()}
 
 
 def find_wait(status: JsonObject) -> Wait:
@@ -193,7 +216,7 @@ def find_wait(status: JsonObject) -> Wait:
         return Wait(Reason.IMAGE_PULL_FAILED, message or f"the image cannot be pulled: {reason}")
     if reason in _CONFIG:
         return Wait(Reason.CONTAINER_CONFIG_ERROR, message or f"the container cannot be made: {reason}")
-    return _scheduling_wait({c.get("type"): c for c in status.get("conditions") or ()})
+    return _scheduling_wait(_conditions(status))
 
 
 def _scheduling_wait(conditions: Mapping[str, JsonObject]) -> Wait:

@@ -14,8 +14,10 @@ from skipstone_core.contract.reports import EXIT_BAD_DATA, EXIT_BAD_SPEC, JobRep
 from skipstone_core.contract.requests import RunKind
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import read_reason
+from skipstone_operator.conditions import format_time, read_reason
+from skipstone_operator.ports import Timing
 from skipstone_operator.resources.common import CurrentRun
+from skipstone_operator.worlds.nodes import describe_stuck, find_overrun, find_silence_end, is_stuck
 from skipstone_operator.worlds.pods import PodFacts
 
 
@@ -76,12 +78,16 @@ class Foreign:
 
 @dataclass(frozen=True)
 class Live:
-    """The pod exists and has not ended. ``overdue`` names the wait whose deadline passed."""
+    """The pod exists and has not ended.
+
+    ``overdue``: the deadline of ``reason`` passed; ``stuck``: the pod should be gone.
+    """
 
     pod: PodFacts
     reason: Reason
     message: str
     overdue: bool = False
+    stuck: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,7 +101,7 @@ class Ended:
 RunState = NotLaunched | Foreign | Live | Ended
 
 
-def judge_run(run: RunWorld, *, now: datetime, pending_deadline: float) -> RunState:
+def judge_run(run: RunWorld, *, now: datetime, timing: Timing) -> RunState:
     """How the current run stands."""
     if (foreign := find_foreign(run)) is not None:
         return Foreign(foreign)
@@ -103,7 +109,9 @@ def judge_run(run: RunWorld, *, now: datetime, pending_deadline: float) -> RunSt
         return NotLaunched() if run.current.launch_time is None else Ended(judge_missing(run.current), None)
     if run.pod.terminal:
         return Ended(judge_pod(run.pod, run.current), run.pod)
-    return _judge_live(run.pod, now, pending_deadline)
+    if run.pod.given_up:
+        return Ended(_judge_given_up(run.pod, run.current), run.pod)
+    return _judge_live(run.pod, now, timing)
 
 
 def find_foreign(run: RunWorld) -> str | None:
@@ -115,16 +123,33 @@ def find_foreign(run: RunWorld) -> str | None:
     return None
 
 
-def _judge_live(pod: PodFacts, now: datetime, pending_deadline: float) -> Live:
+def _judge_live(pod: PodFacts, now: datetime, timing: Timing) -> Live:
+    if is_stuck(pod, now):
+        return Live(pod, Reason.DRIVER_STUCK, describe_stuck(pod, timing), stuck=True)
+    if (overrun := find_overrun(pod, timing)) is not None and now >= overrun:
+        return Live(pod, Reason.DEADLINE_EXCEEDED, "the driver pod ran into its deadline", overdue=True)
+    if (end := find_silence_end(pod, timing)) is not None:
+        message = (
+            f"node {pod.node} does not answer; driver pod {pod.name} is stopped at {format_time(end)} if it stays so"
+        )
+        return Live(pod, Reason.NODE_NOT_READY, message, overdue=now >= end)
     if pod.waits is None:
         return Live(pod, Reason.DRIVER_RUNNING, pod.progress or "the driver is running")
     waited = (now - pod.created).total_seconds() if pod.created else 0.0
-    return Live(pod, pod.waits.reason, pod.waits.message, overdue=pod.waits.bounded and waited >= pending_deadline)
+    overdue = pod.waits.bounded and waited >= timing.pending_deadline
+    return Live(pod, pod.waits.reason, pod.waits.message, overdue=overdue)
 
 
 def judge_missing(current: CurrentRun) -> Verdict:
     """The verdict on a pod that was there and is gone."""
     return _without_report(current, Reason.DRIVER_LOST, f"pod of run {current.id} was deleted", lost=True)
+
+
+def _judge_given_up(pod: PodFacts, current: CurrentRun) -> Verdict:
+    where = f"node {pod.node} did not confirm its end" if pod.node else "it did not go"
+    return _without_report(
+        current, Reason.DRIVER_LOST, f"driver pod {pod.name} was deleted and is given up: {where}", lost=True
+    )
 
 
 def judge_pod(pod: PodFacts, current: CurrentRun) -> Verdict:
@@ -167,16 +192,21 @@ def _judge_silent(pod: PodFacts, current: CurrentRun) -> Verdict:
     if pod.deadline_passed:
         return _without_report(current, Reason.DEADLINE_EXCEEDED, "the driver pod ran into its deadline", lost=False)
     if pod.deleting or pod.disrupted:
-        why = pod.text or pod.end_reason or "the pod was deleted"
+        why = ": ".join(filter(None, (pod.end_reason, pod.text))) or "the pod was deleted"
         return _without_report(current, Reason.DRIVER_LOST, f"driver pod {pod.name} was lost: {why}", lost=True)
     if pod.end_reason == "OOMKilled":
         message = "the driver was killed for want of memory: raise spec.spark.driver.memory of the Warehouse"
         return _without_report(current, Reason.OUT_OF_MEMORY, message, lost=False)
-    last = pod.text.strip().splitlines()[-1:] or ["no message"]
-    message = (
-        f"the driver ended with exit code {pod.exit_code} and without a report that counts; it said last: {last[0]}"
-    )
-    return _without_report(current, Reason.DRIVER_FAILED, message, lost=False)
+    return _without_report(current, Reason.DRIVER_FAILED, _describe_silent(pod), lost=False)
+
+
+def _describe_silent(pod: PodFacts) -> str:
+    last = next(reversed(pod.text.strip().splitlines()), "")
+    if pod.exit_code is None:
+        said = f": {last}" if last else ""
+        return f"driver pod {pod.name} ended, and nothing tells how its driver did{said}"
+    how = f"the driver ended with exit code {pod.exit_code} and without a report that counts"
+    return f"{how}; it said last: {last or 'no message'}"
 
 
 #: Stops that are nobody's fault: the attempt does not count.
@@ -185,6 +215,7 @@ _UNCOUNTED = frozenset(
         Reason.SUSPENDED,
         Reason.DELETING,
         Reason.TABLE_NOT_FOUND,
+        Reason.NODE_NOT_READY,
         Reason.GIVING_WAY,
         Reason.WINDOW_CLOSED,
         Reason.MAINTENANCE_OFF,

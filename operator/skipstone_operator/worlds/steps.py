@@ -58,11 +58,17 @@ class Create:
 
 @dataclass(frozen=True)
 class Slots:
-    """At most ``limit`` live driver pods of these ``operations`` labeled with ``warehouse_uid``."""
+    """At most ``limit`` live driver pods of these ``operations`` labeled with ``warehouse_uid``; None is any number.
+
+    ``bound`` says what sets the limit.
+    ``one_node``: the Warehouse's claim is mounted on one node, so a pod that has it on a dead node keeps others out.
+    """
 
     warehouse_uid: str
-    limit: int
+    limit: int | None
     operations: frozenset[str]
+    one_node: bool = False
+    bound: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

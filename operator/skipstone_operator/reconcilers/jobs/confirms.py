@@ -13,13 +13,14 @@ from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import PROGRESSING, Judgement, find, format_time, holds, read_reason
 from skipstone_operator.reconcilers.jobs.facts import MAIN_KINDS, WAIT_POLL
-from skipstone_operator.reconcilers.jobs.status import at_work, completed, failed, written
+from skipstone_operator.reconcilers.jobs.status import at_work, completed, failed, waiting, written
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL, delete_pod, find_live
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, as_phase
 from skipstone_operator.reconcilers.runs.requests import RunPlan, find_misfit, plan_confirm_run
-from skipstone_operator.reconcilers.runs.statuses import or_rest
+from skipstone_operator.reconcilers.runs.statuses import earliest, or_rest
 from skipstone_operator.resources.common import ConditionStatus, ConfirmState, CurrentRun, LastRun
 from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.worlds.nodes import describe_stuck, is_stuck, seconds_to_change
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ending, RunWorld, Verdict
 from skipstone_operator.worlds.steps import PutStatus, Step
@@ -62,13 +63,20 @@ class ConfirmPolicy(Policy[JobStatus]):
         """Wait until nobody may still be writing, and until the time of the next look."""
         live = find_live(self.children, MAIN_KINDS)
         if live is not None:
-            message = f"the confirm run follows when driver pod {live.name} is gone"
-            waits = or_rest(at_work(self.world, self.status(), Reason.CONFIRMING, message), FOREIGN_POLL)
-            return waits if live.deleting else delete_pod(live)
+            return self._await_end(live) if live.deleting else delete_pod(live)
         if (delay := seconds_until(self.confirm.next_time, self.setting.now)) > 0:
             return or_rest(_still_unknown(self.world, self.confirm), delay)
         block = self.block()
         return or_rest(self.write(self.status(), block), WAIT_POLL) if block is not None else None
+
+    def _await_end(self, live: PodFacts) -> Step:
+        setting = self.setting
+        if is_stuck(live, setting.now):
+            step = waiting(self.world, self.status(), Reason.DRIVER_STUCK, describe_stuck(live, setting.timing))
+        else:
+            message = f"the confirm run follows when driver pod {live.name} is gone"
+            step = at_work(self.world, self.status(), Reason.CONFIRMING, message)
+        return or_rest(step, earliest(FOREIGN_POLL, seconds_to_change(live, setting.now, setting.timing)))
 
     def block(self) -> Judgement | None:
         """Nobody is left to ask."""

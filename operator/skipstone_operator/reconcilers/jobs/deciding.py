@@ -26,7 +26,7 @@ from skipstone_operator.reconcilers.jobs.facts import (
     table_uid,
 )
 from skipstone_operator.reconcilers.jobs.status import at_work, failed, is_finished, waiting, with_progress, written
-from skipstone_operator.reconcilers.runs.launch import delete_pod, refusal_finding, trim
+from skipstone_operator.reconcilers.runs.launch import delete_pod, is_awaited, refusal_finding, trim
 from skipstone_operator.reconcilers.runs.lifecycle import Policy, decide, decide_refused
 from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.runs.statuses import earliest, judged, or_rest, put_status
@@ -200,7 +200,7 @@ class AttemptPolicy(Policy[JobStatus]):
         current = status.current_run
         waited = seconds_since(current.start_time, self.setting.now) if current is not None else None
         overdue = waited is not None and waited >= self.setting.timing.pending_deadline
-        if current is None or not overdue or finding.reason is Reason.WAITING_FOR_QUOTA:
+        if current is None or not overdue or is_awaited(finding):
             return None
         verdict = Verdict(ending=Ending.UNKNOWN, reason=finding.reason, message=finding.message)
         return count_failure(self.world, current, verdict)

@@ -122,7 +122,8 @@ def unfinished(world: TableWorld) -> tuple[str, ...]:
 
 def in_use_since_ms(world: TableWorld) -> int | None:
     """When the oldest run began that may read the table beside a maintain run; None when there is none."""
-    others = (pod for pod in world.pods if pod.live and pod.operation != RunKind.MAINTAIN)
+    # A driver that is given up may go on reading where its node is only cut off.
+    others = (pod for pod in world.pods if not pod.terminal and pod.operation != RunKind.MAINTAIN)
     begun = (pod.created for pod in others if pod.created is not None)
     first = min(begun, default=None)
     return None if first is None else int(first.timestamp() * 1000)

@@ -32,6 +32,7 @@ from skipstone_operator.resources.kinds import (
     Kind,
 )
 from skipstone_operator.worlds.identity import find_older_claimant
+from skipstone_operator.worlds.nodes import settle
 from skipstone_operator.worlds.pods import PodFacts, read_pod
 from skipstone_operator.worlds.runs import RunWorld
 from skipstone_operator.worlds.subjects import (
@@ -72,6 +73,7 @@ class Reader:
     kube: KubeApi
     namespace: str
     memory: Memory
+    setting: Setting
 
     async def get_subject(self, kind: Kind[S, T], name: str) -> Subject[S, T] | None:
         """One resource of ours. Raises ContractViolation when this release cannot read its spec."""
@@ -123,8 +125,8 @@ class Reader:
         return tuple(map(self.read_pod, await self.kube.list("Pod", self.namespace, labels={**DRIVERS, **selector})))
 
     def read_pod(self, raw: JsonObject) -> PodFacts:
-        """The facts of a pod, which may have a long report to tell."""
-        return self.memory.recall(raw, "Pod", read_pod)
+        """The facts of a pod, which may have a long report to tell, and whether it is still waited for."""
+        return settle(self.memory.recall(raw, "Pod", read_pod), self.setting.now, self.setting.timing)
 
     async def list_observers(self, warehouse: WarehouseSubject | None) -> tuple[PodFacts, ...]:
         """Pods of the Warehouse's observe runs, which may tell of any of its tables."""
@@ -175,7 +177,8 @@ def _read_all(
 
 async def gather_table(key: Key, ports: Ports) -> TableWorld:
     """Everything under a Table's key."""
-    reader, setting = Reader(ports.kube, key.namespace, ports.memory), read_setting(ports)
+    setting = read_setting(ports)
+    reader = Reader(ports.kube, key.namespace, ports.memory, setting)
     table: TableSubject | None = await reader.get_subject(TABLE, key.name)
     loads, bad_loads = await reader.list_of_table(LOAD_JOB, key.name)
     merges, bad_merges = await reader.list_of_table(MERGE_JOB, key.name)
@@ -211,7 +214,9 @@ async def _list_formers(table: TableSubject, place: Place, ports: Ports) -> tupl
     glances = ports.cached is not None and ports.kube is ports.cached
     if glances or table.status.table_uuid or place.warehouse is None:
         return ()
-    return await find_formers(table, place.warehouse, ports.kube)
+    pods = await find_formers(table, place.warehouse, ports.kube)
+    now = ports.clock.now()
+    return tuple(pod for pod in pods if settle(pod, now, ports.timing).live)
 
 
 def _with_run(pods: tuple[PodFacts, ...], run: RunWorld | None) -> tuple[PodFacts, ...]:
@@ -282,7 +287,7 @@ async def _find_older_claimant(
     tables: list[TableSubject] = []
     warehouses: dict[Key, WarehouseSubject] = {warehouse.key: warehouse}
     for namespace in sorted({*ports.namespaces, table.meta.namespace}):
-        reader = Reader(kube, namespace, ports.memory)
+        reader = Reader(kube, namespace, ports.memory, near.setting)
         try:
             rivals = await reader.list_subjects(TABLE, {IDENTIFIER_FIELD: table.spec.identifier.name})
             tables.extend(rivals)
@@ -314,7 +319,7 @@ async def _read_warehouses(
 
 async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
     """Everything under a SecondaryIndex's key; None when there is none."""
-    reader = Reader(ports.kube, key.namespace, ports.memory)
+    reader = Reader(ports.kube, key.namespace, ports.memory, read_setting(ports))
     index: IndexSubject | None = await reader.get_subject(SECONDARY_INDEX, key.name)
     if index is None:
         return None
@@ -330,7 +335,7 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
     run = await reader.read_run(index.status.current_run, index.meta.uid)
     return IndexWorld(
         index=index,
-        setting=read_setting(ports),
+        setting=reader.setting,
         place=place,
         run=run,
         children=owned,
@@ -340,7 +345,7 @@ async def gather_index(key: Key, ports: Ports) -> IndexWorld | None:
 
 async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
     """Everything under a Warehouse's key; None when there is none."""
-    reader = Reader(ports.kube, key.namespace, ports.memory)
+    reader = Reader(ports.kube, key.namespace, ports.memory, read_setting(ports))
     warehouse: WarehouseSubject | None = await reader.get_subject(WAREHOUSE, key.name)
     if warehouse is None:
         return None
@@ -350,7 +355,7 @@ async def gather_warehouse(key: Key, ports: Ports) -> WarehouseWorld | None:
     status = warehouse.status
     return WarehouseWorld(
         warehouse=warehouse,
-        setting=read_setting(ports),
+        setting=reader.setting,
         claim=await reader.get_claim(warehouse),
         location_claims=await reader.list_location_claims(warehouse),
         tables=tuple(tables),
@@ -374,7 +379,7 @@ def _dependants(
 
 async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     """Everything under a MergeSchedule's key; None when there is none."""
-    reader = Reader(ports.kube, key.namespace, ports.memory)
+    reader = Reader(ports.kube, key.namespace, ports.memory, read_setting(ports))
     schedule: ScheduleSubject | None = await reader.get_subject(MERGE_SCHEDULE, key.name)
     if schedule is None:
         return None
@@ -383,7 +388,7 @@ async def gather_schedule(key: Key, ports: Ports) -> ScheduleWorld | None:
     names = {job.meta.name for job in own} | {str(each.raw["metadata"]["name"]) for each in unreadable}
     return ScheduleWorld(
         schedule=schedule,
-        setting=read_setting(ports),
+        setting=reader.setting,
         jobs=own,
         taken=frozenset({str(raw["metadata"]["name"]) for raw in found} - names),
     )

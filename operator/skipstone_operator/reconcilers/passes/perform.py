@@ -12,6 +12,7 @@ from typing import assert_never
 
 from skipstone_operator import labels
 from skipstone_operator.ports import (
+    DEAD_NODE,
     Conflict,
     Created,
     Deleted,
@@ -25,6 +26,7 @@ from skipstone_operator.ports import (
     Updated,
 )
 from skipstone_operator.reconcilers.passes.measures import publish_measures
+from skipstone_operator.worlds.nodes import describe_stuck, is_on_dead_node, settle
 from skipstone_operator.worlds.pods import read_pod
 from skipstone_operator.worlds.steps import Create, Delete, PutFinalizers, PutStatus, Rest, Slots, Step
 from skipstone_operator.worlds.subjects import Raw
@@ -125,11 +127,17 @@ async def _find_full(step: Create, slots: Slots, ports: Ports) -> Refused | None
     }
     namespace = step.object["metadata"]["namespace"]
     pods = await ports.kube.list("Pod", namespace, labels=selector, fields={"status.phase!": "Succeeded"})
-    facts = [read_pod(pod) for pod in pods]
+    now = ports.clock.now()
+    facts = [settle(read_pod(pod), now, ports.timing) for pod in pods]
+    if slots.one_node and (holder := next(filter(is_on_dead_node, facts), None)) is not None:
+        message = (
+            f"the Warehouse's claim is held on a node that does not answer: {describe_stuck(holder, ports.timing)}"
+        )
+        return Refused(status=409, reason=DEAD_NODE, message=message)
     live = sum(1 for pod in facts if pod.live and pod.operation in slots.operations)
-    if live < slots.limit:
+    if slots.limit is None or live < slots.limit:
         return None
-    message = f"exceeded quota: {live} runs of the Warehouse are running, spec.maxConcurrentRuns allows {slots.limit}"
+    message = f"exceeded quota: {live} runs of the Warehouse are running, {slots.bound}"
     return Refused(status=403, reason="Forbidden", message=message)
 
 

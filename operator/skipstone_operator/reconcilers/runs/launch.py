@@ -42,12 +42,15 @@ def find_slots(plan: RunPlan) -> Slots | None:
 
     A drop or a confirm run never waits behind a long merge: it is small, and much waits for it.
     """
-    warehouse = plan.warehouse
+    warehouse, one_node = plan.warehouse, plan.claim is not None and plan.claim.one_node
     if plan.claim is not None and plan.claim.one_pod:
-        return Slots(warehouse.meta.uid, 1, frozenset(kind.value for kind in RunKind))
-    if plan.kind not in SPARK_KINDS:
-        return None
-    return Slots(warehouse.meta.uid, warehouse.spec.max_concurrent_runs, frozenset(kind.value for kind in SPARK_KINDS))
+        bound = f"claim {plan.claim.name!r} is ReadWriteOncePod, so one pod uses it at a time"
+        return Slots(warehouse.meta.uid, 1, frozenset(kind.value for kind in RunKind), one_node, bound)
+    spark = frozenset(kind.value for kind in SPARK_KINDS)
+    if plan.kind in SPARK_KINDS:
+        limit = warehouse.spec.max_concurrent_runs
+        return Slots(warehouse.meta.uid, limit, spark, one_node, f"spec.maxConcurrentRuns allows {limit}")
+    return Slots(warehouse.meta.uid, None, spark, one_node) if one_node else None
 
 
 def is_stale(current: CurrentRun, plan: RunPlan) -> bool:
@@ -94,7 +97,7 @@ def trim(children: Children, busy: Iterable[str], *, keep: bool = True) -> Step 
     for pod in ended:
         if pod.run_id not in kept and not pod.deleting:
             return delete_pod(pod)
-    alive = names | kept | {pod.run_id for pod in children.pods if pod.live}
+    alive = names | kept | {pod.run_id for pod in children.pods if not pod.terminal}
     return next((delete_conf(conf) for conf in children.confs if conf.run_id not in alive), None)
 
 
@@ -122,8 +125,15 @@ def adopted_intent(pod: PodFacts, plan: RunPlan, now: str) -> CurrentRun:
     return replace(intent, id=pod.run_id, inputs_hash=parts[-2] if len(parts) >= 2 else intent.inputs_hash)
 
 
+def is_awaited(finding: Finding) -> bool:
+    """Whether a run that cannot be created for this reason waits without a deadline: nothing is wrong with the run."""
+    return finding.reason in (Reason.WAITING_FOR_QUOTA, Reason.DRIVER_STUCK)
+
+
 def refusal_finding(refusal: Refused) -> Finding:
     """How a refused create is shown."""
     if refusal.by_quota:
         return Finding(Reason.WAITING_FOR_QUOTA, refusal.message)
+    if refusal.by_dead_node:
+        return Finding(Reason.DRIVER_STUCK, refusal.message)
     return Finding(Reason.POD_REJECTED, f"the API server refused the run: {refusal.message}")

@@ -22,6 +22,7 @@ from skipstone_operator.reconcilers.runs.launch import (
     delete_pod,
     discard,
     find_live,
+    is_awaited,
     is_prompt,
     is_stale,
     launch,
@@ -32,6 +33,7 @@ from skipstone_operator.reconcilers.runs.launch import (
 from skipstone_operator.reconcilers.runs.requests import RunPlan
 from skipstone_operator.reconcilers.runs.statuses import Status, earliest, followed, later, or_rest
 from skipstone_operator.resources.common import CurrentRun, LastRun
+from skipstone_operator.worlds.nodes import seconds_to_change
 from skipstone_operator.worlds.pods import PodFacts
 from skipstone_operator.worlds.runs import Ended, Foreign, Live, NotLaunched, RunWorld, Verdict, judge_run
 from skipstone_operator.worlds.steps import PutStatus, Rest, Step
@@ -143,12 +145,12 @@ def decide(policy: Policy[T]) -> Step:
 
 
 def decide_refused(policy: Policy[T], refusal: Refused) -> Step:
-    """The API server refused a child of the run: a quota is waited for, anything else is tried again and shown."""
+    """The API server refused a child of the run: what is only awaited, or what is tried again, is shown."""
     step = policy.refused(refusal)
     if step is not None:
         return step
     finding = refusal_finding(refusal)
-    says = fails if finding.reason is Reason.WAITING_FOR_QUOTA else holds
+    says = fails if is_awaited(finding) else holds
     progress = says(PROGRESSING, finding.reason, finding.message)
     return later(policy.write(policy.status(), progress), min(policy.setting.timing.quota_poll, policy.pause()))
 
@@ -184,7 +186,7 @@ def _intend(policy: Policy[T]) -> Step:
 
 def _decide_run(policy: Policy[T], run: RunWorld) -> Step:
     setting = policy.setting
-    match judge_run(run, now=setting.now, pending_deadline=setting.timing.pending_deadline):
+    match judge_run(run, now=setting.now, timing=setting.timing):
         case NotLaunched():
             return _launch(policy, run)
         case Foreign(what):
@@ -227,11 +229,15 @@ def _follow(policy: Policy[T], run: RunWorld, live: Live) -> Step:
     step = policy.write(policy.with_pod(current, live), _progress(current, live))
     if step is None and current.stop_reason and not live.pod.deleting:
         return delete_pod(live.pod)
-    pending = _pending_left(live.pod, policy.setting.now, policy.setting.timing.pending_deadline)
-    return or_rest(step, earliest(pending, policy.pause()))
+    now, timing = policy.setting.now, policy.setting.timing
+    pending = _pending_left(live.pod, now, timing.pending_deadline)
+    return or_rest(step, earliest(pending, seconds_to_change(live.pod, now, timing), policy.pause()))
 
 
 def _progress(current: CurrentRun, live: Live) -> Judgement:
+    if live.stuck:
+        why = f"run {current.id} is to stop: {current.stop_message}; " if current.stop_reason else ""
+        return fails(PROGRESSING, Reason.DRIVER_STUCK, f"{why}{live.message}")
     if current.stop_reason:
         message = f"stopping run {current.id}: {current.stop_message}"
         return holds(PROGRESSING, read_reason(current.stop_reason), message)

@@ -51,7 +51,7 @@ _AWAITED = frozenset(
     }
 )
 #: Reasons of Progressing that go only when somebody changes something.
-_NEEDS_USER = frozenset({Reason.INVALID_SPEC, Reason.RESOURCE_CONFLICT})
+_NEEDS_USER = frozenset({Reason.INVALID_SPEC, Reason.RESOURCE_CONFLICT, Reason.DRIVER_STUCK})
 
 
 def lay_conditions(
@@ -75,6 +75,9 @@ def sum_up(conditions: Sequence[Condition], generation: int) -> Judgement | None
     if progress is None or (complete is not None and complete.status is ConditionStatus.TRUE):
         return None
     ready = find(conditions, READY)
+    if progress.reason == Reason.DRIVER_STUCK and not _is_active(progress):
+        # Whatever the resource can be used for, its run is in nobody's hands.
+        return _because(STALLED, progress)
     return _sum_up_job(progress) if ready is None else _sum_up_ready(conditions, ready, progress, generation)
 
 
