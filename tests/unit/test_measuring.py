@@ -222,6 +222,15 @@ def test_jobs_are_counted_by_table_and_only_what_failed_has_series_of_its_own(be
     assert {sample.labels["name"] for sample in bench.of_objects() if "name" in sample.labels} == {"bad", "runs"}
 
 
+@pytest.mark.parametrize("obj", [objects.load("jan"), objects.merge("feed", dryRun=True), objects.table()])
+def test_a_resource_whose_driver_is_stuck_has_a_series_for_as_long_as_that_lasts(bench: Bench, obj: Obj) -> None:
+    name = obj["metadata"]["name"]
+    bench.see(obj, conditions(("Progressing", "False", "DriverStuck")))
+    assert bench.value("resource_driver_stuck", kind=obj["kind"], name=name) == 1
+    bench.see(obj, conditions(("Progressing", "True", "DriverRunning")))
+    assert "resource_driver_stuck" not in {sample.name.removeprefix("skipstone_") for sample in bench.of_objects()}
+
+
 def test_reasons_and_numbers_that_users_write_make_no_series_at_will(bench: Bench) -> None:
     status = {**STATUS["LoadJob"], **conditions(("Failed", "True", "WhateverIWant"))}
     bench.see(objects.load("bad"), status)

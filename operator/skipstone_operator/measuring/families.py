@@ -32,6 +32,9 @@ HEALTH = {
 FAMILIES: Mapping[str, Family] = {
     "resource_ready": Family("Whether the condition Ready is True.", OBJECT),
     "resource_stalled": Family("Whether somebody has to act: the condition Stalled. Not of jobs.", OBJECT),
+    "resource_driver_stuck": Family(
+        "1 while a deleted driver pod on a node that does not answer keeps the resource waiting.", OBJECT
+    ),
     "resource_failed_runs": Family("Runs of the resource that failed in a row; of jobs while they try.", OBJECT),
     "index_lag_segments": Family("Segments that an index misses.", INDEX),
     "index_lag_seconds": Family(

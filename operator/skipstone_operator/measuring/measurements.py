@@ -59,14 +59,20 @@ class Measurements:
 def read(obj: JsonMap, now: datetime) -> Measurements:
     """The numbers of ``obj``, which is of one of our kinds."""
     version = str(obj["metadata"].get("resourceVersion", ""))
+    stuck = tuple(_read_stuck(obj))
     if obj["kind"] == "MergeJob" and _part(obj, "spec").get("dryRun") is True:
         # Neither its end nor its rows are those of a merge.
-        return Measurements(version, ())
+        return Measurements(version, stuck)
     if obj["kind"] in JOB_KINDS:
-        return Measurements(version, tuple(_read_job(obj)), _job(obj))
+        return Measurements(version, (*_read_job(obj), *stuck), _job(obj))
     special = _SPECIAL.get(str(obj["kind"]))
     more = special(obj, now) if special is not None else ()
-    return Measurements(version, (*_read_any(obj), *more))
+    return Measurements(version, (*_read_any(obj), *more, *stuck))
+
+
+def _read_stuck(obj: JsonMap) -> Iterator[Measurement]:
+    if _condition(_part(obj, "status"), PROGRESSING).get("reason") == Reason.DRIVER_STUCK:
+        yield Measurement("resource_driver_stuck", (str(obj["kind"]), *_place(obj)), 1.0)
 
 
 def _read_any(obj: JsonMap) -> Iterator[Measurement]:

@@ -36,9 +36,16 @@ class Driven:
 Drive = Callable[[str, str], Driven]
 
 
+#: The node of pods whose node dies as soon as they run; all others have none.
+DEAD_NODE = "worker-7"
+
+
 @dataclass
 class SimulatedKubelet:
-    """Drives the pods of one namespace; ``drive(request, root)`` runs in ``pool``."""
+    """Drives the pods of one namespace; ``drive(request, root)`` runs in ``pool``.
+
+    ``dies`` chooses pods that start on DEAD_NODE, of which nothing is heard from then on.
+    """
 
     upstream: str
     tls: ssl.SSLContext
@@ -46,6 +53,7 @@ class SimulatedKubelet:
     pool: Executor
     drive: Drive
     root: str
+    dies: Callable[[JsonObject], bool] = lambda _pod: False
     violations: list[str] = field(default_factory=list)
     driven: list[str] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
@@ -96,7 +104,7 @@ class SimulatedKubelet:
     def _judge(self, pods: list[JsonObject]) -> None:
         live: dict[str, str] = {}
         for pod in pods:
-            if pod["status"].get("phase") in TERMINAL:
+            if pod["status"].get("phase") in TERMINAL or pod["spec"].get("nodeName") == DEAD_NODE:
                 continue
             owner = pod["metadata"]["labels"]["skipstone.dev/owner-uid"]
             if owner in live:
@@ -105,8 +113,14 @@ class SimulatedKubelet:
 
     async def _drive_pod(self, pod: JsonObject) -> None:
         name = pod["metadata"]["name"]
+        if self.dies(pod):
+            target = {"apiVersion": "v1", "kind": "Node", "name": DEAD_NODE}
+            binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": target}
+            await self._call("POST", f"{self._pods}/{name}/binding", binding)
         start = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
         await self._status(name, "Running", {"running": {"startedAt": start}})
+        if self.dies(pod):
+            return
         config = next(v["configMap"]["name"] for v in pod["spec"]["volumes"] if "configMap" in v)
         path = f"/api/v1/namespaces/{self.namespace}/configmaps/{config}"
         found = await self._call("GET", path)
