@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import pickle
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
@@ -49,12 +50,24 @@ from pyiceberg.table.update import (
     update_table_metadata,
 )
 from pyiceberg.typedef import Properties
-from pyiceberg.types import DoubleType, LongType, NestedField, StructType, TimestamptzType
+from pyiceberg.types import (
+    DecimalType,
+    DoubleType,
+    FixedType,
+    GeometryType,
+    IcebergType,
+    LongType,
+    NestedField,
+    StructType,
+    TimestamptzType,
+    UnknownType,
+)
 from pyspark import SparkContext
 from pyspark.errors.exceptions.captured import CapturedException
 from skipstone.compat import pyiceberg as ours
 from skipstone.compat.avro import doubles
 from skipstone.compat.lineage.metadata import writable
+from skipstone.compat.lineage.opaque import Opaque, opaque_fields
 from skipstone.compat.rowdelta import RowDelta
 from skipstone.tables.decoding.metadatatexts import KnownTexts, metadata_text
 
@@ -359,6 +372,41 @@ def test_data_files_hold_the_fields_that_have_no_name(table: Table) -> None:
 def test_schemas_know_the_ids_of_nested_fields() -> None:
     nested = StructType(NestedField(2, "b", LongType(), required=False))
     assert set(ours.field_ids(Schema(NestedField(1, "a", nested, required=False)))) == {1, 2}
+
+
+#: As Iceberg 1.12 writes them, as PyIceberg does, and as the table specification does.
+OPAQUE = ("variant", "unknown", "geometry", "geometry(OGC:CRS84)", "geometry(srid:3857)", "geometry('EPSG:4326')",
+          "geography", "geography(OGC:CRS84, spherical)", "geography(srid:4269, karney)")  # fmt: skip
+
+
+@pytest.mark.parametrize("text", OPAQUE)
+def test_types_that_are_moved_keep_their_text_wherever_they_stand(table: Table, text: str) -> None:
+    below = {"type": "struct", "fields": [{"id": 12, "name": "s", "required": False, "type": text}]}
+    fields: list[Any] = [
+        {"id": 2, "name": "plain", "required": False, "type": text},
+        {"id": 3, "name": "struct", "required": False, "type": below},
+        {"id": 4, "name": "list", "required": False,
+         "type": {"type": "list", "element-id": 5, "element": text, "element-required": False}},
+        {"id": 6, "name": "map", "required": False,
+         "type": {"type": "map", "key-id": 7, "key": "string", "value-id": 8, "value": text, "value-required": False}},
+    ]  # fmt: skip
+    told = json.loads(writable(metadata_with_snapshots(table, 3)).model_dump_json())
+    told["schemas"] = [told["schemas"][0], {**told["schemas"][0], "schema-id": 1, "fields": fields}]
+    found = TableMetadataUtil.parse_raw(json.dumps(told))
+    assert json.loads(writable(found).model_dump_json())["schemas"] == told["schemas"]
+    schema = found.schemas[1]
+    assert dict(opaque_fields(schema)) == dict.fromkeys((2, 12, 5, 8), Opaque(text))
+    assert pickle.loads(pickle.dumps(schema)) == schema == Schema.model_validate_json(schema.model_dump_json())
+    assert arrow_io.schema_to_pyarrow(Opaque(text)) == Opaque(text).arrow
+
+
+def test_other_types_are_what_pyiceberg_makes_of_them() -> None:
+    for kind in (LongType(), DoubleType(), TimestamptzType(), FixedType(3), DecimalType(9, 2), UnknownType()):
+        assert type(kind) is type(IcebergType.model_validate(str(kind))) or isinstance(kind, UnknownType)
+    assert str(GeometryType("EPSG:4326")) == "geometry('EPSG:4326')"
+    for text in ("blob", "variants", "struct"):
+        with pytest.raises(ValueError, match="not recognized"):
+            IcebergType.model_validate(text)
 
 
 def test_batches_are_read_in_a_requested_schema() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, tzinfo
 
+from skipstone_core.columntypes import MOVED_ONLY, is_opaque
 from skipstone_core.contract.requests import ColumnMapping, MergeAction, MergeClause
 from skipstone_core.errors import BadSpec
 from skipstone_core.keys import KeyType
@@ -226,12 +227,22 @@ def _chosen(path: str, clause: MergeClause, role: Role, sides: Sides) -> BoundCl
 def _into(one: ValueExpression, target: MergeColumn) -> ValueExpression:
     """The expression in the type of its column. Raises BadSpec when its values are of another family."""
     into = plain_type(target.type)
+    if is_opaque(target.type):
+        raise _unmade(target, one.field)
     if one.type == into:
         return one
     if not (one.type == NULL_TYPE or _feeds(one.type, into)) or not is_castable(into):
         message = f"{one.text!r} is {one.type} and cannot feed {target.name!r}, which is {target.type}"
         raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=one.field)
     return replace(one, root=Cast(one.root, into))
+
+
+def _unmade(target: MergeColumn, path: str) -> BadSpec:
+    message = (
+        f"{target.name!r} is {target.type} in the table, and {MOVED_ONLY}: leave it out of the columns that the clause "
+        "gives a value, which set and values name"
+    )
+    return BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field=path)
 
 
 def _no_target(column: str, targets: Mapping[str, MergeColumn], path: str) -> BadSpec:
@@ -245,6 +256,8 @@ def _bind_literal(field_name: str, value: Constant | None, target: MergeColumn, 
             message = f"{target.name!r} is required in the table and cannot be null"
             raise BadSpec(Reason.INVALID_SPEC, message, field=field_name)
         return None
+    if is_opaque(target.type):
+        raise _unmade(target, field_name)
     try:
         return fit_literal(value.value, target.type, zone)
     except Unfit as error:
@@ -281,10 +294,17 @@ def _defaults(target: Sequence[MergeColumn], bound: BoundClause) -> dict[str, Va
 
 
 def _check_required(path: str, target: Sequence[MergeColumn], fed: Collection[str]) -> None:
-    missing = [column.name for column in target if column.required and column.name not in fed]
-    if missing:
-        message = f"{missing[0]!r} is required in the table and nothing feeds it: map a source column to it"
-        raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=path)
+    missing = next((column for column in target if column.required and column.name not in fed), None)
+    if missing is None:
+        return
+    if is_opaque(missing.type):
+        message = (
+            f"{missing.name!r} is {missing.type} and required in the table, and {MOVED_ONLY}: leave out the Insert, or "
+            "make the column optional"
+        )
+        raise BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field=path)
+    message = f"{missing.name!r} is required in the table and nothing feeds it: map a source column to it"
+    raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=path)
 
 
 _TYPE_NAME = re.compile(r"[(<\[]")
@@ -310,6 +330,8 @@ def _check_assignable(path: str, bound: BoundClause, sides: Sides) -> None:
             message = f"the source has no column {origin!r}: {like_hint(origin, sources)}"
             raise BadSpec(Reason.SOURCE_COLUMN_MISSING, message, field=f"{path}.{column}")
         into, of = targets[column].type, sources[origin].type
+        if is_opaque(into):
+            raise _unmade(targets[column], f"{path}.{column}")
         if not _feeds(of, into):
             message = f"{origin!r} is {of} in the source and cannot feed {column!r}, which is {into}"
             raise BadSpec(Reason.SCHEMA_MISMATCH, f"{message}: {_cast_hint(into)}", field=f"{path}.{column}")

@@ -40,6 +40,7 @@ from skipstone_core.stats import upper_bound
 
 from skipstone.files.bloom.sealing import seal_filters
 from skipstone.files.footers import TAIL
+from skipstone.files.opaque.annotations import ending, stored_types
 from skipstone.tables.arrow import arrow_schema, field_id
 from skipstone.tables.parquetfiles import WholeFile, seal_of, seal_of_pages
 from skipstone.tables.shaping.dictionaries import dictionary_columns
@@ -171,7 +172,7 @@ class ParquetFile:
     def close(self, properties: dict[str, str]) -> dict[str, Any]:
         """Finish the file; its statistics as DataFile arguments. ``properties`` hold the table's metrics modes."""
         writer = self._writer or open_writer(self._sink, self._columns, self._options, self._columns.empty_table(), 0)
-        with self._sink.end(seal_filters if self._options.get(FILTER_SIZES) else None):
+        with self._sink.end(ending(self._schema, seal_filters if self._options.get(FILTER_SIZES) else None)):
             writer.close()
         self._sink.close()
         return statistics_of(writer.writer.metadata, self._schema, self._nans, properties)
@@ -204,9 +205,20 @@ def statistics_of(
 
     ``foreign`` None: the file is ours, with the columns of ``schema``.
     """
-    found = foreign or ForeignColumns(parquet_path_to_id_mapping(schema))
+    found = foreign or _own_columns(metadata, schema)
     plan = _without_bounds(compute_statistics_plan(schema, properties), found)
     return _statistics(metadata, plan, found.fields, nans)
+
+
+def _own_columns(metadata: pq.FileMetaData, schema: Schema) -> ForeignColumns:
+    """The columns of a file of ours. Of the parts in which values of opaque types lie, only the size is told."""
+    fields, opaque = parquet_path_to_id_mapping(schema), stored_types(schema)
+    if not opaque:
+        return ForeignColumns(fields)
+    whole = {f"{path}.": number for path, number in fields.items() if number in opaque}
+    paths = {metadata.schema.column(at).path for at in range(metadata.num_columns)} - fields.keys()
+    parts = {path: number for path in paths for prefix, number in whole.items() if path.startswith(prefix)}
+    return ForeignColumns({**fields, **parts}, silent=opaque.keys())
 
 
 def _without_bounds(plan: Mapping[int, StatisticsCollector], found: ForeignColumns) -> dict[int, StatisticsCollector]:

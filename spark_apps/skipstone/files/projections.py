@@ -23,8 +23,10 @@ from pyiceberg.types import NestedField, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.opaque import Opaque
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
+from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
 from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
@@ -113,6 +115,7 @@ class Projection:
         self.columns = [_EXTRA_FIELDS.get(name) or fields[name] for name in columns]
         self._physical = physical.schema
         self._names = self._names_by_id()
+        require_whole(file.path, self._physical, [one for one in self.columns if isinstance(one, NestedField)])
         self.equality_ids = sorted({field for delete in file.deletes for field in delete.equality_ids})
         self.deletions = physical.deletions
 
@@ -144,6 +147,8 @@ class Projection:
         if found.type == target:
             return found
         field = self.schema.find_field(number)
+        if isinstance(field.field_type, Opaque):
+            return whole_values(found, field.field_type)
         return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
 
     def _constant(self, number: int, target: pa.DataType) -> pa.Scalar:
@@ -167,7 +172,8 @@ class Projection:
         """The columns of the file that a reader knows; others may have names, or types, that mean nothing here."""
         known = set(self._names.values())
         fields = pa.schema([field for field in self._physical if field.name in known])
-        return pyarrow_to_schema(fields, self._mapping, downcast_ns_timestamp_to_us=True)
+        plain, opaque = known_types(fields, self.schema)
+        return with_opaque(pyarrow_to_schema(plain, self._mapping, downcast_ns_timestamp_to_us=True), opaque)
 
     def _names_by_id(self) -> dict[int, str]:
         """Physical column names by field id; files without ids go by the table's name mapping."""

@@ -8,8 +8,9 @@ Must not know partitions, sort orders or commits.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -20,6 +21,7 @@ from pyiceberg.schema import Schema
 
 from skipstone.files.bloom.sealing import SealedFilter, seal_filter, unsealed
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, elements_by_column, read_at, read_footer
+from skipstone.files.opaque.annotations import annotated, is_shredded, stored_types
 from skipstone.files.parquet import FILTER_SIZES, NanCounter, open_writer, statistics_of
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_fields
 from skipstone.tables.arrow import arrow_schema
@@ -77,7 +79,10 @@ class SplicedLayout:
         self.bloom_columns = frozenset(options.get(FILTER_SIZES, ()))
         self.columns = arrow_schema(schema)
         self._options = options
-        self._empty = self.encode(self.columns.empty_table())
+        footer = annotated(self.encode(self.columns.empty_table()).footer, schema)
+        self._footer = CompactReader(footer).struct()
+        self._elements = elements_by_column(self._footer[2])
+        self._opaque = frozenset(field.name for field in schema.fields if stored_types(Schema(field)))
 
     def encode(self, rows: pa.Table) -> ChunkSource:
         """A file in memory that holds ``rows`` (of some columns) as one row group.
@@ -101,15 +106,33 @@ class SplicedLayout:
         chunks, codec = source.chunks(group), _CODECS.get(self._options["compression"])
         return frozenset(
             name
-            for name, elements in self._empty.elements.items()
-            if _raw(source.elements.get(name, ())) == _raw(elements)
+            for name, elements in self._elements.items()
+            if self._is_alike(name, source.elements.get(name, ()), elements)
             and all(_is_plain(chunk) and chunk[3][4] == codec for chunk in chunks[name])
             and (name not in self.bloom_columns or all(_has_filter(chunk[3]) for chunk in chunks[name]))
         )
 
-    def footer(self, groups: list[Any], rows: int) -> bytes:
-        """The footer of a file of these row groups."""
-        return with_fields(self._empty.footer.raw, {3: rows, 4: groups})
+    def _is_alike(self, name: str, theirs: Sequence[Struct], ours: Sequence[Struct]) -> bool:
+        """Whether a column of another file says the same of itself, or can only be copied and fits as it is."""
+        if _raw(theirs) == _raw(ours):
+            return True
+        if name not in self._opaque or not theirs:
+            return False
+        return list(theirs) == list(ours) or (is_shredded(theirs) and _is_same_field(theirs[0], ours[0]))
+
+    def copied_as(self, source: ChunkSource) -> dict[str, tuple[Struct, ...]]:
+        """The columns that can only be copied as ``source`` has them, and what it says of them."""
+        return {name: source.elements[name] for name in self._opaque if is_shredded(source.elements.get(name, ()))}
+
+    def footer(self, groups: list[Any], rows: int, others: Mapping[str, Sequence[Struct]]) -> bytes:
+        """The footer of a file of these row groups. ``others``: what it says of some columns in place of the usual."""
+        said: dict[int, Any] = {3: rows, 4: groups}
+        if others:
+            below = [others.get(name, elements) for name, elements in self._elements.items()]
+            elements = [*self._footer[2][:1], *chain.from_iterable(below)]
+            said[2] = [Raw(one.raw) for one in elements]
+            said[7] = [Raw(self._footer[7][0].raw) for one in elements if not one.get(5)]  # the order of each leaf
+        return with_fields(self._footer.raw, said)
 
 
 class _Origin(NamedTuple):
@@ -138,6 +161,7 @@ class SplicedFile:
         self._layout = layout
         self._at = 0
         self._groups: list[tuple[int, list[_Moved]]] = []
+        self._others: dict[str, tuple[Struct, ...]] = {}
         self._nans = NanCounter()
 
     @cached_property
@@ -170,6 +194,7 @@ class SplicedFile:
             replaced = set(fresh.column_names)
             origins |= {name: [_Origin(encoded, one) for one in found] for name, found in encoded.chunks(0).items()}
         kept = [field.name for field in self._layout.columns if field.name not in replaced]
+        self._others |= {name: found for name, found in self._layout.copied_as(source).items() if name in kept}
         self._nans.count_in(source.parquet, group, [self._layout.columns.field(name) for name in kept])
         self._append([one for found in origins.values() for one in found], int(source.groups[group][3]))
 
@@ -181,7 +206,7 @@ class SplicedFile:
         """
         indexed = [[self._indexed(one) for one in moved] for _, moved in self._groups]
         groups = [_row_group(rows, moved, chunks) for (rows, moved), chunks in zip(self._groups, indexed, strict=True)]
-        footer = self._layout.footer(groups, sum(rows for rows, _ in self._groups))
+        footer = self._layout.footer(groups, sum(rows for rows, _ in self._groups), self._others)
         end = seal_of(footer) + footer + TAIL.pack(len(footer), MAGIC)
         self._sink.write(end)
         self._sink.close()
@@ -255,6 +280,11 @@ def _row_group(rows: int, moved: Sequence[_Moved], chunks: list[Raw]) -> Raw:
             6: sum(one[7] for one in metadata),
         }
     )
+
+
+def _is_same_field(theirs: Struct, ours: Struct) -> bool:
+    """Whether a column of another file has the same name and field id, and no nulls where ours has none."""
+    return all(theirs.get(number) == ours.get(number) for number in (4, 9)) and theirs[3] <= ours[3] <= 1
 
 
 def _raw(elements: Sequence[Struct]) -> list[bytes]:

@@ -165,8 +165,12 @@ class Int32(int):
     """An integer that readers expect as i32."""
 
 
+class Byte(int):
+    """An integer of 8 bits."""
+
+
 def encode_struct(fields: Mapping[int, int | bytes | Raw | list[Any]]) -> Raw:
-    """A struct of integers (i64 but for Int32), texts, structs and non-empty lists of one of these kinds."""
+    """A struct of integers (i64 but for Int32 and Byte), texts, structs and non-empty lists of one of these kinds."""
     return _assembled({number: _Field(_kind(value), _encoded(value)) for number, value in fields.items()})
 
 
@@ -200,7 +204,10 @@ class _Field(NamedTuple):
 def _assembled(fields: Mapping[int, _Field]) -> Raw:
     found, last = bytearray(), 0
     for number, (kind, value) in sorted(fields.items()):
-        found.append((number - last) << 4 | kind)
+        if number - last > _LONG_STEP:
+            found += bytes([kind]) + _varint(number << 1)
+        else:
+            found.append((number - last) << 4 | kind)
         found += value
         last = number
     return Raw(found + b"\0")
@@ -216,6 +223,8 @@ def _kind(value: object) -> int:
             return _LIST
         case Int32():
             return _I32
+        case Byte():
+            return _BYTE
         case _:
             return _I64
 
@@ -228,6 +237,8 @@ def _encoded(value: Any) -> bytes:
             return _varint(len(value)) + value
         case list():
             return bytes([_LONG_LIST << 4 | _kind(value[0])]) + _varint(len(value)) + b"".join(map(_encoded, value))
+        case Byte():
+            return bytes([value])
         case _:
             return _varint(value << 1 ^ value >> 63)
 

@@ -31,7 +31,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls, with_lineage
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls, stored_schema, with_lineage
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
     codec_of,
@@ -134,7 +134,7 @@ def write_spec(table: Table, run_id: str, *, lineage: bool = False) -> WriteSpec
     ``lineage``: for rows that were in other files of the table before, and keep their ids.
     """
     codec, level = codec_of(table)
-    schema = with_lineage(table.schema()) if lineage else table.schema()
+    schema = stored_schema(with_lineage(table.schema()) if lineage else table.schema())
     return WriteSpec(
         schema_json=schema.model_dump_json(),
         spec_json=table.spec().model_dump_json(),

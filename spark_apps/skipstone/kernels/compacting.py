@@ -165,7 +165,7 @@ def _copied(
     nbytes = int(chunks.groups[group].get(6) or chunks.groups[group][2])
     if rows < COPIED_ROWS and nbytes < COPIED_BYTES:
         return False
-    if opened.has_deleted(group):
+    if opened.has_deleted(group) or writer.layout.copied_as(chunks):  # other files may have such columns otherwise
         return False
     copyable = writer.layout.copyable(chunks, group) - writer.lineage_columns
     foreign = [name for name in writer.arrow_schema.names if name not in copyable]

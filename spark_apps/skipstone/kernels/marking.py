@@ -91,7 +91,8 @@ class FileMarker:
             yield self._filled(batch, batch.num_rows)
 
     def _filled(self, batch: pa.RecordBatch | None, rows: int) -> pa.RecordBatch:
-        fields = [self._writer.arrow_schema.field(name) for name in self._plan.target_columns]
+        stored = self._writer.arrow_schema
+        fields = [stored.field(name) for name in self._plan.target_columns if name in stored.names]
         kept = batch.schema.names if batch else ()
         columns = [
             batch.column(field.name) if batch and field.name in kept else nulls(rows, field.type) for field in fields

@@ -12,11 +12,13 @@ from itertools import chain
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, StringType, UnknownType
+from pyiceberg.types import IcebergType, NestedField, StringType, UnknownType
+from skipstone_core.columntypes import MOVED_ONLY
 from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.opaque import holds_opaque
 from skipstone.sources.groups import ColumnGroup, RawColumn
 
 
@@ -41,8 +43,9 @@ class SourceColumn:
 def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
     """The table columns that some file feeds, in the table's order.
 
-    Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, BadData (SOURCE_COLUMN_MISSING) for a required
-    column, or one named by the mapping, that a file lacks.
+    Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, (COLUMN_TYPE_UNSUPPORTED) for a column whose
+    values are only moved, BadData (SOURCE_COLUMN_MISSING) for a required column, or one named by the mapping, that a
+    file lacks.
     """
     mapping = column_mapping(source, schema)
     found = []
@@ -50,8 +53,12 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
         name = mapping.get(field.name, field.name)
         lacking = next((group for group in groups if name not in group.columns), None)
         if lacking is not None and (field.required or field.name in mapping):
+            if holds_opaque(field.field_type):
+                raise _unmade(field)
             raise _missing(lacking, name, f"column '{field.name}' of the table needs")
         if any(name in group.columns for group in groups):
+            if holds_opaque(field.field_type):
+                raise _unmade(field)
             found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
     return tuple(found)
 
@@ -105,7 +112,7 @@ def _fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
     """Types by source column: of the table column that the mapping says it feeds, else of the one of equal name."""
     mapping = column_mapping(source, schema)
     by_name = {field.name: field.field_type for field in schema.fields}
-    found = dict(by_name)
+    found = {name: kind for name, kind in by_name.items() if not holds_opaque(kind)}
     mapped: dict[str, IcebergType] = {}
     for column, name in mapping.items():
         if mapped.setdefault(name, by_name[column]) != by_name[column]:
@@ -114,13 +121,27 @@ def _fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
                 f"source column '{name}' feeds columns of types {mapped[name]} and {by_name[column]}: map one of them",
                 field="source.mapping",
             )
-    return {**found, **mapped}
+    return {**found, **{name: kind for name, kind in mapped.items() if not holds_opaque(kind)}}
+
+
+def _unmade(field: NestedField) -> BadSpec:
+    way_out = "make the column optional" if field.required else "leave it out of the source"
+    return BadSpec(
+        Reason.COLUMN_TYPE_UNSUPPORTED,
+        f"column '{field.name}' of the table is {field.field_type}, and {MOVED_ONLY}: {way_out}, or load with another "
+        "engine",
+        field="source",
+    )
 
 
 def _known(source: SourceSpec, schema: Schema) -> Iterator[str]:
     """The table's columns that a source column of equal name feeds, if there is one."""
     mapped = {pair.column for pair in source.mapping}
-    return (one.name for one in schema.fields if one.field_type.is_primitive and one.name not in mapped)
+    return (one.name for one in schema.fields if _is_fed(one) and one.name not in mapped)
+
+
+def _is_fed(field: NestedField) -> bool:
+    return bool(field.field_type.is_primitive) and not holds_opaque(field.field_type)
 
 
 def _declared_type(name: str, text: str) -> IcebergType:

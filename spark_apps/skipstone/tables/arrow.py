@@ -9,7 +9,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, LongType, NestedField
+from pyiceberg.types import IcebergType, LongType, NestedField, StructType
+
+from skipstone.compat.lineage.opaque import Opaque, opaque_fields
 
 #: Field ids and names that Iceberg reserves for the lineage of rows: the id of a row, and which commit last changed it.
 ROW_ID, LAST_UPDATED = 2147483540, 2147483539
@@ -24,7 +26,8 @@ _MOST_DIGITS = 76
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The kernel types of ``schema`` with field ids in the fields' metadata.
 
-    Strings, binaries and lists have 32-bit offsets (Spark's own), uuid is ``binary(16)``, timestamptz is UTC.
+    Strings, binaries and lists have 32-bit offsets (Spark's own), uuid is ``binary(16)``, timestamptz is UTC. A variant
+    is a struct of its metadata and its value, a geometry or geography its WKB, an unknown column null.
     """
     return pa.schema([_plain_field(field) for field in schema_to_pyarrow(schema)])
 
@@ -41,6 +44,24 @@ def with_lineage(schema: Schema) -> Schema:
         schema_id=schema.schema_id,
         identifier_field_ids=schema.identifier_field_ids,
     )
+
+
+def stored_schema(schema: Schema) -> Schema:
+    """The columns of ``schema`` that data files have: without those of an unknown type, which are null everywhere."""
+    if all(kind.is_stored for _, kind in opaque_fields(schema)):
+        return schema
+    fields = (_stored(field) for field in schema.fields)
+    kept = [field for field in fields if field is not None]
+    return Schema(*kept, schema_id=schema.schema_id, identifier_field_ids=schema.identifier_field_ids)
+
+
+def _stored(field: NestedField) -> NestedField | None:
+    kind = field.field_type
+    if isinstance(kind, Opaque) and not kind.is_stored:
+        return None
+    if not isinstance(kind, StructType):
+        return field
+    return field.model_copy(update={"field_type": StructType(*filter(None, map(_stored, kind.fields)))})
 
 
 def arrow_type_of(kind: IcebergType) -> pa.DataType:

@@ -270,7 +270,7 @@ def load_table(catalog: Catalog, ref: TableRef) -> Table:
             raise BadSpec(
                 Reason.FORMAT_VERSION_UNSUPPORTED,
                 f"{name} has metadata that Skipstone cannot read ({first_line(_first_problem(error))}); "
-                "use another engine for this table, or drop the columns of types that it names.",
+                "use another engine for this table.",
             ) from error
     if ref.table_uuid and str(table.metadata.table_uuid) != ref.table_uuid:
         raise BadSpec(

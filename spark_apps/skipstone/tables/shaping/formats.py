@@ -7,10 +7,11 @@ Must not write.
 from __future__ import annotations
 
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, PrimitiveType
+from pyiceberg.types import IcebergType, ListType, MapType, StructType, TimestampNanoType, TimestamptzNanoType
 from skipstone_core.errors import BadSpec
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.opaque import Opaque, opaque_fields
 from skipstone.compat.lineage.reading import VERSION
 from skipstone.compat.pyiceberg import field_ids
 from skipstone.tables.arrow import LINEAGE_NAMES
@@ -72,15 +73,23 @@ def _find_lineage_problem(table: Table) -> str | None:
     if names := {field.name for field in table.schema().fields}.intersection(LINEAGE_NAMES):
         return f"has a column {min(names)!r}, a name that row lineage takes; rename the column"
     fields = field_ids(table.schema()).values()
-    if field := next((field for field in fields if _is_new(field.field_type)), None):
-        return f"has a column {field.name!r} of type {field.field_type}, which Skipstone does not write"
+    if field := next((field for field in fields if _is_unwritten(field.field_type)), None):
+        return (
+            f"has a column {field.name!r} of type {field.field_type}, which Skipstone does not write; drop the column"
+        )
     if name := next((field.name for field in fields if field.write_default is not None), None):
         return f"has a default for column {name!r}, which Skipstone does not write; drop the default"
     return _losing(lost) if (lost := find_loss(table)) else None
 
 
-def _is_new(kind: IcebergType) -> bool:
-    return isinstance(kind, PrimitiveType) and kind.minimum_format_version() >= LINEAGE_FORMAT
+def _is_unwritten(kind: IcebergType) -> bool:
+    """Whether values of ``kind`` cannot be moved, or, where there are none, what is left of their column is no type."""
+    match kind:
+        case ListType() | MapType():
+            return any(not below.is_stored for _, below in opaque_fields(kind))
+        case StructType():
+            return all(isinstance(field.field_type, Opaque) and not field.field_type.is_stored for field in kind.fields)
+    return isinstance(kind, TimestampNanoType | TimestamptzNanoType)
 
 
 def is_lossless(table: Table) -> bool:

@@ -1,0 +1,1 @@
+"""Columns of types that are moved as they are: how Parquet files hold them."""
