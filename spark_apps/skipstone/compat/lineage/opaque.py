@@ -112,7 +112,7 @@ def _below(kind: Schema | IcebergType) -> tuple[NestedField, ...]:
     return ()
 
 
-_IMPLEMENTATION: FunctionType = IcebergType.handle_primitive_type.__func__  # type: ignore[attr-defined]
+_IMPLEMENTATION: FunctionType = IcebergType.handle_primitive_type.__func__
 #: PyIceberg's parser of the texts of types.
 _parse = FunctionType(
     _IMPLEMENTATION.__code__, _IMPLEMENTATION.__globals__, "handle_primitive_type", _IMPLEMENTATION.__defaults__
