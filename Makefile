@@ -28,7 +28,7 @@ unexport PYTHONDONTWRITEBYTECODE
 include tests/cluster/cluster.mk
 include tests/bench/bench.mk
 
-.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability demo demo-down kind-demo kind-demo-down clean
+.PHONY: help setup fmt lint .types generate verify docs sbom images release early-warning test .test-kubernetes .test-code test-unit test-kube test-spark test-e2e test-quick test-fresh test-versions soak-query soak-sparksql soak-merge soak-docs soak-orchestrators soak-debezium soak-maxwell soak-s3 soak-executors soak-release soak-life soak-random soak-maintain soak-kill soak-operability soak-writers demo demo-down kind-demo kind-demo-down clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST) | sort
@@ -55,11 +55,13 @@ generate: setup ## Write CRDs, chart copies and reference pages from the typed m
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds .
 	$(PYTHON_ENV)/python scripts/reference.py
 	$(PYTHON_ENV)/python scripts/diagrams.py
+	$(PYTHON_ENV)/python scripts/writers.py
 
 verify: setup ## Fail when a generated file differs from its models
 	$(PYTHON_ENV)/python -m skipstone_operator.resources.publishing.crds --check .
 	$(PYTHON_ENV)/python scripts/reference.py --check
 	$(PYTHON_ENV)/python scripts/diagrams.py --check
+	$(PYTHON_ENV)/python scripts/writers.py --check
 
 docs: setup ## Build the site of the documentation into build/site; links are checked
 	@.cache/uv/bin/uv sync --frozen --quiet --group docs
@@ -178,6 +180,9 @@ soak-kill: setup cluster-tools ## Kill the operator at every write and moment, a
 soak-operability: setup cluster-tools ## Alerts and dashboards in Debian's Prometheus, states as kstatus and Argo CD see them
 	$(PYTHON_ENV)/pytest -q -m soak tests/unit/test_alert_rules.py tests/kube/test_scraped.py
 	SKIPSTONE_STATE_TOOLS=real $(PYTHON_ENV)/pytest -q tests/unit/test_kstatus.py tests/unit/test_argocd_health.py
+
+soak-writers: setup ## Tables that other engines write, through all steps (ARGS="--record duckdb"); tells in build/soak
+	$(PYTHON_ENV)/python -m tests.writers.soak $(ARGS)
 
 demo: ## The main job on real data, on an embedded Kubernetes (CLUSTER=current: on yours; STORAGE=s3: in a bucket)
 	@$(STAGE) --begin

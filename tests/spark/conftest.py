@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -167,6 +168,13 @@ def _submit_arguments() -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _one_jvm() -> Iterator[None]:
+    with one_jvm():
+        yield
+
+
+@contextmanager
+def one_jvm() -> Iterator[None]:
+    """Whoever starts a JVM in this block starts the one of the tests, which ends with the block."""
     os.environ["PYSPARK_SUBMIT_ARGS"] = _submit_arguments()
     os.environ["SPARK_CONF_DIR"] = str(archive.spark_settings(LEAN))
     os.environ[JAVA_OPTIONS] = f"{os.environ.get(JAVA_OPTIONS, '')} {LEAN} {S3_KEYS}".strip()

@@ -31,7 +31,7 @@ def completed(metadata: TableMetadata) -> TableMetadata:
     if not filled:
         return metadata
     complete = metadata.model_copy(update=filled)
-    complete.__pydantic_fields_set__ = metadata.model_fields_set - filled.keys()
+    complete.__pydantic_fields_set__ = metadata.model_fields_set - (filled.keys() & {"sort_orders"})
     return complete
 
 
