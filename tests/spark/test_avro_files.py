@@ -1,17 +1,20 @@
-"""Tables with data files in Avro: each way to use them answers without an index; an index says which file it lacks."""
+"""Tables with data files in Avro and ORC: merges change their rows, indexes cover them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 from skipstone.query import read
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reporting.report import Reporter
 from skipstone_core.contract.reports import RunOutcome
+from skipstone_core.reasons import Reason
 
-from tests.spark.index_bed import index_on
+from tests.spark.index_bed import index_on, query, rows_of
 from tests.spark.merge_bed import MergeBed, task_of
 from tests.spark.plans_bed import TABLE, Bed, open_bed
 
@@ -46,11 +49,64 @@ def test_a_merge_changes_rows_of_an_avro_file(bed: Bed, tmp_path: Path, mode: st
     merges.catalog.close()
 
 
-def test_an_index_covers_the_other_files_and_names_the_avro_file(bed: Bed) -> None:
+@pytest.mark.parametrize("kind", ["orc", "avro"])
+def test_an_index_covers_files_of_every_format(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    """Rows with nulls, odd floats, dates, decimals and texts, deleted in part; as keys and as included columns."""
+    bed = open_bed(spark, tmp_path, driver_rows=None)
+    bed.spark.sql(f"""
+        create table {TABLE} (k bigint, f double, d date, m decimal(9, 2), s string, moment timestamp,
+          st struct<a: int>)
+        using iceberg tblproperties ('format-version' = '2', 'write.delete.mode' = 'merge-on-read',
+          'write.format.default' = '{kind}', 'write.delete.format.default' = 'parquet')""")
+    for first in (0, 1):
+        bed.spark.sql(f"""
+            insert into {TABLE} select /*+ coalesce(1) */ k, case k % 5 when 0 then double('nan') when 1 then -0.0D
+              else k / 4 end, if(k % 7 = 0, null, date_add(date'1950-01-01', cast(k as int))),
+              cast(k as decimal(9, 2)) / 100, if(k % 6 = 0, null, concat('text', k, 'é')),
+              timestamp'1900-01-01 00:00:00.123456 UTC' + make_dt_interval(0, cast(k as int)),
+              named_struct('a', cast(k as int))
+            from (select id * 2 + {first} as k from range(200))""")
+    bed.spark.sql(f"delete from {TABLE} where k in (100, 101, 102)")
+    everything = bed.spark.table(TABLE).toArrow()
+    covering = index_on("k", name="covering", include=("s", "f"))
+    indexes = (
+        covering,
+        index_on("f", name="floats"),
+        index_on("d", "s", name="pair"),
+        index_on("moment", name="times"),
+    )
+    for index in indexes:
+        report = bed.lake.reindex(index)
+        assert (report.reason, report.counts["entries"]) == (Reason.COMMITTED, 400), report.message
+        bed.lake.assert_every_row_once(index)
+        state = bed.lake.state(index)
+        assert (state.segments_missing, state.segments_failed, state.files_covered) == (0, 0, 2)
+    at = "timestamp '1900-01-05 05:00:00.123456Z'"
+    for condition in (
+        "k in (99, 100, 7)",
+        "f = 0",
+        "f > 98",
+        "d = date '1950-02-12'",
+        "s = 'text77é'",
+        f"moment = {at}",
+    ):
+        found = read(bed.lake.table(), None, condition)
+        expected = query(f"select * from rows where {condition.replace('Z', '')}", everything)
+        assert rows_of(found) == rows_of(expected), condition
+    checked = bed.query(f"select k, s, d, m from {TABLE} where k in (99, 100, 7)")
+    assert (len(checked.answer), checked.refusals) == (2, []), str(checked.explanation)
+    assert checked.only.plan is not None and checked.only.plan.positions
+    held = bed.query(f"select k, s from {TABLE} where k in (99, 100, 7)")
+    assert held.only.plan is not None and held.only.plan.answer is not None, str(held.explanation)
+    bed.lake.catalog.close()
+
+
+def test_a_merge_finds_its_rows_in_avro_files_by_an_index(bed: Bed, tmp_path: Path) -> None:
     bed.lake.reindex(BY_ID)
-    state = bed.lake.state(BY_ID)
-    assert (state.segments_synced, state.segments_failed, state.files_covered) == (1, 1, 1)
-    assert re.search(r"\.avro cannot be indexed: it is AVRO; .* by rewrite_data_files with", state.message)
-    found = bed.query(f"select p, s from {TABLE} where id = 10")
-    assert len(found.answer) == 2
-    assert sorted(read(bed.lake.table(), ["s"], "id = 10")["s"].to_pylist()) == ["a", "a"]
+    assert bed.lake.state(BY_ID).files_covered == 2
+    merges = MergeBed(tmp_path)
+    source = merges.source([{"p": 1, "id": 20, "s": "new"}])
+    request = replace(merges.request(task_of(source, ("p", "id"))), indexes=(BY_ID,))
+    assert run_merge(request, Reporter(request)).outcome is RunOutcome.COMMITTED
+    assert rows(bed) == [(1, 10, "a"), (1, 20, "new"), (2, 10, "a"), (2, 20, "b")]
+    merges.catalog.close()

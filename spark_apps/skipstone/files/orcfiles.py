@@ -1,6 +1,6 @@
-"""Reads ORC files of other writers, stripe by stripe, for queries.
+"""Reads ORC files of other writers, stripe by stripe.
 
-Used by the reader. Merges and index builds take Parquet only. Must not ignore a delete.
+Used by the reader. Must not ignore a delete.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pyarrow import orc
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
-from skipstone.files.projections import DataFileDescription, PhysicalFile, Positions, Projection, live_rows
+from skipstone.files.projections import WAY_OUT, DataFileDescription, PhysicalFile, Positions, Projection, live_rows
 
 
 def read_orc_file(
@@ -28,7 +28,7 @@ def read_orc_file(
             yield from _rows(orc.ORCFile(source), file, tuple(columns), positions)
         except pa.ArrowInvalid as error:
             said = str(error).splitlines()[0]
-            message = f"{file.path} cannot be read without Spark: {said}. Query the table with skipstone.sql."
+            message = f"{file.path} cannot be read without Spark: {said}. {WAY_OUT}."
             raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 

@@ -35,6 +35,8 @@ from skipstone.tables.storage import ON_VOLUMES, FileAccess
 POSITION_COLUMN = "\0pos"
 #: Extra column: the Parquet row group that holds the row (int32).
 ROW_GROUP_COLUMN = "\0row_group"
+#: Ends the sentence on a file that only other engines read.
+WAY_OUT = "Query the table with skipstone.sql, or write its files again as Parquet with the engine that wrote it"
 Positions = npt.NDArray[np.int64]
 _EXTRA_FIELDS = {
     POSITION_COLUMN: pa.field(POSITION_COLUMN, pa.int64(), nullable=False),

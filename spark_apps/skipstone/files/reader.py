@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
@@ -47,21 +47,17 @@ from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadat
 from skipstone.tables.storage import FileAccess, file_access
 
 __all__ = [
-    "ANY_FORMAT",
-    "PARQUET",
     "POSITION_COLUMN",
     "ROW_GROUP_COLUMN",
     "DataFileDescription",
     "DeleteDescription",
     "OpenDataFile",
     "describe_files",
+    "is_read_whole",
     "open_data_file",
     "read_data_file",
 ]
 
-#: Formats that index builds read, and those that queries and merges read.
-PARQUET = (FileFormat.PARQUET,)
-ANY_FORMAT = (FileFormat.PARQUET, FileFormat.ORC, FileFormat.AVRO)
 #: What makes files that only other engines read readable to us.
 _COMPACT = (
     "Set write.format.default and write.delete.format.default to parquet and write the table's files again with the "
@@ -85,20 +81,17 @@ def describe_files(
     ordinals: Sequence[int],
     *,
     with_deletes: bool = True,
-    formats: Collection[FileFormat] = PARQUET,
 ) -> list[DataFileDescription]:
     """Descriptions of ``ordinals`` for tasks, in the pinned schema of ``files``.
 
-    ``with_deletes`` False describes files as they were written, for those who need every row of them. ``formats``:
-    what the caller can read. Raises BadData with DELETES_UNSUPPORTED when a delete cannot be applied on reading,
-    SOURCE_UNREADABLE when a data file has another format.
+    ``with_deletes`` False describes files as they were written, for those who need every row of them. Raises BadData
+    (DELETES_UNSUPPORTED) when a delete cannot be applied on reading.
     """
     mapping = table.metadata.name_mapping()
     common = _Common(
         schema_json=files.schema.model_dump_json(),
         name_mapping_json=mapping.model_dump_json() if mapping is not None else None,
         access=file_access(table),
-        formats=formats,
     )
     described = [_describe(table, files, ordinal, common) for ordinal in ordinals]
     if not with_deletes:
@@ -121,7 +114,7 @@ def read_data_file(
     (ascending), decoding only the pages that hold them where that saves enough. ``decoding``: of a Parquet file.
     Raises KeyError for a column that the schema does not have, BadData (SOURCE_UNREADABLE) for a file that lacks rows.
     """
-    if file.file_format in _WHOLE:
+    if is_read_whole(file):
         yield from _WHOLE[file.file_format](file, columns, positions)
         return
     with open_data_file(file) as opened:
@@ -134,6 +127,11 @@ _WHOLE: Mapping[str, Callable[[DataFileDescription, Sequence[str], Positions | N
     FileFormat.AVRO.value: read_avro_file,
     FileFormat.ORC.value: read_orc_file,
 }
+
+
+def is_read_whole(file: DataFileDescription) -> bool:
+    """Whether ``file`` has a format that is read from its start to its end, without row groups to choose among."""
+    return file.file_format in _WHOLE
 
 
 class OpenDataFile:
@@ -257,7 +255,7 @@ class OpenWholeFile(OpenDataFile):
 def open_data_file(file: DataFileDescription) -> Iterator[OpenDataFile]:
     """Open ``file`` for reading."""
     with file.access.open(file.path).new_input(file.path).open() as source:
-        yield OpenWholeFile(file, source) if file.file_format in _WHOLE else OpenDataFile(file, source)
+        yield OpenWholeFile(file, source) if is_read_whole(file) else OpenDataFile(file, source)
 
 
 @dataclass(frozen=True)
@@ -313,14 +311,6 @@ def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: 
         yield found
 
 
-def _require_format(file: DataFileFacts, formats: Collection[FileFormat]) -> None:
-    if file.format in formats:
-        return
-    known = " and ".join(one.value.capitalize() if one is FileFormat.PARQUET else one.value for one in formats)
-    message = f"{file.path} is {file.format.value}; Skipstone reads data files in {known} only."
-    raise BadData(Reason.SOURCE_UNREADABLE, f"{message} {_COMPACT}.")
-
-
 @dataclass(frozen=True)
 class _Common:
     """What descriptions of one table's files share."""
@@ -328,12 +318,10 @@ class _Common:
     schema_json: str
     name_mapping_json: str | None
     access: FileAccess
-    formats: Collection[FileFormat]
 
 
 def _describe(table: Table, files: FileSet, ordinal: int, common: _Common) -> DataFileDescription:
     file = files.facts(ordinal)
-    _require_format(file, common.formats)
     return DataFileDescription(
         file_id=ordinal,
         path=file.path,

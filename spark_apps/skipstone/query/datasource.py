@@ -23,7 +23,7 @@ from skipstone_core.language.predicates import Predicate
 from skipstone_core.merging.merges import pack_by_bytes
 from skipstone_core.reasons import Reason
 
-from skipstone.files.reader import ANY_FORMAT, DataFileDescription, describe_files, read_data_file
+from skipstone.files.reader import DataFileDescription, describe_files, read_data_file
 from skipstone.query.pinned import PinnedSource, pin_source
 from skipstone.query.planner import ReadPlan, plan_read
 from skipstone.query.reading import matching_rows
@@ -103,7 +103,7 @@ class _Reader(DataSourceReader):
         table = source.table()
         plan = plan_read(table, source.condition, source.options)
         logger.info("%s: %s", source.name, plan.text())
-        described = describe_files(table, plan.files, plan.ordinals, formats=ANY_FORMAT)
+        described = describe_files(table, plan.files, plan.ordinals)
         sizes = [file.size for file in described]
         bins = pack_by_bytes(sizes, source.tasks or -(-sum(sizes) // _TASK_BYTES) or 1)
         return [_share(plan, [described[index] for index in members]) for members in bins if members]

@@ -20,7 +20,6 @@ from skipstone_core.language.predicates import Predicate
 
 from skipstone.files.projections import Decoding, deleted_positions
 from skipstone.files.reader import (
-    ANY_FORMAT,
     POSITION_COLUMN,
     DataFileDescription,
     describe_files,
@@ -115,7 +114,7 @@ def rows_of_files(
 
     threads = ThreadPoolExecutor(CORES)
     try:
-        for batches in threads.map(rows, describe_files(table, plan.files, ordinals, formats=ANY_FORMAT)):
+        for batches in threads.map(rows, describe_files(table, plan.files, ordinals)):
             yield from batches
     finally:  # whoever has enough does not wait for the others
         threads.shutdown(cancel_futures=True)

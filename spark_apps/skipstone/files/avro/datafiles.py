@@ -1,6 +1,6 @@
-"""Reads Avro data files of other writers, whole, for queries and merges.
+"""Reads Avro data files of other writers, whole.
 
-Used by the reader. Index builds take Parquet only. Must not ignore a delete.
+Used by the reader. Must not ignore a delete.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from skipstone_core.reasons import Reason
 from skipstone.files.avro.containers import BlockReader, Damaged
 from skipstone.files.avro.fields import AvroFields, Convert, UnfitField, avro_fields
 from skipstone.files.avro.records import AvroRecord, avro_records
-from skipstone.files.projections import DataFileDescription, PhysicalFile, Positions, Projection, live_rows, schemas_of
+from skipstone.files.projections import (
+    WAY_OUT,
+    DataFileDescription,
+    PhysicalFile,
+    Positions,
+    Projection,
+    live_rows,
+    schemas_of,
+)
 from skipstone.tables.arrow import arrow_schema
 
 #: Rows and bytes of records that become one batch.
@@ -43,7 +51,7 @@ def read_avro_file(
             message = f"{file.path} is damaged: {error}. Restore it from a copy, or roll the table back."
             raise BadData(Reason.SOURCE_UNREADABLE, message) from error
         except UnfitField as error:
-            message = f"{file.path} cannot be read without Spark: {error}. Query the table with skipstone.sql."
+            message = f"{file.path} cannot be read without Spark: {error}. {WAY_OUT}."
             raise BadData(Reason.SOURCE_UNREADABLE, message) from error
 
 

@@ -19,7 +19,7 @@ from skipstone_core.errors import UserError
 from skipstone_core.history.commits import Outcome
 from skipstone_core.indexing.indexes import is_spread
 
-from skipstone.files.reader import DataFileDescription, describe_files
+from skipstone.files.reader import DataFileDescription, describe_files, is_read_whole
 from skipstone.files.writer import DataFileWriter, WriteSpec, WrittenFile, to_data_files, write_spec
 from skipstone.indexes.buckets import Buckets
 from skipstone.indexes.building.entries import (
@@ -123,7 +123,7 @@ def enter_units(site: BuildSite, index: IndexTable, units: Sequence[MissingUnit]
 
 
 def _described(site: BuildSite, ordinals: Sequence[int]) -> dict[int, DataFileDescription | UserError]:
-    """The files as tasks take them, by ordinal; the error of those that our reader cannot take (not Parquet).
+    """The files as tasks take them, by ordinal; the error of those that our reader cannot take.
 
     All at once: descriptions of one call share their schema, which is then pickled once per task.
     """
@@ -170,6 +170,8 @@ def index_write_spec(index: IndexTable, run_id: str) -> WriteSpec:
 
 def _split(source: EntrySource, count: int) -> list[EntrySource]:
     """A file with enough rows for several tasks is read by several tasks, each a share of its row groups."""
+    if is_read_whole(source.file):
+        return [source]
     shares = min(count, task_count(source.file.records, count))
     return [replace(source, share=number, shares=shares) for number in range(shares)]
 

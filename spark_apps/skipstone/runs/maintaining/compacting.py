@@ -21,7 +21,7 @@ from skipstone_core.maintenance.policies import CompactionPolicy, MaintenanceSte
 from skipstone_core.merging.merges import pack_by_bytes
 from skipstone_core.reasons import Reason
 
-from skipstone.files.reader import ANY_FORMAT, describe_files
+from skipstone.files.reader import describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
 from skipstone.kernels.compacting import CompactWork, GroupProblem, GroupResult, GroupWork, compact_groups
 from skipstone.runs.indexing.inlining import InlineSite, enter_commit
@@ -251,7 +251,7 @@ def _described(work: _Round, tally: _Tally) -> Iterator[GroupWork]:
         files = files.in_schema(with_lineage(files.schema))
     for number, group in enumerate(work.groups):
         try:
-            described = describe_files(table, files, group.file_ids, formats=ANY_FORMAT)
+            described = describe_files(table, files, group.file_ids)
         except UserError as error:
             _give_up(work, group, GroupProblem(error.reason, str(error)), tally)
             continue

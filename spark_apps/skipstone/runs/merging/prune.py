@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from pyiceberg.table import Table
 from skipstone_core.funnel import FunnelStage, PruneStage
 
-from skipstone.files.reader import ANY_FORMAT, describe_files
+from skipstone.files.reader import describe_files
 from skipstone.indexes.found import find_indexes
 from skipstone.kernels.changes import ChangeSlice
 from skipstone.kernels.merging import FileWork, concerns_merge
@@ -103,7 +103,7 @@ def touched_by_keys(changes: Changes, table: Table, files: FileSet, paths: Seque
     candidates, _ = run_funnel([stage], len(files), changes.slices)
     candidates, _ = join_by_source(candidates, plan.when_not_matched_by_source, files)
     parts = candidates.among(mine).parts(changes.slices)
-    for file in describe_files(table, files, sorted(parts), formats=ANY_FORMAT):
+    for file in describe_files(table, files, sorted(parts)):
         if concerns_merge(FileWork(file, parts[file.file_id]), changes.plan, changes.slices):
             return file.path
     return None

@@ -17,7 +17,7 @@ from skipstone_core.funnel import EXACT_JOIN, NOT_MATCHED_BY_SOURCE, FunnelStage
 from skipstone_core.merging.merges import MergeCounts, pack_by_bytes
 
 from skipstone.files.positions import to_delete_files
-from skipstone.files.reader import ANY_FORMAT, describe_files
+from skipstone.files.reader import describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
 from skipstone.kernels.merging import (
     FileResult,
@@ -132,7 +132,7 @@ def _works(site: RewriteSite, changes: Changes, candidates: Candidates, target: 
     ordinals, lineage = candidates.files.tolist(), has_lineage(target.table)
     parts = candidates.parts(changes.slices)
     live = target.files.in_schema(with_lineage(target.files.schema)) if lineage else target.files
-    files = describe_files(target.table, live, ordinals, formats=ANY_FORMAT)
+    files = describe_files(target.table, live, ordinals)
     described = [FileWork(file, parts[file.file_id]) for file in files]
     bins = pack_by_bytes([work.file.size for work in described], site.cores)
     plan = changes.plan

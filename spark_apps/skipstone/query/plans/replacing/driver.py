@@ -37,6 +37,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
     TimestampType,
 )
+from skipstone_core.errors import BadData
 from skipstone_core.indexing.use import PAGE_ROWS, ReadCost, is_driver_faster, may_decode, part_in_pages
 
 from skipstone.compat.catalyst import LOCAL_RELATION, LocalRelation, LogicalPlan, Relation
@@ -222,7 +223,7 @@ def _unindexed(plan: ReadPlan, *, takes_answer: bool) -> tuple[int, ...]:
 def _by_position(plan: ReadPlan, columns: DriverColumns, counts: Mapping[int, int], page_rows: int) -> _Choice:
     sizes, records = _of_files(plan, tuple(counts))
     parts = [part_in_pages(rows, of, page_rows) for rows, of in zip(counts.values(), records.tolist(), strict=True)]
-    decoded = np.array(parts) * sizes
+    decoded = np.where(plan.files.are_parquet[list(counts)], np.array(parts), 1.0) * sizes
     here, there = (ReadCost(len(counts), int(part.sum() * columns.part)) for part in (decoded, sizes))
     return here, there
 
@@ -262,7 +263,7 @@ def _of_files(plan: ReadPlan, ordinals: tuple[int, ...]) -> tuple[Int64s, Int64s
 def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverReadLimits) -> DriverRows:
     """Read what was chosen; what turns out unreadable or too large is left to tasks."""
     names = chosen.columns.names
-    batches, read = list(rows_of_files(table, plan, names, chosen.ordinals)), replace(chosen, scanned=())
+    batches, read = _by_positions(table, plan, replace(chosen, scanned=()))
     left = limits.rows - sum(map(len, batches))
     try:
         _, most = _decoded(plan, chosen.columns, chosen.scanned, limits)
@@ -281,6 +282,15 @@ def read_rows(table: Table, plan: ReadPlan, chosen: DriverRead, limits: DriverRe
     rest = tuple(ordinal for ordinal in plan.ordinals if ordinal not in done)
     schema = pa.schema([arrow_schema(plan.files.schema).field(name) for name in names])
     return DriverRows(read or None, pa.Table.from_batches([*batches, *(answered or [])], schema=schema), rest)
+
+
+def _by_positions(table: Table, plan: ReadPlan, chosen: DriverRead) -> tuple[list[pa.RecordBatch], DriverRead]:
+    """The rows of the files that are read by position; none when one of them is for Spark alone."""
+    try:
+        return list(rows_of_files(table, plan, chosen.columns.names, chosen.ordinals)), chosen
+    except BadData as error:
+        logger.debug("the driver cannot read files by position: %s", error)
+        return [], replace(chosen, ordinals=())
 
 
 def to_spark(spark: SparkSession, columns: DriverColumns, rows: pa.Table) -> LocalRelation:
