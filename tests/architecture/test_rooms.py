@@ -45,3 +45,10 @@ def test_rooms_are_divided_before_they_are_crowded(package: str) -> None:
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_room_is_a_package(package: str) -> None:
     assert [room for room in rooms(PACKAGES[package]) if not (PACKAGES[package] / room / "__init__.py").exists()] == []
+
+
+def test_spark_frames_reach_kernels_by_one_helper() -> None:
+    """``mapInArrow`` finds no column whose name has a dot or a backtick."""
+    package = PACKAGES["spark_apps/skipstone"]
+    callers = [path.name for path in package.rglob("*.py") if re.search(r"\.mapIn(Arrow|Pandas)\(\w", path.read_text())]
+    assert callers == ["mapping.py"]

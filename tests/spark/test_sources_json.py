@@ -7,6 +7,7 @@ import itertools
 import json
 import re
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
@@ -111,3 +112,42 @@ def test_a_record_that_nests_too_deep_is_a_bad_row(read: Any, options: dict[str,
     for begin, end in (("[", "]"), ('{"w": ', "}")):
         assert read(f'{{"v": {begin * 999}1{end * 999}}}'.encode(), **options) == [(None, False)]
         assert read(f'{{"v": {begin * 150}1{end * 150}}}'.encode(), **options)[0][1]
+
+
+#: Values that are no text, as they are written.
+WRITTEN = (
+    "1.10", "1e5", "1E+400", "-0", "0.00001", "123456789.10", "0.1000000000000000055511151231257827", "true",
+    "12345678901234567890123", "[1.10,  2]", '{"x": 1.0, "y":  [1e2, {}]}', "[]", "[{}]", "{}", "{ }",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])
+def test_values_arrive_as_they_are_written(read: Any, options: dict[str, str]) -> None:
+    for mark in ("", "\ufeff"):
+        for written in (
+            WRITTEN if options else ["\n".join(f'{{"v": {one}}}' for one in WRITTEN), '{"v": {}}', '{"v": [{}]}']
+        ):
+            content = f'{{"v": {written}}}' if options else written
+            expected = (written,) if options else WRITTEN if "\n" in written else (written[6:-1],)
+            assert read(f"{mark}{content}".encode(), **options) == [(one, True) for one in expected]
+
+
+@pytest.mark.parametrize("options", [{}, {"multiLine": "true"}], ids=["lines", "document"])
+def test_texts_of_every_kind_arrive_whatever_ends_the_lines(read: Any, options: dict[str, str]) -> None:
+    random, letters = (
+        Random(7),
+        ["a", "é", " ", "\t", "\n", "\r", '"', "\\", "/", "\0", "\x7f", "\u2028", "\U0001f600", "{", "}", "//"],
+    )
+    texts = ["".join(random.choice(letters) for _ in range(random.randint(0, 5))) for _ in range(200)]
+    if options:
+        content = json.dumps([{"v": text} for text in texts], ensure_ascii=False, indent=1)
+    else:
+        content = "".join(json.dumps({"v": text}) + random.choice(["\n", "\r", "\r\n"]) for text in texts)
+    assert read(content.encode(), **options) == [(text, True) for text in texts]
+
+
+def test_a_packed_document_is_refused_since_spark_changes_its_numbers(read: Any) -> None:
+    packed = gzip.compress(b'{"v": 1.10}')
+    assert read(packed, "a.json.gz") == [("1.10", True)]
+    with pytest.raises(BadData, match=r"'a\.json\.gz': .* unpack it, or set multiLine to false"):
+        read(packed, "a.json.gz", multiLine="true")

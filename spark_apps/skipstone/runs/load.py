@@ -56,6 +56,7 @@ from skipstone.tables.namespaces import mark_namespace
 from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tasks.failures import storage_failure
+from skipstone.tasks.mapping import map_batches
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
 #: How often a load is written again when the table's schema or partitioning changed under it.
@@ -254,7 +255,7 @@ def _write_in_spark(job: _Job, listing: SourceListing, table: Table, spec: LoadS
         read = read_table_rows(spark, listing, job.task.source, table.schema(), job.task.time_zone)
         frame = read.frame.coalesce(_task_count(job, read))
         with task_progress(spark, job.reporter, "loading"):
-            rows = frame.mapInArrow(load_kernel(spec), ANSWER_DDL).collect()
+            rows = map_batches(frame, load_kernel(spec), ANSWER_DDL).collect()
     return tuple(sorted((opened_answer(bytes(row.answer)) for row in rows), key=lambda answer: answer.partition))
 
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 import importlib
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 from pyspark.daemon import manager
 from pyspark.sql import SparkSession
 
 from skipstone.starting import lean_imports
+from skipstone.tasks.mapping import map_batches
 
 #: Where the kernels are.
 KERNELS = ("skipstone.runs.load_tasks", "skipstone.runs.merging.rewrite", "skipstone.indexes.building.build")
@@ -31,12 +32,12 @@ def warm_workers(spark: SparkSession) -> None:
 
 def _run_nothing(spark: SparkSession) -> None:
     try:
-        spark.range(1).mapInArrow(_unchanged, "id long").collect()
+        map_batches(spark.range(1), _unchanged, "id long").collect()
     except Exception as error:  # noqa: BLE001 - whatever it is, the run's own jobs will tell what is wrong
         _log.info("the Python workers were not started ahead: %s", error)
 
 
-def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+def _unchanged(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from batches
 
 

@@ -162,7 +162,9 @@ class _Reading:
             case SourceFormat.CSV:
                 return csv_groups(self.spark, self.listing, declared_names(self.source, self.schema), options)
             case SourceFormat.JSON:
-                groups = json_groups(self.spark, self.listing, options, self.named)
+                mapped = (pair.from_ for pair in self.source.mapping)
+                wanted = {*(field.name for field in self.schema.fields), *mapped}
+                groups = json_groups(self.spark, self.listing, options, self.named, wanted)
                 self._refuse_halves(groups)
                 return groups
             case SourceFormat.AVRO:

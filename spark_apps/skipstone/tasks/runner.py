@@ -16,6 +16,8 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
 
+from skipstone.tasks.mapping import map_batches
+
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -88,7 +90,7 @@ class InSpark:
             return []
         pickled = [pickle.dumps(task) for task in tasks]
         numbers = self._spark.range(0, len(tasks), 1, len(tasks))
-        frame = numbers.mapInArrow(_mapper(kernel, pickled), "result binary not null")
+        frame = map_batches(numbers, _mapper(kernel, pickled), "result binary not null")
         results: list[Result] = [pickle.loads(row.result) for row in frame.collect()]
         for result in results:
             take(result)

@@ -40,6 +40,7 @@ from skipstone.sources.groups import quoted
 from skipstone.sources.projection import frame_type
 from skipstone.tables.filesets import FileSet
 from skipstone.tasks.failures import carrying, caught, opened
+from skipstone.tasks.mapping import map_batches
 
 #: Messages are read one by one: from here on Spark's tasks are sooner done.
 HERE_BYTES = 16 << 20
@@ -101,7 +102,7 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
         found = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN)
         feed = _with_truncation(feed, site, files, find_truncation(found.toArrow()))
     kernel = _slice_kernel(batch_schema(feed.target), feed.resolution, site.scratch)
-    answers = _by_key(frame, site, feed.planned.plan).mapInArrow(kernel, ANSWER_DDL).collect()
+    answers = map_batches(_by_key(frame, site, feed.planned.plan), kernel, ANSWER_DDL).collect()
     return _kept(site, feed, [opened(bytes(answer.answer)) for answer in answers])
 
 
@@ -152,7 +153,7 @@ def _frame(spark: SparkSession, site: SourceSite, feed: _Feed) -> DataFrame:
         for one in schema
     ]
     kernel = _read_kernel(feed.files, feed.target)
-    return spark.range(0, len(feed.files), 1, tasks).mapInArrow(kernel, ", ".join(ddl))
+    return map_batches(spark.range(0, len(feed.files), 1, tasks), kernel, ", ".join(ddl))
 
 
 def _control_type(kind: pa.DataType) -> str:

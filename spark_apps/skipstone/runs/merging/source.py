@@ -54,6 +54,7 @@ from skipstone.tables.arrow import arrow_type_of, nulls
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import caught, opened
+from skipstone.tasks.mapping import map_batches
 from skipstone.tasks.share import DriverShare
 
 #: Source bytes per slice. A slice is sorted in the memory of one task.
@@ -200,11 +201,10 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
 def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
     columns, rule = _slice_columns(read.columns, plan)
     absent = [] if plan.partial is None else [ABSENT_COLUMN]
-    held = [f"{quoted(column.name)} as {_held(at)}" for at, column in enumerate(columns)]
-    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *absent)
+    frame = read.frame.select(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN, *absent)
     told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
     kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told), rule, site.scratch)
-    answers = _sliced(frame, site, columns, plan).mapInArrow(kernel, ANSWER_DDL).collect()
+    answers = map_batches(_sliced(frame, site, columns, plan), kernel, ANSWER_DDL).collect()
     return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
 
 
@@ -213,19 +213,14 @@ def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn],
     count = -(-site.listing.total_bytes // SLICE_BYTES)
     if count <= 1:
         return frame.coalesce(1)
-    places = {column.name: at for at, column in enumerate(columns)}
-    at = [places[key.source] for key in plan.keys]
-    return frame.repartitionByRange(count, *(_range_column(_held(n), columns[n]) for n in at))
+    named = {column.name: column for column in columns}
+    return frame.repartitionByRange(count, *(_range_column(named[key.source]) for key in plan.keys))
 
 
-def _held(position: int) -> str:
-    """What the frame calls a column on its way to a kernel: PySpark finds no name there that has a dot."""
-    return f"c{position}"
-
-
-def _range_column(name: str, column: SourceColumn) -> SparkColumn:
+def _range_column(column: SourceColumn) -> SparkColumn:
     """Text of a uuid may be written in two cases."""
-    return sf.lower(sf.col(name)) if isinstance(column.type, UUIDType) else sf.col(name)
+    found = sf.col(quoted(column.name))
+    return sf.lower(found) if isinstance(column.type, UUIDType) else found
 
 
 def _bases(slices: Sequence[ChangeSlice]) -> list[int]:
@@ -270,8 +265,7 @@ class SliceRows:
     def of(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Raises BadData for rows that do not fit, or lack a key."""
         _require_good(batch)
-        named = batch.rename_columns([*self.schema.names, *batch.schema.names[len(self.schema) :]])
-        rows = table_batch(named, self.schema)
+        rows = table_batch(batch, self.schema)
         if self.presence is None:
             return rows
         return pa.RecordBatch.from_arrays([*rows.columns, self.presence.bits(batch)], schema=self.full_schema)

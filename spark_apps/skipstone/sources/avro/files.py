@@ -7,11 +7,10 @@ bytes that only look like the end of a block.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import cast
-from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,18 +21,16 @@ from skipstone.files.avro.containers import BlockReader, Damaged
 from skipstone.files.avro.records import avro_records
 from skipstone.sources.avro.schemas import RecordSchema, layout_name, parse_schema
 from skipstone.sources.avro.values import AvroType, Column, Value
-from skipstone.sources.groups import CORRUPT, URL, RawColumn, RawGroup, quoted
+from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
 from skipstone.sources.text.headers import unreadable
+from skipstone.sources.wholefiles import whole_files
 from skipstone.storage.port import StoredFile
-from skipstone.tasks.failures import carrying
 
 #: Rows and bytes of records that become one batch.
 _BATCH_ROWS, _BATCH_BYTES = 4096, 4 << 20
 _HEADER_READ_AHEAD = 64 << 10
-#: Source bytes that one task takes on when there are more than cores.
-_TASK_BYTES = 64 << 20
 _NO = pa.scalar(value=False)
 _Row = Mapping[str, Value]
 _NONE = Named()
@@ -123,7 +120,7 @@ def avro_groups(spark: SparkSession, listing: SourceListing, named: Named) -> li
         columns = avro_columns(file, named)
         key = tuple((name, _kind(column)) for name, column in columns.items())
         groups.setdefault(key, (columns, []))[1].append(file)
-    return [_group(spark, listing, columns, _Reading.of(listing, files, named)) for columns, files in groups.values()]
+    return [_group(spark, listing, columns, files, named) for columns, files in groups.values()]
 
 
 def _kind(column: RawColumn) -> str:
@@ -131,17 +128,16 @@ def _kind(column: RawColumn) -> str:
 
 
 def _group(
-    spark: SparkSession, listing: SourceListing, columns: Mapping[str, RawColumn], reading: _Reading
+    spark: SparkSession,
+    listing: SourceListing,
+    columns: Mapping[str, RawColumn],
+    files: Sequence[StoredFile],
+    named: Named,
 ) -> RawGroup:
-    files = reading.files
     loaded = {name: one.file_type for name, one in columns.items() if one.file_type}
     ddl = [f"{quoted(name)} {kind.spark}" for name, kind in loaded.items()]
-    told = [f"{name} string" for name in (CORRUPT, URL)]
-    size = sum(file.entry.size for file in files)
-    cores = max(1, spark.sparkContext.defaultParallelism)
-    tasks = min(len(files), max(cores, -(-size // _TASK_BYTES)))
     return RawGroup(
-        frame=spark.range(0, len(files), 1, tasks).mapInArrow(reading.kernel(), ", ".join([*ddl, *told])),
+        frame=whole_files(spark, listing, files, partial(avro_batches, named=named), [*ddl, f"{CORRUPT} string"]),
         columns=columns,
         record=F.to_json(F.expr(f"struct({', '.join(map(quoted, loaded))})"), {"ignoreNullFields": "false"})
         if loaded
@@ -149,37 +145,3 @@ def _group(
         corrupt="a decimal, time or timestamp is outside the range of its type",
         example=files[0].name,
     )
-
-
-def _url(listing: SourceListing, file: StoredFile) -> str:
-    scheme, colon, place = listing.storage.address(file.entry.path).partition(":")
-    return f"{scheme}{colon}{quote(place)}"
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """What tasks read: ``files`` by number, the URL of each, and ``named`` fields within their columns."""
-
-    files: Sequence[StoredFile]
-    urls: Sequence[str]
-    named: Named
-
-    @classmethod
-    def of(cls, listing: SourceListing, files: Sequence[StoredFile], named: Named) -> _Reading:
-        """The reading of ``files`` of ``listing``."""
-        return cls(tuple(files), tuple(_url(listing, file) for file in files), named)
-
-    def kernel(self) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-        """The function for ``mapInArrow``: takes numbers of files."""
-
-        def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-            for batch in batches:
-                for number in batch.column("id").to_pylist():
-                    with carrying():
-                        yield from self._rows(number)
-
-        return read
-
-    def _rows(self, number: int) -> Iterator[pa.RecordBatch]:
-        for batch in avro_batches(self.files[number], self.named):
-            yield batch.append_column(URL, pa.array([self.urls[number]] * batch.num_rows, pa.string()))

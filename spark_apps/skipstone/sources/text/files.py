@@ -5,7 +5,8 @@ Called by ``reading``. Csv columns go by the names in each file's header, never 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, cast
 
 from pyiceberg.schema import Schema
@@ -22,15 +23,27 @@ from skipstone.sources.groups import ABSENT, CORRUPT, NO_GLOB, URL, RawColumn, R
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named, struct_types, with_fields
 from skipstone.sources.presence import complete, has_vanished
+from skipstone.sources.text.csvlines import require_plain_document, require_plain_lines
+from skipstone.sources.text.csvrecords import CsvShape, csv_batches, is_parsed_by_arrow
 from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
-from skipstone.sources.text.headers import read_header, require_one_document, require_unpackable, unreadable
+from skipstone.sources.text.headers import (
+    read_header,
+    require_not_packed,
+    require_one_document,
+    require_unpackable,
+    unreadable,
+)
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
+from skipstone.sources.wholefiles import whole_files
+from skipstone.storage.port import StoredFile
 
 #: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
 _NEVER_WRITTEN = "\ue000\uf8ff\ue000"
 #: Read where no record has a name: Spark refuses to read nothing but the text of broken records.
 _NO_NAME = "_skipstone_no_name"
+#: Also within lists. In a string it costs time only.
+_EMPTY_OBJECT = r"\{\s*\}"
 #: What Spark puts where a record does not have a name: a byte that no text in UTF-8 has.
 _NO_TEXT = "cast(X'FF' as string)"
 _MARKED = {"EXISTS_DEFAULT": _NO_TEXT, "CURRENT_DEFAULT": _NO_TEXT}
@@ -60,27 +73,45 @@ def csv_groups(
 
     Raises BadData (SOURCE_UNREADABLE) for a header that cannot be used.
     """
-    headers: dict[tuple[str, ...], list[str]] = {}
+    headers: dict[tuple[str, ...], list[StoredFile]] = {}
     for file in listing.stored:
         require_unpackable(file.name)
         found = read_header(file, options)
         if found is not None:
-            headers.setdefault(found if options.header else tuple(names), []).append(file.name)
+            headers.setdefault(found if options.header else tuple(names), []).append(file)
+    for_spark = [] if is_parsed_by_arrow(options) else [file for files in headers.values() for file in files]
+    if options.multi_line:
+        for file in for_spark:
+            require_plain_document(file, options)
+    elif for_spark:
+        lines = spark_reader(spark, listing).text(spark_paths(listing, [file.name for file in for_spark]))
+        require_plain_lines(complete(lines, listing, len(for_spark)), options, listing.storage.address())
     return [_csv_group(spark, listing, header, files, options) for header, files in headers.items()]
 
 
 def _csv_group(
-    spark: SparkSession, listing: SourceListing, header: Sequence[str], files: Sequence[str], options: TextOptions
+    spark: SparkSession,
+    listing: SourceListing,
+    header: Sequence[str],
+    files: Sequence[StoredFile],
+    options: TextOptions,
 ) -> RawGroup:
     references = [f"c{position}" for position in range(len(header))]
-    reader = spark_reader(spark, listing).schema(_strings(references))
-    frame = reader.options(**_csv_options(options), **_common(options)).csv(spark_paths(listing, files))
+    if is_parsed_by_arrow(options):
+        shape = CsvShape(options, references, header if options.header else None)
+        ddl = [f"{name} string" for name in (*references, CORRUPT)]
+        frame = whole_files(spark, listing, files, partial(csv_batches, shape=shape), ddl)
+    else:
+        reader = spark_reader(spark, listing).schema(_strings(references))
+        paths = spark_paths(listing, [file.name for file in files])
+        frame = reader.options(**_csv_options(options), **_common(options)).csv(paths)
+        frame = complete(frame, listing, len(files)).withColumn(URL, F.col("_metadata.file_path"))
     return RawGroup(
-        frame=complete(frame, listing, len(files)).withColumn(URL, F.col("_metadata.file_path")),
+        frame=frame,
         columns={name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name},
         record=_csv_record(references, options),
         corrupt=f"the row does not have the {len(header)} fields of the header",
-        example=files[0],
+        example=files[0].name,
     )
 
 
@@ -101,8 +132,13 @@ def _csv_record(references: Sequence[str], options: TextOptions) -> Column:
     return F.to_csv(F.expr(f"struct({', '.join(references)})"), {**dialect, "nullValue": options.null_value or ""})
 
 
-def json_groups(spark: SparkSession, listing: SourceListing, options: TextOptions, named: Named) -> list[RawGroup]:
+def json_groups(
+    spark: SparkSession, listing: SourceListing, options: TextOptions, named: Named, wanted: Collection[str]
+) -> list[RawGroup]:
     """One group with every name that stands in a record; reads the files once to learn the names.
+
+    ``wanted``: names that are looked for again if they are not found: Spark finds none of which all values are empty
+    objects.
 
     ``named`` fields within objects become columns in place of these objects; where files may lack columns, the group
     tells which a record lacks. Raises BadData (SOURCE_UNREADABLE), and as ``find_field`` does.
@@ -112,11 +148,13 @@ def json_groups(spark: SparkSession, listing: SourceListing, options: TextOption
         if options.multi_line:
             require_readable_text(file)
             require_one_document(file)
+            require_not_packed(file.name)
     paths = spark_paths(listing, [file.path for file in listing.files])
     if not options.multi_line:
-        lines = spark_reader(spark, listing).text(paths)
-        require_one_document_per_line(complete(lines, listing, len(paths)), listing.storage.address())
+        lines = complete(spark_reader(spark, listing).text(paths), listing, len(paths))
+        require_one_document_per_line(lines, listing.storage.address())
     found = _json_names(spark, paths, options, listing)
+    found += _empty_names(spark, paths, options, listing, sorted({*wanted} - {name.name for name in found}))
     fields = [name for name, _ in named.found(found)]
     types = {split_path(name): "string" for name in fields}
     types |= {(one.name,): "string" for one in found if one.name not in {path[0] for path in types}}
@@ -177,6 +215,21 @@ def _json_names(spark: SparkSession, paths: Sequence[str], options: TextOptions,
             raise
         raise unreadable(listing.files[0].path, f"the names of the records cannot be used: {error}") from error
     return [name for name in _names(found) if name.name != CORRUPT]
+
+
+def _empty_names(
+    spark: SparkSession, paths: Sequence[str], options: TextOptions, listing: SourceListing, names: Sequence[str]
+) -> list[_Name]:
+    """Those of ``names`` that have a value after all."""
+    if not names:
+        return []
+    lines = spark_reader(spark, listing).options(wholetext=str(options.multi_line).lower()).text(list(paths))
+    if lines.where(F.col("value").rlike(_EMPTY_OBJECT)).isEmpty():
+        return []
+    reader = spark_reader(spark, listing).schema(_strings(names)).options(**_json_options(options))
+    values = (F.max(F.col(quoted(name)).isNotNull()).alias(quoted(name)) for name in names)
+    (row,) = reader.json(list(paths)).agg(*values).collect()
+    return [_Name(name, ()) for name, is_there in zip(names, row, strict=True) if is_there]
 
 
 class _Name(NamedTuple):

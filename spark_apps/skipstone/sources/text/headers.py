@@ -6,6 +6,7 @@ Called by the readers on the driver. Must not read more of a file than that.
 from __future__ import annotations
 
 import bz2
+import codecs
 import csv
 import gzip
 import io
@@ -22,9 +23,11 @@ from skipstone_core.reasons import Reason
 from skipstone.sources.text.options import TextOptions
 from skipstone.storage.port import StoredFile
 
+_UNPACKED = frozenset({".gz", ".bz2"})
 #: Endings of packed files that Spark would read as if they were text.
 _NOT_UNPACKED = frozenset({".zip", ".zst", ".xz", ".7z", ".lz4", ".snappy", ".lzo", ".deflate", ".tar", ".tgz"})
 
+_BLANKS = " \t\r\n"
 #: Most first objects of files with many fit; more is read when not.
 _FIRST_CHARACTERS = 64 * 1024
 
@@ -36,6 +39,15 @@ def require_unpackable(name: str) -> None:
         raise unreadable(name, f"files packed as {ending} are not read: unpack it, or pack it as .gz or .bz2")
 
 
+def require_not_packed(name: str) -> None:
+    """Raise BadData (SOURCE_UNREADABLE) for a packed file, of which Spark would read other numbers than are written."""
+    if PurePosixPath(name).suffix.lower() in _UNPACKED:
+        message = (
+            "Spark would change numbers of a packed document: unpack it, or set multiLine to false for one object a"
+        )
+        raise unreadable(name, f"{message} line")
+
+
 def read_header(file: StoredFile, options: TextOptions) -> tuple[str, ...] | None:
     """The column names of ``file``; None when it has no line.
 
@@ -44,9 +56,9 @@ def read_header(file: StoredFile, options: TextOptions) -> tuple[str, ...] | Non
     """
     name = file.name
     try:
-        with _open_text(file, options) as text:
+        with open_text(file, options) as text:
             if not options.header:
-                return () if any(line.strip() for line in text) else None
+                return () if any(_holds_row(line, options) for line in text) else None
             names = _first_record(text, options)
         "".join(names or ()).encode()  # bytes that could not be decoded show here; those after the header do not matter
     except (OSError, EOFError, UnicodeError, csv.Error) as error:
@@ -61,6 +73,11 @@ def read_header(file: StoredFile, options: TextOptions) -> tuple[str, ...] | Non
     return names
 
 
+def _holds_row(line: str, options: TextOptions) -> bool:
+    """Whether a line is more than blanks and tabs, of which some may be delimiters."""
+    return bool(line.strip(_BLANKS)) or (options.delimiter in _BLANKS and options.delimiter in line)
+
+
 def require_one_document(file: StoredFile) -> None:
     """Raise BadData (SOURCE_UNREADABLE) when a Json object is followed by another document, which Spark would not read.
 
@@ -68,7 +85,7 @@ def require_one_document(file: StoredFile) -> None:
     """
     name = file.name
     try:
-        with _open_text(file, TextOptions()) as text:
+        with open_text(file, TextOptions()) as text:
             rest = _after_object(text)
             is_alone = rest is None or not (rest.strip() or any(line.strip() for line in text))
     except (OSError, EOFError) as error:
@@ -95,11 +112,30 @@ def unreadable(name: str, message: str) -> BadData:
     return BadData(Reason.SOURCE_UNREADABLE, f"'{name}': {message}", field="source.paths")
 
 
-def _open_text(file: StoredFile, options: TextOptions) -> TextIO:
+def open_text(file: StoredFile, options: TextOptions) -> TextIO:
+    """The unpacked text of a file; bytes that cannot be decoded are lone surrogates. Raises OSError."""
+    codec = codec_of(file, options)
     binary = open_binary(file, _FIRST_CHARACTERS)
-    encoding = "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
     newline = "" if options.multi_line else None
-    return io.TextIOWrapper(binary, encoding=encoding, errors="surrogateescape", newline=newline)
+    return io.TextIOWrapper(binary, encoding=codec, errors="surrogateescape", newline=newline)
+
+
+def codec_of(file: StoredFile, options: TextOptions) -> str:
+    """Python's codec of the file, which takes away a byte order mark. Raises OSError.
+
+    Raises BadData (SOURCE_UNREADABLE) for UTF-16 without such a mark: readers differ in the order of bytes that they
+    take it for.
+    """
+    if not options.encoding.startswith("UTF-16"):
+        return "utf-8-sig" if options.encoding == "UTF-8" else options.encoding
+    with open_binary(file, len(codecs.BOM_UTF16)) as binary:
+        start = binary.read(len(codecs.BOM_UTF16))
+    if start in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
+        return "utf-16"
+    if start and options.encoding == "UTF-16":
+        message = "it does not begin with a byte order mark: set the option encoding to UTF-16LE or UTF-16BE"
+        raise unreadable(file.name, message)
+    return options.encoding
 
 
 def open_binary(file: StoredFile, buffering: int) -> BinaryIO:

@@ -91,8 +91,11 @@ def no_options(source: SourceSpec) -> None:
 def _consistent(options: TextOptions) -> TextOptions:
     if options.encoding.startswith("UTF-16") and not options.multi_line:
         raise _wrong("encoding", f"'{options.encoding}' needs the option multiLine: set it to true")
-    if options.delimiter == options.quote:
-        raise _wrong("delimiter", "is the same character as the quote: choose another")
+    for name, character in (("quote", options.quote), ("escape", options.escape)):
+        if options.delimiter == character:
+            raise _wrong("delimiter", f"is the same character as the {name}: choose another")
+        if character and character <= " ":
+            raise _wrong(name, "cannot be a blank, a tab or a control character: choose another")
     return options
 
 
@@ -107,6 +110,8 @@ def _one_character(given: Mapping[str, str], name: str, default: str, *, empty: 
     text = {"\\t": "\t", "\\\\": "\\"}.get(given.get(name, default), given.get(name, default))
     if len(text) != 1 and not (empty and not text):
         raise _wrong(name, f"'{text}' is not one character")
+    if text > "\uffff":
+        raise _wrong(name, f"'{text}' is more than one character in UTF-16: choose another")
     if text in ("\n", "\r", "\0"):
         raise _wrong(name, "cannot be the end of a line: choose another character")
     return text

@@ -121,8 +121,22 @@ def read_orc_footer(stored: StoredFile) -> FileColumns:
                 "ORC: write it as a timestamp in UTC, or use Parquet",
                 field="source.paths",
             )
+    _require_no_backtick(name, schema)
     told = _Told(lambda found, _: orc_type(found))
     return _unique(name, [told.column(one, ()) for one in schema])
+
+
+def _require_no_backtick(name: str, fields: Iterable[pa.Field]) -> None:
+    """Raise BadSpec for a name with a backtick, at any depth: Spark reads null for it from ORC."""
+    for one in fields:
+        if "`" in one.name:
+            raise BadSpec(
+                Reason.COLUMN_TYPE_UNSUPPORTED,
+                f"'{name}': the name {one.name!r} has a backtick, for which Spark reads null from ORC: rename it, "
+                "or use Parquet",
+                field="source.paths",
+            )
+        _require_no_backtick(name, (one.type.field(at) for at in range(one.type.num_fields)))
 
 
 class _Told(NamedTuple):
