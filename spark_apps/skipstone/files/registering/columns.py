@@ -6,7 +6,7 @@ something else is refused with the file, the column, and the type that it has an
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -21,6 +21,8 @@ from skipstone.tables.arrow import LINEAGE_NAMES, field_id
 
 _FIELD = "source"
 COPY_INSTEAD = "or load the file with the mode Copy"
+#: Whether a load that copies converts a file's column to a type of the table.
+Copies = Callable[[pa.DataType, IcebergType], bool]
 #: Parts of paths for what Parquet keeps one level deeper than Arrow tells.
 _ELEMENT, _KEY = "[element]", "[key]"
 
@@ -40,10 +42,12 @@ class FileNames:
     """What people call a file, and how its columns go with those of a table.
 
     ``sources``: names in files by column, where they differ. ``given``: columns whose values folders tell.
+    ``copies`` decides whether a message may send people to the mode Copy.
     """
 
     name: str
     sources: Mapping[str, str]
+    copies: Copies
     given: Collection[str] = ()
 
 
@@ -65,10 +69,10 @@ def match_columns(file: FileNames, footer: pq.FileMetaData, schema: Schema) -> F
     try:
         arrow = footer.schema.to_arrow_schema()
     except pa.ArrowException as error:
-        message = f"'{file.name}' has a column that cannot be read: {error}; write the file again, {COPY_INSTEAD}"
+        message = f"'{file.name}' has a column that cannot be read: {error}; write the file again without it"
         raise BadData(Reason.SOURCE_UNREADABLE, message, field=_FIELD) from error
     top = {file.sources.get(one.name, one.name): one for one in schema.fields}
-    matching = _Matching(file.name, footer.schema, has_ids=any(map(_has_id, arrow)))
+    matching = _Matching(file.name, footer.schema, file.copies, has_ids=any(map(_has_id, arrow)))
     for name, one in top.items():
         if name not in arrow.names and (one.name in file.sources or (one.required and one.name not in file.given)):
             raise matching.missing((name,), arrow.names)
@@ -90,6 +94,7 @@ class _Matching:
 
     file: str
     parquet: pq.ParquetSchema
+    copies: Copies
     has_ids: bool
     leaves: dict[str, Leaf] = field(default_factory=dict)
 
@@ -127,9 +132,9 @@ class _Matching:
                 self._field(found.key_field, kind.key_field, (*path, _KEY))
                 self._field(found.item_field, kind.value_field, (*path, "value"))
             case StructType() | ListType() | MapType():
-                raise self._unfit(path, str(found), wanted.field_type)
+                raise self._unfit(path, str(found), wanted.field_type, found)
             case _ if pa.types.is_nested(found):
-                raise self._unfit(path, str(found), wanted.field_type)
+                raise self._unfit(path, str(found), wanted.field_type, found)
             case _:
                 self._leaf(found, wanted, path)
 
@@ -144,16 +149,18 @@ class _Matching:
         column = self.parquet.column(len(self.leaves))
         stored = stored_type(column, found)
         if not is_read_as(stored, wanted.field_type):
-            raise self._unfit(path, str(stored), wanted.field_type)
+            raise self._unfit(path, str(stored), wanted.field_type, found)
         if column.max_repetition_level and column.path.count(".") < _levels(path):
-            raise self._unfit(path, "a list of the old form with two levels", wanted.field_type)
+            raise self._unfit(path, "a list of the old form with two levels", wanted.field_type, found)
         self.leaves[column.path] = Leaf(wanted.field_id, wanted.field_type, stored, wanted.required)
 
-    def _unfit(self, path: tuple[str, ...], found: str, wanted: IcebergType) -> BadSpec:
+    def _unfit(self, path: tuple[str, ...], shown: str, wanted: IcebergType, found: pa.DataType) -> BadSpec:
+        copied = len(path) == 1 and self.copies(found, wanted)
+        instead = f", {COPY_INSTEAD}, which converts values that lose nothing by it" if copied else ""
         return BadSpec(
             Reason.COLUMN_TYPE_UNSUPPORTED,
-            f"'{self.file}': column '{_shown(path)}' is {found}, and not every reader takes that for the table's type "
-            f"{wanted}: write the file with that type, {COPY_INSTEAD}, which converts what loses nothing",
+            f"'{self.file}': column '{_shown(path)}' is {shown}, and not every reader takes that for the table's type "
+            f"{wanted}: write the file with that type{instead}",
             field=_FIELD,
         )
 
@@ -163,13 +170,14 @@ class _Matching:
             return BadSpec(Reason.COLUMN_NOT_FOUND, f"{message} without it, {COPY_INSTEAD}", field=_FIELD)
         alike = [name for name in known if name.lower() == path[-1].lower()]
         said = f"differs from the table's column '{alike[0]}' in case" if alike else "is not in the table"
-        fix = "name it in source.mapping" if alike and len(path) == 1 else "add it to the table"
-        return BadSpec(
-            Reason.COLUMN_NOT_FOUND,
-            f"'{self.file}': column '{_shown(path)}' {said}: {fix}, {COPY_INSTEAD}, which leaves out what the table "
-            "does not have",
-            field=_FIELD,
-        )
+        if len(path) > 1:
+            fix = "write the file with the table's name" if alike else "write the file without it"
+        elif alike:
+            fix = "name it in source.mapping"
+        else:
+            fix = f"add it to the table, {COPY_INSTEAD}, which leaves out what the table does not have"
+        message = f"'{self.file}': column '{_shown(path)}' {said}: {fix}"
+        return BadSpec(Reason.COLUMN_NOT_FOUND, message, field=_FIELD)
 
     def missing(self, path: tuple[str, ...], names: Sequence[str]) -> UserError:
         """What is wrong with a file that lacks a column; ``names``: those beside which it should be."""

@@ -21,7 +21,7 @@ from skipstone_core.reasons import Reason
 from skipstone.files.parquet import ranges_of
 from skipstone.files.projections import DataFileDescription
 from skipstone.files.reader import read_data_file
-from skipstone.files.registering.columns import FileColumns, FileNames, Leaf, match_columns
+from skipstone.files.registering.columns import Copies, FileColumns, FileNames, Leaf, match_columns
 from skipstone.files.registering.metrics import add_constants, footer_statistics, null_counts
 from skipstone.files.registering.partition import TableLayout, folders_of, partition_by_bounds, the_partition
 from skipstone.files.writer import WrittenFile
@@ -64,6 +64,7 @@ class Examination:
     sources: Mapping[str, str]
     modes: Mapping[str, str]
     access: FileAccess
+    copies: Copies
 
     def examine(self, file: ForeignFile) -> Examined | None:
         """The file as a data file; None when it holds no row.
@@ -72,7 +73,9 @@ class Examination:
         """
         footer = self._footer(file)
         folders = folders_of(file.name, self.layout)
-        held = match_columns(FileNames(file.name, self.sources, folders.columns), footer, self.layout.schema)
+        held = match_columns(
+            FileNames(file.name, self.sources, self.copies, folders.columns), footer, self.layout.schema
+        )
         constants = folders.constants(held)
         if not footer.num_rows:
             return None
@@ -125,10 +128,10 @@ class Examination:
                 raise BadData(Reason.BAD_RECORDS, f"{message}: write the file without them", field=_FIELD)
 
 
-def plan_examination(table: Table, mapping: NameMapping, sources: Mapping[str, str]) -> Examination:
+def plan_examination(table: Table, mapping: NameMapping, sources: Mapping[str, str], copies: Copies) -> Examination:
     """What files that are to be registered in ``table`` are compared with."""
     layout = TableLayout(table.schema(), table.spec())
-    return Examination(layout, mapping, sources, metrics_of(table), file_access(table))
+    return Examination(layout, mapping, sources, metrics_of(table), file_access(table), copies)
 
 
 @contextmanager

@@ -92,7 +92,8 @@ class FolderValues:
             if one.name not in self.texts and one.field_id in self.layout.identities:
                 raise self._refused(
                     f"the table is partitioned by '{one.name}', which neither the file nor a folder '{one.name}=…' of "
-                    "its path tells. Move the file to such a folder, or write it with the column"
+                    "its path tells. Move the file to such a folder, or write it with the column, "
+                    f"{COPY_INSTEAD}, which takes it for null"
                 )
         return {one.field_id: self._value(one) for one in lacking if one.name in self.texts}
 
@@ -107,7 +108,10 @@ class FolderValues:
             except ValueError:
                 continue  # what a folder cannot say for sure the file does
             if told != partition[place]:
-                raise self._refused(f"its folder and its rows differ in the column '{one.name}'. Move it to its folder")
+                raise self._refused(
+                    f"its folder and its rows differ in the column '{one.name}'. Move it to its folder, "
+                    f"{COPY_INSTEAD}, which believes the rows"
+                )
 
     def _value(self, column: NestedField) -> Any:
         text = self.texts[column.name]
@@ -121,7 +125,8 @@ class FolderValues:
             raise self._refused(f"{message}. Write the file with the column") from error
 
     def _refused(self, message: str) -> BadData:
-        return BadData(Reason.SOURCE_UNREADABLE, f"'{self.name}': {message}, {COPY_INSTEAD}", field=_FIELD)
+        # The mode Copy knows nothing of folders: what only they tell would be lost.
+        return BadData(Reason.SOURCE_UNREADABLE, f"'{self.name}': {message}", field=_FIELD)
 
 
 def folders_of(name: str, layout: TableLayout) -> FolderValues:

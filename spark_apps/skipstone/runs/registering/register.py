@@ -26,6 +26,7 @@ from skipstone.runs.registering.places import require_no_table, source_place
 from skipstone.runs.reporting.report import Reporter
 from skipstone.sources.columns import column_mapping
 from skipstone.sources.listing import require_unchanged
+from skipstone.sources.typed.filetypes import is_copied
 from skipstone.tables.committing.changes import Ledger, TableCommit
 from skipstone.tables.filesets import pin_table, read_file_set
 from skipstone.tables.storage import plain_location
@@ -93,7 +94,7 @@ def plan_registration(
     mapping = plan_mapping(table, sources)
     fresh = _without_live(found, table, source)
     with reporter.stage("read"):
-        examined = _examine(fresh, plan_examination(table, mapping, sources), reporter)
+        examined = _examine(fresh, plan_examination(table, mapping, sources, is_copied), reporter)
         require_unchanged(listing)
     added = tuple(data_files((one.file for one in examined), table))
     counts = {

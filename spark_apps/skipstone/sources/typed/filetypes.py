@@ -81,6 +81,41 @@ def is_plain(kind: FileType | None, target: IcebergType) -> bool:
     return kind.natural == target or (type(kind.natural), type(target)) in _CAST_EXACTLY
 
 
+def is_copied(found: pa.DataType, target: IcebergType) -> bool:
+    """Whether ``feed`` makes ``target`` of a file's column of the Arrow type ``found``, value by value."""
+    kind = file_type(found)
+    if kind is None:
+        return False
+    natural = kind.natural
+    numbers = (IntegerType, LongType, DecimalType, FloatType, DoubleType)
+    if isinstance(natural, numbers):
+        return _is_number_fed(natural, target)
+    match natural, target:
+        case (FixedType(), UUIDType()):
+            return len(natural) == 16
+        case (
+            (TimestampType(), TimestamptzType())
+            | (FixedType(), BinaryType())
+            | (BinaryType(), FixedType())
+            | (StringType(), UUIDType())
+        ):
+            return True
+        case _:
+            return bool(natural == target)
+
+
+def _is_number_fed(natural: IcebergType, target: IcebergType) -> bool:
+    whole = isinstance(target, IntegerType | LongType)
+    floating = isinstance(target, FloatType | DoubleType)
+    match natural:
+        case IntegerType() | LongType():
+            return whole or floating or isinstance(target, DecimalType)
+        case DecimalType():
+            return whole or isinstance(target, DecimalType)
+        case _:
+            return whole or floating
+
+
 def _timestamp(kind: pa.TimestampType) -> FileType:
     zoned = kind.tz is not None
     natural = TimestamptzType() if zoned else TimestampType()
