@@ -239,6 +239,29 @@ def test_copies_with_the_same_uuid_are_not_taken_for_the_table(
     table.catalog.drop_table(("ns", "copy"))
 
 
+@pytest.mark.parametrize(
+    ("way", "told"),
+    [
+        ("drop", "drop the copies from the catalog and keep their files"),
+        ("name", "give the table its name ns.t back"),
+    ],
+)
+def test_what_is_told_of_copies_leads_to_an_answer(
+    table: Table, known: TableRef, warehouse: WarehouseRef, way: str, told: str
+) -> None:
+    commit_table(table.catalog, ref_of(table), load(table))
+    table.catalog.rename_table(("ns", "t"), ("ns", "real"))
+    table.catalog.register_table(("ns", "copy"), table.catalog.load_table(("ns", "real")).metadata_location)
+    unproven = confirm(warehouse, known)
+    assert unproven.reason is Reason.CATALOG_UNPROVEN
+    assert told in unproven.message
+    if way == "drop":
+        table.catalog.drop_table(("ns", "copy"))
+    else:
+        table.catalog.rename_table(("ns", "real"), ("ns", "t"))
+    assert confirm(warehouse, known).outcome is RunOutcome.ALREADY_COMMITTED
+
+
 def test_a_table_of_format_version_1_is_fenced_off(catalog: Catalog, warehouse: WarehouseRef) -> None:
     old = catalog.create_table(("ns", "old"), ROWS.schema, properties={"format-version": "1"})
     old.append(ROWS)

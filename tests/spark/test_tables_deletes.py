@@ -161,6 +161,23 @@ def test_equality_deletes_that_cannot_be_applied_are_refused(catalog: Catalog, c
     assert caught.value.reason is Reason.DELETES_UNSUPPORTED
 
 
+@pytest.mark.parametrize("column", ["x", "id"])
+def test_equality_deletes_that_cannot_be_applied_are_gone_once_another_engine_compacted(
+    catalog: Catalog, spark: SparkSession, warehouse: WarehouseRef, column: str
+) -> None:
+    table = append(catalog.create_table(("ns", "t"), SCHEMA), rows(1, 2))
+    add_equality_delete(table, {column: [1]})
+    if column == "id":
+        with fresh(table).update_schema() as update:
+            update.delete_column("id")
+    with pytest.raises(BadData, match="compact the table with another engine first"):
+        describe_files(fresh(table), read_file_set(fresh(table)), [0])
+    options = "map('delete-file-threshold', '1', 'rewrite-all', 'true')"
+    session = second_spark(spark, warehouse)
+    session.sql(f"call skipstone.system.rewrite_data_files(table => 'ns.t', options => {options})")
+    assert read_all(fresh(table), ["part"]).num_rows == (2 if column == "x" else 1)
+
+
 def test_segments_with_deletes_are_shown_as_updated(catalog: Catalog) -> None:
     table = append(catalog.create_table(("ns", "t"), SCHEMA), rows(1))
     table = append(table, rows(2), txn="half", is_partial=True)

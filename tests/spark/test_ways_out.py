@@ -39,6 +39,7 @@ from pyiceberg.types import (
 )
 from pyspark.sql import functions as F
 from skipstone.sources.typed.filetypes import feed, file_type, is_copied
+from skipstone.tables.records.archive import TxnArchive
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import (
     ColumnMapping,
@@ -50,7 +51,8 @@ from skipstone_core.contract.requests import (
     SourceSpec,
 )
 from skipstone_core.errors import SkipstoneError
-from skipstone_core.ids import CONSUMED_PROPERTY_PREFIX
+from skipstone_core.history.commits import TxnRecord
+from skipstone_core.ids import ARCHIVE_PROPERTY, CONSUMED_PROPERTY_PREFIX
 
 from tests.spark.load_bed import Bed, csv, source
 
@@ -203,6 +205,38 @@ def consumed_and_lost(bed: Bed) -> Try:
     return attempt
 
 
+def utf16(bed: Bed) -> Try:
+    bed.create(SCHEMA)
+    bed.put("in/a.csv", "id,name\n1,x\n".encode("utf-16"))
+    return Try(csv("in/a.csv")).having(options=UTF16)
+
+
+def archived_and_lost(bed: Bed) -> Try:
+    """A table whose records of earlier jobs are in files, which somebody lost."""
+    bed.create(SCHEMA)
+    records = {"job-1": TxnRecord(time_ms=1, source_digest="digest")}
+    set_property(bed, TxnArchive(bed.table()).extended(records, ()))
+    (bed.root / ".skipstone" / "txns").rename(bed.root / "backup")
+    parquet(bed, id=IDS, name=NAMES)
+    return Try(source(SourceFormat.PARQUET, "in/a.parquet"))
+
+
+def set_property(bed: Bed, text: str) -> None:
+    with bed.table().transaction() as change:
+        change.set_properties({ARCHIVE_PROPERTY: text})
+
+
+def found_again(bed: Bed, attempt: Try) -> Try:
+    shutil.copytree(bed.root / "backup", bed.root / ".skipstone" / "txns", dirs_exist_ok=True)
+    return attempt
+
+
+def forgotten(bed: Bed, attempt: Try) -> Try:
+    with bed.table().transaction() as change:
+        change.remove_properties(ARCHIVE_PROPERTY)
+    return attempt
+
+
 def restored(bed: Bed, attempt: Try) -> Try:
     shutil.copytree(bed.root / "backup", bed.root / ".skipstone" / "consumed", dirs_exist_ok=True)
     parquet(bed, "feed/b.parquet", id=pa.array([2]), name=NAMES)
@@ -224,6 +258,7 @@ NESTED = Schema(NestedField(1, "id", LongType()), NestedField(3, "s", INSIDE))
 WITH_IDS = pa.schema([pa.field("id", pa.int64(), metadata={"PARQUET:field_id": "7"}), pa.field("name", pa.string())])
 COPY = "load the file with the mode Copy"
 GIVEN = {"header": "true"}
+UTF16 = {**GIVEN, "encoding": "UTF-16"}
 
 
 def with_field_ids(bed: Bed) -> Try:
@@ -346,6 +381,18 @@ CASES = {
     "load: a header without names": Case(
         loading(" , \n1,x\n"),
         {"write the names into the first line": (text("in/a.csv", "id,name\n1,x\n"), [ROW])},
+    ),
+    "load: a first line that is no header": Case(
+        loading(",\n1,x\n"),
+        {"or set header to false": (asked(options={"header": "false"}), [ROW, {"id": None, "name": None}])},
+    ),
+    "load: UTF-16 line by line": Case(
+        utf16,
+        {"needs the option multiLine: set it to true": (asked(options={**UTF16, "multiLine": "true"}), [ROW])},
+    ),
+    "load: the records of earlier jobs are lost": Case(
+        archived_and_lost,
+        {"restore it": (found_again, [ROW]), "or remove the table property": (forgotten, [ROW])},
     ),
     "load: one name twice": Case(
         loading("id,id\n1,x\n"),

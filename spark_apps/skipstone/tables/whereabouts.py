@@ -67,7 +67,8 @@ def _search(catalog: Catalog, ref: TableRef, named: Table | None, lost: Lost) ->
     if len(at_place) != 1:
         names = ", ".join(".".join(table.name()) for table in found)
         return _unproven(
-            f"The UUID {ref.table_uuid} is that of {names}; drop or rename the copies, or restore the name."
+            f"The UUID {ref.table_uuid} is that of {names}; drop the copies from the catalog and keep their files, or "
+            f"give the table its name {ref.namespace}.{ref.name} back."
         )
     return _renamed(ref, at_place[0])
 
