@@ -166,7 +166,10 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.ABORTED: "Create the job again: its rows are not in the table and never will be.",
     # Deletion
     Reason.DATA_DELETED: NOTHING,
-    Reason.DATA_RETAINED: "Nothing to do; delete the data by hand if nobody needs it.",
+    Reason.DATA_RETAINED: (
+        "Nothing to do; if nobody needs the data, drop the table in the catalog and delete the files by hand. If another "
+        "table uses the files, drop it there without deleting them (DROP TABLE without PURGE)."
+    ),
     # Trouble of the operator itself
     Reason.INTERNAL_ERROR: "Read the operator's log; it tries again by itself. Report it if it stays.",
     Reason.UNRECOGNIZED: WAIT,

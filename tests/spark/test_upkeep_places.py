@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.table.statistics import StatisticsFile
-from skipstone.runs.registering.purging import purge
 from skipstone.tables.storage import DurableFileIO, data_location, plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.orphans import OrphanSite, Spared, clean_orphans
-from skipstone.tables.upkeep.places import find_overlap, find_sharing, own_data_folders
+from skipstone.tables.upkeep.places import find_overlap, find_sharing
+from skipstone.tables.upkeep.purging import Purged, purge
 from skipstone_core.contract.requests import WarehouseRef
 from skipstone_core.maintenance.policies import OrphanFilesAction, OrphanFilesPolicy, SnapshotPolicy
 
@@ -48,7 +48,7 @@ def test_a_property_that_names_no_folder_makes_nothing_the_tables_own(life: Life
     assert expire_snapshots(life.catalog, ref_of(life.table), NEWEST, later()).deleted.files
     assert foreign.exists()
     life.table.add_files([f"file://{foreign}"])
-    assert purge(life.catalog, life.table, own_data_folders(life.table)) == 1
+    assert purge(life.catalog, life.table) == Purged(elsewhere=1)
     assert foreign.exists()
 
 
@@ -60,7 +60,7 @@ def test_a_table_is_dropped_though_a_list_and_a_manifest_are_cut_off(life: Life)
         cut = Path(plain_location(path))
         cut.write_bytes(cut.read_bytes()[:-20])
     name = life.table.name()
-    assert purge(life.catalog, life.table, own_data_folders(life.table)) == 0
+    assert purge(life.catalog, life.table) == Purged()
     assert not life.catalog.table_exists(name)
 
 

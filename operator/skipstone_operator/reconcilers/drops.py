@@ -116,8 +116,14 @@ def find_escape(world: DropWorld) -> str | None:
     waited = seconds_since(world.subject.meta.deletion_timestamp, world.setting.now)
     limit = world.setting.timing.drop_deadline
     if waited is not None and waited >= limit:
-        return f"the drop did not finish within {limit:.0f} s"
+        return f"the drop did not finish within {limit:.0f} s{_last_words(world)}"
     return None
+
+
+def _last_words(world: DropWorld) -> str:
+    """What the last drop run said, after what it did not finish."""
+    last = world.subject.status.last_run
+    return f"; its last run ended with {last.reason}: {last.message}" if last and last.kind is RunKind.DROP else ""
 
 
 def _left(world: DropWorld) -> float:

@@ -6,6 +6,7 @@ definition counts as absent. Must not read the indexed table.
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from skipstone.indexes.definition import (
 )
 from skipstone.tables.filesets import FileSet, read_file_set
 from skipstone.tables.namespaces import make_namespace
+from skipstone.tables.upkeep.purging import Purged, drop_exactly, purge
 
 #: Rows per row group of index files: small enough for a point lookup, large enough to compress.
 ROW_GROUP_ROWS = 64 * 1024
@@ -41,6 +43,7 @@ ROW_GROUP_ROWS = 64 * 1024
 PAGE_ROWS = 2048
 #: The next free file_id; never reused, so entries that a purge left behind can never mean another file.
 NEXT_FILE_ID_PROPERTY = "skipstone.index.next-file-id"
+_log = logging.getLogger(__name__)
 
 
 class IndexFile(NamedTuple):
@@ -223,7 +226,20 @@ def _purge_outdated(catalog: Catalog, new: NewIndex) -> None:
     if stored is None or stored.owner_uid != new.owner_uid:
         return
     if (stored.table_uuid, stored.definition) != (new.table_uuid, new.definition):
-        catalog.purge_table(new.identifier)
+        _drop_outdated(catalog, table)
+
+
+def _drop_outdated(catalog: Catalog, table: Table) -> None:
+    """Drop an index table; its files stay where others may use them. Raises DependencyUnavailable."""
+    name = ".".join(table.name())
+    try:
+        done = purge(catalog, table)
+    except DependencyUnavailable as error:
+        done = Purged(is_dropped=False, why_kept=str(error))
+    if done and done.why_kept:
+        _log.warning("the files of the outdated index table %s stay: %s", name, done.why_kept)
+    if done is None or not (done.is_dropped or drop_exactly(catalog, table)):
+        raise DependencyUnavailable(Reason.CONFLICTED, f"the index table {name} was changed while it was replaced")
 
 
 def sorted_runs(entries: tuple[IndexFile, ...]) -> dict[SortedRun, tuple[IndexFile, ...]]:

@@ -11,15 +11,18 @@ from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import DropTask, JobRequest, TableRef
-from skipstone_core.errors import BadSpec
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.reasons import Reason
 
 from skipstone.indexes.tables import index_identifier
-from skipstone.runs.registering.purging import purge
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import catalog_answers, open_catalog
-from skipstone.tables.upkeep.places import own_data_folders
+from skipstone.tables.storage import plain_location
+from skipstone.tables.upkeep.purging import Purged, purge
+
+#: How often a table is judged that others change in between.
+ROUNDS = 5
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,10 @@ class _Target:
 
 
 def run_drop(request: JobRequest, reporter: Reporter) -> JobReport:
-    """Purge the target of the request when its owner property is the resource's uid.
+    """Purge the target of the request when its owner property is the resource's uid and no other table uses its files.
 
-    The reason is DataDeleted (also when it was gone before) or DataRetained, whose message names the place.
-    Raises DependencyUnavailable.
+    The reason is DataDeleted (also when it was gone before) or DataRetained, whose message names the place and why.
+    Raises DependencyUnavailable, also when a table of the catalog that may use the files cannot be read.
     """
     if request.table is None or request.drop is None:
         raise BadSpec(Reason.INVALID_SPEC, "a drop run needs a table.", field="request")
@@ -55,20 +58,33 @@ def _target(request: JobRequest, ref: TableRef, task: DropTask) -> _Target:
 
 
 def _drop(catalog: Catalog, target: _Target) -> tuple[Reason, str]:
+    """Judge the table and drop what was judged; judged again when others changed it meanwhile."""
     name = ".".join(target.identifier)
-    try:
-        table = catalog.load_table(target.identifier)
-        if not _is_ours(table, target):
-            return (
-                Reason.DATA_RETAINED,
-                f"{name} was not created by this resource; its data is kept at {table.location()}.",
-            )
-        kept = purge(catalog, table, own_data_folders(table))
-    except (NoSuchTableError, NoSuchNamespaceError):
-        return Reason.DATA_DELETED, f"{name} is not in the catalog."
-    _remove_empty_folders(table.location())
-    said = f" {kept} files that lie elsewhere were not written for the table and stay." if kept else ""
-    return Reason.DATA_DELETED, f"{name} and its data at {table.location()} were deleted.{said}"
+    for _ in range(ROUNDS):
+        try:
+            table = catalog.load_table(target.identifier)
+            if not _is_ours(table, target):
+                why = "was not created by this resource, or has taken the name of the table that was"
+                return Reason.DATA_RETAINED, f"{name} {why}; its data is kept at {table.location()}."
+            if done := purge(catalog, table):
+                return _told(name, table, done)
+        except (NoSuchTableError, NoSuchNamespaceError):
+            return Reason.DATA_DELETED, f"{name} is not in the catalog."
+    message = f"{name} was changed {ROUNDS} times while it was about to be dropped: stop what writes it."
+    raise DependencyUnavailable(Reason.CONFLICTED, message)
+
+
+def _told(name: str, table: Table, done: Purged) -> tuple[Reason, str]:
+    location = table.location()
+    if done.why_kept:
+        said = "was dropped from the catalog, and its" if done.is_dropped else "is kept, and so is its"
+        return Reason.DATA_RETAINED, f"{name} {said} data at {location} was not deleted: {done.why_kept}."
+    _remove_empty_folders(location)
+    stays = f" {done.elsewhere} files that lie elsewhere were not written for the table and stay." * bool(
+        done.elsewhere
+    )
+    left = f" {done.left} of its files could not be deleted; the log of the run names them." * bool(done.left)
+    return Reason.DATA_DELETED, f"{name} and its data at {location} were deleted.{stays}{left}"
 
 
 def _is_ours(table: Table, target: _Target) -> bool:
@@ -78,7 +94,7 @@ def _is_ours(table: Table, target: _Target) -> bool:
 
 def _remove_empty_folders(location: str) -> None:
     """Take away what a purge leaves on a file system; a folder that holds anything stays."""
-    root = Path(location.removeprefix("file://"))
+    root = Path(plain_location(location))
     folders = [folder for folder in root.rglob("*") if folder.is_dir()] if root.is_dir() else []
     for folder in sorted(folders, reverse=True) + ([root] if root.is_dir() else []):
         if not any(folder.iterdir()):

@@ -39,6 +39,7 @@ from skipstone.session import spark_session
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.upkeep.purging import drop_damaged
 from skipstone.tasks.runner import InProcess, InSpark
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
 
@@ -113,14 +114,25 @@ def _open(work: _Work) -> IndexTable:
 
 def _sound_index(work: _Work, identifier: Identifier) -> IndexTable | None:
     """The index, None when there is none. One that is damaged is dropped: all of it can be built again."""
+    found, damage = _read_index(work, identifier)
+    if damage is None:
+        return found
+    logger.warning("%s; it is dropped and built again", damage)
+    drop_damaged(work.catalog, identifier, lambda: _read_index(work, identifier)[1] is not None)
+    found, damage = _read_index(work, identifier)
+    if damage is not None:
+        raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, str(damage)) from damage
+    return found
+
+
+def _read_index(work: _Work, identifier: Identifier) -> tuple[IndexTable | None, UnreadableIndex | None]:
+    """The index if there is one, or how it is damaged."""
     try:
-        return read_index(work.catalog, identifier, work.files.table_uuid)[0]
+        return read_index(work.catalog, identifier, work.files.table_uuid)[0], None
     except UnreadableIndex as error:
         if not error.is_damaged:
             raise DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, str(error)) from error
-        logger.warning("%s; it is dropped and built again", error)
-        work.catalog.drop_table(identifier)
-        return None
+        return None, error
 
 
 def _set_aside(work: _Work, index: IndexTable, damage: tuple[DamagedFile, ...], progress: Progress) -> IndexTable:

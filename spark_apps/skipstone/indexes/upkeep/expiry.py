@@ -37,7 +37,10 @@ def expire_index(catalog: Catalog, index: IndexTable, ports: CommitPorts | None 
     if len(expiry_plan(index.table, POLICY, used.now_ms()).snapshots) < enough:
         return 0
     try:
-        return expire_snapshots(catalog, index.ref(), POLICY, used).snapshots
+        done = expire_snapshots(catalog, index.ref(), POLICY, used)
     except Exception:  # noqa: BLE001 - what was committed stands; the next commit tries again
         _log.warning("old snapshots of the index %s stay for now", index.name, exc_info=True)
         return 0
+    for said in done.told:
+        _log.warning("%s: %s", index.name, said)
+    return done.snapshots

@@ -42,12 +42,12 @@ def expire(site: MaintainSite) -> StepReport:
         "bytesDeleted": done.deleted.nbytes,
     }
     if done.is_done:
-        return _done(MaintenanceStep.SNAPSHOTS, counts)
+        return _done(MaintenanceStep.SNAPSHOTS, counts, " ".join(done.told))
     return StepReport(
         step=MaintenanceStep.SNAPSHOTS,
         is_done=False,
         reason=done.reason,
-        message=done.message,
+        message=" ".join((done.message, *done.told)),
         counts=counts,
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, cast
 
 from pydantic import Field
@@ -44,7 +44,14 @@ from skipstone.tables.records.txns import txn_records
 from skipstone.tables.upkeep.archives import delete_old_archives
 from skipstone.tables.upkeep.health import expiry_plan
 from skipstone.tables.upkeep.places import find_sharing, refused
-from skipstone.tables.upkeep.removal import Deleted, RemovalNotes, delete_old_metadata, delete_removed, removed_of
+from skipstone.tables.upkeep.removal import (
+    Deleted,
+    RemovalNotes,
+    delete_old_metadata,
+    delete_removed,
+    removed_of,
+)
+from skipstone.tables.upkeep.settling import settle_removed
 
 #: Commits that may fail.
 ROUNDS = 12
@@ -71,6 +78,7 @@ class Expired:
     """What became of an expiry. ``is_done``: nothing is left that the policy lets go. ``message``: else why.
 
     ``reason``: then CONFLICTED when others were faster, CLOCK_SKEWED or CATALOG_UNAVAILABLE when the server refused it.
+    ``told``: sentences on branches and tags that others made at the very moment of the commit.
     """
 
     snapshots: int = 0
@@ -78,6 +86,7 @@ class Expired:
     is_done: bool = True
     reason: Reason = Reason.COMMITTED
     message: str = ""
+    told: tuple[str, ...] = ()
 
 
 def expire_snapshots(
@@ -94,40 +103,59 @@ def expire_snapshots(
     OSError when catalog or storage do not answer: what was begun then is finished by the next call.
     """
     used = ports or CommitPorts()
-    if why := find_sharing(load_table(catalog, ref)):
-        raise refused(load_table(catalog, ref), why, _FIELD)
-    removed = tries = 0
-    while tries < ROUNDS:
-        table = load_table(catalog, ref)
-        plan = expiry_plan(table, policy, used.now_ms(), in_use_since_ms=in_use_since_ms)
-        if not plan.snapshots and not plan.refs:
-            return Expired(snapshots=removed, deleted=_cleaned(catalog, ref, used))
-        gone = _remove(catalog, ref, _bounded(plan), table, used)
-        if isinstance(gone, Conflicted):
-            return _left(catalog, ref, used, removed, gone)
-        removed += gone
-        if not gone:
-            used.pause(tries)
-            tries += 1
-    message = f"Other writers of {ref.namespace}.{ref.name} were faster; the next run goes on."
-    return _left(catalog, ref, used, removed, Conflicted(Reason.CONFLICTED, message))
+    table = load_table(catalog, ref)
+    if why := find_sharing(table):
+        raise refused(table, why, _FIELD)
+    return _Expiry(catalog, replace(ref, table_uuid=str(table.metadata.table_uuid)), used).run(policy, in_use_since_ms)
 
 
-def _left(catalog: Catalog, ref: TableRef, ports: CommitPorts, removed: int, why: Conflicted) -> Expired:
-    """An expiry that ends before all is gone."""
-    deleted = _cleaned(catalog, ref, ports)
-    return Expired(snapshots=removed, deleted=deleted, is_done=False, reason=why.reason, message=why.message)
+@dataclass
+class _Expiry:
+    """One expiry of exactly one table, whatever takes its name meanwhile; and what it has done so far."""
+
+    catalog: Catalog
+    ref: TableRef
+    ports: CommitPorts
+    removed: int = 0
+    told: list[str] = field(default_factory=list)
+
+    def run(self, policy: SnapshotPolicy, in_use_since_ms: int | None) -> Expired:
+        """See ``expire_snapshots``."""
+        tries = 0
+        while tries < ROUNDS:
+            table = load_table(self.catalog, self.ref)
+            plan = expiry_plan(table, policy, self.ports.now_ms(), in_use_since_ms=in_use_since_ms)
+            if not plan.snapshots and not plan.refs:
+                return self._ended()
+            gone = _remove(self.catalog, self.ref, _bounded(plan), table, self.ports)
+            if isinstance(gone, Conflicted):
+                return self._ended(gone)
+            self._settle()
+            self.removed += gone
+            if not gone:
+                self.ports.pause(tries)
+                tries += 1
+        message = f"Other writers of {self.ref.namespace}.{self.ref.name} were faster; the next run goes on."
+        return self._ended(Conflicted(Reason.CONFLICTED, message))
+
+    def _ended(self, why: Conflicted | None = None) -> Expired:
+        """Delete what nothing reaches, by a fresh look. ``why``: not all is gone."""
+        self._settle()
+        table = load_table(self.catalog, self.ref)
+        cleaned = delete_removed(table) + delete_old_metadata(table)
+        deleted = cleaned + delete_old_archives(table, self.ports.now_ms)
+        done = Expired(snapshots=self.removed, deleted=deleted, told=tuple(self.told))
+        return replace(done, is_done=False, reason=why.reason, message=why.message) if why else done
+
+    def _settle(self) -> None:
+        """Put back what a server removed without a word; an SQL catalog refuses the commit then."""
+        if not isinstance(self.catalog, SqlCatalog):
+            self.told += settle_removed(self.catalog, self.ref, self.ports)
 
 
 def _bounded(plan: ExpiryPlan) -> ExpiryPlan:
     """The oldest part of what expires."""
     return ExpiryPlan(snapshots=plan.snapshots[:MOST_AT_ONCE], refs=plan.refs)
-
-
-def _cleaned(catalog: Catalog, ref: TableRef, ports: CommitPorts) -> Deleted:
-    """Delete what nothing reaches, by a fresh look."""
-    table = load_table(catalog, ref)
-    return delete_removed(table) + delete_old_metadata(table) + delete_old_archives(table, ports.now_ms)
 
 
 def _remove(catalog: Catalog, ref: TableRef, plan: ExpiryPlan, table: Table, ports: CommitPorts) -> int | Conflicted:

@@ -11,7 +11,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -35,8 +35,8 @@ from skipstone.storage.opening import open_storage
 from skipstone.storage.port import Entry, Storage
 from skipstone.tables.catalogs import base_location, load_table
 from skipstone.tables.storage import DurableFileIO, plain_location
-from skipstone.tables.upkeep.places import find_overlap, find_sharing, refused
-from skipstone.tables.upkeep.reach import read_reach
+from skipstone.tables.upkeep.places import find_overlap, find_sharing, other_tables, refused
+from skipstone.tables.upkeep.reach import NamedFiles, read_reach
 
 #: Where it is written down what is about to be deleted.
 ORPHANS_DIRECTORY = f"{OWN_DIRECTORY}/orphans"
@@ -120,6 +120,7 @@ class _Search:
         self._site, self._spared = site, site.spared
         self.storage: Storage = open_storage(site.warehouse)
         self.table = load_table(site.catalog, site.ref)
+        self._ref = replace(site.ref, table_uuid=str(self.table.metadata.table_uuid))  # whatever takes its name
         self._base = f"{plain_location(base_location(site.warehouse)).rstrip('/')}/"
         self._folder = self._require_own()
         self.records_folder = f"{ORPHANS_DIRECTORY}/{self.table.metadata.table_uuid}"
@@ -138,10 +139,11 @@ class _Search:
         return [mark for mark in marks if mark.path not in markers]
 
     def delete(self, marks: Sequence[FileMark]) -> list[FileMark]:
-        """Those that were deleted: each is looked at again, and what the table reaches too."""
+        """Those that were deleted: each is looked at again, and what this table reaches, and others, too."""
         deleted: list[FileMark] = []
-        for start in range(0, len(marks), _AT_ONCE):
-            part = marks[start : start + _AT_ONCE]
+        unused = self._unused(marks)
+        for start in range(0, len(unused), _AT_ONCE):
+            part = unused[start : start + _AT_ONCE]
             there = self.storage.entries([mark.path for mark in part])
             wanted = set(part)
             same = [file for entry in there if entry is not None and (file := found_file(entry)).mark in wanted]
@@ -149,6 +151,15 @@ class _Search:
                 self.storage.delete(mark.path)
                 deleted.append(mark)
         return deleted
+
+    def _unused(self, marks: Sequence[FileMark]) -> Sequence[FileMark]:
+        """Those whose names no file has that another table uses: it may have taken them over, as by ``add_files``."""
+        if not marks:
+            return ()
+        files = NamedFiles(mark.path for mark in marks)
+        used = (path for other in other_tables(self.table) for path in files.named_by(other))
+        names = {name for path in used for name in names_meant(path)}
+        return [mark for mark in marks if name_of(mark.path) not in names]
 
     def abort_uploads(self) -> None:
         """Abort uploads that runs left which write no more."""
@@ -165,7 +176,7 @@ class _Search:
         """Those that the table, freshly loaded, does not reach."""
         if not files:
             return []
-        table = load_table(self._site.catalog, self._site.ref)
+        table = load_table(self._site.catalog, self._ref)
         reached = self._reached(read_reach(table).paths())
         return plan_orphans(files, reached, self._oldest_ms, self._spared.owners, (self._spared.run_id,))
 

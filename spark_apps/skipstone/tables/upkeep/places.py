@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
+from pydantic import ValidationError as PydanticValidationError
 from pyiceberg.catalog.sql import IcebergTables, SqlCatalog
+from pyiceberg.exceptions import ValidationError
 from pyiceberg.table import Table
 from pyiceberg.typedef import Identifier
-from skipstone_core.errors import BadSpec
+from requests import RequestException
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.history.consumption import REGISTERED, consumed_property
 from skipstone_core.ids import INDEX_UID_PROPERTY
 from skipstone_core.reasons import Reason
@@ -20,6 +23,7 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from skipstone.tables.answers.listing import load_others
+from skipstone.tables.answers.reading import first_line
 from skipstone.tables.catalogs import catalog_answers
 from skipstone.tables.storage import data_location, metadata_folder, plain_location
 
@@ -27,6 +31,9 @@ from skipstone.tables.storage import data_location, metadata_folder, plain_locat
 GC_ENABLED = "gc.enabled"
 #: Names that Iceberg's Java library still follows where ``write.data.path`` is not set.
 _OLD_DATA_PATHS = ("write.object-storage.path", "write.folder-storage.path")
+#: Ways out of sharing: nothing that is left loses a file by them.
+_DROP_ONE = "drop the table that nobody needs, and keep its files: DROP TABLE without PURGE"
+_GC_WAY_OUT = "set it to true if none does"
 _log = logging.getLogger(__name__)
 
 
@@ -61,24 +68,55 @@ def find_sharing(table: Table) -> str | None:
 
     That is a table that was registered again under another name. Raises DependencyUnavailable.
     """
-    if (said := table.properties.get(GC_ENABLED, "true")).lower() != "true":  # as Java reads it
-        return f"its property {GC_ENABLED} is {said!r}, which says that other tables use its files"
-    folders = _forms(table.location())
-    for identifier, place in _metadata_places(table):
-        if any(one.startswith(folders) for one in _forms(place)):
-            return f"{'.'.join(identifier)} has its metadata below {table.location()}: drop one of the two tables"
-    if INDEX_UID_PROPERTY in table.properties:  # ours alone; there are many, and they expire often
+    if why := find_told_sharing(table):
+        return why
+    is_sql = isinstance(table.catalog, SqlCatalog)
+    if is_sql and INDEX_UID_PROPERTY in table.properties:  # ours alone; there are many, and they expire often
         return None
-    for other in _others(table, may_be_unreadable=True):
-        if other.metadata.table_uuid == table.metadata.table_uuid or set(folders) & set(_forms(other.location())):
-            return f"{'.'.join(other.name())} is a copy of it with the same files: drop one of the two tables"
+    others = _readable_others(table) if is_sql else other_tables(table)
+    return next((why for other in others if (why := find_sharing_with(table, other))), None)
+
+
+def find_told_sharing(table: Table) -> str | None:
+    """Why files of ``table`` must not be deleted, if it or the rows of an SQL catalog say so: no other file is read."""
+    if (said := table.properties.get(GC_ENABLED, "true")).lower() != "true":  # as Java reads it
+        return f"its property {GC_ENABLED} is {said!r}, which says that other tables use its files; {_GC_WAY_OUT}"
+    return _named_below(table)
+
+
+def find_sharing_with(table: Table, other: Table) -> str | None:
+    """Why files of ``table`` must not be deleted, because of ``other``, by what the metadata of both says."""
+    folders = _forms(table.location())
+    if _is_in(other.metadata_location, folders):
+        return _metadata_below(table, other.name())
+    if other.metadata.table_uuid == table.metadata.table_uuid:
+        return f"{'.'.join(other.name())} is a copy of it with the same files; {_DROP_ONE}"
+    if set(folders) & set(_forms(other.location())):
+        return f"{'.'.join(other.name())} has the same location {table.location()}; {_DROP_ONE}"
     return None
+
+
+def _named_below(table: Table) -> str | None:
+    """Why files stay if the rows of an SQL catalog tell it, which needs no file."""
+    if not isinstance(table.catalog, SqlCatalog):
+        return None
+    folders = _forms(table.location())
+    below = (name for name, place in _metadata_places(table, table.catalog) if _is_in(place, folders))
+    return next((_metadata_below(table, name) for name in below), None)
+
+
+def _is_in(place: str, folders: tuple[str, ...]) -> bool:
+    return any(form.startswith(folders) for form in _forms(place))
+
+
+def _metadata_below(table: Table, identifier: Identifier) -> str:
+    return f"{'.'.join(identifier)} has its metadata below {table.location()}; {_DROP_ONE}"
 
 
 def find_overlap(table: Table) -> str | None:
     """Why a file below the location of ``table`` may be that of another one. Raises DependencyUnavailable."""
     mine = _forms(table.location())
-    for other in _others(table):
+    for other in other_tables(table):
         above = _forms(other.location())
         for place in (other.location(), *_all_folders(other)):
             if any(one.startswith(mine) for one in _forms(place)) or any(one.startswith(above) for one in mine):
@@ -104,29 +142,50 @@ def refused(table: Table, why: str, field: str) -> BadSpec:
     return BadSpec(Reason.RESOURCE_CONFLICT, message, field=field)
 
 
-def _others(table: Table, *, may_be_unreadable: bool = False) -> Iterator[Table]:
-    """The other tables of the catalog. ``may_be_unreadable``: those whose metadata cannot be read are left out."""
-    catalog = table.catalog
+def other_tables(table: Table) -> Iterator[Table]:
+    """The other tables of the catalog. Raises DependencyUnavailable when one of them cannot be read."""
+
+    def load(identifier: Identifier) -> Table:
+        try:
+            return table.catalog.load_table(identifier)
+        except RequestException:
+            raise  # the catalog's
+        except (OSError, ValidationError, PydanticValidationError) as error:
+            raise unreadable(".".join(identifier), error) from error
+
+    yield from _others(table, load)
+
+
+def unreadable(name: str, error: Exception) -> DependencyUnavailable:
+    """The error that says why it is not known which files the table ``name`` uses."""
+    said = f"which files {name} uses cannot be seen, since one that leads to them cannot be read ({first_line(error)})"
+    message = f"{said}: restore that file, or drop that table from the catalog."
+    return DependencyUnavailable(Reason.STORAGE_UNAVAILABLE, message)
+
+
+def _readable_others(table: Table) -> Iterator[Table]:
+    """The other tables of the catalog but those whose metadata file is not there."""
 
     def load(identifier: Identifier) -> Table | None:
+        name = ".".join(identifier)
         try:
-            return catalog.load_table(identifier)
+            return table.catalog.load_table(identifier)
+        except (ValidationError, PydanticValidationError) as error:
+            raise unreadable(name, error) from error
         except OSError as error:
-            if not may_be_unreadable:
-                raise
-            _log.warning("%s cannot be read: %s", ".".join(identifier), error)
+            _log.warning("%s cannot be read: %s", name, error)
         return None
 
-    with catalog_answers(catalog.name):
-        yield from load_others(catalog, table.name(), load)
+    yield from _others(table, load)
 
 
-def _metadata_places(table: Table) -> Iterator[tuple[Identifier, str]]:
+def _others(table: Table, load: Callable[[Identifier], Table | None]) -> Iterator[Table]:
+    with catalog_answers(table.catalog.name):
+        yield from load_others(table.catalog, table.name(), load)
+
+
+def _metadata_places(table: Table, catalog: SqlCatalog) -> Iterator[tuple[Identifier, str]]:
     """Where the metadata of all other tables is: an SQL catalog tells by one question."""
-    catalog = table.catalog
-    if not isinstance(catalog, SqlCatalog):
-        yield from ((other.name(), other.metadata_location) for other in _others(table))
-        return
     asked = select(IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location).where(
         IcebergTables.catalog_name == catalog.name
     )

@@ -10,9 +10,10 @@ import hashlib
 import json
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.io import FileIO
 from pyiceberg.table import Table
 from pyiceberg.table.snapshots import Snapshot
@@ -33,15 +34,29 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Removed:
-    """Snapshots that a commit removes: their ids, manifest lists and files with statistics."""
+    """Snapshots that a commit removes: their ids, manifest lists and files with statistics.
+
+    ``base``: the metadata file on which that was planned; ``refs``: the branches and tags that this named.
+    ``is_settled``: after the commit it was seen that nobody had made another one for them, or that one was put back.
+    """
 
     snapshots: tuple[int, ...]
     lists: tuple[str, ...]
     statistics: tuple[str, ...] = ()
+    base: str = ""
+    refs: tuple[str, ...] = ()
+    is_settled: bool = False
 
     def encode(self) -> bytes:
         """As it is written down."""
-        told = {"snapshots": [str(one) for one in self.snapshots], "lists": self.lists, "statistics": self.statistics}
+        told = {
+            "snapshots": [str(one) for one in self.snapshots],
+            "lists": self.lists,
+            "statistics": self.statistics,
+            "base": self.base,
+            "refs": self.refs,
+            "settled": self.is_settled,
+        }
         return json.dumps(told, sort_keys=True).encode()
 
     @staticmethod
@@ -53,6 +68,9 @@ class Removed:
                 snapshots=tuple(int(one) for one in raw["snapshots"]),
                 lists=tuple(str(one) for one in raw["lists"]),
                 statistics=tuple(str(one) for one in raw["statistics"]),
+                base=str(raw.get("base", "")),
+                refs=tuple(str(one) for one in raw.get("refs", ())),
+                is_settled=bool(raw.get("settled", False)),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise ContractViolation(f"a list of removed snapshots cannot be read: {error}") from error
@@ -94,6 +112,11 @@ class RemovalNotes:
             except ContractViolation:
                 self._storage.delete(entry.path)
 
+    def settle(self, path: str, removed: Removed) -> None:
+        """Write down that no branch or tag names what is ``removed``: its files may go."""
+        self.keep(replace(removed, is_settled=True))
+        self.forget(path)
+
     def forget(self, path: str) -> None:
         """All of it is done."""
         self._storage.delete(path)
@@ -107,6 +130,8 @@ def removed_of(table: Table, snapshot_ids: Iterable[int]) -> Removed:
         snapshots=tuple(sorted(one.snapshot_id for one in gone)),
         lists=tuple(sorted(one.manifest_list for one in gone)),
         statistics=tuple(sorted(statistics_of(table.metadata, ids))),
+        base=table.metadata_location,
+        refs=tuple(sorted(table.metadata.refs)),
     )
 
 
@@ -114,14 +139,15 @@ def delete_removed(table: Table) -> Deleted:
     """Delete what notes name and ``table``, freshly loaded, does not reach; all that was done is forgotten.
 
     A snapshot that is still in the table was not removed: its commit did not land, or not yet. Its note stays until it
-    did. Raises OSError, DependencyUnavailable when something cannot be read: nothing is taken for unreached then.
+    did, and until it is settled where the catalog is a server. Raises OSError, DependencyUnavailable when something
+    cannot be read: nothing is taken for unreached then.
     """
     notes = RemovalNotes(table)
     retained = {snapshot.snapshot_id for snapshot in table.metadata.snapshots}
     done = Deleted()
     kept: Reach | None = None
     for path, removed in notes.all():
-        if set(removed.snapshots) <= retained:
+        if set(removed.snapshots) <= retained or not (removed.is_settled or isinstance(table.catalog, SqlCatalog)):
             continue
         kept = kept or read_reach(table)
         deleted = _delete_files(table, removed, kept)
