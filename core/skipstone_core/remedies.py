@@ -167,8 +167,8 @@ REMEDIES: Mapping[Reason, str] = {
     # Deletion
     Reason.DATA_DELETED: NOTHING,
     Reason.DATA_RETAINED: (
-        "Nothing to do; if nobody needs the data, drop the table in the catalog and delete the files by hand. If another "
-        "table uses the files, drop it there without deleting them (DROP TABLE without PURGE)."
+        "Nothing to do; if nobody needs the data, drop the table in the catalog and delete the files by hand. If "
+        "another table uses the files, drop it there without deleting them (DROP TABLE without PURGE)."
     ),
     # Trouble of the operator itself
     Reason.INTERNAL_ERROR: "Read the operator's log; it tries again by itself. Report it if it stays.",

@@ -69,6 +69,16 @@ class TestDeletion:
         late = replace(SETTING, now=START + timedelta(seconds=540))
         assert released(decide(replace(table_world(going()), setting=late))) == KEPT
 
+    def test_what_the_last_run_lacked_is_told_when_time_is_up(self) -> None:
+        late = replace(SETTING, now=START + timedelta(seconds=540))
+        run = {"id": "r", "kind": "Drop", "attempt": 2, "result": "Unknown", "message": "ns.b cannot be read"}
+        table = going(
+            status={"tableUuid": "uuid-1", "location": "/x", "lastRun": {**run, "reason": "StorageUnavailable"}}
+        )
+        step = decide(replace(table_world(table), setting=late))
+        assert isinstance(step, PutFinalizers)
+        assert "its last run ended with StorageUnavailable: ns.b cannot be read" in step.events[0].note
+
     def test_intended_when_no_writer_is_left(self) -> None:
         writer = pod(current_run(), "uid-jan")
         waiting = written(table_world(going(), pods=(writer,)))
