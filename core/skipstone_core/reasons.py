@@ -147,6 +147,10 @@ class Reason(StrEnum):
         "A source file changed less than source.settleSeconds ago; the job tries again.",
     )
     SOURCE_COLUMN_MISSING = "SourceColumnMissing", "The source lacks a column that the table or the mapping needs."
+    SOURCE_COLUMNS_UNUSED = (
+        "SourceColumnsUnused",
+        "Columns of the source would be left out, probably by mistake; the message names them and the way out.",
+    )
     PATH_OUTSIDE_WAREHOUSE = "PathOutsideWarehouse", "A path leads out of the Warehouse's root."
     BAD_RECORDS = "BadRecords", "Rows that do not fit the schema were found and spec.badRecords does not allow them."
     DUPLICATE_SOURCE_KEYS = "DuplicateSourceKeys", "Several source rows have one key and spec.sequenceBy is not set."

@@ -142,6 +142,9 @@ REMEDIES: Mapping[Reason, str] = {
     ),
     Reason.SOURCE_NOT_SETTLED: WAIT,
     Reason.SOURCE_COLUMN_MISSING: "Add the column to the source, or correct the mapping, and create the job again.",
+    Reason.SOURCE_COLUMNS_UNUSED: (
+        "Do what the message says: name the columns in source.mapping, set the delimiter, or add them to the table."
+    ),
     Reason.PATH_OUTSIDE_WAREHOUSE: "Use a path below the Warehouse's root, or a source location of the Warehouse.",
     Reason.BAD_RECORDS: "Correct the rows, or create a job whose spec.badRecords allows them.",
     Reason.DUPLICATE_SOURCE_KEYS: "Set spec.sequenceBy in a new job, or remove the duplicates from the source.",

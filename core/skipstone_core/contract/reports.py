@@ -173,15 +173,25 @@ class StepReport:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnusedColumn:
+    """A column of a source that the run did not use; ``rows`` have a value in it, None when that was not counted."""
+
+    name: str
+    rows: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobReport:
     """What a run says of itself.
 
-    ``counts`` by kind. Load: segment, rowsLoaded, and rowsRejected, or filesRegistered and filesSkipped. Merge:
-    filesTotal, filesCandidate, filesTouched, filesRewritten, filesMarked, rowsSource, rowsMatched, rowsUpdated,
-    rowsDeleted, rowsInserted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted,
-    bytesDeletes; a dry run has the same without those of files that it would write. Reindex: segments, files, entries.
+    ``counts`` by kind. Load: segment, rowsRead, rowsLoaded, and rowsRejected (the first is the sum of the others), or
+    filesRegistered and filesSkipped. Merge: filesTotal, filesCandidate, filesTouched, filesRewritten, filesMarked,
+    rowsSource (the sum of rowsMatching, rowsInserted, rowsUnmatched and rowsSuperseded), rowsMatched, rowsUpdated,
+    rowsDeleted, rowsIgnored, rowsCopied, bytesCandidate, bytesRemoved, bytesRewritten, bytesInserted, bytesDeletes; a
+    dry run has the same without those of files that it would write. Reindex: segments, files, entries.
     ``snapshot_id`` "0" stands for a commit on which nothing changed. ``stages_ms``: milliseconds by stage.
     ``table_states``: one for most runs, several for observe; only in the annotation, never in the termination message.
+    ``unused_columns``: the first 20 of the source that nothing used; ``unused_total``: how many there are.
     ``funnel``: of merges and dry runs. ``steps``: of maintain runs. ``annotation_sha256``: digest of the text in the
     annotation; only in the termination message.
     """
@@ -199,6 +209,8 @@ class JobReport:
     progress: str | None = None
     table_states: tuple[TableState, ...] = ()
     funnel: tuple[FunnelStage, ...] = ()
+    unused_columns: tuple[UnusedColumn, ...] = ()
+    unused_total: int = 0
     steps: tuple[StepReport, ...] = ()
     annotation_sha256: str = ""
     version: int = CONTRACT_VERSION

@@ -130,6 +130,14 @@ class SchemaEvolution(StrEnum):
     ADD_COLUMNS = "AddColumns"
 
 
+class UnknownColumns(StrEnum):
+    """What a load or merge does about source columns that the table does not have and nothing uses."""
+
+    IGNORE = "Ignore"
+    REFUSE = "Refuse"
+    ADD = "Add"
+
+
 @dataclass(frozen=True, kw_only=True)
 class CatalogRef:
     """How to open the catalog. Credentials come from the environment, never from here.
@@ -298,8 +306,8 @@ class SourceSpec:
     more recently are not read yet.
     ``change_format``: the files are a change feed that this tool wrote; merges only. ``allow_truncate``: a truncate in
     it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema.
-    ``replica_identity``: columns that the source database logs of deleted rows. These are None when unset, so that
-    requests without them stay as they were.
+    ``replica_identity``: columns that the source database logs of deleted rows. ``unknown_columns``: None is Ignore.
+    These are None when unset, so that requests without them stay as they were.
     """
 
     format: SourceFormat
@@ -316,6 +324,17 @@ class SourceSpec:
     allow_truncate: bool | None = None
     time_precision: TimePrecision | None = None
     replica_identity: tuple[str, ...] | None = None
+    unknown_columns: UnknownColumns | None = None
+
+    @property
+    def adds_columns(self) -> bool:
+        """Whether columns that the table lacks are added to it."""
+        return self.unknown_columns is UnknownColumns.ADD
+
+    @property
+    def refuses_columns(self) -> bool:
+        """Whether columns that the table lacks end the job."""
+        return self.unknown_columns is UnknownColumns.REFUSE
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -386,6 +405,11 @@ class MergeTask:
     pruning: PruningStrategy = PruningStrategy.AUTO
     target_where: str | None = None
     disabled_stages: tuple[PruneStage, ...] = ()
+
+    @property
+    def adds_columns(self) -> bool:
+        """Whether columns that the table lacks are added to it."""
+        return self.source.adds_columns or self.schema_evolution is SchemaEvolution.ADD_COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True)

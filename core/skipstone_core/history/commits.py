@@ -15,6 +15,7 @@ from skipstone_core.ids import TXN_PROPERTY_PREFIX
 from skipstone_core.reasons import Reason
 
 MAX_RECORD_BYTES = 512
+_DERIVED = frozenset({"rowsRead", "rowsMatching", "rowsSuperseded", "rowsUnmatched"})
 UNTOLD = (
     "An attempt of this job committed, and whether that was rolled back since cannot be told because its snapshot "
     "expired; look for its rows in the table, and delete the job."
@@ -135,12 +136,14 @@ def txn_property(txn: str) -> str:
 def encode_record(record: TxnRecord) -> str:
     """Compact JSON of at most 512 bytes.
 
-    What is too long to keep gives way: zero counts, then the rejected path, then counts of bytes.
+    What is too long to keep gives way: zero counts, then the rejected path, then counts of bytes, then those of rows
+    that follow from others.
     """
     short = replace(record, counts={name: value for name, value in record.counts.items() if value})
     bare = replace(short, rejected_path=None)
     lean = replace(bare, counts={name: value for name, value in bare.counts.items() if not name.startswith("bytes")})
-    for candidate in (record, short, bare, lean):
+    least = replace(lean, counts={name: value for name, value in lean.counts.items() if name not in _DERIVED})
+    for candidate in (record, short, bare, lean, least):
         text = json.dumps(_short_keys(candidate), separators=(",", ":"), ensure_ascii=False)
         if len(text.encode()) <= MAX_RECORD_BYTES:
             return text

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask, SchemaEvolution
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
 from skipstone_core.language.predicates import ColumnRef
@@ -25,7 +25,7 @@ def new_columns(
     mapping maps elsewhere.
     Raises BadSpec for a name that differs in case only from one of the table.
     """
-    if task.schema_evolution is not SchemaEvolution.ADD_COLUMNS:
+    if not task.adds_columns:
         return ()
     known = {column.name for column in target}
     wanted = {name: origin for name, origin in _fed(task, source).items() if name not in known}
@@ -35,7 +35,7 @@ def new_columns(
         for name, origin in wanted.items()
         if kinds.get(origin, UNKNOWN) != UNKNOWN
     ]
-    _refuse_case_twins([*(column.name for column in target), *(column.name for column in added)])
+    refuse_case_twins([*(column.name for column in target), *(column.name for column in added)], _field(task))
     return tuple(added)
 
 
@@ -69,10 +69,15 @@ def _steering(task: MergeTask) -> frozenset[str]:
     return frozenset(names)
 
 
-def _refuse_case_twins(names: Sequence[str]) -> None:
+def _field(task: MergeTask) -> str:
+    return "spec.source.unknownColumns" if task.source.adds_columns else "spec.schemaEvolution"
+
+
+def refuse_case_twins(names: Sequence[str], where: str) -> None:
+    """Raise BadSpec naming the field ``where`` for two names that differ in case only."""
     seen: dict[str, str] = {}
     for name in names:
         other = seen.setdefault(name.lower(), name)
         if other != name:
             message = f"{name!r} would differ from column {other!r} in case only, which engines confuse: map it"
-            raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")
+            raise BadSpec(Reason.INVALID_SPEC, message, field=where)

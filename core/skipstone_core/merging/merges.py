@@ -150,10 +150,13 @@ def _deletes_all(clause: BoundClause) -> bool:
 class MergeCounts:
     """What a merge did, as in the report.
 
-    ``rows_ignored``: matches whose change was older than the stored row. ``rows_copied``: rows of rewritten files that
-    stayed as they were. ``files_marked``: files that stay, with changed rows deleted by position. Bytes are of data
-    files: those that may hold a source key, those that left the table, those written in their place (or with the rows
-    that updates changed), those with inserted rows; ``bytes_deletes`` are of files with positions.
+    ``rows_source`` is the sum of ``rows_matching`` (they have a row of the table with their key), ``rows_inserted``,
+    ``rows_unmatched`` (neither, because no clause inserts them) and ``rows_superseded`` (a later change of their key
+    counts instead, or includes them). ``rows_ignored``: matches whose change was older than the stored row.
+    ``rows_copied``: rows of rewritten files that stayed as they were. ``files_marked``: files that stay, with changed
+    rows deleted by position. Bytes are of data files: those that may hold a source key, those that left the table,
+    those written in their place (or with the rows that updates changed), those with inserted rows; ``bytes_deletes``
+    are of files with positions.
     """
 
     files_total: int = 0
@@ -162,6 +165,9 @@ class MergeCounts:
     files_rewritten: int = 0
     files_marked: int = 0
     rows_source: int = 0
+    rows_matching: int = 0
+    rows_superseded: int = 0
+    rows_unmatched: int = 0
     rows_matched: int = 0
     rows_updated: int = 0
     rows_deleted: int = 0

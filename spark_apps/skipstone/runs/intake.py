@@ -10,7 +10,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 from pyiceberg.table import Table
-from skipstone_core.contract.requests import ConsumePolicy, DuplicatesPolicy, JobRequest, SourceSpec
+from skipstone_core.contract.requests import (
+    ConsumePolicy,
+    DuplicatesPolicy,
+    JobRequest,
+    Management,
+    SourceSpec,
+    TableRef,
+)
 from skipstone_core.errors import BadData, BadSpec, ContractViolation
 from skipstone_core.history.commits import Committed, Outcome, TxnRecord
 from skipstone_core.history.consumption import NAME_BYTES, entry, is_same_change, is_same_content
@@ -72,6 +79,13 @@ def take_source(
     listing = witnessed(listing)
     taken = consumption(listing, memory)
     return taken.find_conflict(table) or Intake(listing=listing, ledger=taken)
+
+
+def require_managed(ref: TableRef, where: str) -> None:
+    """Raise BadSpec naming the field ``where``, which adds columns, for a table whose schema is not ours to change."""
+    if ref.management is Management.OBSERVED:
+        message = "the Table is Observed, so its schema is not ours to change: remove it, or make the Table Managed"
+        raise BadSpec(Reason.INVALID_SPEC, message, field=where)
 
 
 def is_unique(source: SourceSpec) -> bool:

@@ -15,15 +15,25 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
+from pyiceberg.types import NestedField
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadMode, LoadTask, TableRef
-from skipstone_core.errors import BadData, BadSpec, UserError
+from skipstone_core.errors import BadData, BadSpec, SkipstoneError, UserError
 from skipstone_core.history.commits import Conflicted, Outcome
+from skipstone_core.merging.unused import MAX_UNUSED, Names
 from skipstone_core.reasons import Reason
 
 from skipstone.files.writer import to_data_files, write_spec
 from skipstone.runs.indexing.inlining import InlineSite, enter_commit
-from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
+from skipstone.runs.intake import (
+    NO_NEW_FILES,
+    NOTHING,
+    Intake,
+    is_unique,
+    require_managed,
+    source_record,
+    take_source,
+)
 from skipstone.runs.load_tasks import (
     ANSWER_DDL,
     LoadSpec,
@@ -41,11 +51,13 @@ from skipstone.runs.reporting.states import report_state, told_with
 from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
+from skipstone.sources.columns import SourceColumn, table_names
 from skipstone.sources.failures import readable
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain_rows
 from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, reject_folder
+from skipstone.sources.unused import merged_counts, unused_columns, values_known
 from skipstone.storage.opening import open_storage
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.catalogs import load_table, open_catalog
@@ -53,6 +65,7 @@ from skipstone.tables.committing.commits import CommitPorts, TableCommit
 from skipstone.tables.committing.writing import CommitSite, WrittenFiles, commit_written
 from skipstone.tables.filesets import pin_table
 from skipstone.tables.namespaces import mark_namespace
+from skipstone.tables.shaping.evolution import plan_columns, with_columns
 from skipstone.tables.shaping.formats import require_mergeable
 from skipstone.tables.shaping.writeproperties import require_known_values
 from skipstone.tasks.failures import storage_failure
@@ -105,10 +118,22 @@ class _Job:
 
 @dataclass(frozen=True, kw_only=True)
 class _Written:
-    """What the tasks of one plan left."""
+    """What the tasks of one plan left. ``columns``: fields that the load adds to the table."""
 
     added: tuple[DataFile, ...]
     answers: tuple[TaskAnswer, ...]
+    names: Names
+    columns: tuple[NestedField, ...] = ()
+
+    @property
+    def read(self) -> int:
+        """Rows of the source."""
+        return sum(answer.read for answer in self.answers)
+
+    @property
+    def loaded(self) -> int:
+        """Rows that are in files."""
+        return sum(file.record_count for file in self.added)
 
     @property
     def rejected(self) -> int:
@@ -123,7 +148,7 @@ class _Written:
     @property
     def counts(self) -> dict[str, int]:
         """As reports and transaction records carry them."""
-        return {"rowsLoaded": sum(file.record_count for file in self.added), "rowsRejected": self.rejected}
+        return {"rowsRead": self.read, "rowsLoaded": self.loaded, "rowsRejected": self.rejected}
 
 
 def run_load(
@@ -152,6 +177,8 @@ def run_load(
     require_mergeable(table)
     require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
+    if job.task.source.adds_columns:
+        require_managed(job.ref, "spec.source.unknownColumns")
     take = take_files if job.registers else take_source
     intake = take(request, table, job.task.source, reporter.note)
     if intake is NOTHING:
@@ -197,42 +224,75 @@ def _write(job: _Job, listing: SourceListing, files: WrittenFiles, token: str) -
     """Read the source and write its rows. Raises BadData when they may not be committed."""
     table = files.table
     job.reporter.progress(f"reading {len(listing.files)} files, {listing.total_bytes} bytes")
-    spec = _spec(job, table, token)
-    answers = _write_here(job, listing, table, spec) or _write_in_spark(job, listing, table, spec)
-    rows = [row for answer in answers for row in answer.written]
-    written = _Written(added=files.note(to_data_files(rows, table)), answers=answers)
+    plan = _Plan(job, listing, table, token)
+    made = _write_here(plan) or _write_in_spark(plan)
+    rows = [row for answer in made.answers for row in answer.written]
+    added = files.note(to_data_files(rows, with_columns(table, made.columns)))
+    written = _Written(added=added, answers=made.answers, names=made.names, columns=made.columns)
     try:
         require_unchanged(listing)
         _require_allowed(job.task, written)
+        _require_all(written)
     except UserError:
         discard_rejects(job.request, written.reject_parts)
         raise
     return written
 
 
-def _spec(job: _Job, table: Table, token: str) -> LoadSpec:
-    redirects = job.task.bad_records.policy is BadRecordPolicy.REDIRECT
-    return LoadSpec(
-        write=write_spec(table, job.request.run_id),
-        policy=job.task.bad_records.policy,
-        token=token,
-        rejects=RejectPlace(open_storage(job.request.warehouse), reject_folder(job.request)) if redirects else None,
-    )
+@dataclass(frozen=True)
+class _Plan:
+    """What one attempt reads and writes."""
+
+    job: _Job
+    listing: SourceListing
+    table: Table
+    token: str
+
+    def columns(self, read: Sequence[SourceColumn]) -> tuple[NestedField, ...]:
+        """The fields that the table lacks, of the columns that are ``read`` for it."""
+        known = {field.name for field in self.table.schema().fields}
+        return plan_columns(self.table, {column.name: column.type for column in read if column.name not in known})
+
+    def spec(self, columns: Sequence[NestedField], counted: tuple[str, ...] = ()) -> LoadSpec:
+        """What tasks write by into a table that gets ``columns``."""
+        job = self.job
+        redirects = job.task.bad_records.policy is BadRecordPolicy.REDIRECT
+        return LoadSpec(
+            write=write_spec(with_columns(self.table, columns), job.request.run_id),
+            policy=job.task.bad_records.policy,
+            token=self.token,
+            rejects=RejectPlace(open_storage(job.request.warehouse), reject_folder(job.request)) if redirects else None,
+            counted=counted,
+        )
 
 
-def _write_here(job: _Job, listing: SourceListing, table: Table, spec: LoadSpec) -> tuple[TaskAnswer, ...]:
-    """Write the rows in this process; nothing when the source is not small and plain, or not good throughout."""
+@dataclass(frozen=True)
+class _Made:
+    """What tasks answered about a source with these ``names``, and the fields that the load adds."""
+
+    answers: tuple[TaskAnswer, ...]
+    names: Names
+    columns: tuple[NestedField, ...]
+
+
+def _write_here(plan: _Plan) -> _Made | None:
+    """Write the rows in this process; None when the source is not small and plain, or not good throughout."""
+    job, listing, table = plan.job, plan.listing, plan.table
     with job.reporter.stage("write"), readable(listing):
         limits = PlainLimits(job.share.rows, job.share.source_bytes)
         source = find_plain_rows(listing, job.task.source, table.schema(), limits)
         if source is None or not _is_zone(job.task.time_zone):
-            return ()
+            return None
+        names = table_names(job.task.source, table.schema(), source.groups)
         schema = pa.schema([(column.name, arrow_type_of(column.type)) for column in source.columns])
         try:
-            return (load_here(spec, source.batches(schema)),)
+            columns = plan.columns(source.columns)
+            answer = load_here(plan.spec(columns), source.batches(schema))
+            _tell(job, names, source.values(listing, names.unused[:MAX_UNUSED]))
+            return _Made((answer,), names, columns)
         except NotPlainError as error:
             job.reporter.progress(f"reading the source by Spark: {error}")
-            return ()
+            return None
         except OSError as error:
             if told := storage_failure(error, table.location()):
                 raise told from error
@@ -247,16 +307,29 @@ def _is_zone(name: str) -> bool:
         return False
 
 
-def _write_in_spark(job: _Job, listing: SourceListing, table: Table, spec: LoadSpec) -> tuple[TaskAnswer, ...]:
+def _write_in_spark(plan: _Plan) -> _Made:
+    job, listing, table = plan.job, plan.listing, plan.table
     with job.reporter.stage("session"):
         spark = spark_session(job.request)
     warm_workers(spark)
     with job.reporter.stage("write"), readable(listing):
         read = read_table_rows(spark, listing, job.task.source, table.schema(), job.task.time_zone)
         frame = read.frame.coalesce(_task_count(job, read))
+        columns = plan.columns(read.columns)
+        kernel = load_kernel(plan.spec(columns, read.counted))
         with task_progress(spark, job.reporter, "loading"):
-            rows = map_batches(frame, load_kernel(spec), ANSWER_DDL).collect()
-    return tuple(sorted((opened_answer(bytes(row.answer)) for row in rows), key=lambda answer: answer.partition))
+            rows = map_batches(frame, kernel, ANSWER_DDL).collect()
+    answers = sorted((opened_answer(bytes(row.answer)) for row in rows), key=lambda answer: answer.partition)
+    names = table_names(job.task.source, table.schema(), read.groups)
+    known = values_known(listing, job.task.source.format, names.unused[:MAX_UNUSED])
+    _tell(job, names, merged_counts([known, dict.fromkeys(read.counted, 0), *(one.unused for one in answers)]))
+    return _Made(tuple(answers), names, columns)
+
+
+def _tell(job: _Job, names: Names, values: Mapping[str, int]) -> None:
+    """Let the report say what nothing uses, and what of the table nothing feeds."""
+    columns = unused_columns(names.unused[:MAX_UNUSED], values)
+    job.reporter.leave(columns, len(names.unused), names.unfed)
 
 
 def _task_count(job: _Job, read: SourceRead) -> int:
@@ -280,6 +353,20 @@ def _require_allowed(task: LoadTask, written: _Written) -> None:
     )
 
 
+def _require_all(written: _Written) -> None:
+    """Refuse a source whose rows feed no column, and prove that no row was lost on the way."""
+    if written.loaded and not any(file.names for file in written.names.files):
+        raise BadData(
+            Reason.SOURCE_COLUMNS_UNUSED,
+            f"the {written.loaded} rows of the source have no column, so they would be rows of nulls: correct the "
+            "files, or source.format",
+            field="spec.source",
+        )
+    if written.read != written.loaded + written.rejected:
+        lost = f"{written.read} rows were read, {written.loaded} written and {written.rejected} left out"
+        raise SkipstoneError(f"{lost}: nothing is committed, because a load must account for every row")
+
+
 def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
     examples = [example for answer in answers for example in answer.examples][:limit]
     return "; ".join(f"'{one.file}': {one.reason}" for one in dict.fromkeys(examples))
@@ -294,6 +381,7 @@ def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> Table
         txn=job.request.txn,
         record=replace(source_record(intake, written.counts), rejected_path=rejected_path),
         summary={f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
+        columns=written.columns,
         unique_source=is_unique(job.task.source),
         ledger=intake.ledger,
         is_partial=written.rejected > 0,

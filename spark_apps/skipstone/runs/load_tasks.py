@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import pickle
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -20,7 +20,8 @@ from skipstone_core.contract.requests import BadRecordPolicy
 
 from skipstone.files.writer import DataFileWriter, WriteSpec
 from skipstone.sources.arrow import table_batch
-from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN
+from skipstone.sources.reading import ERROR_COLUMN, FILE_COLUMN, RECORD_COLUMN, UNUSED_COLUMN
+from skipstone.sources.unused import add_up, merged_counts
 from skipstone.storage.port import Storage
 
 ANSWER_DDL = "answer binary not null"
@@ -40,13 +41,14 @@ class RejectPlace:
 class LoadSpec:
     """All that a task needs: picklable. ``token`` differs between drivers, so that two never share a file name.
 
-    ``rejects``: None unless rows are redirected.
+    ``rejects``: None unless rows are redirected. ``counted``: what UNUSED_COLUMN of the rows is about.
     """
 
     write: WriteSpec
     policy: BadRecordPolicy
     token: str
     rejects: RejectPlace | None = None
+    counted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,15 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class TaskAnswer:
-    """What one task did. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: in the storage."""
+    """What one task did. ``written``: rows as ``WrittenFile.to_row`` makes them. ``reject_part``: in the storage.
+
+    ``read``: rows that it was given; ``unused``: how many of them have a value, by column that nothing uses.
+    """
 
     partition: int
     written: tuple[bytes, ...] = ()
+    read: int = 0
+    unused: Mapping[str, int] = field(default_factory=dict)
     rejected: int = 0
     examples: tuple[Example, ...] = ()
     reject_part: str | None = None
@@ -132,10 +139,12 @@ def opened_answer(answer: bytes) -> TaskAnswer:
 def load_here(spec: LoadSpec, rows: Iterable[pa.Table]) -> TaskAnswer:
     """Write ``rows``, all of them good, in this process. Raises what reading them raises, and leaves nothing then."""
     writer = DataFileWriter(spec.write, f"here-{spec.token}")
+    read = 0
     try:
         for part in rows:
+            read += part.num_rows
             writer.write(part)
-        return TaskAnswer(partition=0, written=tuple(file.to_row() for file in writer.close()))
+        return TaskAnswer(partition=0, written=tuple(file.to_row() for file in writer.close()), read=read)
     except BaseException:
         writer.abort()
         raise
@@ -146,9 +155,9 @@ def _load_partition(spec: LoadSpec, batches: Iterable[pa.RecordBatch]) -> TaskAn
     partition, attempt = (context.partitionId(), context.taskAttemptId()) if context else (0, 0)
     name = f"{partition:05d}-{attempt}-{spec.token}"
     writer = DataFileWriter(spec.write, name)
-    rejects = _Rejects(spec.rejects, name)
+    rejects, taken = _Rejects(spec.rejects, name), _Taken(spec.counted)
     try:
-        _split(spec, batches, writer, rejects)
+        _split(spec, map(taken.noted, batches), writer, rejects)
         written = tuple(file.to_row() for file in writer.close())
         part = rejects.close()
     except BaseException:
@@ -158,10 +167,28 @@ def _load_partition(spec: LoadSpec, batches: Iterable[pa.RecordBatch]) -> TaskAn
     return TaskAnswer(
         partition=partition,
         written=written,
+        read=taken.read,
+        unused=taken.unused,
         rejected=rejects.count,
         examples=tuple(rejects.examples),
         reject_part=part,
     )
+
+
+@dataclass
+class _Taken:
+    """What a task is given: rows, and those of them with a value in columns ``counted``."""
+
+    counted: tuple[str, ...]
+    read: int = 0
+    unused: Mapping[str, int] = field(default_factory=dict)
+
+    def noted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """``batch``, counted."""
+        self.read += batch.num_rows
+        if self.counted:
+            self.unused = merged_counts([self.unused, add_up(batch.column(UNUSED_COLUMN), self.counted)])
+        return batch
 
 
 def _split(spec: LoadSpec, batches: Iterable[pa.RecordBatch], writer: DataFileWriter, rejects: _Rejects) -> None:

@@ -17,6 +17,8 @@ def table_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Raises pa.ArrowInvalid when a value would not survive, which the checks on reading rule out.
     """
     fields = [field for field in schema if field.name in batch.schema.names]
+    if not fields:
+        return batch.select([])  # a batch that is made of no columns would have no rows
     arrays = [_cast(batch.column(field.name), field.type) for field in fields]
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(field.name, field.type) for field in fields]))
 

@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StringType, UnknownType
 from skipstone_core.columntypes import MOVED_ONLY
-from skipstone_core.contract.requests import SourceSpec
+from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.merging.evolution import refuse_case_twins
+from skipstone_core.merging.unused import FileNames, Names, refuse_unknown, require_delimiter, require_meant
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.lineage.opaque import holds_opaque
 from skipstone.sources.groups import ColumnGroup, RawColumn
+from skipstone.sources.text.options import text_options
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,13 +44,19 @@ class SourceColumn:
 
 
 def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
-    """The table columns that some file feeds, in the table's order.
+    """The table columns that some file feeds, in the table's order, then those that the source asks to add to it.
 
     Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, (COLUMN_TYPE_UNSUPPORTED) for a column whose
     values are only moved, BadData (SOURCE_COLUMN_MISSING) for a required column, or one named by the mapping, that a
-    file lacks.
+    file lacks, and (SOURCE_COLUMNS_UNUSED) for names that are probably meant otherwise than they are written, as
+    ``unused`` of the core judges them.
     """
     mapping = column_mapping(source, schema)
+    _require_cut(source, schema, groups)
+    names = _load_names(source, schema, groups)
+    require_meant(names)
+    if source.refuses_columns:
+        refuse_unknown(names)
     found = []
     for field in schema.fields:
         name = mapping.get(field.name, field.name)
@@ -60,7 +69,20 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
             if holds_opaque(field.field_type):
                 raise _unmade(field)
             found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
-    return tuple(found)
+    return (*found, *_added(source, schema, groups))
+
+
+def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
+    """Columns that the table lacks, under their own names. Raises BadSpec for one that differs in case only."""
+    if not source.adds_columns:
+        return ()
+    declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
+    types = {
+        name: declared.get(name) or _own_type(name, groups) for name in _load_names(source, schema, groups).unknown
+    }
+    found = {name: kind for name, kind in types.items() if kind is not None and not isinstance(kind, UnknownType)}
+    refuse_case_twins([*(field.name for field in schema.fields), *found], "spec.source.unknownColumns")
+    return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in found.items())
 
 
 def source_columns(
@@ -71,8 +93,10 @@ def source_columns(
     ``needed``: columns that every file must have; None: all. With a choice, the columns of the table are columns of the
     source too, whether a file has them or not: what a merge may name must not depend on what changed today.
     Raises BadSpec for a mapping or a declared type that cannot be used, BadData (SOURCE_COLUMN_MISSING) when a file
-    lacks a column that it must have: files differ, or one lacks a declared one.
+    lacks a column that it must have: files differ, or one lacks a declared one; (SOURCE_COLUMNS_UNUSED) for a header of
+    Csv that another delimiter cuts.
     """
+    _require_cut(source, schema, groups)
     fed = _fed_types(source, schema)
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
@@ -90,6 +114,33 @@ def source_columns(
         for name, kind in types.items()
         if kind is not None
     )
+
+
+def table_names(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> Names:
+    """The names on both sides of a load, which adds some to the table if it is asked to."""
+    names = _load_names(source, schema, groups)
+    return replace(names, used=frozenset(column.source for column in _added(source, schema, groups)))
+
+
+def _load_names(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> Names:
+    mapping = column_mapping(source, schema)
+    columns = [field.name for field in schema.fields]
+    return Names(files=file_names(groups), table=columns, fed={name: mapping.get(name, name) for name in columns})
+
+
+def file_names(groups: Sequence[ColumnGroup]) -> tuple[FileNames, ...]:
+    """The names of the columns of each group, fields within them left out."""
+    return tuple(
+        FileNames(group.example, tuple(name for name, column in group.columns.items() if not column.is_field))
+        for group in groups
+    )
+
+
+def _require_cut(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> None:
+    if source.format is SourceFormat.CSV:
+        known = {field.name for field in schema.fields} | {pair.from_ for pair in source.mapping}
+        known |= {column.name for column in source.columns}
+        require_delimiter(file_names(groups), text_options(source).delimiter, known)
 
 
 def column_mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:

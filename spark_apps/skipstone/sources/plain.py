@@ -24,6 +24,7 @@ from skipstone.sources.nested import Named
 from skipstone.sources.text.options import no_options
 from skipstone.sources.typed.files import raw_columns, read_parquet_footer
 from skipstone.sources.typed.filetypes import is_plain
+from skipstone.sources.unused import values_known, values_read
 from skipstone.storage.port import StoredFile
 from skipstone.tables.arrow import cast_decimals
 from skipstone.tables.parquetfiles import WholeFile, follows_old_calendar, read_metadata
@@ -57,7 +58,7 @@ class NotPlainError(Exception):
 class PlainSource:
     """Files whose ``columns`` hold what the frame of ``read_source`` or ``read_table_rows`` would hold.
 
-    ``absent``: further columns of the source, which no file has.
+    ``absent``: further columns of the source, which no file has. ``groups``: the columns of each file.
     """
 
     files: tuple[StoredFile, ...]
@@ -65,6 +66,13 @@ class PlainSource:
     limits: PlainLimits
     format: SourceFormat = SourceFormat.PARQUET
     absent: tuple[SourceColumn, ...] = ()
+    groups: tuple[ColumnGroup, ...] = ()
+
+    def values(self, listing: SourceListing, names: Sequence[str]) -> Mapping[str, int]:
+        """Rows with a value by column, of those of ``names`` of which it is known."""
+        if self.format is SourceFormat.AVRO:
+            return values_read(self.files, names)
+        return values_known(listing, self.format, names)
 
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
@@ -148,7 +156,8 @@ def _find(
         return None
     if source.format is SourceFormat.PARQUET and not _is_small_and_new(files, limits):
         return None
-    return PlainSource(files=files, columns=columns, limits=limits, format=source.format, absent=absent)
+    return PlainSource(files=files, columns=columns, limits=limits, format=source.format, absent=absent,
+                       groups=tuple(groups))  # fmt: skip
 
 
 def _columns(file: StoredFile, kind: SourceFormat) -> Mapping[str, RawColumn]:

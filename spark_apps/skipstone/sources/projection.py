@@ -21,6 +21,7 @@ from skipstone.sources.columns import SourceColumn
 from skipstone.sources.groups import ABSENT, CORRUPT, RawColumn, RawGroup, file_below, quoted, unquoted
 from skipstone.sources.text.values import Conversion, TextRules, from_text
 from skipstone.sources.typed.filetypes import feed
+from skipstone.sources.unused import UNUSED_COLUMN, counted_text, null_conditions
 
 #: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence that
 #: names the column; messages carry it, so it never holds a value. RECORD and FILE: the row as text and the file's path
@@ -56,12 +57,23 @@ class _Typed:
         return f"column '{self.column.source}'" + (f" (for '{self.column.name}')" if renamed else "")
 
 
-def project(
-    group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str, *, tell_absent: bool = False
-) -> DataFrame:
+@dataclass(frozen=True)
+class Told:
+    """What a frame tells beside its columns. ``counted``: the columns of which UNUSED_COLUMN says who has a value."""
+
+    absent: bool = False
+    counted: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that it takes."""
+        return [*([ABSENT_COLUMN] if self.absent else []), *([UNUSED_COLUMN] if self.counted else [])]
+
+
+def project(group: RawGroup, columns: Sequence[SourceColumn], rules: TextRules, root: str, told: Told) -> DataFrame:
     """``columns`` typed, then ERROR, RECORD and FILE; ``root`` is the address that paths are relative to.
 
-    ``tell_absent``: then ABSENT.
+    Behind them is what else is ``told``.
 
     Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) for a source column that cannot feed its column.
     """
@@ -69,20 +81,22 @@ def project(
     typed = [_typed(group, column, rules) for column in columns]
     values = [one.value.alias(_held(i)) for i, one in enumerate(typed)]
     judged = frame.select("*", *values).select("*", F.expr(f"{_fault(typed)} as {_FAULT}"))
-    told = judged.select(
+    named = judged.select(
         "*",
         _sentence(group, typed).alias(ERROR_COLUMN),
         _of_bad_rows(F.substring(F.coalesce(F.col(CORRUPT), group.record), 1, MAX_RECORD_CHARACTERS), RECORD_COLUMN),
         _of_bad_rows(file_below(root), FILE_COLUMN),
     )
-    named = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
-    lacks = [f"{_absent(group, columns)} as {ABSENT_COLUMN}"] if tell_absent else []
-    return told.selectExpr(*named, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *lacks)
+    data = (f"{_held(i)} as {quoted(one.column.name)}" for i, one in enumerate(typed))
+    made = {ABSENT_COLUMN: _absent(group, columns) if told.absent else "",
+            UNUSED_COLUMN: counted_text(null_conditions(group, told.counted))}  # fmt: skip
+    rest = (f"{made[name]} as {name}" for name in told.names)
+    return named.selectExpr(*data, ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *rest)
 
 
-def empty_columns(*, tell_absent: bool = False) -> list[Column]:
-    """ERROR, RECORD and FILE, and ABSENT on demand, of a frame without rows."""
-    names = [ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *([ABSENT_COLUMN] if tell_absent else [])]
+def empty_columns(told: Told) -> list[Column]:
+    """ERROR, RECORD and FILE, and what else is ``told``, of a frame without rows."""
+    names = [ERROR_COLUMN, RECORD_COLUMN, FILE_COLUMN, *told.names]
     return [F.lit(None).cast("string").alias(name) for name in names]
 
 

@@ -6,9 +6,9 @@ Needs a session made by ``skipstone.session``: UTC, exact column names, ANSI. On
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import partial, reduce
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyiceberg.schema import Schema
 from pyspark.errors import PySparkException
@@ -17,10 +17,11 @@ from pyspark.sql import functions as F
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.paths import split_path
+from skipstone_core.merging.unused import MAX_UNUSED, Names
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.avro.files import avro_groups
-from skipstone.sources.columns import SourceColumn, source_columns, table_columns
+from skipstone.sources.columns import SourceColumn, source_columns, table_columns, table_names
 from skipstone.sources.groups import ColumnGroup, RawGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
@@ -29,6 +30,7 @@ from skipstone.sources.projection import (
     ERROR_COLUMN,
     FILE_COLUMN,
     RECORD_COLUMN,
+    Told,
     empty_columns,
     project,
 )
@@ -36,12 +38,14 @@ from skipstone.sources.text.files import csv_groups, declared_names, json_groups
 from skipstone.sources.text.options import TextOptions, no_options, text_options
 from skipstone.sources.text.values import TextRules
 from skipstone.sources.typed.files import typed_groups
+from skipstone.sources.unused import UNUSED_COLUMN, are_counted, values_known
 
 __all__ = [
     "ABSENT_COLUMN",
     "ERROR_COLUMN",
     "FILE_COLUMN",
     "RECORD_COLUMN",
+    "UNUSED_COLUMN",
     "ReadRules",
     "SourceColumn",
     "SourceRead",
@@ -55,11 +59,17 @@ _NOTHING = Named()
 class SourceRead:
     """``frame`` has ``columns`` by name, in order, then ERROR, RECORD and FILE, and ABSENT where that was asked for;
     data of rows with an error is void.
+
+    ``groups``: the columns of the files. Of a load: ``names`` on both sides, and behind the other columns UNUSED_COLUMN
+    for those ``counted``.
     """
 
     frame: DataFrame
     columns: tuple[SourceColumn, ...]
     listing: SourceListing
+    groups: tuple[ColumnGroup, ...]
+    names: Names | None = None
+    counted: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,9 @@ def read_source(
     """
     reading = _Reading(spark, listing, source, schema, rules.named)
     text = _rules(spark, source, rules.time_zone)
-    return reading.frame(text, partial(source_columns, needed=rules.named.needed))
+    groups = reading.groups(text.options)
+    columns = source_columns(source, schema, groups, rules.named.needed)
+    return reading.frame(groups, text, columns, Told(absent=rules.named.needed is not None))
 
 
 def read_table_rows(
@@ -95,7 +107,14 @@ def read_table_rows(
     Raises as ``read_source``, and BadData with SOURCE_COLUMN_MISSING for a required column that no source column
     feeds and for a source column that the mapping names and a file lacks.
     """
-    return _Reading(spark, listing, source, schema).frame(_rules(spark, source, time_zone), table_columns)
+    reading = _Reading(spark, listing, source, schema)
+    rules = _rules(spark, source, time_zone)
+    groups = reading.groups(rules.options)
+    columns, names = table_columns(source, schema, groups), table_names(source, schema, groups)
+    unused = names.unused[:MAX_UNUSED]
+    counted = are_counted(groups, unused, values_known(listing, source.format, unused))
+    read = reading.frame(groups, rules, columns, Told(counted=counted))
+    return replace(read, names=names, counted=counted)
 
 
 def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:
@@ -127,10 +146,7 @@ def _probe(spark: SparkSession, column: Column, field: str, text: str, noun: str
 
 @dataclass(frozen=True)
 class _Reading:
-    """What is read for a table of ``schema``, fields within columns included that are ``named``.
-
-    Where these say that rows may lack columns, the frame tells which.
-    """
+    """What is read for a table of ``schema``, fields within columns included that are ``named``."""
 
     spark: SparkSession
     listing: SourceListing
@@ -138,26 +154,17 @@ class _Reading:
     schema: Schema
     named: Named = _NOTHING
 
-    @property
-    def tell_absent(self) -> bool:
-        """Whether rows may lack columns."""
-        return self.named.needed is not None
-
     def frame(
-        self,
-        rules: TextRules,
-        columns_of: Callable[[SourceSpec, Schema, Sequence[ColumnGroup]], tuple[SourceColumn, ...]],
+        self, groups: Sequence[RawGroup], rules: TextRules, columns: tuple[SourceColumn, ...], told: Told
     ) -> SourceRead:
         """The rows of all files."""
-        groups = self._groups(rules.options)
-        columns = columns_of(self.source, self.schema, groups)
         root = self.listing.storage.address()
-        frames = [project(group, columns, rules, root, tell_absent=self.tell_absent) for group in groups]
-        empty = empty_columns(tell_absent=self.tell_absent)
-        frame = reduce(DataFrame.union, frames) if frames else self.spark.range(0).select(*empty)
-        return SourceRead(frame=frame, columns=columns, listing=self.listing)
+        frames = [project(group, columns, rules, root, told) for group in groups]
+        frame = reduce(DataFrame.union, frames) if frames else self.spark.range(0).select(*empty_columns(told))
+        return SourceRead(frame=frame, columns=columns, listing=self.listing, groups=tuple(groups))
 
-    def _groups(self, options: TextOptions) -> list[RawGroup]:
+    def groups(self, options: TextOptions) -> list[RawGroup]:
+        """The files by their columns."""
         match self.source.format:
             case SourceFormat.CSV:
                 return csv_groups(self.spark, self.listing, declared_names(self.source, self.schema), options)

@@ -18,7 +18,7 @@ from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone_core.codec import encode
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import JobRequest, Management, MergeTask, RunKind, SchemaEvolution, TableRef
+from skipstone_core.contract.requests import JobRequest, MergeTask, RunKind, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.funnel import FunnelStage, false_positive_summary, funnel_summary, left_out_summary
 from skipstone_core.history.commits import Conflicted, Outcome
@@ -28,7 +28,15 @@ from skipstone_core.reasons import Reason
 from skipstone.kernels.changes import verify_slices
 from skipstone.pruning.funnel import SliceRunner, run_here
 from skipstone.runs.indexing.inlining import InlineSite, enter_commit
-from skipstone.runs.intake import NO_NEW_FILES, NOTHING, Intake, is_unique, source_record, take_source
+from skipstone.runs.intake import (
+    NO_NEW_FILES,
+    NOTHING,
+    Intake,
+    is_unique,
+    require_managed,
+    source_record,
+    take_source,
+)
 from skipstone.runs.merging.feed import read_feed, read_feed_here
 from skipstone.runs.merging.memory import held_bytes
 from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in, touched_by_keys
@@ -185,9 +193,9 @@ def _take(job: _Job) -> Intake | Outcome:
 
 
 def _refuse_evolution(job: _Job) -> None:
-    if job.task.schema_evolution is not SchemaEvolution.NONE and job.ref.management is Management.OBSERVED:
-        message = "the Table is Observed, so its schema is not ours to change: set None, or make it Managed"
-        raise BadSpec(Reason.INVALID_SPEC, message, field="spec.schemaEvolution")
+    if job.task.adds_columns:
+        by_source = job.task.source.adds_columns
+        require_managed(job.ref, "spec.source.unknownColumns" if by_source else "spec.schemaEvolution")
 
 
 def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Outcome, Rewrite]:
@@ -201,6 +209,8 @@ def _plan_until_settled(job: _Job, intake: Intake, scratch: Scratch) -> tuple[Ou
             schema_id = pinned.files.pinned.schema_id
             if changes is None or changes.schema_id != schema_id or not fits(table, changes.columns):
                 changes = _read(job, intake.listing, scratch, pinned)
+                left = changes.leaves
+                job.reporter.leave(left.columns, left.total, left.unfed)
             outcome, rewrite = _attempt(job, changes, pinned, intake, f"{scratch.name}-{number}")
         except (DependencyUnavailable, OSError) as error:
             if number == MAX_PLANS or _head(job.load()) == _head(table):

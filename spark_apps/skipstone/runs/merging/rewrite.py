@@ -19,6 +19,7 @@ from skipstone_core.merging.merges import MergeCounts, pack_by_bytes
 from skipstone.files.positions import to_delete_files
 from skipstone.files.reader import describe_files
 from skipstone.files.writer import WriteSpec, to_data_files, write_spec
+from skipstone.kernels.canonical import Int64s
 from skipstone.kernels.merging import (
     FileResult,
     FileWork,
@@ -89,13 +90,15 @@ def rewrite_files(site: RewriteSite, changes: Changes, target: PinnedTable, prun
     merged = [one for one in found.results() if isinstance(one, WorkResult)]
     results = [result for part in merged for result in part.files]
     require_all_places(files, results)
-    rows_inserted, inserts = _insert_rest(site, changes, results, write)
+    rest = unmatched_rows(changes.plan, changes.slices, results)
+    rows_inserted, inserts = _insert_rest(site, changes, rest, write)
     moved = _Moved(
         removed=tuple(files.data_file(result.file_id) for result in results if result.rewritten),
         rewritten=tuple(to_data_files((row for part in merged for row in part.written), table)),
         inserted=tuple(to_data_files(inserts, table)),
         deletes=tuple(to_delete_files(row for part in merged for row in part.deletes)),
         rows_inserted=rows_inserted,
+        rows_unmatched=len(rest) - rows_inserted,
     )
     return Rewrite(
         added=(*moved.rewritten, *moved.inserted),
@@ -189,12 +192,9 @@ def _insert_task(work: InsertWork, task: str) -> bytes:
     return caught(lambda: write_inserts(work, f"insert-{task}"), work.write.location)
 
 
-def _insert_rest(
-    site: RewriteSite, changes: Changes, results: Sequence[FileResult], write: WriteSpec
-) -> tuple[int, list[bytes]]:
-    """Insert source rows that matched nowhere: how many, and the written files."""
+def _insert_rest(site: RewriteSite, changes: Changes, rest: Int64s, write: WriteSpec) -> tuple[int, list[bytes]]:
+    """Insert ``rest``, the source rows that matched nowhere: how many, and the written files."""
     plan = changes.plan
-    rest = unmatched_rows(plan, changes.slices, results)
     if not plan.when_not_matched or not len(rest):
         return 0, []
     found = _Found(site.written)
@@ -211,18 +211,20 @@ def _insert_rest(
 
 @dataclass(frozen=True, kw_only=True)
 class _Moved:
-    """Files by what a merge does with them, and how many rows are in those inserted."""
+    """Files by what a merge does with them, how many rows are in those inserted, and how many no clause inserts."""
 
     removed: tuple[DataFile, ...]
     rewritten: tuple[DataFile, ...]
     inserted: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...]
     rows_inserted: int
+    rows_unmatched: int
 
 
 def _counts(
     changes: Changes, files: FileSet, candidates: Candidates, results: Sequence[FileResult], moved: _Moved
 ) -> MergeCounts:
+    superseded = changes.rows_superseded
     return MergeCounts(
         files_total=len(files),
         files_candidate=len(candidates.files),
@@ -230,6 +232,9 @@ def _counts(
         files_rewritten=sum(result.rewritten for result in results),
         files_marked=sum(result.marked for result in results),
         rows_source=changes.rows_read,
+        rows_matching=changes.rows_read - superseded - moved.rows_inserted - moved.rows_unmatched,
+        rows_superseded=superseded,
+        rows_unmatched=moved.rows_unmatched,
         rows_matched=sum(result.rows_matched for result in results),
         rows_updated=sum(result.rows_updated for result in results),
         rows_deleted=sum(result.rows_deleted for result in results),

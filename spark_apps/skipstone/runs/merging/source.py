@@ -7,7 +7,7 @@ Must not know files of the target except by their key ranges.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from zoneinfo import ZoneInfo
@@ -22,12 +22,14 @@ from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.keys import KeyFamily, KeyType, key_type
 from skipstone_core.merging.evolution import new_columns
 from skipstone_core.merging.fields import named_fields
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, PartialRows, plan_merge
+from skipstone_core.merging.unused import MAX_UNUSED, Names, merge_names, refuse_unknown
 from skipstone_core.reasons import Reason
 
 from skipstone.kernels.changes import ChangeSlice, SortRule
@@ -37,7 +39,8 @@ from skipstone.pruning.statistics import file_ranges
 from skipstone.runs.merging.presence import Presence
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.sources.arrow import table_batch
-from skipstone.sources.groups import quoted
+from skipstone.sources.columns import file_names
+from skipstone.sources.groups import ColumnGroup, quoted
 from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.nested import Named
 from skipstone.sources.plain import PlainLimits, find_plain
@@ -45,11 +48,13 @@ from skipstone.sources.reading import (
     ABSENT_COLUMN,
     ERROR_COLUMN,
     FILE_COLUMN,
+    UNUSED_COLUMN,
     ReadRules,
     SourceColumn,
     SourceRead,
     read_source,
 )
+from skipstone.sources.unused import add_up, are_counted, counted_text, merged_counts, unused_columns, values_known
 from skipstone.tables.arrow import arrow_type_of, nulls
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
@@ -65,21 +70,45 @@ ANSWER_DDL = "answer binary not null"
 
 
 @dataclass(frozen=True, kw_only=True)
+class Leaves:
+    """What of a source nothing uses: the first ``columns`` of ``total``. ``unfed``: columns of the table it lacks."""
+
+    columns: tuple[UnusedColumn, ...] = ()
+    total: int = 0
+    unfed: tuple[str, ...] = ()
+
+    @staticmethod
+    def of(names: Names, values: Mapping[str, int]) -> Leaves:
+        """Of a source with ``names``; ``values``: rows that have one, by column."""
+        return Leaves(
+            columns=unused_columns(names.unused[:MAX_UNUSED], values), total=len(names.unused), unfed=names.unfed
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Changes:
     """The materialized source with the plan it was read for. ``plan.keys`` are in the order slices are sorted by.
 
-    ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it.
+    ``schema_id``: the table's schema when it was planned; ``columns``: fields that the merge adds to it. ``leaves``:
+    what of the source nothing uses.
     """
 
     plan: MergePlan
     slices: tuple[ChangeSlice, ...]
     schema_id: int
     columns: tuple[NestedField, ...] = ()
+    leaves: Leaves = Leaves()
 
     @property
     def rows_read(self) -> int:
         """Rows of the source, superseded ones included."""
         return sum(one.read for one in self.slices)
+
+    @property
+    def rows_superseded(self) -> int:
+        """Rows that a later one of their key stands for, or includes."""
+        others = sum(one.others for one in self.slices) if self.plan.composes else 0
+        return self.rows_read - self.rows + others
 
     @property
     def rows(self) -> int:
@@ -106,7 +135,12 @@ def read_changes(spark: SparkSession, site: SourceSite, table: Table, files: Fil
     rules = ReadRules(site.task.time_zone, _named(site.task))
     read = read_source(spark, site.listing, site.task.source, files.schema, rules)
     planned = _plan(site.task, read.columns, table, files)
-    return written_down(site, planned, _write_slices(site, read, planned.plan))
+    names = _names(site.task, planned.plan, read.groups)
+    known = values_known(site.listing, site.task.source.format, names.unused[:MAX_UNUSED])
+    answers = _write_slices(site, read, planned.plan, _counted(read, names, known))
+    values = merged_counts([known, *(answer.unused for answer in answers)])
+    planned = replace(planned, leaves=Leaves.of(names, values))
+    return written_down(site, planned, [answer.slice for answer in answers if answer.slice is not None])
 
 
 def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes | None:
@@ -116,6 +150,7 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     if read is None:
         return None
     planned = _plan(site.task, (*read.columns, *read.absent), table, files)
+    names = _names(site.task, planned.plan, read.groups)
     columns, rule = _slice_columns((*read.columns, *read.absent), planned.plan)
     rows = read.rows(_kernel_schema([one for one in columns if one not in read.absent]))
     if rows is None:
@@ -123,6 +158,8 @@ def read_changes_here(site: SourceSite, table: Table, files: FileSet) -> Changes
     if planned.plan.partial is not None:
         rows = _with_absent(rows, [one for one in columns if one in read.absent], planned.plan.partial)
     answer = caught(lambda: _write_rows(rows, rule, site.scratch), site.scratch.where)
+    values = read.values(site.listing, names.unused[:MAX_UNUSED])
+    planned = replace(planned, leaves=Leaves.of(names, values))
     return written_down(site, planned, [one for one in (opened(answer),) if isinstance(one, ChangeSlice)])
 
 
@@ -143,6 +180,20 @@ def needed_columns(task: MergeTask) -> frozenset[str] | None:
     if not any(clause.present for clause in task.when_matched):
         return None
     return frozenset(key.source for key in task.keys) | ({task.sequence_by} if task.sequence_by else frozenset())
+
+
+def _names(task: MergeTask, plan: MergePlan, groups: Sequence[ColumnGroup]) -> Names:
+    """What the merge uses of its source. Raises BadData as ``merge_names`` does, and for what may not be ignored."""
+    names = merge_names(task, plan, file_names(groups))
+    if task.source.refuses_columns:
+        refuse_unknown(names)
+    return names
+
+
+def _counted(read: SourceRead, names: Names, known: Mapping[str, int]) -> tuple[str, ...]:
+    """The unused columns that the frame has, whose values rows have to tell."""
+    held = {column.name for column in read.columns}
+    return tuple(name for name in are_counted(read.groups, names.unused[:MAX_UNUSED], known) if name in held)
 
 
 def _plan(task: MergeTask, columns: Sequence[SourceColumn], table: Table, files: FileSet) -> Changes:
@@ -198,14 +249,24 @@ def _slice_columns(columns: Sequence[SourceColumn], plan: MergePlan) -> tuple[li
     return held, SortRule(plan.keys, plan.sequence_by, types, plan.repeated_keys)
 
 
-def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan) -> list[ChangeSlice]:
+@dataclass(frozen=True)
+class SliceAnswer:
+    """What a task made of its rows: no slice of none. ``unused``: rows with a value, by column that nothing uses."""
+
+    slice: ChangeSlice | None
+    unused: Mapping[str, int]
+
+
+def _write_slices(site: SourceSite, read: SourceRead, plan: MergePlan, counted: Sequence[str]) -> list[SliceAnswer]:
     columns, rule = _slice_columns(read.columns, plan)
     absent = [] if plan.partial is None else [ABSENT_COLUMN]
-    frame = read.frame.select(*(quoted(column.name) for column in columns), ERROR_COLUMN, FILE_COLUMN, *absent)
+    unused = [f"{counted_text(f'{quoted(name)} is null' for name in counted)} as {UNUSED_COLUMN}"] if counted else []
+    held = [quoted(column.name) for column in columns]
+    frame = read.frame.selectExpr(*held, ERROR_COLUMN, FILE_COLUMN, *absent, *unused)
     told = None if plan.partial is None else Presence.of(plan.partial, read.columns, plan.keys)
-    kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told), rule, site.scratch)
+    kernel = _slice_kernel(SliceRows(_kernel_schema(columns), told, tuple(counted)), rule, site.scratch)
     answers = map_batches(_sliced(frame, site, columns, plan), kernel, ANSWER_DDL).collect()
-    return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), ChangeSlice)]
+    return [one for answer in answers if isinstance(one := opened(bytes(answer.answer)), SliceAnswer)]
 
 
 def _sliced(frame: DataFrame, site: SourceSite, columns: Sequence[SourceColumn], plan: MergePlan) -> DataFrame:
@@ -246,16 +307,28 @@ def _slice_kernel(
 
 def _write_partition(
     batches: Iterable[pa.RecordBatch], made: SliceRows, rule: SortRule, scratch: Scratch
-) -> ChangeSlice | None:
-    return _write_rows(pa.Table.from_batches(map(made.of, batches), schema=made.full_schema), rule, scratch)
+) -> SliceAnswer:
+    unused: list[Mapping[str, int]] = []
+
+    def noted(batch: pa.RecordBatch) -> pa.RecordBatch:
+        if made.counted:
+            unused.append(add_up(batch.column(UNUSED_COLUMN), made.counted))
+        return made.of(batch)
+
+    rows = pa.Table.from_batches(map(noted, batches), schema=made.full_schema)
+    return SliceAnswer(_write_rows(rows, rule, scratch), merged_counts([dict.fromkeys(made.counted, 0), *unused]))
 
 
 @dataclass(frozen=True)
 class SliceRows:
-    """Turns batches of Spark into rows of a slice. ``presence``: of a merge whose rows may lack columns."""
+    """Turns batches of Spark into rows of a slice. ``presence``: of a merge whose rows may lack columns.
+
+    ``counted``: what UNUSED_COLUMN of the batches is about.
+    """
 
     schema: pa.Schema
     presence: Presence | None
+    counted: tuple[str, ...] = ()
 
     @property
     def full_schema(self) -> pa.Schema:

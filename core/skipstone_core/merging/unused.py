@@ -1,0 +1,283 @@
+"""Which columns of a source nothing uses: what looks like a slip is refused, what may be meant is told.
+
+Called by loads and merges when they know the names on both sides. Names are exact; likeness never makes a column feed
+another, it only says what was probably meant. Must not read files.
+"""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from skipstone_core.contract.reports import UnusedColumn
+from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
+from skipstone_core.errors import BadData
+from skipstone_core.language.paths import split_path
+from skipstone_core.merging.clauses import BoundClause
+from skipstone_core.merging.merges import KEPT_COLUMN, MergePlan
+from skipstone_core.reasons import Reason
+
+#: How many columns reports list, and how many of them a sentence names.
+MAX_UNUSED, MAX_NAMED = 20, 5
+_MAX_NAME = 100
+#: Characters that separate the fields of text files; a name that holds one is probably several names.
+_DELIMITERS = (";", "\t", "|", ",")
+#: What stands around a name without being seen; ``str.strip`` takes the other blanks.
+_UNSEEN = "\ufeff\u200b\u200c\u200d\u2060\0"
+
+
+@dataclass(frozen=True)
+class FileNames:
+    """The names of the columns of some files with the same ones, of which ``example`` is one."""
+
+    example: str
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Names:
+    """The names on both sides. ``fed``: the source column of each table column that has one; ``used``: names of the
+    source that are used otherwise, such as in conditions. ``by_name``: whether columns feed those of equal name.
+    """
+
+    files: Sequence[FileNames]
+    table: Sequence[str]
+    fed: Mapping[str, str]
+    used: frozenset[str] = field(default_factory=frozenset)
+    by_name: bool = True
+
+    @property
+    def unused(self) -> tuple[str, ...]:
+        """The columns of the source that nothing uses, in its order."""
+        return tuple(name for name in self._all if name not in self._taken)
+
+    @property
+    def unfed(self) -> tuple[str, ...]:
+        """The columns of the table that no column of any file feeds, where columns feed by name."""
+        known = frozenset(self._all)
+        return tuple(name for name in self.table if self.by_name and self.fed.get(name) not in known)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The unused columns that the table does not have."""
+        return tuple(name for name in self.unused if name not in self.table)
+
+    @property
+    def _all(self) -> Sequence[str]:
+        return list(dict.fromkeys(name for file in self.files for name in file.names))
+
+    @property
+    def _taken(self) -> frozenset[str]:
+        return frozenset(self.fed.values()) | self.used
+
+
+def plain_name(name: str) -> str:
+    """``name`` without what people do not see or do not mean: case, blanks around it, forms of accents."""
+    text = unicodedata.normalize("NFC", name)
+    while text != (shorter := text.strip().strip(_UNSEEN)):
+        text = shorter
+    return text.casefold()
+
+
+def require_meant(names: Names) -> None:
+    """Raise BadData (SOURCE_COLUMNS_UNUSED) when a table column would take one of a file but for case or blanks, and
+    when nothing of a file is used.
+    """
+    for file in names.files:
+        _refuse_twins(names, file)
+        if file.names and not names._taken.intersection(file.names):
+            raise _unused(
+                f"'{file.example}' has {listed(file.names)}, and none of them feeds a column of the table, which has "
+                f"{listed(names.table)}: {_envelope_remedy(file.names) or _mapping_remedy(names, file)}",
+                "spec.source.mapping",
+            )
+
+
+def require_delimiter(files: Iterable[FileNames], delimiter: str, known: Collection[str]) -> None:
+    """Raise BadData (SOURCE_COLUMNS_UNUSED) for files of Csv whose header another delimiter cuts into columns.
+
+    ``known``: names of the table and the mapping; a column of one of them is no slip.
+    """
+    meant = {plain_name(name) for name in known}
+    for file in files:
+        for name in file.names:
+            if name in known:
+                continue
+            for other in _DELIMITERS:
+                parts = name.split(other)
+                is_meant = len(file.names) == 1 or any(plain_name(part.strip("\"'")) in meant for part in parts)
+                if other != delimiter and len(parts) > 1 and is_meant:
+                    raise _unused(
+                        f"'{file.example}' has the column {_shown(name)} in its header, which {_shown(other)} would "
+                        f"cut into {len(parts)} columns: set source.options.delimiter to {_shown(other)}",
+                        "spec.source.options.delimiter",
+                    )
+
+
+def merge_names(task: MergeTask, plan: MergePlan, files: Sequence[FileNames]) -> Names:
+    """What a merge uses of a source with ``files``.
+
+    Raises BadData (SOURCE_COLUMNS_UNUSED) for names that a clause would take but for case or blanks, for a clause that
+    would write no column but keys, and for a change feed whose rows nothing uses.
+    """
+    used = {split_path(name)[0] for name in plan.source_columns} | set(plan.source_columns) - {KEPT_COLUMN}
+    feeding = [
+        bound
+        for clauses, bounds in (
+            (task.when_matched, plan.when_matched),
+            (task.when_not_matched, plan.when_not_matched),
+        )
+        for clause, bound in zip(clauses, bounds, strict=True)
+        if _feeds_by_name(clause)
+    ]
+    keys = {key.target: key.source for key in plan.keys}
+    fed = keys | {column: source for bound in feeding for column, source in bound.values.items()}
+    names = Names(files=files, table=plan.target_columns, fed=fed, used=frozenset(used), by_name=bool(feeding))
+    for bound in feeding:
+        taken = Names(files=files, table=plan.target_columns, fed={**keys, **bound.values, **_otherwise(bound)})
+        for file in files:
+            _refuse_twins(taken, file)
+    _refuse_envelopes(names)
+    _refuse_void(plan, names, feeding)
+    return names
+
+
+def refuse_unknown(names: Names) -> None:
+    """Raise BadData (SOURCE_COLUMNS_UNUSED) for columns that the table does not have and nothing uses."""
+    if names.unknown:
+        raise unknown_columns(names.unknown, can_be_mapped=True)
+
+
+def unknown_columns(names: Sequence[str], *, can_be_mapped: bool) -> BadData:
+    """The error for columns that ``unknownColumns`` Refuse does not allow."""
+    mapped = ", name them in source.mapping" if can_be_mapped else ""
+    return _unused(
+        f"the table does not have {listed(names)} of the source: add them to the table{mapped}, or set "
+        "source.unknownColumns to Ignore or Add",
+        "spec.source.unknownColumns",
+    )
+
+
+def told_unused(columns: Sequence[UnusedColumn], total: int) -> str:
+    """A sentence about columns of a source that nothing used; empty when there are none."""
+    if not columns:
+        return ""
+    shown = [f"{_shown(column.name)}{_counted(column.rows)}" for column in columns[:MAX_NAMED]]
+    return f"Nothing uses {_columns(total)} of the source: {_joined(shown, total)}."
+
+
+def told_unfed(names: Sequence[str]) -> str:
+    """A sentence about columns of a table that a source does not have; empty when there are none."""
+    if not names:
+        return ""
+    shown = [_shown(name) for name in names[:MAX_NAMED]]
+    return f"The source has no value for {_columns(len(names))} of the table: {_joined(shown, len(names))}."
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first of ``names`` as a sentence lists them, with their number."""
+    return f"{_columns(len(names))} ({_joined([_shown(name) for name in names[:MAX_NAMED]], len(names))})"
+
+
+def _columns(count: int) -> str:
+    return "1 column" if count == 1 else f"{count} columns"
+
+
+def _joined(shown: Sequence[str], total: int) -> str:
+    more = f" and {total - len(shown)} more" if total > len(shown) else ""
+    return ", ".join(shown) + more
+
+
+def _counted(rows: int | None) -> str:
+    if rows is None:
+        return ""
+    return " (no row has a value)" if not rows else f" ({rows} row{'s have' if rows > 1 else ' has'} a value)"
+
+
+def _shown(name: str) -> str:
+    """In quotes, so that blanks show; names may be long, and hold what no message should."""
+    text = name if len(name) <= _MAX_NAME else f"{name[:_MAX_NAME]}…"
+    return f"'{text}'" if text.isprintable() else json.dumps(text)
+
+
+def _feeds_by_name(clause: MergeClause) -> bool:
+    return clause.action is not MergeAction.DELETE and not clause.values
+
+
+def _otherwise(bound: BoundClause) -> Mapping[str, str]:
+    """Columns that a clause gives a value which no source column is."""
+    return dict.fromkeys((*bound.literals, *bound.expressions), "")
+
+
+def _refuse_twins(names: Names, file: FileNames) -> None:
+    here = set(file.names)
+    taken = frozenset(names.fed.values())
+    unfed = {plain_name(name): name for name in reversed(names.table) if names.fed.get(name, name) not in here}
+    unfed = {plain: name for plain, name in unfed.items() if names.fed.get(name) != ""}
+    for source in file.names:
+        column = unfed.get(plain_name(source))
+        if column is not None and source not in taken:
+            raise _unused(
+                f"'{file.example}' has the column {_shown(source)} and the table has {_shown(column)}, and names are "
+                f"exact: add {_pair(column, source)} to source.mapping, or rename one of the two",
+                "spec.source.mapping",
+            )
+
+
+def _pair(column: str, source: str) -> str:
+    return f"{{column: {json.dumps(column, ensure_ascii=False)}, from: {json.dumps(source, ensure_ascii=False)}}}"
+
+
+def _mapping_remedy(names: Names, file: FileNames) -> str:
+    pair = _pair(names.table[0], file.names[0]) if names.table else "them"
+    return f"name what feeds which column in source.mapping, such as {pair}"
+
+
+def _envelope(names: Collection[str]) -> Mapping[str, str]:
+    """The tool whose change feed has these columns, by the column that holds its rows."""
+    found = set(names)
+    if found == {"schema", "payload"}:
+        return {"payload": "Debezium"}
+    if "op" in found and found & {"source", "ts_ms"} and found & {"before", "after"}:
+        return {"after": "Debezium"} if "after" in found else {"before": "Debezium"}
+    if {"database", "table", "type", "data"} <= found:
+        return {"data": "Maxwell"}
+    return {"__deleted": "DebeziumFlat"} if "__deleted" in found else {}
+
+
+def _envelope_remedy(names: Collection[str]) -> str:
+    tool = next(iter(_envelope(names).values()), "")
+    return tool and f"this is a change feed of {tool}, so merge it by a MergeJob with source.changeFormat {tool}"
+
+
+def _refuse_envelopes(names: Names) -> None:
+    unused = set(names.unused)
+    for file in names.files:
+        for column, tool in _envelope(file.names).items():
+            if column in unused:
+                holds = "says which rows were deleted" if column == "__deleted" else "holds the rows"
+                raise _unused(
+                    f"'{file.example}' is a change feed of {tool}, and nothing uses its column {_shown(column)}, which "
+                    f"{holds}: set source.changeFormat to {tool}, or name the column in the clauses",
+                    "spec.source.changeFormat",
+                )
+
+
+def _refuse_void(plan: MergePlan, names: Names, feeding: Sequence[BoundClause]) -> None:
+    """A clause that takes columns by name and finds none writes rows without changing them, or inserts nulls."""
+    keys = {key.target for key in plan.keys} | ({plan.stored_sequence.target} if plan.stored_sequence else set())
+    others = [name for name in plan.target_columns if name not in keys]
+    for bound in feeding:
+        if others and names.unused and not (bound.assigned - keys):
+            raise _unused(
+                f"the source has {listed(names.unused)} beside its keys, and none of them feeds a column of the table, "
+                f"which has {listed(others)}: name what feeds which column in source.mapping, such as "
+                f"{_pair(others[0], names.unused[0])}, or in set and values",
+                "spec.source.mapping",
+            )
+
+
+def _unused(message: str, where: str) -> BadData:
+    return BadData(Reason.SOURCE_COLUMNS_UNUSED, message, field=where)

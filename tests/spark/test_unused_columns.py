@@ -1,0 +1,208 @@
+"""No column and no row of a source vanishes in silence: a likely slip is refused, the rest is told and counted."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import fastavro
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyarrow import orc
+from pyiceberg.schema import Schema
+from pyiceberg.types import LongType, NestedField, StringType
+from pyspark.sql import SparkSession
+from skipstone.runs.load import run_load
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
+from skipstone_core.contract.reports import JobReport, UnusedColumn
+from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, UnknownColumns
+from skipstone_core.errors import BadData
+from skipstone_core.reasons import Reason
+
+from tests.spark.load_bed import Bed, ListSink, bad, csv, source
+
+pytestmark = pytest.mark.usefixtures("spark")
+TABLE = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
+Rows = Sequence[Mapping[str, Any]]
+
+
+def _csv(rows: Rows) -> bytes:
+    lines = [",".join(rows[0]), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
+    return "\n".join(lines).encode()
+
+
+def _table(rows: Rows) -> pa.Table:
+    found = pa.Table.from_pylist([dict(row) for row in rows])
+    kinds = [pa.string() if pa.types.is_null(one.type) else one.type for one in found.schema]
+    return found.cast(pa.schema(list(zip(found.column_names, kinds, strict=True))))
+
+
+def _parquet(rows: Rows) -> bytes:
+    out = pa.BufferOutputStream()
+    pq.write_table(_table(rows), out)
+    return bytes(out.getvalue())
+
+
+def _orc(rows: Rows) -> bytes:
+    out = pa.BufferOutputStream()
+    orc.write_table(_table(rows), out)
+    return bytes(out.getvalue())
+
+
+def _json(rows: Rows) -> bytes:
+    return "\n".join(map(json.dumps, rows)).encode()
+
+
+def _avro(rows: Rows) -> bytes:
+    kinds = {int: "long", str: "string"}
+    fields = []
+    for name in rows[0]:
+        kind = next((kinds[type(row[name])] for row in rows if row[name] is not None), "string")
+        fields.append({"name": name, "type": ["null", kind]})
+    out = io.BytesIO()
+    fastavro.writer(out, fastavro.parse_schema({"type": "record", "name": "r", "fields": fields}), list(rows))
+    return out.getvalue()
+
+
+#: Names of Avro hold neither blanks nor dots.
+WRITERS: Mapping[SourceFormat, Callable[[Rows], bytes]] = {
+    SourceFormat.CSV: _csv,
+    SourceFormat.JSON: _json,
+    SourceFormat.PARQUET: _parquet,
+    SourceFormat.ORC: _orc,
+    SourceFormat.AVRO: _avro,
+}
+#: Every format, and the reader: Spark's, or the driver's for those that it reads.
+READERS = [
+    *(pytest.param(kind, NO_SHARE, id=f"{kind.value}-spark") for kind in WRITERS),
+    *(pytest.param(kind, USUAL_SHARE, id=f"{kind.value}-driver") for kind in (SourceFormat.PARQUET, SourceFormat.AVRO)),
+]
+
+
+@pytest.fixture
+def bed(spark: SparkSession, tmp_path: Path) -> Bed:
+    found = Bed(tmp_path)
+    found.create(TABLE)
+    return found
+
+
+def load(bed: Bed, kind: SourceFormat, rows: Rows, share: DriverShare = USUAL_SHARE, **fields: Any) -> JobReport:
+    """A load of ``rows``; its report as it is delivered."""
+    path = bed.put(f"in/{kind}.{kind.lower()}", WRITERS[kind](rows))
+    given = csv(path, **fields) if kind is SourceFormat.CSV else source(kind, path, **fields)
+    request = bed.request(given, bad_records=bad(BadRecordPolicy.DROP))
+    sink = ListSink()
+    reporter = Reporter(request, sink)
+    reporter.finish(run_load(request, reporter, None, share))
+    return JobReport.from_json(sink.last)
+
+
+@pytest.mark.parametrize(("kind", "share"), READERS)
+def test_a_source_of_which_no_column_is_used_is_refused_and_may_be_loaded_once_it_is_mapped(
+    bed: Bed, kind: SourceFormat, share: DriverShare
+) -> None:
+    rows = [{"a": 1, "b": "a"}, {"a": 2, "b": None}]
+    with pytest.raises(BadData, match=r"none of them feeds a column of the table") as caught:
+        load(bed, kind, rows, share)
+    assert caught.value.reason is Reason.SOURCE_COLUMNS_UNUSED
+    assert '{column: "id", from: "a"}' in str(caught.value)
+    assert not bed.rows()
+    mapping = (ColumnMapping(column="id", from_="a"), ColumnMapping(column="name", from_="b"))
+    report = load(bed, kind, rows, share, mapping=mapping)
+    assert report.counts["rowsLoaded"] == 2
+    assert bed.rows() == [{"id": 1, "name": "a"}, {"id": 2, "name": None}]
+
+
+@pytest.mark.parametrize(("kind", "share"), READERS)
+def test_what_nothing_uses_is_told_with_the_rows_that_have_a_value_and_all_rows_add_up(
+    bed: Bed, kind: SourceFormat, share: DriverShare
+) -> None:
+    rows = [
+        {"id": 1, "more": "x", "none": None},
+        {"id": 2, "more": None, "none": None},
+        {"id": 3, "more": "y", "none": None},
+    ]
+    report = load(bed, kind, rows, share)
+    assert report.unused_columns == (UnusedColumn(name="more", rows=2), UnusedColumn(name="none", rows=0))
+    assert report.unused_total == 2
+    assert report.message == (
+        "Nothing uses 2 columns of the source: 'more' (2 rows have a value), 'none' (no row has a value). "
+        "The source has no value for 1 column of the table: 'name'."
+    )
+    assert report.counts["rowsRead"] == report.counts["rowsLoaded"] + report.counts["rowsRejected"] == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"), [(k, "Name") for k in WRITERS] + [(k, " name") for k in WRITERS if k is not SourceFormat.AVRO]
+)
+def test_a_column_that_differs_in_case_or_blanks_is_refused_with_the_mapping_that_takes_it(
+    bed: Bed, kind: SourceFormat, name: str
+) -> None:
+    with pytest.raises(BadData) as caught:
+        load(bed, kind, [{"id": 1, name: "a"}])
+    assert f"'{name}' and the table has 'name'" in str(caught.value)
+    assert f'{{column: "name", from: "{name}"}}' in str(caught.value)
+    load(bed, kind, [{"id": 1, name: "a"}], mapping=(ColumnMapping(column="name", from_=name),))
+    assert bed.rows() == [{"id": 1, "name": "a"}]
+
+
+def test_rejected_rows_add_up(bed: Bed) -> None:
+    report = load(bed, SourceFormat.CSV, [{"id": "x", "name": "a"}, {"id": 2, "name": "b"}])
+    assert [report.counts[name] for name in ("rowsRead", "rowsLoaded", "rowsRejected")] == [2, 1, 1]
+
+
+@pytest.mark.parametrize("header", ["id;name", "id|name", "id\tname", "x;y", "id;name,extra"])
+def test_a_header_that_another_delimiter_cuts_is_refused_with_that_delimiter(bed: Bed, header: str) -> None:
+    bed.put("in/a.csv", f"{header}\n1;a\n")
+    with pytest.raises(BadData, match=r"source.options.delimiter") as caught:
+        bed.load(csv("in/a.csv"))
+    assert caught.value.reason is Reason.SOURCE_COLUMNS_UNUSED
+    if header == "id;name":
+        bed.load(csv("in/a.csv", options={"delimiter": ";"}))
+        assert bed.rows() == [{"id": 1, "name": "a"}]
+
+
+def test_one_file_of_several_with_other_names_is_refused(bed: Bed) -> None:
+    bed.put("in/a.csv", "id,name\n1,a\n")
+    bed.put("in/b.csv", "id,NAME\n2,b\n")
+    with pytest.raises(BadData, match=r"'in/b.csv' has the column 'NAME' and the table has 'name'"):
+        bed.load(csv("in"))
+
+
+def test_records_without_a_name_are_refused_and_no_record_is_none(bed: Bed) -> None:
+    bed.put("in/a.json", "{}\n{}\n")
+    with pytest.raises(BadData, match="rows of nulls"):
+        bed.load(source(SourceFormat.JSON, "in"))
+    bed.put("empty/a.json", "")
+    assert bed.load(source(SourceFormat.JSON, "empty")).counts["rowsRead"] == 0
+
+
+def test_a_load_of_a_change_feed_names_its_tool(bed: Bed) -> None:
+    envelope = {"before": None, "after": {"id": 1}, "op": "c", "source": {"lsn": 1}, "ts_ms": 1}
+    with pytest.raises(BadData, match=r"change feed of Debezium, so merge it by a MergeJob with source.changeFormat"):
+        load(bed, SourceFormat.JSON, [envelope])
+
+
+@pytest.mark.parametrize("share", [USUAL_SHARE, NO_SHARE], ids=["driver", "spark"])
+def test_a_load_that_adds_columns_adds_them_in_its_commit_with_the_types_of_the_files(
+    bed: Bed, share: DriverShare
+) -> None:
+    report = load(
+        bed, SourceFormat.PARQUET, [{"id": 1, "more": "x", "n": 7}], share, unknown_columns=UnknownColumns.ADD
+    )
+    assert (report.unused_columns, report.counts["rowsLoaded"]) == ((), 1)
+    assert bed.rows() == [{"id": 1, "name": None, "more": "x", "n": 7}]
+    assert [str(field.field_type) for field in bed.table().schema().fields] == ["long", "string", "string", "long"]
+    assert len(bed.table().history()) == 1
+
+
+def test_a_load_that_refuses_unknown_columns_names_them_and_goes_on_once_they_are_ignored(bed: Bed) -> None:
+    rows = [{"id": 1, "more": "x"}]
+    with pytest.raises(BadData, match=r"the table does not have 1 column \('more'\) of the source"):
+        load(bed, SourceFormat.PARQUET, rows, unknown_columns=UnknownColumns.REFUSE)
+    assert load(bed, SourceFormat.PARQUET, rows, unknown_columns=UnknownColumns.IGNORE).counts["rowsLoaded"] == 1
