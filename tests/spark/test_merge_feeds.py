@@ -18,13 +18,16 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.transforms import IdentityTransform
 from skipstone.runs.merging import feed as feed_module
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import (
     ChangeFormat,
+    DuplicatesPolicy,
     MergeAction,
     MergeClause,
     SourceFormat,
     SourceSpec,
     TimePrecision,
+    UnknownColumns,
 )
 from skipstone_core.errors import BadData, BadSpec
 
@@ -249,3 +252,95 @@ def test_a_random_history_is_replayed_into_tables_of_every_kind(bed: MergeBed, s
         apply(bed, tool, SourceFormat.JSON, path, allow_truncate=True)
         rows = bed.table().scan().to_arrow().select(SCHEMA.column_names).to_pylist()
         assert sorted(rows, key=lambda row: row["id"]) == [history.state[key] for key in sorted(history.state)]
+
+
+@HERE_AND_IN_SPARK
+@pytest.mark.usefixtures("spark")
+def test_columns_that_the_table_lacks_are_told_refused_or_added_as_the_source_asks(
+    bed: MergeBed, limits: DriverShare
+) -> None:
+    bed.limits = limits
+    orders(bed)
+    rows = [{"id": 1, "name": "a", "size": 7, "note": None}, {"id": 2, "name": "b", "size": None, "note": None}]
+    path = lines(
+        bed, "f.json", *(event("c", lsn, after=row) for lsn, row in enumerate(rows, 1)), event("d", 3, rows[1])
+    )
+    task = task_of(
+        "",
+        source=SourceSpec(format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM),
+        when_matched=(),
+        when_not_matched=(),
+    )
+    refused = replace(task, source=replace(task.source, unknown_columns=UnknownColumns.REFUSE))
+    with pytest.raises(BadData, match=r"does not have 2 columns \('size', 'note'\)"):
+        bed.merge(refused)
+    report = bed.merge(task)
+    assert report.unused_columns == (UnusedColumn(name="size", rows=1), UnusedColumn(name="note", rows=0))
+    added = replace(task.source, unknown_columns=UnknownColumns.ADD, duplicates=DuplicatesPolicy.ALLOW)
+    report = bed.merge(replace(task, source=added))
+    assert report.unused_columns == (UnusedColumn(name="note", rows=0),)
+    assert {row["id"]: row["size"] for row in bed.table().scan().to_arrow().to_pylist()}[1] == 7
+    assert str(bed.table().schema().find_type("size")) == "long"
+
+
+def test_a_feed_whose_columns_are_all_of_another_table_is_refused(bed: MergeBed) -> None:
+    orders(bed)
+    path = lines(bed, "f.json", event("c", 1, after={"id": 1, "label": "a"}))
+    with pytest.raises(BadData, match=r"the changes have 1 column \('label'\) beside their keys"):
+        apply(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON, path)
+
+
+def test_schemas_of_messages_tell_the_types_of_columns_that_are_added(bed: MergeBed) -> None:
+    orders(bed)
+    columns = [
+        {"field": "id", "type": "int64"},
+        {"field": "made", "type": "int64", "name": "io.debezium.time.MicroTimestamp"},
+        {"field": "day", "type": "int32", "name": "io.debezium.time.Date"},
+        {"field": "small", "type": "int16"},
+        {
+            "field": "sum",
+            "type": "bytes",
+            "name": "org.apache.kafka.connect.data.Decimal",
+            "parameters": {"scale": "2"},
+        },
+        {"field": "clock", "type": "int64", "name": "io.debezium.time.MicroTime"},
+    ]
+    row = {"id": 1, "name": "x", "made": 1, "day": 1, "small": 5, "sum": "Bdw=", "clock": 1}
+    fields = [{"field": "after", "fields": columns}, {"field": "op", "type": "string"}]
+    path = lines(bed, "f.json", {"schema": {"fields": fields}, "payload": event("c", 1, after=row)})
+    source = SourceSpec(
+        format=SourceFormat.JSON,
+        paths=(path,),
+        change_format=ChangeFormat.DEBEZIUM,
+        unknown_columns=UnknownColumns.ADD,
+    )
+    report = bed.merge(task_of("", source=source, when_matched=(), when_not_matched=()))
+    assert report.unused_columns == (UnusedColumn(name="clock", rows=1),)
+    kinds = {field.name: str(field.field_type) for field in bed.table().schema().fields[4:]}
+    assert kinds == {"day": "date", "made": "timestamp", "small": "int", "sum": "decimal(38, 2)"}
+    found = next(row for row in bed.table().scan().to_arrow().to_pylist() if row["id"] == 1)
+    assert (found["small"], found["sum"], found["day"]) == (5, Decimal("15.00"), date(1970, 1, 2))
+
+
+@pytest.mark.parametrize("tool", [ChangeFormat.DMS, ChangeFormat.MAXWELL])
+def test_other_tools_tell_and_add_unknown_columns_too(bed: MergeBed, tool: ChangeFormat) -> None:
+    orders(bed)
+    if tool is ChangeFormat.DMS:
+        table = pa.table({"Op": ["I"], "id": [1], "name": ["n"], "size": [7]})
+        folder = bed.root / "feeds" / "dms"
+        folder.mkdir(parents=True)
+        pq.write_table(table, folder / "20240501-000000001.parquet")
+        path, kind = "feeds/dms", SourceFormat.PARQUET
+    else:
+        row = {"id": 1, "name": "n", "size": 7}
+        message = {"database": "d", "table": "orders", "type": "insert", "ts": 1, "xid": 1, "commit": True, "data": row,
+                   "position": "bin.000001:4"}  # fmt: skip
+        path, kind = lines(bed, "m.json", message), SourceFormat.JSON
+    source = SourceSpec(format=kind, paths=(path,), change_format=tool, unknown_columns=UnknownColumns.ADD)
+    told = replace(source, unknown_columns=None, duplicates=DuplicatesPolicy.ALLOW)
+    report = bed.merge(task_of("", source=told, when_matched=(), when_not_matched=()))
+    assert report.unused_columns == (UnusedColumn(name="size", rows=1),)
+    bed.merge(
+        task_of("", source=replace(source, duplicates=DuplicatesPolicy.ALLOW), when_matched=(), when_not_matched=())
+    )
+    assert next(row for row in bed.table().scan().to_arrow().to_pylist() if row["id"] == 1)["size"] == 7

@@ -160,6 +160,15 @@ def unknown_columns(names: Sequence[str], *, can_be_mapped: bool) -> BadData:
     )
 
 
+def void_feed(unknown: Sequence[str], others: Sequence[str]) -> BadData:
+    """The error for a change feed that has keys and columns that the table does not have, and no other."""
+    return _unused(
+        f"the changes have {listed(unknown)} beside their keys, and the table has {listed(others)}, of which no change "
+        "has a value: name only files of this table in source.paths, or give the columns the names of the feed",
+        "spec.source.paths",
+    )
+
+
 def told_unused(columns: Sequence[UnusedColumn], total: int) -> str:
     """A sentence about columns of a source that nothing used; empty when there are none."""
     if not columns:

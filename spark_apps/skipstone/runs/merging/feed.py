@@ -6,24 +6,40 @@ same functions; Spark only brings all changes of a key together in between.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, ListType, MapType, UUIDType
+from pyiceberg.types import IcebergType, ListType, MapType, NestedField, UUIDType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
-from skipstone_core.merging.feeds import OP_COLUMN, TRUNCATE, control_columns, feed_plan, feed_task, truncated
-from skipstone_core.merging.merges import MergeColumn, MergePlan, plan_merge
+from skipstone_core.contract.reports import UnusedColumn
+from skipstone_core.merging.evolution import refuse_case_twins
+from skipstone_core.merging.feeds import (
+    MISSING_COLUMN,
+    OP_COLUMN,
+    TRUNCATE,
+    UPSERT,
+    control_columns,
+    feed_plan,
+    feed_task,
+    truncated,
+)
+from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, plan_merge
+from skipstone_core.merging.unused import MAX_UNUSED, unknown_columns, void_feed
 
 from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.kernels.partial import unpack_bits
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.runs.merging.source import (
     ANSWER,
     ANSWER_DDL,
     SLICE_BYTES,
     Changes,
+    Leaves,
     SourceSite,
     attempt_id,
     selective_first,
@@ -36,9 +52,11 @@ from skipstone.sources.feeds.batches import batch_schema
 from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, feed_target, require_one_table
 from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve_changes
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, TABLE_COLUMN, FeedTarget
+from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, Unknown, merged_tallies, tally
 from skipstone.sources.groups import quoted
 from skipstone.sources.projection import frame_type
 from skipstone.tables.filesets import FileSet
+from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import carrying, caught, opened
 from skipstone.tasks.mapping import map_batches
 
@@ -50,10 +68,17 @@ _TASK_BYTES = 64 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class FeedSlice:
-    """What one task made of its keys: ``slice`` is None when no change is left. ``tables``: that changes were of."""
+    """What one task made of its keys: ``slice`` is None when no change is left. ``tables``: that changes were of.
+
+    ``writes``: whether it has inserts or updates; ``present``: the columns of the table that some of them have;
+    ``unknown``: what they have beside these.
+    """
 
     slice: ChangeSlice | None
     tables: frozenset[str]
+    writes: bool
+    present: frozenset[str]
+    unknown: Mapping[str, Unknown]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,6 +91,11 @@ class _Feed:
     truncation: Truncation | None = None
 
     @property
+    def schema(self) -> pa.Schema:
+        """Of its batches."""
+        return batch_schema(self.target)
+
+    @property
     def resolution(self) -> Resolution:
         columns = tuple(column.name for column in self.target.carried)
         return Resolution(keys=self.planned.plan.keys, columns=columns, truncation=self.truncation)
@@ -76,6 +106,21 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
     feed = _planned(site, files)
     if site.listing.total_bytes > min(HERE_BYTES, site.share.source_bytes):
         return None
+    changes = _changes_here(site, feed)
+    if changes is None:
+        return None
+    if added := _added(site, table, tally(changes.column(UNKNOWN_COLUMN))):
+        feed = _planned(site, files, added)
+        changes = _changes_here(site, feed)
+        if changes is None:
+            return None
+    feed = _with_truncation(feed, site, files, find_truncation(changes))
+    answer = caught(lambda: _slice(changes, feed.resolution, site.scratch), site.scratch.where)
+    return _kept(site, feed, [opened(answer)])
+
+
+def _changes_here(site: SourceSite, feed: _Feed) -> pa.Table | None:
+    """All changes; None when they are many."""
     batches: list[pa.RecordBatch] = []
     rows = size = 0
     for file in feed.files:
@@ -84,10 +129,7 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > site.share.rows or size > site.share.source_bytes:
                 return None
-    changes = pa.Table.from_batches(batches, schema=batch_schema(feed.target))
-    feed = _with_truncation(feed, site, files, find_truncation(changes))
-    answer = caught(lambda: _slice(changes, feed.resolution, site.scratch), site.scratch.where)
-    return _kept(site, feed, [opened(answer)])
+    return pa.Table.from_batches(batches, schema=feed.schema)
 
 
 def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -98,22 +140,35 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
     """
     feed = _planned(site, files)
     frame = _frame(spark, site, feed)
+    if site.task.source.adds_columns:
+        found = frame.where(sf.col(UNKNOWN_COLUMN).isNotNull()).select(UNKNOWN_COLUMN).distinct().toArrow()
+        feed = _planned(site, files, _added(site, table, tally(found.column(UNKNOWN_COLUMN))))
+        frame = _frame(spark, site, feed)
     if feed.target.allow_truncate:
         found = frame.where(sf.col(OP_COLUMN) == TRUNCATE).select(OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN)
         feed = _with_truncation(feed, site, files, find_truncation(found.toArrow()))
-    kernel = _slice_kernel(batch_schema(feed.target), feed.resolution, site.scratch)
+    kernel = _slice_kernel(feed.schema, feed.resolution, site.scratch)
     answers = map_batches(_by_key(frame, site, feed.planned.plan), kernel, ANSWER_DDL).collect()
     return _kept(site, feed, [opened(bytes(answer.answer)) for answer in answers])
 
 
-def _planned(site: SourceSite, files: FileSet) -> _Feed:
-    task = feed_task(site.task)
-    target = feed_target(task, files.schema)
+def _added(site: SourceSite, table: Table, unknown: Mapping[str, Unknown]) -> tuple[NestedField, ...]:
+    """The fields that the feed adds to the table: none unless it is asked to, and none without a type."""
+    if not site.task.source.adds_columns:
+        return ()
+    types = {name: kind for name, one in sorted(unknown.items()) if (kind := one.type) is not None}
+    refuse_case_twins([*(field.name for field in table.schema().fields), *types], "spec.source.unknownColumns")
+    return plan_columns(table, types)
+
+
+def _planned(site: SourceSite, files: FileSet, added: tuple[NestedField, ...] = ()) -> _Feed:
+    task, schema = feed_task(site.task), with_fields(files.schema, added)
+    target = feed_target(task, schema)
     zone = time_zone(task)
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in target.carried]
-    plan = plan_merge(task, target_schema(files.schema), (*source, *control_columns()), zone)
+    plan = plan_merge(task, target_schema(schema), (*source, *control_columns()), zone)
     plan = selective_first(feed_plan(plan, [column.name for column in source]), files)
-    planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id)
+    planned = Changes(plan=plan, slices=(), schema_id=files.pinned.schema_id, columns=added)
     return _Feed(target=target, files=feed_files(site.listing, task.source.change_format), planned=planned)
 
 
@@ -123,7 +178,8 @@ def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Trunc
         return feed
     task, plan = truncated(feed_task(site.task)), feed.planned.plan
     source = [MergeColumn(name=column.name, type=str(column.type)) for column in feed.target.carried]
-    other = plan_merge(task, target_schema(files.schema), (*source, *control_columns()), time_zone(task))
+    schema = with_fields(files.schema, feed.planned.columns)
+    other = plan_merge(task, target_schema(schema), (*source, *control_columns()), time_zone(task))
     plan = replace(plan, when_not_matched_by_source=other.when_not_matched_by_source)
     return replace(feed, planned=replace(feed.planned, plan=plan), truncation=found)
 
@@ -131,16 +187,41 @@ def _with_truncation(feed: _Feed, site: SourceSite, files: FileSet, found: Trunc
 def _kept(site: SourceSite, feed: _Feed, answers: Sequence[object]) -> Changes:
     parts = [one for one in answers if isinstance(one, FeedSlice)]
     require_one_table(name for part in parts for name in part.tables)
-    return written_down(site, feed.planned, [part.slice for part in parts if part.slice is not None])
+    planned = replace(feed.planned, leaves=_leaves(site, feed.target, parts))
+    return written_down(site, planned, [part.slice for part in parts if part.slice is not None])
+
+
+def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) -> Leaves:
+    """What of the feed the table has no column for. Raises BadData where that may not be, or is all that it has."""
+    unknown = merged_tallies(part.unknown for part in parts)
+    if unknown and site.task.source.refuses_columns:
+        raise unknown_columns([*unknown], can_be_mapped=False)
+    present = frozenset(name for part in parts for name in part.present)
+    others = [column.name for column in target.carried if not column.is_key]
+    if unknown and others and present.isdisjoint(others):
+        raise void_feed([*unknown], others)
+    columns = tuple(UnusedColumn(name=name, rows=one.rows) for name, one in unknown.items())
+    unfed = tuple(name for name in others if name not in present) if any(part.writes for part in parts) else ()
+    return Leaves(columns=columns[:MAX_UNUSED], total=len(columns), unfed=unfed)
 
 
 def _slice(changes: pa.Table, how: Resolution, scratch: Scratch) -> FeedSlice:
-    tables = frozenset(changes.column(TABLE_COLUMN).unique().to_pylist())
+    writes = changes.filter(pc.equal(changes.column(OP_COLUMN), UPSERT))
     rows = resolve_changes(changes, how)
-    if not rows.num_rows:
-        return FeedSlice(slice=None, tables=tables)
-    made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}")
-    return FeedSlice(slice=replace(made, read=changes.num_rows), tables=tables)
+    made = scratch.write(rows, SortRule(how.keys, None, {}), f"slice-{attempt_id()}") if rows.num_rows else None
+    return FeedSlice(
+        slice=replace(made, read=changes.num_rows) if made is not None else None,
+        tables=frozenset(changes.column(TABLE_COLUMN).unique().to_pylist()),
+        writes=bool(writes.num_rows),
+        present=_present(writes, how.columns),
+        unknown=tally(writes.column(UNKNOWN_COLUMN)),
+    )
+
+
+def _present(writes: pa.Table, columns: Sequence[str]) -> frozenset[str]:
+    """The columns that some change has, if only to say that it leaves its value as it is."""
+    kept, missing = (unpack_bits(writes.column(name), len(columns)) for name in (KEPT_COLUMN, MISSING_COLUMN))
+    return frozenset(np.array(columns, dtype=object)[(~kept | missing).any(axis=0)].tolist())
 
 
 def _frame(spark: SparkSession, site: SourceSite, feed: _Feed) -> DataFrame:

@@ -31,6 +31,8 @@ _LOGICAL = {
     "local-timestamp-nanos": "io.debezium.time.NanoTimestamp",
     "decimal": DECIMAL,
 }
+#: Connect's names of types that Avro calls otherwise.
+_TYPES = {"int": "int32", "long": "int64", "float": "float32", "double": "float64"}
 _Named = Callable[[Raw], Raw]
 
 
@@ -87,7 +89,7 @@ class _Tree:
         for full in (name if "." in name or not space else f"{space}.{name}", name):
             if full in self._named:
                 return self._named[full]
-        return _Node(_text if name == "string" else _same)
+        return _Node(_text if name == "string" else _same, Semantic(type=_TYPES.get(name, name)))
 
     def _union(self, tree: Json, space: str) -> _Node:
         branches = [one for one in tree if one != "null"] if isinstance(tree, Sequence) else []
@@ -103,9 +105,10 @@ class _Tree:
                 return self._record(tree, space)
             case "enum":
                 symbols = tree["symbols"]
-                return self._keep(tree, space, _Node(_picked(symbols if isinstance(symbols, list) else [])))
+                picked = _picked(symbols if isinstance(symbols, list) else [])
+                return self._keep(tree, space, _Node(picked, Semantic(type="string")))
             case "fixed":
-                return self._keep(tree, space, _Node(_same, _meaning(tree)))
+                return self._keep(tree, space, _Node(_same, replace(_meaning(tree), type="bytes")))
             case "array":
                 item = self.node(tree["items"], space)
                 return _Node(_each(item.named), Semantic(_meaning(tree).name, None, item.semantic))
@@ -113,7 +116,7 @@ class _Tree:
                 item = self.node(tree["values"], space)
                 return _Node(_pairs(item.named), Semantic(_meaning(tree).name, None, item.semantic))
         inner = self.node(kind, space)
-        return _Node(inner.named, _meaning(tree), inner.fields)
+        return _Node(inner.named, replace(_meaning(tree), type=inner.semantic.type), inner.fields)
 
     def _record(self, tree: Mapping[str, Json], space: str) -> _Node:
         full = _full(tree, space)

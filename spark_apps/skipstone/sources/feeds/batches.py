@@ -19,6 +19,7 @@ from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.errors import BadData
 from skipstone_core.merging.feeds import MISSING_COLUMN, OP_COLUMN, UPSERT
 from skipstone_core.merging.merges import KEPT_COLUMN
+from skipstone_core.merging.unused import plain_name
 
 from skipstone.kernels.partial import Bits, pack_bits
 from skipstone.sources.feeds.shapes import (
@@ -35,6 +36,7 @@ from skipstone.sources.feeds.shapes import (
     Semantics,
     refused,
 )
+from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, noted
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.encodings import ValueRules
 
@@ -47,7 +49,9 @@ _HEX = _BYTES.hex()
 _NUMBERS = list(_BYTES)
 _MAP_TEXT = f'{{"{_TEXT}":"{_TEXT}"}}'
 _UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
-_CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
+_LEFT_OUT: Sequence[Raw] = (_TEXT, _BYTES, _BASE64, _HEX, _MAP_TEXT, _UUID)
+_CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
+            UNKNOWN_COLUMN)  # fmt: skip
 _TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL)
 
 
@@ -56,6 +60,14 @@ def batch_schema(target: FeedTarget) -> pa.Schema:
     binary = (ORDER_COLUMN, KEPT_COLUMN, MISSING_COLUMN)
     control = [pa.field(name, pa.binary() if name in binary else pa.string()) for name in _CONTROL]
     return pa.schema([*(pa.field(column.name, column.arrow) for column in target.carried), *control])
+
+
+@dataclass(frozen=True)
+class Lacks:
+    """Which columns changes do not have: rows by columns. ``unavailable``: they have one, and leave its value out."""
+
+    absent: Bits
+    unavailable: Bits
 
 
 @dataclass(frozen=True)
@@ -83,12 +95,16 @@ class BatchMaker:
                 values = [None if left else value for value, left in zip(values, kept, strict=True)]
             semantic = semantics.get(column.name) if semantics is not None else None
             arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
-        return self.assembled(arrays, changes, absent, unavailable)
+        unknown = noted(changes, self.target, semantics, _LEFT_OUT)
+        return self.assembled(arrays, changes, Lacks(absent, unavailable), unknown)
 
     def assembled(
-        self, arrays: Sequence[pa.Array], changes: Sequence[Change], absent: Bits, unavailable: Bits
+        self, arrays: Sequence[pa.Array], changes: Sequence[Change], lacks: Lacks, unknown: Sequence[str | None]
     ) -> pa.RecordBatch:
-        """A batch of the columns ``arrays``; of ``changes`` all but their values counts."""
+        """A batch of the columns ``arrays``; of ``changes`` all but their values counts.
+
+        ``unknown``: what each has beside them, as UNKNOWN_COLUMN says it.
+        """
         writes = np.array([change.op == UPSERT for change in changes], dtype=bool)[:, None]
         marks = [change.mark for change in changes]
         place = self.number.to_bytes(4, "big")
@@ -99,8 +115,9 @@ class BatchMaker:
             pa.array([mark.origin for mark in marks], pa.string()),
             pa.array([mark.log for mark in marks], pa.string()),
             pa.array([mark.table for mark in marks], pa.string()),
-            pack_bits((absent | unavailable) & writes),
-            pack_bits(unavailable & writes),
+            pack_bits((lacks.absent | lacks.unavailable) & writes),
+            pack_bits(lacks.unavailable & writes),
+            pa.array(unknown, pa.string()),
         ]
         return pa.RecordBatch.from_arrays([*arrays, *control], schema=batch_schema(self.target))
 
@@ -120,11 +137,14 @@ class BatchMaker:
         return refused(self.name, message, line)
 
     def require_case(self, names: Collection[str], line: int) -> None:
-        """Raise BadData for a column in ``names`` that the table has in other letters: its values would be left out."""
-        columns = {column.name: column.name for column in self.target.columns}
-        folded = {name.casefold(): name for name in columns}
-        for name in sorted(set(names) - columns.keys()):
-            meant = folded.get(name.casefold())
+        """Raise BadData for a column in ``names`` that the table has in other letters, or without blanks around it.
+
+        Its values would be left out.
+        """
+        columns = {column.name for column in self.target.columns}
+        folded = {plain_name(name): name for name in columns}
+        for name in sorted(set(names) - columns):
+            meant = folded.get(plain_name(name))
             if meant is not None and meant not in names:
                 message = (
                     f"the feed has a column '{name}' and the table '{meant}', and names are exact: rename the "

@@ -89,8 +89,9 @@ def _semantic(schema: Raw) -> Semantic:
     scale = parameters.get("scale") if isinstance(parameters, Mapping) and name == DECIMAL else None
     inner = schema.get("items") or schema.get("values")
     item = _semantic(inner) if inner else None
-    is_bytes, default = schema.get("type") == "bytes", schema.get("default", ABSENT)
-    return Semantic(name, None if scale is None else _whole(scale), item, is_bytes=is_bytes, default=default)
+    kind, default = str(schema.get("type") or ""), schema.get("default", ABSENT)
+    digits = None if scale is None else _whole(scale)
+    return Semantic(name, digits, item, is_bytes=kind == "bytes", default=default, type=kind)
 
 
 def _whole(scale: Raw) -> int:

@@ -19,10 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import TimestampType, TimestamptzType
 from skipstone_core.merging.feeds import DELETE, UPSERT
+from skipstone_core.merging.unused import FileNames, require_delimiter
 
-from skipstone.sources.feeds.batches import BatchMaker
+from skipstone.sources.feeds.batches import BatchMaker, Lacks
 from skipstone.sources.feeds.positions import dms_mark
 from skipstone.sources.feeds.shapes import Change, FeedColumn, FeedTarget, Mark, refused
+from skipstone.sources.feeds.unknown import noted_columns
 from skipstone.sources.feeds.values.texts import instant
 from skipstone.sources.feeds.values.times import require_years
 from skipstone.sources.text.headers import open_binary, unreadable
@@ -100,6 +102,8 @@ class _Lines(Iterator[str]):
 
 
 def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
+    known = [column.name for column in target.columns]
+    require_delimiter([FileNames(name, tuple(header))], target.delimiter, [OP, *known])
     lacking = [key for key in target.keys if key not in header]
     if lacking:
         raise refused(
@@ -178,9 +182,8 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             _require_keys(stored.name, names, maker.target)
             maker.require_case(names, line)
             mark = _mark(stored.name, names)
-            wanted = [name for name in names if name == OP or name in known]
-            _require_once(stored.name, wanted)
-            for batch in _exact_batches(stored, file, wanted):
+            _require_once(stored.name, [name for name in names if name == OP or name in known])
+            for batch in _exact_batches(stored, file, list(dict.fromkeys(names))):
                 yield _parquet_batch(batch, line, mark, maker)
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
@@ -246,7 +249,10 @@ def _parquet_batch(batch: pa.RecordBatch, line: int, mark: Mark, maker: BatchMak
         if not column.is_key:  # what a delete says of them does not count
             values = pc.if_else(deletes, pa.scalar(None, values.type), values)
         arrays.append(_fitted(values, column, line, maker))
-    return maker.assembled(arrays, changes, absent, np.zeros_like(absent))
+    known = {OP, *(column.name for column in target.columns)}
+    others = {name: batch.column(name) for name in names if name not in known and names.count(name) == 1}
+    unknown = noted_columns(others, [op != DELETE for op in ops])
+    return maker.assembled(arrays, changes, Lacks(absent, np.zeros_like(absent)), unknown)
 
 
 def _refuse_unread(batch: pa.RecordBatch, deletes: pa.Array, line: int, maker: BatchMaker) -> None:

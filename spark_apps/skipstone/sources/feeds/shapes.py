@@ -110,6 +110,7 @@ class Semantic:
 
     ``item``: of the items of a list or the values of a map. ``is_bytes``: it says bytes, which JSON has in base64.
     ``default``: the value that a writer puts where it has none; ABSENT without one.
+    ``type``: Connect's own, such as int32; empty where it has none.
     """
 
     name: str = ""
@@ -117,6 +118,7 @@ class Semantic:
     item: Semantic | None = None
     is_bytes: bool = False
     default: Raw = ABSENT
+    type: str = ""
 
 
 #: By column; None: the message carries no schema.
