@@ -99,6 +99,10 @@ class Reason(StrEnum):
     PREVIOUS_JOB_ACTIVE = "PreviousJobActive", "A MergeJob is due and waits for the end of the one before it."
     JOB_FAILED = "JobFailed", "The MergeJob that ended last failed; the next one is created at its time all the same."
     JOB_REJECTED = "JobRejected", "The API server refused the MergeJob; the message quotes it."
+    COLUMNS_IGNORED = (
+        "ColumnsIgnored",
+        "The MergeJob that became Complete last left out columns of its source that hold values.",
+    )
     RUN_MISSED = "RunMissed", "Times passed without a MergeJob of their own: too late, or a later one stands for them."
     TOO_MANY_MISSED = "TooManyMissed", "More than 100 times passed without a MergeJob; only the latest is made up for."
 

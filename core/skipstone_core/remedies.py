@@ -142,6 +142,9 @@ REMEDIES: Mapping[Reason, str] = {
     ),
     Reason.SOURCE_NOT_SETTLED: WAIT,
     Reason.SOURCE_COLUMN_MISSING: "Add the column to the source, or correct the mapping, and create the job again.",
+    Reason.COLUMNS_IGNORED: (
+        "Add the columns to the Table, or set source.unknownColumns to Add; nothing to do if nobody needs them."
+    ),
     Reason.SOURCE_COLUMNS_UNUSED: (
         "Do what the message says: name the columns in source.mapping, set the delimiter, or add them to the table."
     ),

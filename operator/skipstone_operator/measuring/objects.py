@@ -29,6 +29,7 @@ COUNTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "rowsUpdated": ("merge_rows", ("Updated",)),
     "rowsDeleted": ("merge_rows", ("Deleted",)),
     "rowsInserted": ("merge_rows", ("Inserted",)),
+    "valuesIgnored": ("ignored_values", ()),
     "filesTotal": ("merge_files", ()),
     "filesPruned": ("merge_pruned_files", ()),
 }

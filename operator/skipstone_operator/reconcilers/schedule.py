@@ -8,10 +8,21 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.errors import BadSpec
+from skipstone_core.merging.unused import told_unused
 from skipstone_core.reasons import Reason
 
-from skipstone_operator.conditions import DEGRADED, PROGRESSING, READY, Judgement, fails, format_time, holds
+from skipstone_operator.conditions import (
+    COLUMNS_IGNORED,
+    DEGRADED,
+    PROGRESSING,
+    READY,
+    Judgement,
+    fails,
+    format_time,
+    holds,
+)
 from skipstone_operator.manifests import build_merge_job
 from skipstone_operator.ports import EventRecord, EventType, JsonObject, Refused, Requeue
 from skipstone_operator.reconcilers.runs.launch import FOREIGN_POLL
@@ -112,9 +123,9 @@ def _last_missed(table: Timetable) -> str | None:
 
 
 def judgements(table: Timetable, finding: Finding | None) -> tuple[Judgement, ...]:
-    """Ready, Progressing and Degraded."""
+    """Ready, Progressing, Degraded and ColumnsIgnored."""
     blocked = fails(READY, finding.reason, finding.message) if finding is not None else None
-    return (blocked or ready(table), progress(table), health(table))
+    return (blocked or ready(table), progress(table), health(table), ignored_columns(table))
 
 
 def ready(table: Timetable) -> Judgement:
@@ -142,6 +153,18 @@ def health(table: Timetable) -> Judgement:
         return fails(DEGRADED, Reason.HEALTHY)
     message = f"MergeJob {ended[-1].meta.name} failed with {ended[-1].status.reason}: see its conditions"
     return holds(DEGRADED, Reason.JOB_FAILED, message)
+
+
+def ignored_columns(table: Timetable) -> Judgement:
+    """Whether the MergeJob that became Complete last left values of its source out."""
+    ended = max(table.succeeded, key=lambda job: (job.status.completion_time or "", job.age), default=None)
+    found = () if ended is None else ended.status.unused_columns
+    valued = [UnusedColumn(name=one.name, rows=one.rows) for one in found if one.rows != 0]
+    if ended is None or not valued:
+        return fails(COLUMNS_IGNORED, Reason.HEALTHY)
+    said = told_unused(valued, len(valued)).rstrip(".")
+    message = f"MergeJob {ended.meta.name}: {said}; set source.unknownColumns to Add, or add the columns to the Table"
+    return holds(COLUMNS_IGNORED, Reason.COLUMNS_IGNORED, message)
 
 
 def missed_event(table: Timetable, missed: Missed) -> EventRecord:

@@ -8,8 +8,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from skipstone_core.merging.unused import MAX_UNUSED
+
 from skipstone_operator.resources.common import OBSERVED_GENERATION, Condition, ConfirmState, CurrentRun, LastRun
+from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, time_text
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnusedSourceColumn:
+    """A column of the source that the job did not use."""
+
+    name: Annotated[str, Doc("Name of the column in the source.", max_length=limits.MAX_NAME)]
+    rows: Annotated[int | None, Doc("Rows with a value in it; absent when they were not counted.", minimum=0)] = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +46,16 @@ class JobStatus:
     completion_time: Annotated[str | None, time_text("When the job became Complete or Failed.")] = None
     duration: Annotated[str, Doc("Time from the first attempt to the end, such as 1m12s.", max_length=32)] = ""
     snapshot_id: Annotated[str, Doc("Snapshot that the job committed; 0 when nothing changed.", max_length=32)] = ""
+    unused_columns: Annotated[
+        tuple[UnusedSourceColumn, ...],
+        Doc(
+            "Columns of the source that nothing used, the first of them.",
+            max_items=MAX_UNUSED,
+            list_key="name",
+            item=Doc("One column."),
+        ),
+    ] = ()
+    unused_columns_total: Annotated[int, Doc("How many columns of the source nothing used.", minimum=0)] = 0
     current_run: Annotated[CurrentRun | None, Doc("The attempt that is intended or running.")] = None
     last_run: Annotated[LastRun | None, Doc("The attempt that ended last.")] = None
     attempts: Annotated[int, Doc("Number of the newest attempt.", minimum=0)] = 0

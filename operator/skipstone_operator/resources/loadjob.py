@@ -62,6 +62,13 @@ class LoadJobSpec(RunFields):
             message="badRecords is for the mode Copy only: with Register no row can be left out of a file",
             field_path=".badRecords",
         ),
+        Rule(
+            holds=lambda spec: spec.mode is not LoadMode.REGISTER or spec.source.unknown_columns is None,
+            rule="!has(self.mode) || self.mode != 'Register' || !has(self.source.unknownColumns)",
+            message="source.unknownColumns is for the mode Copy only: Register refuses files with columns that the "
+            "table does not have. Remove it",
+            field_path=".source",
+        ),
     )
 
     table_ref: Annotated[LocalRef, Doc("The Table that is loaded into. Never changes.")]
@@ -82,6 +89,9 @@ class LoadJobStatus(JobStatus):
     """What is known of a load."""
 
     segment: Annotated[int | None, Doc("Id of the segment that the load made.", minimum=0)] = None
+    rows_read: Annotated[
+        int | None, Doc("Rows of the source: those that were loaded and those that did not fit.", minimum=0)
+    ] = None
     rows_loaded: Annotated[int | None, Doc("Rows that were loaded.", minimum=0)] = None
     files_registered: Annotated[
         int | None, Doc("Files of the source that became files of the table (mode Register).", minimum=0)

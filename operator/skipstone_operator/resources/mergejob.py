@@ -247,6 +247,13 @@ class MergeJobSpec(RunFields):
             field_path=".keys",
         ),
         Rule(
+            holds=lambda spec: spec.source.unknown_columns is None or spec.schema_evolution is SchemaEvolution.NONE,
+            rule="!has(self.source.unknownColumns) || !has(self.schemaEvolution) || self.schemaEvolution == 'None'",
+            message="schemaEvolution and source.unknownColumns say what becomes of the same columns: remove one of "
+            "them (AddColumns is the same as Add)",
+            field_path=".schemaEvolution",
+        ),
+        Rule(
             holds=lambda spec: spec.target_sequence is None or spec.sequence_by is not None,
             rule="!has(self.targetSequence) || has(self.sequenceBy)",
             message="targetSequence needs sequenceBy, the source column whose values it keeps: name it",
@@ -350,6 +357,18 @@ class MergeRows:
     """Rows of a merge."""
 
     source: Annotated[int, Doc("Changes in the source.", minimum=0)] = 0
+    matching: Annotated[int, Doc("Changes whose key a row of the table has.", minimum=0)] = 0
+    unmatched: Annotated[
+        int, Doc("Changes whose key no row of the table has, and that no clause inserts.", minimum=0)
+    ] = 0
+    superseded: Annotated[
+        int,
+        Doc(
+            "Changes that a later one of their key stands for; with matching, unmatched and inserted they are all of "
+            "source.",
+            minimum=0,
+        ),
+    ] = 0
     matched: Annotated[int, Doc("Target rows that matched.", minimum=0)] = 0
     updated: Annotated[int, Doc("Target rows that were updated.", minimum=0)] = 0
     deleted: Annotated[int, Doc("Target rows that were deleted.", minimum=0)] = 0

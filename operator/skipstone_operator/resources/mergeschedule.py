@@ -137,7 +137,7 @@ class MergeScheduleStatus:
     conditions: Annotated[
         tuple[Condition, ...],
         Doc(
-            "Ready, Progressing and Degraded, and Reconciling or Stalled while they hold.",
+            "Ready, Progressing, Degraded and ColumnsIgnored, and Reconciling or Stalled while they hold.",
             max_items=16,
             list_key="type",
             item=Doc("One condition."),

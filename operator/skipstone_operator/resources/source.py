@@ -15,6 +15,7 @@ from skipstone_core.contract.requests import (
     DuplicatesPolicy,
     SourceFormat,
     TimePrecision,
+    UnknownColumns,
 )
 from skipstone_core.merging.feeds import FORMATS
 
@@ -163,6 +164,14 @@ class Source:
             "with the same paths and table, without one); duplicates is not asked then."
         ),
     ] = ConsumePolicy.ALL
+    unknown_columns: Annotated[
+        UnknownColumns | None,
+        Doc(
+            "What becomes of source columns that the table does not have and nothing uses. Ignore (the default) leaves "
+            "them out and names them in the status with the number of rows that have a value there, Refuse fails the "
+            "job, Add adds them to a Managed table as optional columns, in the commit that brings their values."
+        ),
+    ] = None
     settle_seconds: Annotated[
         int,
         Doc(

@@ -61,6 +61,9 @@ def with_merge_report(status: MergeJobStatus, report: JobReport) -> MergeJobStat
         files=_files(report),
         rows=MergeRows(
             source=counts.get("rowsSource", 0),
+            matching=counts.get("rowsMatching", 0),
+            unmatched=counts.get("rowsUnmatched", 0),
+            superseded=counts.get("rowsSuperseded", 0),
             matched=counts.get("rowsMatched", 0),
             updated=counts.get("rowsUpdated", 0),
             deleted=counts.get("rowsDeleted", 0),

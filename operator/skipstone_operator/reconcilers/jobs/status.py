@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from skipstone_core.contract.reports import JobReport
+from skipstone_core.merging.unused import MAX_UNUSED
 from skipstone_core.reasons import Reason
 
 from skipstone_operator.conditions import (
@@ -23,9 +24,10 @@ from skipstone_operator.conditions import (
 )
 from skipstone_operator.reconcilers.jobs.mergestatus import indexes_behind, with_funnel, with_merge_report
 from skipstone_operator.reconcilers.runs.statuses import judged, put_status
-from skipstone_operator.resources.jobstatus import JobStatus
+from skipstone_operator.resources.jobstatus import JobStatus, UnusedSourceColumn
 from skipstone_operator.resources.loadjob import LoadJobStatus
 from skipstone_operator.resources.mergejob import MergeJobStatus
+from skipstone_operator.resources.rules import limits
 from skipstone_operator.worlds.runs import Verdict
 from skipstone_operator.worlds.steps import PutStatus
 from skipstone_operator.worlds.subjects import is_dry_run
@@ -101,11 +103,17 @@ def _finished(
 
 
 def _with_report(status: JobStatus, report: JobReport) -> JobStatus:
-    status = replace(status, snapshot_id=report.snapshot_id)
+    status = replace(
+        status,
+        snapshot_id=report.snapshot_id,
+        unused_columns=_unused(report),
+        unused_columns_total=report.unused_total,
+    )
     if isinstance(status, LoadJobStatus):
         return replace(
             status,
             segment=report.counts.get("segment"),
+            rows_read=report.counts.get("rowsRead"),
             rows_loaded=report.counts.get("rowsLoaded"),
             files_registered=report.counts.get("filesRegistered"),
             files_skipped=report.counts.get("filesSkipped"),
@@ -115,6 +123,12 @@ def _with_report(status: JobStatus, report: JobReport) -> JobStatus:
     if isinstance(status, MergeJobStatus):
         return with_merge_report(status, report)
     return status
+
+
+def _unused(report: JobReport) -> tuple[UnusedSourceColumn, ...]:
+    # A list with more columns, or with one of them twice, would make the API server refuse the whole status.
+    columns = {shorten(column.name, limits.MAX_NAME): column.rows for column in report.unused_columns}
+    return tuple(UnusedSourceColumn(name=name, rows=rows) for name, rows in list(columns.items())[:MAX_UNUSED])
 
 
 def with_progress(status: JobStatus, report: JobReport | None) -> JobStatus:

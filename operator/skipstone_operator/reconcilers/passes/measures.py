@@ -51,6 +51,7 @@ def _count(status: Raw) -> dict[str, int]:
         "rowsUpdated": int(rows.get("updated") or 0),
         "rowsDeleted": int(rows.get("deleted") or 0),
         "rowsInserted": int(rows.get("inserted") or 0),
+        "valuesIgnored": sum(int(one.get("rows") or 0) for one in _listed(status, "unusedColumns")),
         "filesTotal": total,
         "filesPruned": total - int(files.get("candidate") or 0),
     }
@@ -61,6 +62,11 @@ def _maintained(before: Raw, after: Raw, meter: Meter) -> None:
     for step, result in _results(after).items():
         if result.get("run") != known.get(step, {}).get("run"):
             meter.maintenance_work(step, _part(result, "counts"))
+
+
+def _listed(of: Raw, name: str) -> list[Raw]:
+    found = of.get(name)
+    return [one for one in found if isinstance(one, Mapping)] if isinstance(found, list | tuple) else []
 
 
 def _results(status: Raw) -> dict[str, Raw]:
