@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 from skipstone_core.codec import encode
-from skipstone_core.contract.reports import IndexState, RunOutcome
+from skipstone_core.contract.reports import IndexState, RunOutcome, UnusedColumn
 from skipstone_core.funnel import FunnelStage, LeftOut
 from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
@@ -54,6 +54,18 @@ class TestEnding:
         assert (status["rejectedPath"], status["duration"]) == ("rejects/jan", "1h00m")
         assert status["completionTime"] == "2026-01-01T12:00:00Z"
         assert "currentRun" not in status
+
+    def test_columns_that_nothing_used_are_in_the_status(self) -> None:
+        current = replace(plan_of(job_world()).intent(1, EARLIER), launch_time=EARLIER)
+        said = report(current, RunOutcome.COMMITTED, Reason.COMMITTED, counts={"rowsRead": 3, "rowsLoaded": 3})
+        columns = (UnusedColumn(name="size", rows=2), UnusedColumn(name="x" * 300), UnusedColumn(name="size", rows=2))
+        world = job_world(status={"attempts": 1, "currentRun": encode(current)})
+        said = replace(said, unused_columns=columns, unused_total=2)
+        step = decide_job(seen(world, current, ended(current, OWNER, 0, said)))
+        assert isinstance(step, PutStatus)
+        assert step.status["unusedColumns"][0] == {"name": "size", "rows": 2}
+        assert [len(one["name"]) for one in step.status["unusedColumns"]] == [4, 255]
+        assert (step.status["unusedColumnsTotal"], step.status["rowsRead"]) == (2, 3)
 
     def test_a_merge_shows_its_funnel(self) -> None:
         job = objects.merge("jan")

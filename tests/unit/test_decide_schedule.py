@@ -266,6 +266,17 @@ def test_the_last_success_and_a_failure_after_it_are_shown() -> None:
     assert written_condition(well, "Degraded") == ("False", Reason.HEALTHY)
 
 
+def test_columns_that_the_last_merge_left_out_are_a_condition_until_one_uses_them() -> None:
+    left = [{"name": "size", "rows": 7}, {"name": "void", "rows": 0}, {"name": "deep"}]
+    step = put(decide(world(job(0, {**DONE, "unusedColumns": left}))))
+    assert written_condition(step, "ColumnsIgnored") == ("True", Reason.COLUMNS_IGNORED)
+    told = next(each["message"] for each in step.status["conditions"] if each["type"] == "ColumnsIgnored")
+    assert "Nothing uses 2 columns of the source: 'size' (7 rows have a value), 'deep'" in told
+    later = job(1, {**DONE, "completionTime": "2026-01-01T12:05:00Z"})
+    step = put(decide(world(job(0, {**DONE, "unusedColumns": left}), later)))
+    assert written_condition(step, "ColumnsIgnored") == ("False", Reason.HEALTHY)
+
+
 def test_a_clock_that_went_back_creates_nothing_twice() -> None:
     recorded = resting(world(job(status=DONE)))
     back = replace(recorded, setting=replace(recorded.setting, now=START - timedelta(seconds=90)))
