@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from pyarrow import orc
 from pyiceberg.schema import Schema
+from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
-from skipstone_core.contract.reports import JobReport, UnusedColumn
+from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
 from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, UnknownColumns
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
@@ -206,3 +208,60 @@ def test_a_load_that_refuses_unknown_columns_names_them_and_goes_on_once_they_ar
     with pytest.raises(BadData, match=r"the table does not have 1 column \('more'\) of the source"):
         load(bed, SourceFormat.PARQUET, rows, unknown_columns=UnknownColumns.REFUSE)
     assert load(bed, SourceFormat.PARQUET, rows, unknown_columns=UnknownColumns.IGNORE).counts["rowsLoaded"] == 1
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def _killed(bed: Bed, rows: Rows, uid: str, *, after: bool) -> None:
+    """An attempt that adds a column and ends right before the catalog swaps, or right after."""
+
+    class Hooks(NoHooks):
+        def before_swap(self, table: Table) -> None:
+            if not after:
+                raise Killed
+
+        def after_swap(self, table: Table) -> None:
+            raise Killed
+
+    path = bed.put("in/a.parquet", _parquet(rows)) if not (bed.root / "in/a.parquet").exists() else "in/a.parquet"
+    given = source(SourceFormat.PARQUET, path, unknown_columns=UnknownColumns.ADD)
+    with pytest.raises(Killed):
+        bed.load(given, uid=uid, ports=CommitPorts(hooks=Hooks()))
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before-the-swap", "after-the-swap"])
+def test_a_load_that_adds_a_column_is_applied_once_wherever_it_ends(bed: Bed, after: bool) -> None:
+    uid = "00000000-0000-0000-0000-00000000abcd"
+    _killed(bed, [{"id": 1, "more": "x"}], uid, after=after)
+    assert ("more" in bed.table().schema().column_names) is after
+    given = source(SourceFormat.PARQUET, "in/a.parquet", unknown_columns=UnknownColumns.ADD)
+    report = bed.load(given, uid=uid, attempt=2)
+    assert report.outcome is (RunOutcome.ALREADY_COMMITTED if after else RunOutcome.COMMITTED)
+    assert bed.rows() == [{"id": 1, "name": None, "more": "x"}]
+
+
+def test_a_column_that_another_writer_adds_meanwhile_is_not_added_again(bed: Bed) -> None:
+    class Hooks(NoHooks):
+        done = False
+
+        def before_swap(self, table: Table) -> None:
+            if not self.done:
+                self.done = True
+                with bed.table().update_schema() as update:
+                    update.add_column("more", StringType())
+
+    bed.put("in/a.parquet", _parquet([{"id": 1, "more": "x"}]))
+    given = source(SourceFormat.PARQUET, "in/a.parquet", unknown_columns=UnknownColumns.ADD)
+    assert bed.load(given, ports=CommitPorts(hooks=Hooks())).counts["rowsLoaded"] == 1
+    assert bed.rows() == [{"id": 1, "name": None, "more": "x"}]
+
+
+def test_an_attempt_that_finds_its_job_committed_tells_what_was_left_out(bed: Bed) -> None:
+    bed.put("in/a.parquet", _parquet([{"id": 1, "more": "x"}]))
+    given, uid = source(SourceFormat.PARQUET, "in/a.parquet"), "00000000-0000-0000-0000-00000000abce"
+    bed.load(given, uid=uid)
+    again = bed.load(given, uid=uid, attempt=2)
+    assert again.outcome is RunOutcome.ALREADY_COMMITTED
+    assert again.unused_columns == (UnusedColumn(name="more", rows=1),)

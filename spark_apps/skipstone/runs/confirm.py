@@ -11,6 +11,7 @@ from skipstone_core.errors import BadSpec
 from skipstone_core.history.commits import UNTOLD, Aborted, AlreadyCommitted, Present, RolledBack, TxnState, Untold
 from skipstone_core.reasons import Reason
 
+from skipstone.runs.reporting.leftout import recall_unused
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state
 from skipstone.runs.settled import forget_job
@@ -46,6 +47,8 @@ def _confirm(catalog: Catalog, ref: TableRef, txn: str, reporter: Reporter, port
         state = abort_txn(catalog, found, txn, ports)
     except BadSpec as error:
         return _unknown(reporter, f"The table changed while it was asked: {error}")
+    if isinstance(state, Present):
+        recall_unused(catalog, found, AlreadyCommitted(state.record), reporter)
     return _report(reporter, state)
 
 

@@ -45,6 +45,7 @@ from skipstone.runs.load_tasks import (
 )
 from skipstone.runs.registering.intake import NOTHING_TO_REGISTER, take_files
 from skipstone.runs.registering.register import plan_registration
+from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -98,6 +99,7 @@ class _Job:
 
     def end(self, outcome: Outcome, counts: Mapping[str, int]) -> JobReport:
         """The report of ``outcome`` with the segment it made and the state of the table, once its indexes follow."""
+        recall_unused(self.catalog, self.ref, outcome, self.reporter)
         enter_commit(self._inline, outcome)
         forget_committed(self.request, outcome)
         return told_with(self.reporter.judge(outcome, counts), self._look)
@@ -374,13 +376,17 @@ def _first_examples(answers: Sequence[TaskAnswer], limit: int = 3) -> str:
 
 def _change(job: _Job, intake: Intake, table: Table, written: _Written) -> TableCommit:
     job.reporter.progress("committing", written.counts)
+    told = job.reporter.base()
     rejected_path = keep_rejects(job.request, written.reject_parts) if written.reject_parts else None
     return TableCommit(
         pinned=pin_table(table),
         added=written.added,
         txn=job.request.txn,
         record=replace(source_record(intake, written.counts), rejected_path=rejected_path),
-        summary={f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
+        summary={
+            **{f"skipstone.load.{name}": str(value) for name, value in written.counts.items()},
+            **unused_summary(told.unused_columns, told.unused_total),
+        },
         columns=written.columns,
         unique_source=is_unique(job.task.source),
         ledger=intake.ledger,

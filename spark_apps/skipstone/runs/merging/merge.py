@@ -43,6 +43,7 @@ from skipstone.runs.merging.prune import Pruned, PruneSite, prune_files, run_in,
 from skipstone.runs.merging.rewrite import Rewrite, RewriteSite, rewrite_files
 from skipstone.runs.merging.scratch import Scratch, open_scratch
 from skipstone.runs.merging.source import Changes, SourceSite, read_changes, read_changes_here
+from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
@@ -102,6 +103,7 @@ class _Job:
 
         ``funnel``: of the attempt that it judges.
         """
+        recall_unused(self.catalog, self.ref, outcome, self.reporter)
         enter_commit(self._inline, outcome)
         forget_committed(self.request, outcome)
         with self.reporter.stage("report"):
@@ -332,7 +334,10 @@ def _change(job: _Job, changes: Changes, rewrite: Rewrite, files: FileSet, intak
         columns=changes.columns,
         txn=job.request.txn,
         record=source_record(intake, encode(rewrite.counts)),
-        summary=_summary(rewrite, job.reporter.stages_ms),
+        summary={
+            **_summary(rewrite, job.reporter.stages_ms),
+            **unused_summary(changes.leaves.columns, changes.leaves.total),
+        },
         guard=lambda table, added: _guard(changes, table, added),
         unique_source=is_unique(job.task.source),
         ledger=intake.ledger,

@@ -1,0 +1,46 @@
+"""What of a source nothing used, kept in the snapshot of the commit: later attempts and confirm runs tell it too.
+
+Called by loads and merges with their commit, and by runs that find that an earlier attempt committed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from pyiceberg.catalog import Catalog
+from skipstone_core.contract.reports import UnusedColumn
+from skipstone_core.contract.requests import TableRef
+from skipstone_core.errors import UserError
+from skipstone_core.history.commits import AlreadyCommitted, Outcome
+
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.catalogs import load_table
+
+#: In the summary of a snapshot: JSON of the number of columns, and of pairs of names and rows with a value.
+UNUSED_SUMMARY = "skipstone.unused-columns"
+
+
+def unused_summary(columns: Sequence[UnusedColumn], total: int) -> Mapping[str, str]:
+    """What the summary of a commit says of them; nothing when there are none."""
+    if not total:
+        return {}
+    pairs = [[column.name, column.rows] for column in columns]
+    return {UNUSED_SUMMARY: json.dumps({"total": total, "columns": pairs}, ensure_ascii=False)}
+
+
+def recall_unused(catalog: Catalog, ref: TableRef, outcome: Outcome, reporter: Reporter) -> None:
+    """Let the report of a run that finds its job committed name what the attempt that committed left out.
+
+    Says nothing once the snapshot has expired, or when the table cannot be read.
+    """
+    if not isinstance(outcome, AlreadyCommitted):
+        return
+    with suppress(UserError, OSError, ValueError, KeyError, TypeError):
+        snapshot = load_table(catalog, ref).snapshot_by_id(outcome.record.snapshot_id)
+        text = snapshot.summary.get(UNUSED_SUMMARY) if snapshot is not None and snapshot.summary is not None else None
+        if text is not None:
+            told = json.loads(text)
+            columns = tuple(UnusedColumn(name=str(name), rows=rows) for name, rows in told["columns"])
+            reporter.leave(columns, int(told["total"]))
