@@ -41,7 +41,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Bed
         archive.extract("flights.csv", bed.root / "landing")
     report = bed.load(csv("landing/flights.csv", options={"nullValue": "NA"}), "flights")
     assert report.outcome is RunOutcome.COMMITTED
-    assert report.counts == {"rowsLoaded": 336_776, "rowsRejected": 0, "segment": 1}
+    assert report.counts == {"rowsRead": 336_776, "rowsLoaded": 336_776, "rowsRejected": 0, "segment": 1}
     print("stages in ms:", dict(report.stages_ms))
     return bed
 

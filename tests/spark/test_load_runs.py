@@ -77,7 +77,7 @@ def live_files(bed: Bed) -> set[str]:
 def test_a_csv_file_becomes_one_segment(bed: Bed) -> None:
     report = bed.load(csv("in/a.csv"))
     assert (report.outcome, report.reason) == (RunOutcome.COMMITTED, Reason.COMMITTED)
-    assert report.counts == {"rowsLoaded": 2, "rowsRejected": 0, "segment": 1}
+    assert report.counts == {"rowsRead": 2, "rowsLoaded": 2, "rowsRejected": 0, "segment": 1}
     assert report.snapshot_id == str(bed.table().metadata.current_snapshot_id)
     assert bed.rows() == ANN
     assert set(report.stages_ms) == {"session", "write", "commit"}
@@ -111,7 +111,7 @@ def test_a_source_without_rows_commits_once_and_changes_nothing(bed: Bed) -> Non
     first, second = run(request), run(again(request))
     assert (first.outcome, first.snapshot_id) == (RunOutcome.COMMITTED, "0")
     assert (second.outcome, second.snapshot_id) == (RunOutcome.ALREADY_COMMITTED, "0")
-    assert first.counts == second.counts == {"rowsLoaded": 0, "rowsRejected": 0}
+    assert first.counts == second.counts == {"rowsRead": 0, "rowsLoaded": 0, "rowsRejected": 0}
     assert bed.rows() == [] and bed.data_files() == set()
 
 
@@ -166,7 +166,7 @@ def test_a_driver_killed_right_after_its_commit_is_complete_and_the_next_one_nee
     assert bed.rows() == ANN
     code, report = drive(bed, again(request), "0", JAVA_HOME="/nonexistent", PATH="/nonexistent")
     assert (code, report["outcome"]) == (0, "AlreadyCommitted")
-    assert report["counts"] == {"rowsLoaded": 2, "rowsRejected": 0, "segment": 1}
+    assert report["counts"] == {"rowsRead": 2, "rowsLoaded": 2, "rowsRejected": 0, "segment": 1}
     assert bed.rows() == ANN
 
 
@@ -311,7 +311,7 @@ def test_bad_rows_fail_a_load_with_count_and_examples_and_leave_nothing(bed: Bed
 def test_redirected_rows_stand_readable_in_a_reject_file_and_the_segment_is_partial(bed: Bed) -> None:
     request = bed.request(csv(bed.put("in/mixed.csv", MIXED)), bad_records=bad(BadRecordPolicy.REDIRECT))
     report = run(request)
-    assert report.counts == {"rowsLoaded": 2, "rowsRejected": 3, "segment": 1}
+    assert report.counts == {"rowsRead": 5, "rowsLoaded": 2, "rowsRejected": 3, "segment": 1}
     assert bed.rows() == ANN
     assert report.rejected_path == f".skipstone/rejected/{request.owner_uid}/{request.run_id}"
     (part,) = (bed.root / report.rejected_path).iterdir()
@@ -333,7 +333,7 @@ def test_a_redirecting_load_without_bad_rows_names_no_reject_file(bed: Bed) -> N
 
 def test_dropped_rows_are_counted_and_the_segment_is_partial(bed: Bed) -> None:
     report = bed.load(csv(bed.put("in/mixed.csv", MIXED)), bad_records=bad(BadRecordPolicy.DROP))
-    assert report.counts == {"rowsLoaded": 2, "rowsRejected": 3, "segment": 1}
+    assert report.counts == {"rowsRead": 5, "rowsLoaded": 2, "rowsRejected": 3, "segment": 1}
     assert report.table_states[0].segments.partial == 1
     assert report.rejected_path is None and bed.rows() == ANN
 
@@ -352,7 +352,7 @@ def test_more_bad_rows_than_allowed_fail_a_load_and_leave_nothing(bed: Bed, poli
 def test_a_source_of_bad_rows_only_changes_nothing_and_is_remembered(bed: Bed) -> None:
     report = bed.load(csv(bed.put("in/bad.csv", "id,name\nx,y\n")), bad_records=bad(BadRecordPolicy.DROP))
     assert (report.outcome, report.snapshot_id) == (RunOutcome.COMMITTED, "0")
-    assert report.counts == {"rowsLoaded": 0, "rowsRejected": 1}
+    assert report.counts == {"rowsRead": 1, "rowsLoaded": 0, "rowsRejected": 1}
 
 
 @pytest.mark.parametrize("policy", [BadRecordPolicy.FAIL, BadRecordPolicy.REDIRECT], ids=str)

@@ -87,9 +87,11 @@ def test_columns_go_by_the_names_of_each_files_header(reader: Reader) -> None:
 
 
 def test_names_are_exact_and_a_likely_one_is_hinted(reader: Reader) -> None:
-    with pytest.raises(BadData, match=r"'one\.csv' has no column 'a', .*it has 'A': names are exact") as caught:
+    with pytest.raises(
+        BadData, match=r"'one\.csv' has the column 'A' and the table has 'a', and names are exact: add \{column: "
+    ) as caught:
         reader.read({"one.csv": "A,b\n1,x\n"}, schema(("a",), a=IntegerType(), b=StringType()))
-    assert caught.value.reason is Reason.SOURCE_COLUMN_MISSING
+    assert caught.value.reason is Reason.SOURCE_COLUMNS_UNUSED
 
 
 def test_two_columns_that_differ_in_case_only_stay_two(reader: Reader) -> None:

@@ -81,12 +81,15 @@ def plain_name(name: str) -> str:
     return text.casefold()
 
 
-def require_meant(names: Names) -> None:
-    """Raise BadData (SOURCE_COLUMNS_UNUSED) when a table column would take one of a file but for case or blanks, and
-    when nothing of a file is used.
-    """
+def refuse_twins(names: Names) -> None:
+    """Raise BadData (SOURCE_COLUMNS_UNUSED) when a table column would take one of a file but for case or blanks."""
     for file in names.files:
         _refuse_twins(names, file)
+
+
+def require_used(names: Names) -> None:
+    """Raise BadData (SOURCE_COLUMNS_UNUSED) when no column of a file is used."""
+    for file in names.files:
         if file.names and not names._taken.intersection(file.names):
             raise _unused(
                 f"'{file.example}' has {listed(file.names)}, and none of them feeds a column of the table, which has "
@@ -223,8 +226,8 @@ def _otherwise(bound: BoundClause) -> Mapping[str, str]:
 def _refuse_twins(names: Names, file: FileNames) -> None:
     here = set(file.names)
     taken = frozenset(names.fed.values())
-    unfed = {plain_name(name): name for name in reversed(names.table) if names.fed.get(name, name) not in here}
-    unfed = {plain: name for plain, name in unfed.items() if names.fed.get(name) != ""}
+    by_name = (name for name in reversed(names.table) if names.fed.get(name, name) == name and name not in here)
+    unfed = {plain_name(name): name for name in by_name}
     for source in file.names:
         column = unfed.get(plain_name(source))
         if column is not None and source not in taken:

@@ -17,7 +17,14 @@ from skipstone_core.columntypes import MOVED_ONLY
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.merging.evolution import refuse_case_twins
-from skipstone_core.merging.unused import FileNames, Names, refuse_unknown, require_delimiter, require_meant
+from skipstone_core.merging.unused import (
+    FileNames,
+    Names,
+    refuse_twins,
+    refuse_unknown,
+    require_delimiter,
+    require_used,
+)
 from skipstone_core.reasons import Reason
 
 from skipstone.compat.lineage.opaque import holds_opaque
@@ -54,9 +61,7 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     mapping = column_mapping(source, schema)
     _require_cut(source, schema, groups)
     names = _load_names(source, schema, groups)
-    require_meant(names)
-    if source.refuses_columns:
-        refuse_unknown(names)
+    refuse_twins(names)
     found = []
     for field in schema.fields:
         name = mapping.get(field.name, field.name)
@@ -69,6 +74,9 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
             if holds_opaque(field.field_type):
                 raise _unmade(field)
             found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
+    require_used(names)
+    if source.refuses_columns:
+        refuse_unknown(names)
     return (*found, *_added(source, schema, groups))
 
 

@@ -1,0 +1,105 @@
+"""What a merge refuses and tells of the names of its source, by the rules alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from skipstone_core.contract.reports import UnusedColumn
+from skipstone_core.contract.requests import (
+    ColumnMapping,
+    MergeAction,
+    MergeClause,
+    MergeKey,
+    MergeTask,
+    SourceFormat,
+    SourceSpec,
+)
+from skipstone_core.errors import BadData
+from skipstone_core.merging.merges import MergeColumn, plan_merge
+from skipstone_core.merging.unused import (
+    FileNames,
+    Names,
+    merge_names,
+    plain_name,
+    refuse_twins,
+    require_delimiter,
+    require_used,
+    told_unfed,
+    told_unused,
+)
+
+TARGET = tuple(MergeColumn(name=name, type="string") for name in ("id", "UserCode", "city"))
+TASK = MergeTask(
+    source=SourceSpec(format=SourceFormat.PARQUET, paths=("changes",)),
+    keys=(MergeKey(target="id", source="id"),),
+    when_matched=(MergeClause(action=MergeAction.UPDATE),),
+)
+
+
+def judged(*source: str, task: MergeTask = TASK) -> Names:
+    plan = plan_merge(task, TARGET, [MergeColumn(name=name, type="string") for name in source])
+    return merge_names(task, plan, [FileNames("f", source)])
+
+
+def test_columns_in_conditions_and_mappings_are_used() -> None:
+    clause = MergeClause(action=MergeAction.UPDATE, when="source.op != 'x'")
+    mapped = replace(TASK.source, mapping=(ColumnMapping(column="UserCode", from_="usercode"),))
+    found = judged("id", "op", "usercode", "more", task=replace(TASK, source=mapped, when_matched=(clause,)))
+    assert (found.unused, found.unknown, found.unfed) == (("more",), ("more",), ("city",))
+
+
+def test_a_key_under_another_name_is_no_slip() -> None:
+    task = replace(TASK, keys=(MergeKey(target="UserCode", source="usercode"),))
+    assert judged("usercode", "id", "city", task=task).unused == ()
+
+
+@pytest.mark.parametrize("source", [("id", "usercode", "city"), ("id", " city", "UserCode"), ("id", "city\ufeff")])
+def test_twins_are_refused(source: tuple[str, ...]) -> None:
+    with pytest.raises(BadData, match="names are exact"):
+        judged(*source)
+
+
+def test_a_clause_that_finds_no_column_but_keys_is_refused() -> None:
+    with pytest.raises(BadData, match=r"2 columns \('a', 'b'\) beside its keys"):
+        judged("id", "a", "b")
+
+
+@given(st.text(max_size=5), st.sampled_from(["", " ", "\t", "\ufeff", "\u00a0 "]))
+def test_blanks_around_a_name_and_its_case_do_not_count(name: str, blank: str) -> None:
+    assert plain_name(blank + name + blank) == plain_name(name)
+    assert plain_name(plain_name(name)) == plain_name(name)
+
+
+@given(st.lists(st.text("abAB ;", min_size=1, max_size=3), unique=True), st.lists(st.sampled_from("abAB"), unique=True))
+def test_what_is_neither_refused_nor_unused_is_fed(source: list[str], table: list[str]) -> None:
+    """Whatever the names are: a column feeds, is told, or the load is refused."""
+    names = Names(files=[FileNames("f", tuple(source))], table=table, fed={name: name for name in table})
+    try:
+        refuse_twins(names)
+        require_used(names)
+    except BadData:
+        return
+    assert set(source) == set(names.unused) | (set(source) & set(table))
+    assert not {plain_name(name) for name in names.unfed} & {plain_name(name) for name in names.unused}
+
+
+def test_headers_that_only_look_cut_are_left_alone() -> None:
+    require_delimiter([FileNames("f", ("id", "first, last"))], ";", {"id"})
+    require_delimiter([FileNames("f", ("a;b",))], ",", {"a;b"})
+    with pytest.raises(BadData, match=r"set source.options.delimiter to ';'"):
+        require_delimiter([FileNames("f", ("a;b",))], ",", {"id"})
+
+
+def test_sentences_are_bounded_and_show_what_is_not_seen() -> None:
+    columns = [UnusedColumn(name=f"c{n}", rows=n) for n in range(20)]
+    said = told_unused(columns, 40)
+    assert said.startswith(
+        "Nothing uses 40 columns of the source: 'c0' (no row has a value), 'c1' (1 row has a value), "
+    )
+    assert said.endswith("'c4' (4 rows have a value) and 35 more.")
+    assert told_unused([UnusedColumn(name="a\x00" + "x" * 300)], 1).count("x") == 98
+    assert told_unfed(["n"]) == "The source has no value for 1 column of the table: 'n'."
+    assert told_unused((), 0) == told_unfed(()) == ""
