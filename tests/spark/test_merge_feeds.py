@@ -18,6 +18,7 @@ from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField,
 from pyiceberg.transforms import IdentityTransform
 from skipstone.runs.merging import feed as feed_module
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import (
     ChangeFormat,
@@ -27,7 +28,6 @@ from skipstone_core.contract.requests import (
     SourceFormat,
     SourceSpec,
     TimePrecision,
-    UnknownColumns,
 )
 from skipstone_core.errors import BadData, BadSpec
 

@@ -11,6 +11,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, UnusedColumn
 from skipstone_core.contract.requests import (
     ColumnMapping,
@@ -18,7 +19,6 @@ from skipstone_core.contract.requests import (
     MergeClause,
     SourceFormat,
     SourceSpec,
-    UnknownColumns,
 )
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason

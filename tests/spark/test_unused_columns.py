@@ -21,8 +21,9 @@ from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
-from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, UnknownColumns
+from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 

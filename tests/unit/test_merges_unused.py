@@ -20,8 +20,8 @@ from skipstone_core.contract.requests import (
 from skipstone_core.errors import BadData
 from skipstone_core.merging.merges import MergeColumn, plan_merge
 from skipstone_core.merging.unused import (
-    FileNames,
     Names,
+    SourceNames,
     merge_names,
     plain_name,
     refuse_twins,
@@ -41,7 +41,7 @@ TASK = MergeTask(
 
 def judged(*source: str, task: MergeTask = TASK) -> Names:
     plan = plan_merge(task, TARGET, [MergeColumn(name=name, type="string") for name in source])
-    return merge_names(task, plan, [FileNames("f", source)])
+    return merge_names(task, plan, [SourceNames("f", source)])
 
 
 def test_columns_in_conditions_and_mappings_are_used() -> None:
@@ -76,7 +76,7 @@ def test_blanks_around_a_name_and_its_case_do_not_count(name: str, blank: str) -
 @given(st.lists(st.text("abAB ;", min_size=1, max_size=3), unique=True), st.lists(st.sampled_from("abAB"), unique=True))
 def test_what_is_neither_refused_nor_unused_is_fed(source: list[str], table: list[str]) -> None:
     """Whatever the names are: a column feeds, is told, or the load is refused."""
-    names = Names(files=[FileNames("f", tuple(source))], table=table, fed={name: name for name in table})
+    names = Names(files=[SourceNames("f", tuple(source))], table=table, fed={name: name for name in table})
     try:
         refuse_twins(names)
         require_used(names)
@@ -87,10 +87,10 @@ def test_what_is_neither_refused_nor_unused_is_fed(source: list[str], table: lis
 
 
 def test_headers_that_only_look_cut_are_left_alone() -> None:
-    require_delimiter([FileNames("f", ("id", "first, last"))], ";", {"id"})
-    require_delimiter([FileNames("f", ("a;b",))], ",", {"a;b"})
+    require_delimiter([SourceNames("f", ("id", "first, last"))], ";", {"id"})
+    require_delimiter([SourceNames("f", ("a;b",))], ",", {"a;b"})
     with pytest.raises(BadData, match=r"set source.options.delimiter to ';'"):
-        require_delimiter([FileNames("f", ("a;b",))], ",", {"id"})
+        require_delimiter([SourceNames("f", ("a;b",))], ",", {"id"})
 
 
 def test_sentences_are_bounded_and_show_what_is_not_seen() -> None:

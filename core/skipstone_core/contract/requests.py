@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
@@ -128,14 +129,6 @@ class SchemaEvolution(StrEnum):
 
     NONE = "None"
     ADD_COLUMNS = "AddColumns"
-
-
-class UnknownColumns(StrEnum):
-    """What a load or merge does about source columns that the table does not have and nothing uses."""
-
-    IGNORE = "Ignore"
-    REFUSE = "Refuse"
-    ADD = "Add"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -326,16 +319,6 @@ class SourceSpec:
     replica_identity: tuple[str, ...] | None = None
     unknown_columns: UnknownColumns | None = None
 
-    @property
-    def adds_columns(self) -> bool:
-        """Whether columns that the table lacks are added to it."""
-        return self.unknown_columns is UnknownColumns.ADD
-
-    @property
-    def refuses_columns(self) -> bool:
-        """Whether columns that the table lacks end the job."""
-        return self.unknown_columns is UnknownColumns.REFUSE
-
 
 @dataclass(frozen=True, kw_only=True)
 class BadRecordsSpec:
@@ -409,7 +392,8 @@ class MergeTask:
     @property
     def adds_columns(self) -> bool:
         """Whether columns that the table lacks are added to it."""
-        return self.source.adds_columns or self.schema_evolution is SchemaEvolution.ADD_COLUMNS
+        by_source = self.source.unknown_columns is UnknownColumns.ADD
+        return by_source or self.schema_evolution is SchemaEvolution.ADD_COLUMNS
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadSpec
 from skipstone_core.language.parser import parse_predicate
@@ -70,7 +71,7 @@ def _steering(task: MergeTask) -> frozenset[str]:
 
 
 def _field(task: MergeTask) -> str:
-    return "spec.source.unknownColumns" if task.source.adds_columns else "spec.schemaEvolution"
+    return "spec.source.unknownColumns" if task.source.unknown_columns is UnknownColumns.ADD else "spec.schemaEvolution"
 
 
 def refuse_case_twins(names: Sequence[str], where: str) -> None:

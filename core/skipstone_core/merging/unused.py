@@ -29,7 +29,7 @@ _UNSEEN = "\ufeff\u200b\u200c\u200d\u2060\0"
 
 
 @dataclass(frozen=True)
-class FileNames:
+class SourceNames:
     """The names of the columns of some files with the same ones, of which ``example`` is one."""
 
     example: str
@@ -42,7 +42,7 @@ class Names:
     source that are used otherwise, such as in conditions. ``by_name``: whether columns feed those of equal name.
     """
 
-    files: Sequence[FileNames]
+    files: Sequence[SourceNames]
     table: Sequence[str]
     fed: Mapping[str, str]
     used: frozenset[str] = field(default_factory=frozenset)
@@ -98,7 +98,7 @@ def require_used(names: Names) -> None:
             )
 
 
-def require_delimiter(files: Iterable[FileNames], delimiter: str, known: Collection[str]) -> None:
+def require_delimiter(files: Iterable[SourceNames], delimiter: str, known: Collection[str]) -> None:
     """Raise BadData (SOURCE_COLUMNS_UNUSED) for files of Csv whose header another delimiter cuts into columns.
 
     ``known``: names of the table and the mapping; a column of one of them is no slip.
@@ -119,7 +119,7 @@ def require_delimiter(files: Iterable[FileNames], delimiter: str, known: Collect
                     )
 
 
-def merge_names(task: MergeTask, plan: MergePlan, files: Sequence[FileNames]) -> Names:
+def merge_names(task: MergeTask, plan: MergePlan, files: Sequence[SourceNames]) -> Names:
     """What a merge uses of a source with ``files``.
 
     Raises BadData (SOURCE_COLUMNS_UNUSED) for names that a clause would take but for case or blanks, for a clause that
@@ -223,7 +223,7 @@ def _otherwise(bound: BoundClause) -> Mapping[str, str]:
     return dict.fromkeys((*bound.literals, *bound.expressions), "")
 
 
-def _refuse_twins(names: Names, file: FileNames) -> None:
+def _refuse_twins(names: Names, file: SourceNames) -> None:
     here = set(file.names)
     taken = frozenset(names.fed.values())
     by_name = (name for name in reversed(names.table) if names.fed.get(name, name) == name and name not in here)
@@ -242,7 +242,7 @@ def _pair(column: str, source: str) -> str:
     return f"{{column: {json.dumps(column, ensure_ascii=False)}, from: {json.dumps(source, ensure_ascii=False)}}}"
 
 
-def _mapping_remedy(names: Names, file: FileNames) -> str:
+def _mapping_remedy(names: Names, file: SourceNames) -> str:
     pair = _pair(names.table[0], file.names[0]) if names.table else "them"
     return f"name what feeds which column in source.mapping, such as {pair}"
 

@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import (
     ChangeFormat,
     ConsumePolicy,
     DuplicatesPolicy,
     SourceFormat,
     TimePrecision,
-    UnknownColumns,
 )
 from skipstone_core.merging.feeds import FORMATS
 

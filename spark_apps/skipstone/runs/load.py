@@ -16,6 +16,7 @@ from pyiceberg.catalog import Catalog
 from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyiceberg.types import NestedField
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport
 from skipstone_core.contract.requests import BadRecordPolicy, JobRequest, LoadMode, LoadTask, TableRef
 from skipstone_core.errors import BadData, BadSpec, SkipstoneError, UserError
@@ -179,7 +180,7 @@ def run_load(
     require_mergeable(table)
     require_known_values(table)
     mark_namespace(job.catalog, job.ref.namespace)
-    if job.task.source.adds_columns:
+    if job.task.source.unknown_columns is UnknownColumns.ADD:
         require_managed(job.ref, "spec.source.unknownColumns")
     take = take_files if job.registers else take_source
     intake = take(request, table, job.task.source, reporter.note)

@@ -14,12 +14,13 @@ from pydantic import ValidationError
 from pyiceberg.schema import Schema
 from pyiceberg.types import IcebergType, NestedField, StringType, UnknownType
 from skipstone_core.columntypes import MOVED_ONLY
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.merging.evolution import refuse_case_twins
 from skipstone_core.merging.unused import (
-    FileNames,
     Names,
+    SourceNames,
     refuse_twins,
     refuse_unknown,
     require_delimiter,
@@ -75,14 +76,14 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
                 raise _unmade(field)
             found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))
     require_used(names)
-    if source.refuses_columns:
+    if source.unknown_columns is UnknownColumns.REFUSE:
         refuse_unknown(names)
     return (*found, *_added(source, schema, groups))
 
 
 def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> tuple[SourceColumn, ...]:
     """Columns that the table lacks, under their own names. Raises BadSpec for one that differs in case only."""
-    if not source.adds_columns:
+    if source.unknown_columns is not UnknownColumns.ADD:
         return ()
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     types = {
@@ -136,10 +137,10 @@ def _load_names(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup
     return Names(files=file_names(groups), table=columns, fed={name: mapping.get(name, name) for name in columns})
 
 
-def file_names(groups: Sequence[ColumnGroup]) -> tuple[FileNames, ...]:
+def file_names(groups: Sequence[ColumnGroup]) -> tuple[SourceNames, ...]:
     """The names of the columns of each group, fields within them left out."""
     return tuple(
-        FileNames(group.example, tuple(name for name, column in group.columns.items() if not column.is_field))
+        SourceNames(group.example, tuple(name for name, column in group.columns.items() if not column.is_field))
         for group in groups
     )
 

@@ -16,6 +16,7 @@ from pyiceberg.table import Table
 from pyiceberg.types import IcebergType, ListType, MapType, NestedField, UUIDType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.merging.evolution import refuse_case_twins
 from skipstone_core.merging.feeds import (
@@ -52,7 +53,7 @@ from skipstone.sources.feeds.batches import batch_schema
 from skipstone.sources.feeds.files import FeedFile, feed_batches, feed_files, feed_target, require_one_table
 from skipstone.sources.feeds.resolving import Resolution, Truncation, find_truncation, resolve_changes
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, TABLE_COLUMN, FeedTarget
-from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, Unknown, merged_tallies, tally
+from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, UnknownColumn, merged_tallies, tally
 from skipstone.sources.groups import quoted
 from skipstone.sources.projection import frame_type
 from skipstone.tables.filesets import FileSet
@@ -78,7 +79,7 @@ class FeedSlice:
     tables: frozenset[str]
     writes: bool
     present: frozenset[str]
-    unknown: Mapping[str, Unknown]
+    unknown: Mapping[str, UnknownColumn]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -140,7 +141,7 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
     """
     feed = _planned(site, files)
     frame = _frame(spark, site, feed)
-    if site.task.source.adds_columns:
+    if site.task.source.unknown_columns is UnknownColumns.ADD:
         found = frame.where(sf.col(UNKNOWN_COLUMN).isNotNull()).select(UNKNOWN_COLUMN).distinct().toArrow()
         feed = _planned(site, files, _added(site, table, tally(found.column(UNKNOWN_COLUMN))))
         frame = _frame(spark, site, feed)
@@ -152,9 +153,9 @@ def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSe
     return _kept(site, feed, [opened(bytes(answer.answer)) for answer in answers])
 
 
-def _added(site: SourceSite, table: Table, unknown: Mapping[str, Unknown]) -> tuple[NestedField, ...]:
+def _added(site: SourceSite, table: Table, unknown: Mapping[str, UnknownColumn]) -> tuple[NestedField, ...]:
     """The fields that the feed adds to the table: none unless it is asked to, and none without a type."""
-    if not site.task.source.adds_columns:
+    if site.task.source.unknown_columns is not UnknownColumns.ADD:
         return ()
     types = {name: kind for name, one in sorted(unknown.items()) if (kind := one.type) is not None}
     refuse_case_twins([*(field.name for field in table.schema().fields), *types], "spec.source.unknownColumns")
@@ -194,7 +195,7 @@ def _kept(site: SourceSite, feed: _Feed, answers: Sequence[object]) -> Changes:
 def _leaves(site: SourceSite, target: FeedTarget, parts: Sequence[FeedSlice]) -> Leaves:
     """What of the feed the table has no column for. Raises BadData where that may not be, or is all that it has."""
     unknown = merged_tallies(part.unknown for part in parts)
-    if unknown and site.task.source.refuses_columns:
+    if unknown and site.task.source.unknown_columns is UnknownColumns.REFUSE:
         raise unknown_columns([*unknown], can_be_mapped=False)
     present = frozenset(name for part in parts for name in part.present)
     others = [column.name for column in target.carried if not column.is_key]

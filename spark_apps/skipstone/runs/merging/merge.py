@@ -17,6 +17,7 @@ from pyiceberg.manifest import DataFile
 from pyiceberg.table import Table
 from pyspark.sql import SparkSession
 from skipstone_core.codec import encode
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import JobRequest, MergeTask, RunKind, TableRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
@@ -196,7 +197,7 @@ def _take(job: _Job) -> Intake | Outcome:
 
 def _refuse_evolution(job: _Job) -> None:
     if job.task.adds_columns:
-        by_source = job.task.source.adds_columns
+        by_source = job.task.source.unknown_columns is UnknownColumns.ADD
         require_managed(job.ref, "spec.source.unknownColumns" if by_source else "spec.schemaEvolution")
 
 

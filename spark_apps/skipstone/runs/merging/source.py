@@ -22,6 +22,7 @@ from pyspark import TaskContext
 from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
+from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import MergeTask
 from skipstone_core.errors import BadData, BadSpec
@@ -185,7 +186,7 @@ def needed_columns(task: MergeTask) -> frozenset[str] | None:
 def _names(task: MergeTask, plan: MergePlan, groups: Sequence[ColumnGroup]) -> Names:
     """What the merge uses of its source. Raises BadData as ``merge_names`` does, and for what may not be ignored."""
     names = merge_names(task, plan, file_names(groups))
-    if task.source.refuses_columns:
+    if task.source.unknown_columns is UnknownColumns.REFUSE:
         refuse_unknown(names)
     return names
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.types import TimestampType, TimestamptzType
 from skipstone_core.merging.feeds import DELETE, UPSERT
-from skipstone_core.merging.unused import FileNames, require_delimiter
+from skipstone_core.merging.unused import SourceNames, require_delimiter
 
 from skipstone.sources.feeds.batches import BatchMaker, Lacks
 from skipstone.sources.feeds.positions import dms_mark
@@ -103,7 +103,7 @@ class _Lines(Iterator[str]):
 
 def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
     known = [column.name for column in target.columns]
-    require_delimiter([FileNames(name, tuple(header))], target.delimiter, [OP, *known])
+    require_delimiter([SourceNames(name, tuple(header))], target.delimiter, [OP, *known])
     lacking = [key for key in target.keys if key not in header]
     if lacking:
         raise refused(

@@ -67,15 +67,15 @@ _WIDER = (("int", "long"), ("float", "double"), ("int", "double"), ("long", "dou
 
 
 @dataclass(frozen=True)
-class Unknown:
+class UnknownColumn:
     """A column that the table lacks: ``rows`` have a value, of the ``types``."""
 
     rows: int = 0
     types: frozenset[str] = frozenset()
 
-    def plus(self, other: Unknown) -> Unknown:
+    def plus(self, other: UnknownColumn) -> UnknownColumn:
         """Both together."""
-        return Unknown(self.rows + other.rows, self.types | other.types)
+        return UnknownColumn(self.rows + other.rows, self.types | other.types)
 
     @property
     def type(self) -> IcebergType | None:
@@ -110,11 +110,11 @@ def noted_columns(columns: Mapping[str, pa.Array], writes: Sequence[bool]) -> li
     return found
 
 
-def tally(column: pa.ChunkedArray) -> Mapping[str, Unknown]:
+def tally(column: pa.ChunkedArray) -> Mapping[str, UnknownColumn]:
     """What the changes of some batches have beside the table's columns, by name."""
     return merged_tallies(
         {
-            name: Unknown(one["counts"], frozenset([kind])) if kind is not None else Unknown()
+            name: UnknownColumn(one["counts"], frozenset([kind])) if kind is not None else UnknownColumn()
             for name, kind in told.items()
         }
         for one in column.value_counts().to_pylist()
@@ -122,12 +122,12 @@ def tally(column: pa.ChunkedArray) -> Mapping[str, Unknown]:
     )
 
 
-def merged_tallies(parts: Iterable[Mapping[str, Unknown]]) -> Mapping[str, Unknown]:
+def merged_tallies(parts: Iterable[Mapping[str, UnknownColumn]]) -> Mapping[str, UnknownColumn]:
     """The sums of ``parts``."""
-    found: dict[str, Unknown] = {}
+    found: dict[str, UnknownColumn] = {}
     for part in parts:
         for name, one in part.items():
-            found[name] = found.get(name, Unknown()).plus(one)
+            found[name] = found.get(name, UnknownColumn()).plus(one)
     return found
 
 
