@@ -18,8 +18,8 @@ _MAX_DIGITS = 38
 _NAN_BITS = 0x7FF8000000000000
 #: What is said of a column that no key of a covering index can be.
 UNFIT_FOR_BUCKETS = (
-    "by which rows are not divided into buckets; name columns of booleans, integers, decimals of at most 18 digits, "
-    "dates, timestamps, strings or bytes"
+    "by which rows are not divided into buckets; create the index again with columns of booleans, integers, decimals "
+    "of at most 18 digits, dates, timestamps, strings or bytes"
 )
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 

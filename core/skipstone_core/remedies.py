@@ -16,14 +16,24 @@ SEE_LOG = "Read the message and the driver's log"
 REMEDIES: Mapping[Reason, str] = {
     # Specification and references
     Reason.INVALID_SPEC: "Correct the field that the message names; a field that never changes needs a new resource.",
-    Reason.WAREHOUSE_NOT_FOUND: "Create the Warehouse in this namespace, or correct spec.warehouseRef.",
+    Reason.WAREHOUSE_NOT_FOUND: (
+        "Create the Warehouse in this namespace, or create the resource again with another spec.warehouseRef."
+    ),
     Reason.WAREHOUSE_NOT_READY: "Find out why the Warehouse is not ready; this goes on once it is.",
-    Reason.TABLE_NOT_FOUND: "Create the Table in this namespace, or correct spec.tableRef.",
+    Reason.TABLE_NOT_FOUND: (
+        "Create the Table in this namespace, or create the resource again with another spec.tableRef."
+    ),
     Reason.TABLE_NOT_READY: "Find out why the Table is not ready; this goes on once it is.",
-    Reason.RESOURCE_CONFLICT: "Delete one of the two resources, or give this one another name in the catalog.",
-    Reason.COLUMN_NOT_FOUND: "Correct the name of the column, or add the column to the table.",
+    Reason.RESOURCE_CONFLICT: (
+        "Delete one of the two resources; to keep both, create this one again under another name in the catalog."
+    ),
+    Reason.COLUMN_NOT_FOUND: (
+        "Add the column to the table, or name another one; an index and a job are created again for that."
+    ),
     Reason.COLUMN_REPLACED: "Delete the SecondaryIndex and create it again, so that it is built from the new column.",
-    Reason.COLUMN_TYPE_UNSUPPORTED: "Choose another column, or change its type; the message names the types.",
+    Reason.COLUMN_TYPE_UNSUPPORTED: (
+        "Change the type of the column, or name another one; an index and a job are created again for that."
+    ),
     Reason.DUPLICATE_INDEX: "Delete this SecondaryIndex; the older one answers the same queries.",
     # Warehouse
     Reason.CHECK_PENDING: WAIT,
@@ -152,7 +162,9 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.BAD_RECORDS: "Correct the rows, or create a job whose spec.badRecords allows them.",
     Reason.DUPLICATE_SOURCE_KEYS: "Set spec.sequenceBy in a new job, or remove the duplicates from the source.",
     Reason.KEY_COLUMN_MISSING: "Correct spec.keys in a new job, or add the column.",
-    Reason.KEY_TYPE_MISMATCH: "Make the types equal: declare the source column with the type of the table.",
+    Reason.KEY_TYPE_MISMATCH: (
+        "Create the job again with keys of one type: in Csv and Json, declare the source column in spec.source.columns."
+    ),
     Reason.CONFLICTED: "Let other writers of the table finish, then create the job again.",
     Reason.ROLLED_BACK: "To apply the rows again, create a job with another name and source.duplicates Allow.",
     Reason.CLOCK_SKEWED: "Correct the clock of the node that the message names.",

@@ -244,12 +244,40 @@ WAYS = {
         delete("SecondaryIndex", "first"),
         lambda world: synced(world, "second") == "1/1",
     ),
-    "an older Table claims the same table": Way(
+    "an older Table claims the same table: delete it": Way(
         lambda: settled(World(), table("again")),
         ("Table", "again"),
-        "spec.identifier: Table lake/flights is older and claims the same table",
+        "Table lake/flights is older and claims the same table; delete one of them",
         delete(*TABLE),
         holds("Table", "again", "Ready"),
+    ),
+    "an older Table claims the same table: another name": Way(
+        lambda: settled(World(), table("again")),
+        ("Table", "again"),
+        "or create this one again with another identifier",
+        both(delete("Table", "again"), add(table("again", identifier={"namespace": "air", "name": "other"}))),
+        holds("Table", "again", "Ready"),
+    ),
+    "an index on a column that the table lacks: add it": Way(
+        lambda: started(load("jan"), index("by-note", "note")),
+        ("SecondaryIndex", "by-note"),
+        "has no column 'note'; add it to the table",
+        edit(*TABLE, columns=[*table()["spec"]["columns"], {"name": "note", "type": "string"}]),
+        lambda world: synced(world, "by-note") == "1/1",
+    ),
+    "an index on a column that the table lacks: create it again": Way(
+        lambda: started(load("jan"), index("by-note", "note")),
+        ("SecondaryIndex", "by-note"),
+        "or create the index again with another column",
+        both(delete("SecondaryIndex", "by-note"), add(index("by-note", "id"))),
+        lambda world: synced(world, "by-note") == "1/1",
+    ),
+    "an index that includes what cannot be included": Way(
+        lambda: settled(World(), load("jan"), index("by-tail", "tailnum", include=["note"])),
+        INDEX,
+        "create the index again with another column",
+        both(delete(*INDEX), add(index("by-tail", "tailnum", include=["id"]))),
+        lambda world: synced(world) == "1/1",
     ),
     "the Table of a job is another one now": Way(
         begun_on_another_table,

@@ -183,14 +183,20 @@ def find_column_obstacle(world: IndexWorld, table: TableSubject) -> Finding | No
     spec = world.index.spec
     for field, names, unfit in (
         ("columns", spec.columns, "which cannot be indexed"),
-        ("include", spec.include, "which cannot be included: name columns of simple types"),
+        ("include", spec.include, "which cannot be included"),
     ):
         for position, name in enumerate(names):
             if name not in types:
-                message = f"spec.{field}[{position}]: table {table.meta.name!r} has no column {name!r}"
+                message = (
+                    f"spec.{field}[{position}]: table {table.meta.name!r} has no column {name!r}; add it to the table, "
+                    "or create the index again with another column"
+                )
                 return Finding(Reason.COLUMN_NOT_FOUND, message)
             if key_type(types[name]) is None:
-                message = f"spec.{field}[{position}]: column {name!r} has type {types[name]}, {unfit}"
+                message = (
+                    f"spec.{field}[{position}]: column {name!r} has type {types[name]}, {unfit}; create the index "
+                    "again with columns of simple types"
+                )
                 return Finding(Reason.COLUMN_TYPE_UNSUPPORTED, message)
     for position, name in enumerate(spec.columns if spec.type is IndexType.COVERING else ()):
         if not is_bucketed(types[name]):

@@ -234,7 +234,11 @@ def find_obstacle(world: TableWorld, table: TableSubject) -> Finding | None:
     rival = world.older_claimant
     if rival is not None:
         who = f"Table {rival.meta.namespace}/{rival.meta.name}"
-        return Finding(Reason.RESOURCE_CONFLICT, f"spec.identifier: {who} is older and claims the same table")
+        return Finding(
+            Reason.RESOURCE_CONFLICT,
+            f"spec.identifier: {who} is older and claims the same table; delete one of them, or create this one again "
+            "with another identifier",
+        )
     return None
 
 

@@ -128,7 +128,8 @@ def _require_names(names: IndexNames) -> None:
         if repeated := sorted({name for name in given if given.count(name) > 1}):
             raise _bad(field, Reason.INVALID_SPEC, f"column {repeated[0]!r} is named twice, name it once")
     if both := sorted({*names.columns} & {*names.included}):
-        message = f"column {both[0]!r} is among spec.columns already, whose values the index holds; remove it"
+        held = f"column {both[0]!r} is among spec.columns already, whose values the index holds"
+        message = f"{held}; create the index again without it"
         raise _bad(_INCLUDE, Reason.INVALID_SPEC, message)
 
 
@@ -147,7 +148,8 @@ def _index_column(schema: Schema, name: str, spec_field: str) -> IndexColumn:
     storage = (storage_type if spec_field == _COLUMNS else value_storage_type)(field.field_type)
     if storage is None:
         unfit = "has no keys" if spec_field == _COLUMNS else "cannot be included"
-        message = f"column {name!r} is a {field.field_type}, which {unfit}; name columns of simple types"
+        said = f"column {name!r} is a {field.field_type}, which {unfit}"
+        message = f"{said}; create the index again with columns of simple types"
         raise _bad(spec_field, Reason.COLUMN_TYPE_UNSUPPORTED, message)
     return IndexColumn(field.field_id, storage)
 
@@ -157,8 +159,11 @@ def _missing_column(schema: Schema, name: str) -> str:
         schema.find_field(name)
     except (ValueError, ValidationError):
         known = ", ".join(field.name for field in schema.fields[:20])
-        return f"column {name!r} is not in the table, which has {known}"
-    return f"column {name!r} is inside another column, only top-level columns can be indexed"
+        return (
+            f"column {name!r} is not in the table, which has {known}; add it to the table, or create the index again "
+            "with another column"
+        )
+    return f"column {name!r} is inside another column; create the index again with columns at the top of the schema"
 
 
 def _bad(field: str, reason: Reason, message: str) -> BadSpec:
