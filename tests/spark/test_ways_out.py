@@ -47,6 +47,7 @@ from skipstone_core.contract.requests import (
     ConsumePolicy,
     DuplicatesPolicy,
     LoadMode,
+    MergeTask,
     SourceFormat,
     SourceSpec,
 )
@@ -55,6 +56,7 @@ from skipstone_core.history.commits import TxnRecord
 from skipstone_core.ids import ARCHIVE_PROPERTY, CONSUMED_PROPERTY_PREFIX
 
 from tests.spark.load_bed import Bed, csv, source
+from tests.spark.merge_bed import INSERT, UPDATE, MergeBed, task_of
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
@@ -506,3 +508,56 @@ def test_people_are_sent_to_the_mode_copy_exactly_where_it_converts() -> None:
         for wanted in WANTED:
             fed = feed(kind, F.lit(None).cast(kind.spark), wanted, "UTC")
             assert is_copied(found, wanted) is (fed is not None), f"{found} for {wanted}"
+
+
+@dataclass(frozen=True)
+class Merge:
+    """A merge of a Csv feed that is refused, the words of its way out, and the merge that follows them."""
+
+    feed: str
+    task: Callable[[str], MergeTask]
+    words: str
+    corrected: Callable[[str], MergeTask]
+
+
+def changes(path: str, **fields: Any) -> MergeTask:
+    declared = fields.pop("columns", ())
+    asked_for = SourceSpec(format=SourceFormat.CSV, paths=(path,), options=GIVEN, columns=declared)
+    return task_of(path, source=asked_for, when_matched=(UPDATE,), when_not_matched=(INSERT,), **fields)
+
+
+SEQUENCE = (ColumnSpec(name="seq", type="long"),)
+MERGES = {
+    "two rows of one key": Merge(
+        "id,name,seq\n1,x,1\n1,y,2\n",
+        changes,
+        "name the column that orders them in spec.sequenceBy",
+        lambda path: changes(path, sequence_by="seq", columns=SEQUENCE),
+    ),
+    "an order of unknown type": Merge(
+        "id,name,seq\n1,x,9\n1,y,10\n",
+        lambda path: changes(path, sequence_by="seq"),
+        "declare it in spec.source.columns",
+        lambda path: changes(path, sequence_by="seq", columns=SEQUENCE),
+    ),
+    "a key of another type": Merge(
+        "nr,name\n1,y\n",
+        lambda path: changes(path, keys=(("id", "nr"),)),
+        "declare it in spec.source.columns as long",
+        lambda path: changes(path, keys=(("id", "nr"),), columns=(ColumnSpec(name="nr", type="long"),)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MERGES.values(), ids=MERGES.keys())
+def test_what_a_merge_tells_to_do_works(tmp_path: Path, case: Merge) -> None:
+    bed = MergeBed(tmp_path)
+    bed.create(SCHEMA)
+    bed.append([{"id": 1, "name": "old"}])
+    path = bed.text("feed.csv", case.feed)
+    with pytest.raises(SkipstoneError) as refused:
+        bed.merge(case.task(path))
+    assert case.words in str(refused.value)
+    assert bed.merge(case.corrected(path)).outcome is RunOutcome.COMMITTED
+    assert bed.table().scan().to_arrow().to_pylist() == [{"id": 1, "name": "y"}]
+    bed.catalog.close()

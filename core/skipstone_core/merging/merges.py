@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, tzinfo
 from enum import StrEnum
 
-from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeTask, PruningStrategy, SourceFormat
+from skipstone_core.contract.requests import ColumnSpec, MergeAction, MergeKey, MergeTask, PruningStrategy, SourceFormat
 from skipstone_core.errors import BadSpec
 from skipstone_core.funnel import PruneStage
 from skipstone_core.keys import KeyType, key_type
@@ -232,7 +232,7 @@ def bind_keys(task: MergeTask, target: Sequence[MergeColumn], source: Sequence[M
         raise BadSpec(Reason.INVALID_SPEC, "a target column is named twice", field="spec.keys")
     targets, sources = by_name(target), by_name(source)
     return tuple(
-        _bind_key(f"spec.keys[{i}]", key.target, key.source, targets, sources) for i, key in enumerate(task.keys)
+        _bind_key(f"spec.keys[{i}]", key, targets, sources, task.source.format) for i, key in enumerate(task.keys)
     )
 
 
@@ -304,8 +304,13 @@ def switched_off(task: MergeTask) -> dict[PruneStage, str]:
 
 
 def _bind_key(
-    where: str, target: str, source: str, targets: Mapping[str, MergeColumn], sources: Mapping[str, MergeColumn]
+    where: str,
+    key: MergeKey,
+    targets: Mapping[str, MergeColumn],
+    sources: Mapping[str, MergeColumn],
+    kind: SourceFormat,
 ) -> BoundKey:
+    target, source = key.target, key.source
     for side, name, columns in (("table", target, targets), ("source", source, sources)):
         if name not in columns:
             message = f"the {side} has no column {name!r}: {like_hint(name, columns)}"
@@ -313,10 +318,14 @@ def _bind_key(
     left, right = key_type(targets[target].type), key_type(sources[source].type)
     common = left.common(right) if left and right else None
     if common is None:
+        wanted = targets[target].type
+        way_out = (
+            f"declare it in spec.source.columns as {wanted}" if kind in UNTYPED_FORMATS else f"write it as {wanted}"
+        )
         raise BadSpec(
             Reason.KEY_TYPE_MISMATCH,
-            f"{target!r} is {targets[target].type} in the table but {source!r} is {sources[source].type} in the"
-            " source: keys need the same type on both sides",
+            f"{target!r} is {wanted} in the table but {source!r} is {sources[source].type} in the source: keys need "
+            f"the same type on both sides, so {way_out}",
             field=where,
         )
     return BoundKey(target=target, source=source, type=common)
