@@ -11,6 +11,13 @@ from typing import Final
 OPAQUE: Final = ("variant", "geometry", "geography", "unknown")
 #: What is said of a column of such a type.
 MOVED_ONLY: Final = "Skipstone moves its values as they are and makes none"
+#: Types with which Spark 4.1 and Iceberg 1.12 open no column of a table, whichever columns a query names.
+CLOSED_TO_SPARK: Final = ("time", "timestamp_ns", "timestamptz_ns")
+
+
+def is_closed_to_spark(type_name: str) -> bool:
+    """Whether Spark cannot open a table that has a column of this Iceberg type."""
+    return type_name.strip().lower() in CLOSED_TO_SPARK
 
 
 def is_opaque(type_name: str) -> bool:

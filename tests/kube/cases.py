@@ -574,6 +574,12 @@ REJECTED = (
 )  # fmt: skip
 
 #: Values of fields that an enumeration or a type refuses: the typed model cannot even hold them.
+#: What the API server refuses in a new object, and the operator accepts in one that has it already.
+BY_API_ONLY = (
+    _tbl(
+        "type-closed-to-spark", {"columns.1.type": "time"}, "spec.columns", "columns[].type time closes the whole table"
+    ),
+)
 UNTYPED = (
     _wh("storage-s3-without-bucket", {"storage": {"s3": {"prefix": "prod"}}}, "spec.storage.s3.bucket", "Required"),
     _wh("location-without-name", {"sourceLocations": [{"pvc": {"claimName": "drop"}}]}, "spec.sourceLocations[0].name",

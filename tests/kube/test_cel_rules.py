@@ -9,7 +9,7 @@ import pytest
 from kubernetes.client import ApiException, CustomObjectsApi
 from skipstone_operator.resources.kinds import GROUP, KINDS, VERSION
 
-from tests.kube.cases import POD_TEMPLATES, WAREHOUSE, Case, Edit, changed, manifest
+from tests.kube.cases import BY_API_ONLY, POD_TEMPLATES, WAREHOUSE, Case, Edit, changed, manifest
 from tests.kube.schedule_cases import ACCEPTED, EDITS, REJECTED, UNTYPED
 
 BY_API = [case for case in REJECTED if not case.operator_only]
@@ -45,7 +45,7 @@ def test_api_server_takes_valid_manifest(api: CustomObjectsApi, case: Case) -> N
     assert submit(api, case)["spec"]
 
 
-@pytest.mark.parametrize("case", [*BY_API, *UNTYPED], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [*BY_API, *BY_API_ONLY, *UNTYPED], ids=lambda case: case.name)
 def test_api_server_refuses_naming_field_and_sentence(api: CustomObjectsApi, case: Case) -> None:
     found = refusal(api, case)
     at = next((field for field in found if field == case.at or field.startswith(case.at)), "")

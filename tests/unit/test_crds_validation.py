@@ -15,7 +15,7 @@ from skipstone_operator.resources.publishing.crds import name_rule, root_schema
 from skipstone_operator.resources.publishing.fieldreference import all_messages
 
 from tests.kube import cases
-from tests.kube.cases import POD_TEMPLATES, Case, manifest
+from tests.kube.cases import BY_API_ONLY, POD_TEMPLATES, Case, manifest
 from tests.kube.schedule_cases import ACCEPTED, EDITS, REJECTED, UNTYPED
 
 
@@ -38,6 +38,11 @@ def test_invalid_spec_is_found_at_the_same_field_with_the_same_sentence(case: Ca
     assert fallback in finding.message
 
 
+@pytest.mark.parametrize("case", BY_API_ONLY, ids=lambda case: case.name)
+def test_what_the_operator_judges_by_the_status_is_no_finding_in_the_spec(case: Case) -> None:
+    assert judge(case) is None
+
+
 @pytest.mark.parametrize("case", UNTYPED, ids=lambda case: case.name)
 def test_spec_that_the_types_cannot_hold_is_refused_by_path(case: Case) -> None:
     with pytest.raises(ContractViolation, match=re.escape(case.at)):
@@ -54,6 +59,7 @@ def test_unknown_column_type_has_its_own_reason() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_rule_of_the_schema_has_a_case(kind: str) -> None:
     known = [case.says for case in REJECTED if case.kind == kind and not case.by_schema]
+    known += [case.says for case in BY_API_ONLY if case.kind == kind]
     known += [edit.says for edit in EDITS if edit.kind == kind]
     known += [says for _, _, says in POD_TEMPLATES] if kind == "Warehouse" else []
     known = [re.sub(r"does not accept '.*'", "has a key that is not allowed", says) for says in known if says]

@@ -14,6 +14,7 @@ from skipstone_core.reasons import Reason
 from skipstone_operator.ports import Refused
 from skipstone_operator.reconcilers.runs.requests import build_table_task
 from skipstone_operator.reconcilers.table import decide, refused
+from skipstone_operator.reconcilers.tablestatus import find_obstacle
 from skipstone_operator.worlds.steps import Create, Delete, PutStatus, Rest
 from skipstone_operator.worlds.subjects import TableSubject
 from skipstone_operator.worlds.worlds import TableWorld
@@ -128,6 +129,31 @@ def test_a_table_in_use_stays_ready_while_its_change_is_late() -> None:
     step = written(table_world(changed))
     found = next(c for c in step.status["conditions"] if c["type"] == "Ready")
     assert (found["status"], found["observedGeneration"]) == ("True", 1)
+
+
+CLOSED = {"columns": [{"name": "id", "type": "long"}, {"name": "at", "type": "time"}]}
+HAS_IT = {"columnTypes": {"id": "long", "at": "time"}}
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "is_refused"),
+    [
+        ({}, {}, True),
+        ({}, {"columnTypes": {"id": "long", "at": "string"}}, True),
+        ({}, HAS_IT, False),
+        ({}, {"appliedGeneration": 1}, False),
+        ({"allowTypesUnreadableBySpark": True}, {}, False),
+    ],
+    ids=["new", "of another type", "has it", "applied before", "allowed"],
+)
+def test_a_column_that_closes_the_table_to_spark_is_not_added_unasked(
+    spec: dict[str, Any], status: dict[str, Any], is_refused: bool
+) -> None:
+    found = find_obstacle(table_world(), new_table({**CLOSED, **spec}, status))
+    assert (found is not None) == is_refused
+    if found is not None:
+        assert found.reason is Reason.COLUMN_TYPE_UNSUPPORTED
+        assert found.message.startswith("spec.columns[1].type: time closes the whole table to Spark")
 
 
 class TestChangeRun:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
 from zoneinfo import ZoneInfo
 
@@ -11,7 +11,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyiceberg.types import BinaryType, DecimalType, DoubleType, FloatType, IcebergType, TimestampType, TimestamptzType
+from pyiceberg.types import (
+    BinaryType,
+    DecimalType,
+    DoubleType,
+    FloatType,
+    IcebergType,
+    StringType,
+    TimestampType,
+    TimestamptzType,
+    TimeType,
+)
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.encodings import ValueRules
@@ -54,6 +64,32 @@ def test_the_smallest_floats_come_out_as_java_writes_them(written: str, kind: Ic
     assert read(Decimal(written), kind) == read(written, kind) == value
     with pytest.raises(UnfitValue):
         read(Decimal(written.replace("E", "5E")), kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "number", "text"),
+    [
+        ("Time", 45_296_123, "12:34:56.123000"),
+        ("MicroTime", 0, "00:00:00.000000"),
+        ("MicroTime", 86_400_000_000, "24:00:00.000000"),
+        ("MicroTime", -3_020_399_000_001, "-838:59:59.000001"),
+        ("NanoTime", 1_000, "00:00:00.000001"),
+        ("NanoTime", 123_456_789, "00:00:00.123456789"),
+    ],
+)
+def test_a_time_of_day_is_text_in_a_column_of_text(name: str, number: int, text: str) -> None:
+    """Also one that no time of Iceberg is: 24:00 of PostgreSQL, the spans of MySQL, nanoseconds."""
+    assert read(number, StringType(), Semantic(f"io.debezium.time.{name}")) == text
+    with pytest.raises(UnfitValue):
+        read(number, StringType())
+
+
+@given(st.times())
+def test_times_of_day_come_out_as_they_are(value: time) -> None:
+    micros = ((value.hour * 60 + value.minute) * 60 + value.second) * 1_000_000 + value.microsecond
+    found = read(micros, StringType(), Semantic("io.debezium.time.MicroTime"))
+    assert time.fromisoformat(str(found)) == value
+    assert read(found, TimeType()) == value
 
 
 @given(st.integers(-(10**12), 10**12))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from skipstone_core.columntypes import is_closed_to_spark
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import MergeAction, MergeClause, MergeTask
 from skipstone_core.errors import BadSpec
@@ -24,7 +25,8 @@ def new_columns(
     A clause that chooses columns feeds those to which it gives a source column. One that does not feeds every source
     column of its own name but those that steer the merge: keys, the sequence, columns that a ``when`` names or the
     mapping maps elsewhere.
-    Raises BadSpec for a name that differs in case only from one of the table.
+    Raises BadSpec for a name that differs in case only from one of the table, and for a type that would close the table
+    to Spark.
     """
     if not task.adds_columns:
         return ()
@@ -36,6 +38,7 @@ def new_columns(
         for name, origin in wanted.items()
         if kinds.get(origin, UNKNOWN) != UNKNOWN
     ]
+    refuse_closed(added, _field(task))
     refuse_case_twins([*(column.name for column in target), *(column.name for column in added)], _field(task))
     return tuple(added)
 
@@ -72,6 +75,17 @@ def _steering(task: MergeTask) -> frozenset[str]:
 
 def _field(task: MergeTask) -> str:
     return "spec.source.unknownColumns" if task.source.unknown_columns is UnknownColumns.ADD else "spec.schemaEvolution"
+
+
+def refuse_closed(added: Sequence[MergeColumn], where: str) -> None:
+    """Raise BadSpec naming the field ``where`` for a column whose type would close the table to Spark."""
+    for column in added:
+        if is_closed_to_spark(column.type):
+            message = (
+                f"a new column {column.name!r} of the type {column.type} would close the table to Spark 4.1 with "
+                "Iceberg 1.12: add it to the table as string or long first"
+            )
+            raise BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field=where)
 
 
 def refuse_case_twins(names: Sequence[str], where: str) -> None:

@@ -38,6 +38,7 @@ from skipstone_operator.resources.checks import validate_spec
 from skipstone_operator.resources.common import ConditionStatus, RunResult
 from skipstone_operator.resources.jobstatus import JobStatus
 from skipstone_operator.resources.loadjob import LoadJobStatus
+from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.table import (
     MAX_CAVEATS,
     MAX_PROPERTY_NAME,
@@ -228,6 +229,8 @@ def find_obstacle(world: TableWorld, table: TableSubject) -> Finding | None:
     """Why the table cannot be ready whatever its runs say."""
     if (bad := validate_spec(table.kind, table.spec)) is not None:
         return Finding(bad.reason, bad.message)
+    if (closed := _find_closed_column(table)) is not None:
+        return closed
     if world.place.warehouse is None:
         name = table.spec.warehouse_ref.name
         return Finding(Reason.WAREHOUSE_NOT_FOUND, f"spec.warehouseRef: there is no Warehouse {name!r} here; create it")
@@ -239,6 +242,17 @@ def find_obstacle(world: TableWorld, table: TableSubject) -> Finding | None:
             f"spec.identifier: {who} is older and claims the same table; delete one of them, or create this one again "
             "with another identifier",
         )
+    return None
+
+
+def _find_closed_column(table: TableSubject) -> Finding | None:
+    """A column that would close the table to Spark and that it does not have yet, unless the spec allows it."""
+    if table.spec.allow_types_unreadable_by_spark or table.status.applied_generation == table.meta.generation:
+        return None
+    for position, column in enumerate(table.spec.columns):
+        if column.type == limits.CLOSED_TYPE and table.status.column_types.get(column.name) != column.type:
+            message = f"spec.columns[{position}].type: {column.type} {limits.CLOSED_WAY_OUT}"
+            return Finding(Reason.COLUMN_TYPE_UNSUPPORTED, message)
     return None
 
 

@@ -214,6 +214,12 @@ class TableSpec:
             "else: use Retain",
             field_path=".reclaimPolicy",
         ),
+        Rule(  # the operator judges it with the table's columns in hand: one that has such a column keeps it
+            rule="(has(self.allowTypesUnreadableBySpark) && self.allowTypesUnreadableBySpark) || !has(self.columns) || "
+            f"self.columns.all(c, c.type != '{limits.CLOSED_TYPE}')",
+            message=f"columns[].type {limits.CLOSED_TYPE} {limits.CLOSED_WAY_OUT}",
+            field_path=".columns",
+        ),
         _known_columns("primaryKey", "primary_key", "f"),
         _known_columns("partitioning", "partitioning", "f.column"),
         _known_columns("sortOrder", "sort_order", "f.column"),
@@ -253,6 +259,13 @@ class TableSpec:
             item=Doc("One column."),
         ),
     ] = ()
+    allow_types_unreadable_by_spark: Annotated[
+        bool,
+        Doc(
+            f"Accept columns of the type {limits.CLOSED_TYPE}. Spark 4.1 with Iceberg 1.12 cannot open a table that "
+            "has one, whichever columns a query names."
+        ),
+    ] = False
     primary_key: Annotated[
         tuple[str, ...],
         Doc(

@@ -24,9 +24,7 @@ from pyiceberg.types import (
     IntegerType,
     LongType,
     StringType,
-    TimestampNanoType,
     TimestampType,
-    TimestamptzNanoType,
     TimestamptzType,
     TimeType,
     UUIDType,
@@ -47,8 +45,6 @@ _STORAGE: dict[type[IcebergType], str] = {
     TimeType: "time",
     TimestampType: "timestamp",
     TimestamptzType: "timestamptz",
-    TimestampNanoType: "timestamp_ns",
-    TimestamptzNanoType: "timestamptz_ns",
     StringType: "string",
     UUIDType: "binary",
     FixedType: "binary",
@@ -62,8 +58,6 @@ _COLUMN_TYPES: dict[str, IcebergType] = {
     "time": TimeType(),
     "timestamp": TimestampType(),
     "timestamptz": TimestamptzType(),
-    "timestamp_ns": LongType(),
-    "timestamptz_ns": LongType(),
     "string": StringType(),
     "binary": BinaryType(),
 }
@@ -75,8 +69,6 @@ _ARROW_TYPES: dict[str, pa.DataType] = {
     "time": pa.time64("us"),
     "timestamp": pa.timestamp("us"),
     "timestamptz": pa.timestamp("us", tz="UTC"),
-    "timestamp_ns": pa.int64(),
-    "timestamptz_ns": pa.int64(),
     "string": pa.string(),
     "binary": pa.binary(),
 }
@@ -118,8 +110,6 @@ def stored_keys(values: pa.Array | pa.ChunkedArray, storage: str) -> pa.Array | 
     plain = _plain(values)
     if storage == "double":
         return ordered_floats(plain)
-    if storage in ("timestamp_ns", "timestamptz_ns"):
-        return _cast(_cast(plain, pa.timestamp("ns", tz=getattr(plain.type, "tz", None))), pa.int64())
     return _cast(plain, arrow_type(storage))
 
 

@@ -13,7 +13,9 @@ from dataclasses import dataclass, replace
 
 import pyarrow.compute as pc
 from pyiceberg.catalog import Catalog
+from pyiceberg.schema import Schema
 from pyiceberg.table import Table
+from skipstone_core.columntypes import is_closed_to_spark
 from skipstone_core.contract.reports import MetadataMark, SegmentCounts, TableState
 from skipstone_core.contract.requests import TableRef
 from skipstone_core.errors import BadSpec
@@ -21,7 +23,7 @@ from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.indexing.segments import SegmentFacts, count_segments, segment_statuses
 from skipstone_core.reasons import Reason
 
-from skipstone.compat.pyiceberg import summary_of
+from skipstone.compat.pyiceberg import field_ids, summary_of
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.decoding.completing import find_gaps
 from skipstone.tables.deletes import Delete
@@ -34,6 +36,8 @@ from skipstone.tables.shaping.writeproperties import property_findings
 from skipstone.tables.upkeep.health import table_health
 
 _ADDED_FILES = "added-data-files"
+#: Columns that a caveat names; of more, the number.
+_NAMED_COLUMNS = 5
 #: Positions of one data file that are read to count them.
 _COUNTED_DELETES = 1_000_000
 #: 00012-<uuid>.metadata.json, or v12.metadata.json.
@@ -144,6 +148,21 @@ def _caveats(table: Table) -> Iterator[str]:
             f"Spark and other engines that use Iceberg's Java library cannot open the table, because its metadata "
             f"lacks {', '.join(gaps)}: let Skipstone load or merge into it or compact it, which completes the metadata"
         )
+    if closed := [*_closed_columns(table.schema())]:
+        more = f" and {len(closed) - _NAMED_COLUMNS} more" if len(closed) > _NAMED_COLUMNS else ""
+        yield (
+            "Spark 4.1 with Iceberg 1.12 cannot open the table, whichever columns a query names, because of "
+            f"{', '.join(closed[:_NAMED_COLUMNS])}{more}: read it with PyIceberg, or keep such values in another "
+            "table, in columns of the type string or long"
+        )
+
+
+def _closed_columns(schema: Schema) -> Iterator[str]:
+    """Columns whose types, at any depth, close a table to Spark, with these types."""
+    for field in schema.fields:
+        kinds = [one.field_type for one in field_ids(Schema(field)).values()]
+        if found := next((str(kind) for kind in kinds if is_closed_to_spark(str(kind))), None):
+            yield f"{field.name} ({found})"
 
 
 def _with_health(state: TableState, table: Table, files: FileSet, ref: TableRef) -> TableState:

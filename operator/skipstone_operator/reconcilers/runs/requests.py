@@ -346,7 +346,7 @@ def plan_table_run(table: TableSubject, place: Place, warehouse: WarehouseSubjec
 def table_change_inputs(table: TableSubject) -> dict[str, object]:
     """What of the Table a change depends on: its spec without what only the operator reads, and the generation."""
     spec = encode(table.spec)
-    for name in ("reclaimPolicy", "refreshIntervalSeconds", "maintenance"):
+    for name in ("reclaimPolicy", "refreshIntervalSeconds", "maintenance", "allowTypesUnreadableBySpark"):
         spec.pop(name, None)
     return {"spec": spec, "generation": table.meta.generation}
 

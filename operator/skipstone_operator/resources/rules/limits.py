@@ -37,6 +37,12 @@ COLUMN_TYPE_HELP = (
     "boolean, int, long, float, double, decimal(p,s), date, time, timestamp, timestamptz, string, uuid, "
     "fixed[n] or binary"
 )
+#: The type of them with which Spark opens no column of a table, and what a refusal says of it.
+CLOSED_TYPE = "time"
+CLOSED_WAY_OUT = (
+    "closes the whole table to Spark 4.1 with Iceberg 1.12: use string or long, or set allowTypesUnreadableBySpark to "
+    "true"
+)
 
 
 def _plain_name(text: str) -> str | None:

@@ -306,6 +306,8 @@ def _fitted(values: pa.Array, column: FeedColumn, line: int, maker: BatchMaker) 
 def _cast(values: pa.Array, column: FeedColumn, target: FeedTarget) -> pa.Array | None:
     """None for types that do not stand for each other."""
     kind, into = values.type, column.arrow
+    if pa.types.is_time(kind) and pa.types.is_string(into):
+        return values.cast(pa.time64("us")).cast(into)
     for family in _FAMILIES:
         if family(kind) and family(into):
             break

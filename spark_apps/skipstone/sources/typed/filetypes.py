@@ -146,6 +146,10 @@ def _widened(natural: IcebergType, value: Column, target: IcebergType, time_zone
             return in_zone(value.cast("timestamp"), time_zone)
         case (IntegerType() | LongType() | DecimalType() | FloatType() | DoubleType(), _):
             return _number(natural, value, target)
+        case (TimeType(), LongType()):
+            return value
+        case (TimeType(), StringType()):
+            return F.date_format(F.timestamp_micros(value), _TIME_OF_DAY)
         case _:
             return _widened_bytes(natural, value, target)
 
@@ -239,6 +243,8 @@ _PLAIN: dict[pa.DataType, FileType] = {
     pa.time64("us"): FileType(spark="bigint", natural=TimeType()),
 }
 
+#: Times of day as text, which sorts as they do. The session's zone is UTC.
+_TIME_OF_DAY = "HH:mm:ss.SSSSSS"
 #: One more than the greatest long.
 _LONGS = float(1 << 63)
 #: Types between which Arrow casts without loss, or refuses.

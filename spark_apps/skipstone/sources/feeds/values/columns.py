@@ -44,9 +44,11 @@ from skipstone.sources.feeds.values.times import (
     all_moments,
     day,
     has_offset,
+    is_time_of_day,
     local_moment,
     moment_with_zone,
     time_of_day,
+    time_text,
 )
 
 _UUID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
@@ -158,6 +160,8 @@ def _string(value: Raw, of: ReadAs) -> object:
     is_json = isinstance(value, Mapping | list)  # Maxwell writes columns of JSON so
     if is_json or (of.rules.base64 and isinstance(value, bool | int | float | Decimal)):
         return _json_text(value)
+    if isinstance(value, int) and is_time_of_day(of.semantic):
+        return time_text(value, of)
     if not isinstance(value, str) or is_scaled(of.semantic):
         raise TypeError(value)
     value.encode()  # refuses half a character

@@ -50,6 +50,21 @@ def time_of_day(value: Raw, of: ReadAs) -> object:
     return _bounded(_micros(value, _unit(of, _TIME_UNITS)), 0, DAY_MICROS - 1)
 
 
+def is_time_of_day(semantic: Semantic | None) -> bool:
+    """Whether the schema says that numbers are times of day."""
+    return semantic is not None and semantic.name in _TIME_UNITS
+
+
+def time_text(value: int, of: ReadAs) -> str:
+    """A number that is a time of day as text such as 10:00:00.500000; MySQL's may be negative, or have more hours."""
+    unit = _unit(of, _TIME_UNITS)
+    nanos = abs(value) * (1 if unit is _NANOS else 1000 if unit is _MICROS else 1_000_000)
+    seconds, fraction = divmod(nanos, 1_000_000_000)
+    digits = f"{fraction:09}".removesuffix("000")
+    shown = f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{digits.ljust(6, '0')}"
+    return f"-{shown}" if value < 0 else shown
+
+
 def local_moment(value: Raw, of: ReadAs) -> object:
     """Microseconds since 1970 as a clock without zone shows them."""
     if isinstance(value, str):
