@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from datetime import time
 from pathlib import Path
@@ -22,7 +23,8 @@ from pyiceberg.types import (
 )
 from pyspark.sql import SparkSession
 from skipstone.tables.states import table_state
-from skipstone_core.contract.requests import SchemaEvolution, SourceFormat
+from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.requests import ChangeFormat, ColumnSpec, SchemaEvolution, SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec, UserError
 from skipstone_core.reasons import Reason
 
@@ -95,6 +97,53 @@ def test_times_of_typed_files_are_loaded_as_text_or_as_microseconds(
         expected |= dict(zip(keys, (values[at] for at in held), strict=True))
     assert {row["n"]: row["at"] for row in bed.rows()} == expected
     bed.catalog.close()
+
+
+def test_times_of_day_are_added_as_text(tmp_path: Path) -> None:
+    merges = MergeBed(tmp_path)
+    merges.create(Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType())))
+    merges.append([{"id": 1, "name": "a"}])
+    rows = pa.table({"id": [1, 2], "at": pa.array([TIMES[0], TIMES[3]], pa.time64("us"))})
+    asked = SourceSpec(format=SourceFormat.PARQUET, paths=(merges.source(rows),), unknown_columns=UnknownColumns.ADD)
+    merges.merge(task_of("", source=asked))
+    assert merges.rows() == [f"(1, 'a', '{TEXTS[0]}')", f"(2, None, '{TEXTS[3]}')"]
+    merges.catalog.close()
+
+    bed = Bed(tmp_path)
+    pq.write_table(rows.rename_columns(["id", "until"]), tmp_path / "more.parquet")
+    bed.load(source(SourceFormat.PARQUET, "more.parquet", unknown_columns=UnknownColumns.ADD))
+    assert sorted(str(row["until"]) for row in bed.rows()) == sorted(["None", "None", TEXTS[0], TEXTS[3]])
+    assert str(bed.table().schema().find_type("until")) == "string"
+    (tmp_path / "t.csv").write_text("9,10:00:00\n")
+    columns = (ColumnSpec(name="id", type="long"), ColumnSpec(name="clock", type="time"))
+    with pytest.raises(BadSpec, match="a new column 'clock' of the type time would close the table"):
+        bed.load(source(SourceFormat.CSV, "t.csv", unknown_columns=UnknownColumns.ADD, columns=columns))
+    bed.catalog.close()
+
+
+def test_a_change_feed_adds_times_of_day_as_text(bed: MergeBed) -> None:
+    bed.create(Schema(NestedField(1, "id", LongType(), required=True)))
+    kinds = {
+        "at": "io.debezium.time.MicroTime",
+        "iso": "io.debezium.time.IsoTime",
+        "zoned": "io.debezium.time.ZonedTime",
+    }
+    texts = {"iso": "12:34:56Z", "zoned": "12:34:56.5Z"}
+    fields = [{"field": "id", "type": "int64"}]
+    fields += [
+        {"field": name, "type": "int64" if name == "at" else "string", "name": kind} for name, kind in kinds.items()
+    ]
+    row = {"id": 1, "at": MICROS[0], **texts}
+    images = [{"field": "after", "type": "struct", "fields": fields}, {"field": "op", "type": "string"}]
+    schema = {"type": "struct", "fields": images}
+    payload = {"op": "c", "before": None, "after": row, "source": {"connector": "mysql", "db": "d", "table": "t",
+               "file": "b.1", "pos": 4, "row": 0, "server_id": 1, "snapshot": "false"}}  # fmt: skip
+    path = bed.text("feed.json", json.dumps({"schema": schema, "payload": payload}) + "\n")
+    asked = SourceSpec(
+        format=SourceFormat.JSON, paths=(path,), change_format=ChangeFormat.DEBEZIUM, unknown_columns=UnknownColumns.ADD
+    )
+    bed.merge(task_of("", source=asked, when_matched=(), when_not_matched=()))
+    assert bed.table().scan().to_arrow().to_pylist() == [{"id": 1, "at": TEXTS[0], **texts}]
 
 
 def test_a_merge_does_not_close_a_table_by_adding_a_column(bed: MergeBed, spark: SparkSession) -> None:

@@ -304,8 +304,9 @@ def test_schemas_of_messages_tell_the_types_of_columns_that_are_added(bed: Merge
             "parameters": {"scale": "2"},
         },
         {"field": "clock", "type": "int64", "name": "io.debezium.time.MicroTime"},
+        {"field": "span", "type": "int64", "name": "io.debezium.time.MicroDuration"},
     ]
-    row = {"id": 1, "name": "x", "made": 1, "day": 1, "small": 5, "sum": "Bdw=", "clock": 1}
+    row = {"id": 1, "name": "x", "made": 1, "day": 1, "small": 5, "sum": "Bdw=", "clock": 1, "span": 1}
     fields = [{"field": "after", "fields": columns}, {"field": "op", "type": "string"}]
     path = lines(bed, "f.json", {"schema": {"fields": fields}, "payload": event("c", 1, after=row)})
     source = SourceSpec(
@@ -315,9 +316,9 @@ def test_schemas_of_messages_tell_the_types_of_columns_that_are_added(bed: Merge
         unknown_columns=UnknownColumns.ADD,
     )
     report = bed.merge(task_of("", source=source, when_matched=(), when_not_matched=()))
-    assert report.unused_columns == (UnusedColumn(name="clock", rows=1),)
+    assert report.unused_columns == (UnusedColumn(name="span", rows=1),)
     kinds = {field.name: str(field.field_type) for field in bed.table().schema().fields[4:]}
-    assert kinds == {"day": "date", "made": "timestamp", "small": "int", "sum": "decimal(38, 2)"}
+    assert kinds == {"clock": "string", "day": "date", "made": "timestamp", "small": "int", "sum": "decimal(38, 2)"}
     found = next(row for row in bed.table().scan().to_arrow().to_pylist() if row["id"] == 1)
     assert (found["small"], found["sum"], found["day"]) == (5, Decimal("15.00"), date(1970, 1, 2))
 

@@ -12,12 +12,13 @@ from itertools import chain
 
 from pydantic import ValidationError
 from pyiceberg.schema import Schema
-from pyiceberg.types import IcebergType, NestedField, StringType, UnknownType
+from pyiceberg.types import IcebergType, NestedField, StringType, TimeType, UnknownType
 from skipstone_core.columntypes import MOVED_ONLY
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
-from skipstone_core.merging.evolution import refuse_case_twins
+from skipstone_core.merging.clauses import MergeColumn
+from skipstone_core.merging.evolution import refuse_case_twins, refuse_closed
 from skipstone_core.merging.unused import (
     Names,
     SourceNames,
@@ -31,6 +32,7 @@ from skipstone_core.reasons import Reason
 from skipstone.compat.lineage.opaque import holds_opaque
 from skipstone.sources.groups import ColumnGroup, RawColumn
 from skipstone.sources.text.options import text_options
+from skipstone.sources.typed.filetypes import added_type
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,9 +89,11 @@ def _added(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) ->
         return ()
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     types = {
-        name: declared.get(name) or _own_type(name, groups) for name in _load_names(source, schema, groups).unknown
+        name: declared.get(name) or _added_type(name, groups) for name in _load_names(source, schema, groups).unknown
     }
     found = {name: kind for name, kind in types.items() if kind is not None and not isinstance(kind, UnknownType)}
+    added = [MergeColumn(name=name, type=str(kind)) for name, kind in found.items()]
+    refuse_closed(added, "spec.source.unknownColumns")
     refuse_case_twins([*(field.name for field in schema.fields), *found], "spec.source.unknownColumns")
     return tuple(SourceColumn(name=name, type=kind, source=name) for name, kind in found.items())
 
@@ -116,13 +120,25 @@ def source_columns(
                 who = "the other files, the mapping or source.columns name" if needed is None else "the merge needs"
                 raise _missing(group, name, who)
     names = names if needed is None else list(dict.fromkeys(chain(told, _known(source, schema))))
-    types = {name: fed.get(name) or declared.get(name) or _own_type(name, groups) for name in names}
+    own = _added_type if _adds_text_for_times(source, schema) else _own_type
+    types = {name: fed.get(name) or declared.get(name) or own(name, groups) for name in names}
     fields = {name for group in groups for name, column in group.columns.items() if column.is_field}
     return tuple(
         SourceColumn(name=name, type=kind, source=name, is_field=name in fields)
         for name, kind in types.items()
         if kind is not None
     )
+
+
+def _added_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
+    kind = _own_type(name, groups)
+    return None if kind is None else added_type(kind)
+
+
+def _adds_text_for_times(source: SourceSpec, schema: Schema) -> bool:
+    """Whether times of a day are added as text: not if the table has a column of times, which a clause may feed."""
+    has_times = any(isinstance(field.field_type, TimeType) for field in schema.fields)
+    return source.unknown_columns is UnknownColumns.ADD and not has_times
 
 
 def table_names(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup]) -> Names:

@@ -31,7 +31,7 @@ from skipstone_core.merging.feeds import UPSERT
 
 from skipstone.sources.feeds.connect import DECIMAL
 from skipstone.sources.feeds.shapes import Change, FeedTarget, Raw, Semantic, Semantics
-from skipstone.sources.typed.filetypes import file_type
+from skipstone.sources.typed.filetypes import TIME_OF_DAY, added_type, file_type
 
 #: A column of batches: JSON of what a change has beside the table's columns, with the type of each value (null where it
 #: is null, empty where nothing tells one); null where it has nothing.
@@ -59,10 +59,11 @@ _MEANINGS: Mapping[str, IcebergType] = {
     "NanoTimestamp": TimestampType(),
     "IsoTimestamp": TimestampType(),
     "ZonedTimestamp": TimestamptzType(),
+    **dict.fromkeys(("Time", "MicroTime", "NanoTime", "IsoTime", "ZonedTime"), TIME_OF_DAY),
 }
 _TIMES = ("io.debezium.time.", "org.apache.kafka.connect.data.")
-#: Times of a day, which not every engine reads, and numbers of any scale.
-_UNTYPED = ("Time", "MicroTime", "NanoTime", "IsoTime", "ZonedTime", "Interval", "MicroDuration")
+#: Spans of time, which no type of Iceberg is.
+_UNTYPED = ("Interval", "MicroDuration")
 _WIDER = (("int", "long"), ("float", "double"), ("int", "double"), ("long", "double"))
 
 
@@ -177,4 +178,4 @@ def _by_value(value: Raw, tool: ChangeFormat) -> IcebergType | None:
 
 def _type_of(column: pa.Array) -> str:
     found = file_type(column.type)
-    return _UNTOLD if found is None else str(found.natural)
+    return _UNTOLD if found is None else str(added_type(found.natural))

@@ -32,6 +32,8 @@ from pyspark.sql import functions as F
 
 from skipstone.sources.text.values import Conversion, in_zone
 
+#: What times of a day become in a column that a source adds: a column of the type time closes the table to Spark.
+TIME_OF_DAY = StringType()
 _Expression = Callable[[Column], Column]
 
 
@@ -74,6 +76,11 @@ def file_type(kind: pa.DataType) -> FileType | None:
     return None
 
 
+def added_type(natural: IcebergType) -> IcebergType:
+    """The type of a column that is added to a table for values of the type ``natural``."""
+    return TIME_OF_DAY if isinstance(natural, TimeType) else natural
+
+
 def is_plain(kind: FileType | None, target: IcebergType) -> bool:
     """Whether Arrow's own cast and full validation of a column are all that it takes to feed ``target``."""
     if kind is None or kind.value not in (_same, _valid_text):
@@ -98,6 +105,7 @@ def is_copied(found: pa.DataType, target: IcebergType) -> bool:
             | (FixedType(), BinaryType())
             | (BinaryType(), FixedType())
             | (StringType(), UUIDType())
+            | (TimeType(), LongType() | StringType())
         ):
             return True
         case _:
