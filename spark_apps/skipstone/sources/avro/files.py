@@ -25,7 +25,7 @@ from skipstone.sources.groups import CORRUPT, RawColumn, RawGroup, quoted
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
 from skipstone.sources.text.headers import unreadable
-from skipstone.sources.wholefiles import whole_files
+from skipstone.sources.text.wholefiles import whole_files
 from skipstone.storage.port import StoredFile
 
 #: Rows and bytes of records that become one batch.

@@ -35,7 +35,7 @@ from skipstone.sources.text.headers import (
 )
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
-from skipstone.sources.wholefiles import whole_files
+from skipstone.sources.text.wholefiles import whole_files
 from skipstone.storage.port import StoredFile
 
 #: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
