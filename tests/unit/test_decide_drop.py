@@ -79,6 +79,21 @@ class TestDeletion:
         assert isinstance(step, PutFinalizers)
         assert "its last run ended with StorageUnavailable: ns.b cannot be read" in step.events[0].note
 
+    @pytest.mark.parametrize("running", [True, False])
+    def test_a_drop_run_that_time_runs_out_under_is_named_as_long_as_it_may_go_on(self, running: bool) -> None:
+        begun = written(table_world(going()))
+        table = going(status={**begun.status, "tableUuid": "uuid-1", "location": "/x"})
+        current = table.status.current_run
+        assert current is not None
+        driver = pod(current, OWNER, node="worker-7") if running else pending(current, OWNER, Reason.UNSCHEDULABLE)
+        late = replace(SETTING, now=START + timedelta(seconds=540))
+        step = decide(seen(replace(table_world(table), setting=late), current, driver))
+        assert released(step) == KEPT
+        assert isinstance(step, PutFinalizers)
+        kept = step.events[0].note.startswith("the data at /x was kept")
+        may_go_on = step.events[0].note.startswith(f"driver pod {driver.name} on node worker-7 may still drop the data")
+        assert (kept, may_go_on) == (not running, running)
+
     def test_intended_when_no_writer_is_left(self) -> None:
         writer = pod(current_run(), "uid-jan")
         waiting = written(table_world(going(), pods=(writer,)))

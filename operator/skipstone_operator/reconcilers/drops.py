@@ -87,8 +87,13 @@ def release(subject: AnySubject, type_: EventType, reason: Reason, note: str) ->
 
 
 def retain(world: DropWorld, why: str) -> Step:
-    """Give the drop up: the data stays."""
-    note = f"the data at {world.location} was kept: {why}"
+    """Give the drop up: the data stays, but for what a drop run that is still there may do."""
+    run = drop_policy(world).run
+    if run is None or run.pod is None or run.pod.terminal or run.pod.waits is not None:
+        note = f"the data at {world.location} was kept: {why}"
+    else:
+        node = f" on node {run.pod.node}" if run.pod.node else ""
+        note = f"driver pod {run.pod.name}{node} may still drop the data at {world.location}: {why}"
     return release(world.subject, EventType.WARNING, Reason.DATA_RETAINED, note)
 
 
