@@ -6,6 +6,7 @@ comes of it. Sources, mappings, files to register, records of jobs; `tests/unit/
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -37,9 +38,11 @@ from pyiceberg.types import (
     TimeType,
     UUIDType,
 )
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from skipstone.sources.typed.filetypes import feed, file_type, is_copied
 from skipstone.tables.records.archive import TxnArchive
+from skipstone.tables.storage import plain_location
 from skipstone_core.contract.reports import RunOutcome
 from skipstone_core.contract.requests import (
     ColumnMapping,
@@ -57,6 +60,8 @@ from skipstone_core.ids import ARCHIVE_PROPERTY, CONSUMED_PROPERTY_PREFIX
 
 from tests.spark.load_bed import Bed, csv, source
 from tests.spark.merge_bed import INSERT, UPDATE, MergeBed, task_of
+from tests.spark.rawdeletes import upgrade
+from tests.spark.secondengine import second_spark
 
 SCHEMA = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
 BY_NAME = PartitionSpec(PartitionField(2, 1000, IdentityTransform(), "name"))
@@ -221,6 +226,25 @@ def archived_and_lost(bed: Bed) -> Try:
     (bed.root / ".skipstone" / "txns").rename(bed.root / "backup")
     parquet(bed, id=IDS, name=NAMES)
     return Try(source(SourceFormat.PARQUET, "in/a.parquet"))
+
+
+def ahead_of_time(bed: Bed) -> Try:
+    """A table whose last change has a time to come."""
+    bed.create(SCHEMA)
+    with bed.table().transaction() as change:
+        change.set_properties({"some": "change"})
+    place = Path(plain_location(bed.table().metadata_location))
+    metadata = json.loads(place.read_text())
+    place.write_text(json.dumps({**metadata, "last-updated-ms": metadata["last-updated-ms"] + 10**9}))
+    parquet(bed, id=IDS, name=NAMES)
+    return Try(source(SourceFormat.PARQUET, "in/a.parquet"))
+
+
+def registered_again(bed: Bed, attempt: Try) -> Try:
+    older = bed.table().metadata.metadata_log[-1].metadata_file
+    bed.catalog.drop_table(("ns", "t"))
+    bed.catalog.register_table(("ns", "t"), older)
+    return attempt
 
 
 def set_property(bed: Bed, text: str) -> None:
@@ -396,6 +420,9 @@ CASES = {
         archived_and_lost,
         {"restore it": (found_again, [ROW]), "or remove the table property": (forgotten, [ROW])},
     ),
+    "load: a table that was changed in time to come": Case(
+        ahead_of_time, {"register the table with an older metadata file": (registered_again, [ROW])}
+    ),
     "load: one name twice": Case(
         loading("id,id\n1,x\n"),
         {"give each column its own name": (text("in/a.csv", "id,name\n1,x\n"), [ROW])},
@@ -486,6 +513,19 @@ def test_what_a_message_tells_to_do_works(bed: Bed, name: str, way: str) -> None
     act, rows = case.ways[way]
     act(bed, attempt).run(bed)
     assert bed.rows() == rows
+
+
+def test_a_column_with_a_name_of_row_lineage_is_renamed_by_another_engine(bed: Bed, spark: SparkSession) -> None:
+    bed.create(Schema(*SCHEMA.fields, NestedField(3, "_row_id", LongType())))
+    upgrade(bed.table())
+    parquet(bed, id=IDS, name=NAMES)
+    attempt = Try(source(SourceFormat.PARQUET, "in/a.parquet"))
+    with pytest.raises(SkipstoneError, match="a name that row lineage takes; rename the column"):
+        attempt.run(bed)
+    session = second_spark(spark, bed.warehouse)
+    session.sql(f"alter table {bed.warehouse.catalog.name}.ns.t rename column _row_id to row_number")
+    attempt.run(bed)
+    assert bed.rows() == [{**ROW, "row_number": None}]
 
 
 FOUND = [
