@@ -15,8 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC, PartitionField, PartitionSpec
+from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
 from skipstone.runs.merging import feed as feed_module
+from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import UnusedColumn
@@ -281,6 +283,36 @@ def test_columns_that_the_table_lacks_are_told_refused_or_added_as_the_source_as
     assert report.unused_columns == (UnusedColumn(name="note", rows=0),)
     assert {row["id"]: row["size"] for row in bed.table().scan().to_arrow().to_pylist()}[1] == 7
     assert str(bed.table().schema().find_type("size")) == "long"
+
+
+@pytest.mark.parametrize("after", [False, True], ids=["before-the-swap", "after-the-swap"])
+def test_a_feed_that_adds_a_column_is_applied_once_wherever_its_run_ends(bed: MergeBed, after: bool) -> None:
+    class Killed(BaseException):
+        pass
+
+    class Hooks(NoHooks):
+        def before_swap(self, table: Table) -> None:
+            if not after:
+                raise Killed
+
+        def after_swap(self, table: Table) -> None:
+            raise Killed
+
+    orders(bed)
+    path = lines(bed, "f.json", event("c", 1, after={"id": 1, "name": "a", "size": 7}))
+    source = SourceSpec(
+        format=SourceFormat.JSON,
+        paths=(path,),
+        change_format=ChangeFormat.DEBEZIUM,
+        unknown_columns=UnknownColumns.ADD,
+    )
+    task, uid = task_of("", source=source, when_matched=(), when_not_matched=()), "00000000-0000-0000-0000-0000000000ad"
+    with pytest.raises(Killed):
+        bed.merge(task, uid, CommitPorts(hooks=Hooks()))
+    assert ("size" in bed.table().schema().column_names) is after
+    bed.merge(task, uid)
+    assert len(bed.table().history()) == 2
+    assert next(row for row in bed.table().scan().to_arrow().to_pylist() if row["id"] == 1)["size"] == 7
 
 
 def test_a_feed_whose_columns_are_all_of_another_table_is_refused(bed: MergeBed) -> None:

@@ -23,6 +23,7 @@ from skipstone_core.contract.requests import (
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from tests.spark.formats import WRITERS
 from tests.spark.merge_bed import ALL_IN_SPARK, DELETE_D, INSERT, UPDATE, MergeBed, task_of
 
 USERS = Schema(
@@ -113,6 +114,35 @@ def test_every_source_row_is_accounted_for_and_unused_columns_are_told(
     assert parts == [2, 1, 1, 1]
     assert sum(parts) == counts["rowsSource"] == 5
     assert report.unused_columns == (UnusedColumn(name="more", rows=3), UnusedColumn(name="deep"))
+
+
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize(
+    ("kind", "share"),
+    [
+        *((kind, ALL_IN_SPARK) for kind in WRITERS if kind is not SourceFormat.PARQUET),
+        (SourceFormat.AVRO, USUAL_SHARE),
+    ],
+)
+def test_rows_of_every_format_are_accounted_for(bed: MergeBed, kind: SourceFormat, share: DriverShare) -> None:
+    bed.limits = share
+    rows = [
+        {"id": 1, "city": "q", "op": "U", "more": "m"},
+        {"id": 2, "city": "q", "op": "D", "more": None},
+        {"id": 3, "city": "q", "op": "D", "more": "m"},
+        {"id": 4, "city": "q", "op": "U", "more": None},
+    ]
+    path = bed.root / "feeds" / f"changes.{kind.lower()}"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(WRITERS[kind](rows))
+    options = {"header": "true"} if kind is SourceFormat.CSV else {}
+    spec = SourceSpec(format=kind, paths=(f"feeds/{path.name}",), options=options)
+    insert = MergeClause(action=MergeAction.INSERT, when="source.op != 'D'")
+    report = bed.merge(task_of("", source=spec, when_matched=(DELETE_D, UPDATE), when_not_matched=(insert,)))
+    parts = [report.counts[name] for name in ("rowsMatching", "rowsInserted", "rowsUnmatched", "rowsSuperseded")]
+    assert (parts, report.counts["rowsSource"]) == ([2, 1, 1, 0], 4)
+    assert report.unused_columns == (UnusedColumn(name="more", rows=2),)
+    assert bed.rows() == ["(1, 'a', 'q')", "(4, None, 'q')"]
 
 
 def test_unknown_columns_are_refused_or_added_as_the_source_asks(bed: MergeBed) -> None:

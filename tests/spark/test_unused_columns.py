@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import io
-import json
-from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import fastavro
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
-from pyarrow import orc
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import LongType, NestedField, StringType
@@ -23,63 +16,15 @@ from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import NO_SHARE, USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.reports import JobReport, RunOutcome, UnusedColumn
-from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat
+from skipstone_core.contract.requests import BadRecordPolicy, ColumnMapping, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
+from tests.spark.formats import WRITERS, Rows
 from tests.spark.load_bed import Bed, ListSink, bad, csv, source
 
 pytestmark = pytest.mark.usefixtures("spark")
 TABLE = Schema(NestedField(1, "id", LongType()), NestedField(2, "name", StringType()))
-Rows = Sequence[Mapping[str, Any]]
-
-
-def _csv(rows: Rows) -> bytes:
-    lines = [",".join(rows[0]), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
-    return "\n".join(lines).encode()
-
-
-def _table(rows: Rows) -> pa.Table:
-    found = pa.Table.from_pylist([dict(row) for row in rows])
-    kinds = [pa.string() if pa.types.is_null(one.type) else one.type for one in found.schema]
-    return found.cast(pa.schema(list(zip(found.column_names, kinds, strict=True))))
-
-
-def _parquet(rows: Rows) -> bytes:
-    out = pa.BufferOutputStream()
-    pq.write_table(_table(rows), out)
-    return bytes(out.getvalue())
-
-
-def _orc(rows: Rows) -> bytes:
-    out = pa.BufferOutputStream()
-    orc.write_table(_table(rows), out)
-    return bytes(out.getvalue())
-
-
-def _json(rows: Rows) -> bytes:
-    return "\n".join(map(json.dumps, rows)).encode()
-
-
-def _avro(rows: Rows) -> bytes:
-    kinds = {int: "long", str: "string"}
-    fields = []
-    for name in rows[0]:
-        kind = next((kinds[type(row[name])] for row in rows if row[name] is not None), "string")
-        fields.append({"name": name, "type": ["null", kind]})
-    out = io.BytesIO()
-    fastavro.writer(out, fastavro.parse_schema({"type": "record", "name": "r", "fields": fields}), list(rows))
-    return out.getvalue()
-
-
-#: Names of Avro hold neither blanks nor dots.
-WRITERS: Mapping[SourceFormat, Callable[[Rows], bytes]] = {
-    SourceFormat.CSV: _csv,
-    SourceFormat.JSON: _json,
-    SourceFormat.PARQUET: _parquet,
-    SourceFormat.ORC: _orc,
-    SourceFormat.AVRO: _avro,
-}
 #: Every format, and the reader: Spark's, or the driver's for those that it reads.
 READERS = [
     *(pytest.param(kind, NO_SHARE, id=f"{kind.value}-spark") for kind in WRITERS),
@@ -215,8 +160,8 @@ class Killed(BaseException):
     """Stands for the end of a process."""
 
 
-def _killed(bed: Bed, rows: Rows, uid: str, *, after: bool) -> None:
-    """An attempt that adds a column and ends right before the catalog swaps, or right after."""
+def _killed(bed: Bed, given: SourceSpec, uid: str, *, after: bool) -> None:
+    """An attempt that ends right before the catalog swaps, or right after."""
 
     class Hooks(NoHooks):
         def before_swap(self, table: Table) -> None:
@@ -226,8 +171,6 @@ def _killed(bed: Bed, rows: Rows, uid: str, *, after: bool) -> None:
         def after_swap(self, table: Table) -> None:
             raise Killed
 
-    path = bed.put("in/a.parquet", _parquet(rows)) if not (bed.root / "in/a.parquet").exists() else "in/a.parquet"
-    given = source(SourceFormat.PARQUET, path, unknown_columns=UnknownColumns.ADD)
     with pytest.raises(Killed):
         bed.load(given, uid=uid, ports=CommitPorts(hooks=Hooks()))
 
@@ -235,9 +178,10 @@ def _killed(bed: Bed, rows: Rows, uid: str, *, after: bool) -> None:
 @pytest.mark.parametrize("after", [False, True], ids=["before-the-swap", "after-the-swap"])
 def test_a_load_that_adds_a_column_is_applied_once_wherever_it_ends(bed: Bed, after: bool) -> None:
     uid = "00000000-0000-0000-0000-00000000abcd"
-    _killed(bed, [{"id": 1, "more": "x"}], uid, after=after)
-    assert ("more" in bed.table().schema().column_names) is after
+    bed.put("in/a.parquet", WRITERS[SourceFormat.PARQUET]([{"id": 1, "more": "x"}]))
     given = source(SourceFormat.PARQUET, "in/a.parquet", unknown_columns=UnknownColumns.ADD)
+    _killed(bed, given, uid, after=after)
+    assert ("more" in bed.table().schema().column_names) is after
     report = bed.load(given, uid=uid, attempt=2)
     assert report.outcome is (RunOutcome.ALREADY_COMMITTED if after else RunOutcome.COMMITTED)
     assert bed.rows() == [{"id": 1, "name": None, "more": "x"}]
@@ -253,14 +197,14 @@ def test_a_column_that_another_writer_adds_meanwhile_is_not_added_again(bed: Bed
                 with bed.table().update_schema() as update:
                     update.add_column("more", StringType())
 
-    bed.put("in/a.parquet", _parquet([{"id": 1, "more": "x"}]))
+    bed.put("in/a.parquet", WRITERS[SourceFormat.PARQUET]([{"id": 1, "more": "x"}]))
     given = source(SourceFormat.PARQUET, "in/a.parquet", unknown_columns=UnknownColumns.ADD)
     assert bed.load(given, ports=CommitPorts(hooks=Hooks())).counts["rowsLoaded"] == 1
     assert bed.rows() == [{"id": 1, "name": None, "more": "x"}]
 
 
 def test_an_attempt_that_finds_its_job_committed_tells_what_was_left_out(bed: Bed) -> None:
-    bed.put("in/a.parquet", _parquet([{"id": 1, "more": "x"}]))
+    bed.put("in/a.parquet", WRITERS[SourceFormat.PARQUET]([{"id": 1, "more": "x"}]))
     given, uid = source(SourceFormat.PARQUET, "in/a.parquet"), "00000000-0000-0000-0000-00000000abce"
     bed.load(given, uid=uid)
     again = bed.load(given, uid=uid, attempt=2)

@@ -7,6 +7,8 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from skipstone.sources.columns import file_names
+from skipstone.sources.groups import ColumnGroup, RawColumn
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import (
     ColumnMapping,
@@ -86,7 +88,23 @@ def test_what_is_neither_refused_nor_unused_is_fed(source: list[str], table: lis
     assert not {plain_name(name) for name in names.unfed} & {plain_name(name) for name in names.unused}
 
 
+def test_a_feed_of_which_fields_are_named_is_used() -> None:
+    """In Json, fields that are named stand in the place of their column."""
+    task = replace(
+        TASK,
+        keys=(MergeKey(target="id", source="after.id"),),
+        when_matched=(MergeClause(action=MergeAction.UPDATE, values={"city": "source.after.city"}),),
+    )
+    columns = [MergeColumn(name=name, type="string", is_field=True) for name in ("after.id", "after.city")]
+    raw = {"before": RawColumn("b"), "after.id": RawColumn("i", is_field=True), "op": RawColumn("o")}
+    raw |= {"after.city": RawColumn("c", is_field=True), "source": RawColumn("s")}
+    files = file_names([ColumnGroup(columns=raw, example="f")])
+    assert files == (SourceNames("f", ("before", "after", "op", "source")),)
+    assert merge_names(task, plan_merge(task, TARGET, columns), files).unused == ("before", "op", "source")
+
+
 def test_headers_that_only_look_cut_are_left_alone() -> None:
+    require_delimiter([SourceNames("f", ("id", "id;name"))], ",", {"id", "name"})
     require_delimiter([SourceNames("f", ("id", "first, last"))], ";", {"id"})
     require_delimiter([SourceNames("f", ("a;b",))], ",", {"a;b"})
     with pytest.raises(BadData, match=r"set source.options.delimiter to ';'"):

@@ -343,3 +343,10 @@ def test_a_cache_forgets_what_was_used_longest_ago_and_passes_on_what_is_too_lar
         assert len(value(key, size)) == size
     assert made == ["a", "b", "c", "b", "d", "d"]
     assert (cache.counts().hits, cache.counts().misses) == (2, 6)
+
+
+@pytest.mark.parametrize("condition", [None, "k < 100", "k = 37"])
+def test_rows_without_columns_are_as_many_as_with_them(lake: Lake, condition: str | None) -> None:
+    grow(lake, 3, synced=2)
+    whole = read(lake.table(), None, condition)
+    assert read(lake.table(), [], condition).num_rows == whole.num_rows > 0

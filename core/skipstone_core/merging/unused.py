@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 
 from skipstone_core.contract.reports import UnusedColumn
@@ -98,16 +98,14 @@ def require_used(names: Names) -> None:
             )
 
 
-def require_delimiter(files: Iterable[SourceNames], delimiter: str, known: Collection[str]) -> None:
+def require_delimiter(files: Iterable[SourceNames], delimiter: str, known: Set[str]) -> None:
     """Raise BadData (SOURCE_COLUMNS_UNUSED) for files of Csv whose header another delimiter cuts into columns.
 
-    ``known``: names of the table and the mapping; a column of one of them is no slip.
+    ``known``: names of the table and the mapping; a header with one of them is cut as it should be.
     """
     meant = {plain_name(name) for name in known}
     for file in files:
-        for name in file.names:
-            if name in known:
-                continue
+        for name in () if known & set(file.names) else file.names:
             for other in _DELIMITERS:
                 parts = name.split(other)
                 is_meant = len(file.names) == 1 or any(plain_name(part.strip("\"'")) in meant for part in parts)

@@ -27,7 +27,7 @@ from skipstone.compat.lineage.opaque import Opaque
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, batch_of, field_id, nulls
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64). A column of a table may be
@@ -223,7 +223,7 @@ def live_rows(
         else extra[column.name]()
         for column in projection.columns
     ]
-    found = pa.RecordBatch.from_arrays(arrays, schema=projection.output)
+    found = batch_of(arrays, projection.output, count)
     spend(found.nbytes)
     if projection.deletions is not None:
         keys = {number: projection.column(batch, number, count) for number in projection.equality_ids}

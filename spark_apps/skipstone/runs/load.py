@@ -59,7 +59,7 @@ from skipstone.sources.listing import SourceListing, require_unchanged
 from skipstone.sources.plain import NotPlainError, PlainLimits, find_plain_rows
 from skipstone.sources.reading import SourceRead, read_table_rows
 from skipstone.sources.rejects import discard_rejects, keep_rejects, reject_folder
-from skipstone.sources.unused import merged_counts, unused_columns, values_known
+from skipstone.sources.unused import merged_counts, unused_columns
 from skipstone.storage.opening import open_storage
 from skipstone.tables.arrow import arrow_type_of
 from skipstone.tables.catalogs import load_table, open_catalog
@@ -324,8 +324,7 @@ def _write_in_spark(plan: _Plan) -> _Made:
             rows = map_batches(frame, kernel, ANSWER_DDL).collect()
     answers = sorted((opened_answer(bytes(row.answer)) for row in rows), key=lambda answer: answer.partition)
     names = table_names(job.task.source, table.schema(), read.groups)
-    known = values_known(listing, job.task.source.format, names.unused[:MAX_UNUSED])
-    _tell(job, names, merged_counts([known, dict.fromkeys(read.counted, 0), *(one.unused for one in answers)]))
+    _tell(job, names, merged_counts([read.known, dict.fromkeys(read.counted, 0), *(one.unused for one in answers)]))
     return _Made(tuple(answers), names, columns)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from skipstone.tables.arrow import batch_of
+
 UUID_BYTES = 16
 
 
@@ -17,10 +19,8 @@ def table_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     Raises pa.ArrowInvalid when a value would not survive, which the checks on reading rule out.
     """
     fields = [field for field in schema if field.name in batch.schema.names]
-    if not fields:
-        return batch.select([])  # a batch that is made of no columns would have no rows
     arrays = [_cast(batch.column(field.name), field.type) for field in fields]
-    return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([(field.name, field.type) for field in fields]))
+    return batch_of(arrays, pa.schema([(field.name, field.type) for field in fields]), batch.num_rows)
 
 
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:

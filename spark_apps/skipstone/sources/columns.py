@@ -17,6 +17,7 @@ from skipstone_core.columntypes import MOVED_ONLY
 from skipstone_core.contract.columns import UnknownColumns
 from skipstone_core.contract.requests import SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
+from skipstone_core.language.paths import split_path
 from skipstone_core.merging.clauses import MergeColumn
 from skipstone_core.merging.evolution import refuse_case_twins, refuse_closed
 from skipstone_core.merging.unused import (
@@ -154,9 +155,16 @@ def _load_names(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGroup
 
 
 def file_names(groups: Sequence[ColumnGroup]) -> tuple[SourceNames, ...]:
-    """The names of the columns of each group, fields within them left out."""
+    """The names of the columns of each group; of fields within columns that are read alone, those of the columns."""
     return tuple(
-        SourceNames(group.example, tuple(name for name, column in group.columns.items() if not column.is_field))
+        SourceNames(
+            group.example,
+            tuple(
+                dict.fromkeys(
+                    split_path(name)[0] if column.is_field else name for name, column in group.columns.items()
+                )
+            ),
+        )
         for group in groups
     )
 

@@ -6,8 +6,8 @@ Needs a session made by ``skipstone.session``: UTC, exact column names, ANSI. On
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 from pyiceberg.schema import Schema
@@ -61,7 +61,7 @@ class SourceRead:
     data of rows with an error is void.
 
     ``groups``: the columns of the files. Of a load: ``names`` on both sides, and behind the other columns UNUSED_COLUMN
-    for those ``counted``.
+    for those ``counted``; ``known``: rows with a value by column, of those of which files say it by themselves.
     """
 
     frame: DataFrame
@@ -70,6 +70,7 @@ class SourceRead:
     groups: tuple[ColumnGroup, ...]
     names: Names | None = None
     counted: tuple[str, ...] = ()
+    known: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -112,9 +113,10 @@ def read_table_rows(
     groups = reading.groups(rules.options)
     columns, names = table_columns(source, schema, groups), table_names(source, schema, groups)
     unused = names.unused[:MAX_UNUSED]
-    counted = are_counted(groups, unused, values_known(listing, source.format, unused))
+    known = values_known(listing, source.format, unused)
+    counted = are_counted(groups, unused, known)
     read = reading.frame(groups, rules, columns, Told(counted=counted))
-    return replace(read, names=names, counted=counted)
+    return replace(read, names=names, counted=counted, known=known)
 
 
 def _rules(spark: SparkSession, source: SourceSpec, time_zone: str) -> TextRules:

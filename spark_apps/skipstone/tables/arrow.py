@@ -5,6 +5,8 @@ Used by readers, writers, bounds and Spark schemas. Must not read files.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.io.pyarrow import schema_to_pyarrow
@@ -72,6 +74,13 @@ def arrow_type_of(kind: IcebergType) -> pa.DataType:
 def nulls(count: int, kind: pa.DataType) -> pa.Array:
     """Nulls that Parquet takes: below a struct that is null, its required fields are not null."""
     return pa.array([None] * count, kind) if pa.types.is_struct(kind) else pa.nulls(count, kind)
+
+
+def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.RecordBatch:
+    """A batch of ``count`` rows with the columns ``arrays``, which may be none: Arrow would make it of no rows then."""
+    if arrays:
+        return pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(count)], ["none"]).select([])
 
 
 def cast_decimals(numbers: pa.Array | pa.ChunkedArray, kind: pa.Decimal128Type) -> pa.Array | pa.ChunkedArray:

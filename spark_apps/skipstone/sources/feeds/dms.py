@@ -103,7 +103,7 @@ class _Lines(Iterator[str]):
 
 def _require_header(name: str, header: Sequence[str], target: FeedTarget) -> None:
     known = [column.name for column in target.columns]
-    require_delimiter([SourceNames(name, tuple(header))], target.delimiter, [OP, *known])
+    require_delimiter([SourceNames(name, tuple(header))], target.delimiter, {OP, *known})
     lacking = [key for key in target.keys if key not in header]
     if lacking:
         raise refused(
