@@ -11,7 +11,7 @@ import pytest
 from pyiceberg.catalog import Catalog
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
-from pyiceberg.types import IntegerType, LongType, NestedField, StringType
+from pyiceberg.types import IntegerType, ListType, LongType, NestedField, StringType
 from pyspark.sql import SparkSession
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.table import run_table
@@ -306,13 +306,15 @@ def test_a_new_table_never_shares_the_folder_of_an_old_one(run: Run, catalog: Ca
 def drift(catalog: Catalog, change: str) -> None:
     """Somebody else changes the schema."""
     with table(catalog).update_schema() as update:
-        if change != "add":
+        if change in ("drop", "replace"):
             update.delete_column("name")
     with table(catalog).update_schema() as update:
         if change == "replace":
             update.add_column("name", StringType())
         if change == "add":
             update.add_column("theirs", StringType())
+        if change == "nest":
+            update.add_column("theirs", ListType(99, StringType(), element_required=False))
 
 
 @pytest.mark.parametrize(
@@ -320,7 +322,8 @@ def drift(catalog: Catalog, change: str) -> None:
     [
         ("drop", "'name' is gone"),
         ("replace", "was dropped and added again"),
-        ("add", "somebody else added column 'theirs'"),
+        ("add", "somebody else added column 'theirs'; declare it in spec.columns or drop it"),
+        ("nest", "'theirs'; set spec.management to Observed, since spec.columns cannot declare its type list<string>"),
     ],
 )
 def test_a_schema_changed_by_others_is_told_and_not_repaired(

@@ -302,6 +302,19 @@ class TestWhatRunsTell:
         assert ready(self.told(observed, **change)) == ("True", Reason.OBSERVED)
         assert observed.spec.management is Management.OBSERVED
 
+    @pytest.mark.parametrize("kind", ["variant", "geometry(OGC:CRS84)", "list<string>", "timestamp_ns"])
+    def test_drift_by_a_column_that_no_spec_declares_says_so(self, kind: str) -> None:
+        added = {
+            "field_ids": {"id": 1, "tailnum": 2, "x": 3},
+            "columns": {"id": "long", "tailnum": "string", "x": kind},
+        }
+        message = self.told(**added).status["problemMessage"]
+        assert message.endswith(
+            f"set spec.management to Observed, since spec.columns cannot declare x, which is {kind}"
+        )
+        plain = {**added, "columns": {"id": "long", "tailnum": "string", "x": "decimal(9, 2)"}}
+        assert self.told(**plain).status["problemMessage"].endswith("or declare them in spec.columns")
+
     def test_columns_that_merges_added_are_no_drift(self) -> None:
         wider = {
             "field_ids": {"id": 1, "tailnum": 2, "x": 3},

@@ -5,6 +5,7 @@ Called by the table's decider only. Pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
@@ -110,7 +111,14 @@ def _find_drift(status: TableStatus, state: TableState) -> str:
     if not changed:
         return ""
     names = ", ".join(changed[:5])
-    return f"somebody else changed the columns {names} of the table: undo it, or declare them in spec.columns"
+    told = f"somebody else changed the columns {names} of the table: undo it, or"
+    foreign = next(
+        (name for name in changed if not re.fullmatch(limits.COLUMN_TYPE, state.columns.get(name, "int"))), ""
+    )
+    if foreign:
+        kind = shorten(state.columns[foreign], 64)
+        return f"{told} set spec.management to Observed, since spec.columns cannot declare {foreign}, which is {kind}"
+    return f"{told} declare them in spec.columns"
 
 
 def with_owner(status: TableStatus, report: JobReport | None) -> TableStatus:

@@ -44,6 +44,15 @@ _PLAIN_TRANSFORMS: dict[str, Callable[[], Transform]] = {  # type: ignore[type-a
 }
 
 
+def is_declarable(text: str) -> bool:
+    """Whether a Table can declare a column of the type called ``text``."""
+    try:
+        parse_type(text, "")
+    except BadSpec:
+        return False
+    return True
+
+
 def parse_type(text: str, field: str) -> IcebergType:
     """The Iceberg type called ``text``. Raises BadSpec (COLUMN_TYPE_UNSUPPORTED) naming ``field``."""
     try:

@@ -38,6 +38,7 @@ from skipstone.tables.shaping.declarations import (
     declared_order,
     declared_schema,
     declared_spec,
+    is_declarable,
     refuse_case_twins,
 )
 from skipstone.tables.shaping.evolution import evolved_columns
@@ -157,7 +158,11 @@ def _refuse_drift(current: Schema, task: TableTask, evolved: Set[str]) -> None:
             raise BadSpec(Reason.SCHEMA_DRIFT, f"column {name!r} {said}; somebody else changed the table's schema.")
     declared = {column.name for column in task.columns} | set(task.field_ids) | evolved
     if task.field_ids and (extra := sorted(set(ids) - declared)):
-        message = f"somebody else added column {extra[0]!r}; declare it in spec.columns or drop it."
+        kind = current.find_type(ids[extra[0]])
+        way_out = "declare it in spec.columns"
+        if not is_declarable(str(kind)):
+            way_out = f"set spec.management to Observed, since spec.columns cannot declare its type {kind},"
+        message = f"somebody else added column {extra[0]!r}; {way_out} or drop it."
         raise BadSpec(Reason.SCHEMA_DRIFT, message)
 
 
