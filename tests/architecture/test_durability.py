@@ -16,6 +16,7 @@ MAY_WRITE = {
     "storage/durable.py": "records of runs and of consumed files, durable",
     "tables/storage.py": "the FileIO itself",
     "tables/decoding/decodes.py": "a cache of this machine",
+    "tables/answers/locks.py": "who holds the lock of a catalog, while it does",
     "runs/reporting/sinks.py": "the report of this pod",
     "runs/load_tasks.py": "rows that were rejected, durable",
     "indexes/building/spilling.py": "sorted buffers of one task, gone with it",

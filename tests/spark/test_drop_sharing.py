@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -21,10 +20,9 @@ from skipstone_core.errors import DependencyUnavailable
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.maintenance.policies import SnapshotPolicy
 from skipstone_core.reasons import Reason
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
 
 from tests.spark.lake import append, ref_of
+from tests.spark.moments import at_statement
 from tests.spark.test_runs_drop import INDEX, ROWS, UID, drop, make
 from tests.spark.upkeep_bed import later
 
@@ -162,27 +160,6 @@ def clear(catalog: Catalog, *tables: Table) -> None:
         catalog.drop_table(name)
     for table in tables:
         shutil.rmtree(plain_location(table.location()), ignore_errors=True)
-
-
-@contextmanager
-def at_statement(number: int, do: Callable[[], object]) -> Iterator[list[str]]:
-    """Before the statement of this number reaches a database, something is done by somebody else; all so far."""
-    seen: list[str] = []
-
-    def look(_connection: object, _cursor: object, statement: str, *_: object) -> None:
-        if seen[-1:] == ["busy"]:
-            return
-        if len(seen) + 1 == number:
-            seen.append("busy")
-            do()
-            seen.pop()
-        seen.append(" ".join(statement.split()))
-
-    event.listen(Engine, "before_cursor_execute", look)
-    try:
-        yield seen
-    finally:
-        event.remove(Engine, "before_cursor_execute", look)
 
 
 def test_a_table_that_takes_the_name_at_any_moment_of_the_drop_is_kept(

@@ -70,6 +70,7 @@ from skipstone.compat.lineage.metadata import writable
 from skipstone.compat.lineage.opaque import Opaque, opaque_fields
 from skipstone.compat.rowdelta import RowDelta
 from skipstone.tables.decoding.metadatatexts import KnownTexts, metadata_text
+from sqlalchemy import Engine
 
 #: Where each method of ours that PyIceberg calls, or that we call of PyIceberg's, is, with the arguments we count on.
 METHODS = {
@@ -88,6 +89,7 @@ METHODS = {
         "requirements",
         "updates",
     ],
+    (SqlCatalog, "_init_catalog"): ["self"],
     (SqlCatalog, "_write_metadata"): ["metadata", "io", "metadata_path"],
     (Catalog, "_delete_old_metadata"): ["io", "base", "metadata"],
     (arrow_io.PyArrowFileIO, "_initialize_local_fs"): ["self"],
@@ -123,6 +125,10 @@ ATTRIBUTES = {
 
 class Unhooked(ours.HookedSqlCatalog):
     """A catalog that adds nothing."""
+
+    def watch(self, engine: Engine) -> None:
+        """Asked for before the first statement."""
+        assert engine is self.engine
 
     def file_io(self, properties: Properties, location: str | None) -> FileIO:
         """PyIceberg's."""

@@ -33,6 +33,7 @@ from pyiceberg.typedef import EMPTY_DICT, IcebergBaseModel, Identifier, Properti
 from pyiceberg.utils.concurrent import ExecutorFactory
 from requests import Session
 from requests.adapters import DEFAULT_POOLSIZE
+from sqlalchemy import Engine
 from urllib3 import Retry
 
 SnapshotProducer = _SnapshotProducer
@@ -212,6 +213,10 @@ class HookedSqlCatalog(SqlCatalog):
         """The FileIO of a table with ``properties`` at ``location``."""
         return super()._load_file_io(properties, location)
 
+    def watch(self, engine: Engine) -> None:
+        """Called with the engine before it is asked anything."""
+        raise NotImplementedError
+
     @staticmethod
     def metadata_in(file: InputFile) -> TableMetadata:
         """What the metadata file ``file`` holds."""
@@ -239,6 +244,10 @@ class HookedSqlCatalog(SqlCatalog):
     def writing(io: FileIO, path: str) -> AbstractContextManager[None]:
         """What surrounds the writing of the metadata file ``path``, which comes before the swap."""
         raise NotImplementedError
+
+    def _init_catalog(self) -> None:
+        self.watch(self.engine)
+        super()._init_catalog()
 
     def _load_file_io(self, properties: Properties = EMPTY_DICT, location: str | None = None) -> FileIO:
         return self.file_io(properties, location)

@@ -23,7 +23,7 @@ from skipstone_core.history.commits import Committed, Outcome, TxnRecord
 from skipstone_core.history.consumption import NAME_BYTES, entry, is_same_change, is_same_content
 from skipstone_core.reasons import Reason
 
-from skipstone.runs.settled import applied_already
+from skipstone.runs.settled import applied_already, settled_meanwhile
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
@@ -74,7 +74,7 @@ def take_source(
     pinned = find_pin(request.warehouse, request.owner_uid, source.location)
     listing = pinned or new_files(settled_arrivals(request, source, note), table, memory, note)
     if not listing.files:
-        return NOTHING
+        return settled_meanwhile(request, table) or NOTHING
     listing = pinned or pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)
     listing = witnessed(listing)
     taken = consumption(listing, memory)

@@ -50,7 +50,7 @@ from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, settled, told_once
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.columns import SourceColumn, table_names
@@ -161,6 +161,10 @@ def run_load(
     share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Append the rows of ``request.load`` to ``request.table``, once. Raises UserError; ``ports`` are for tests."""
+    return told_once(request, lambda: _run(request, reporter, ports, share))
+
+
+def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, share: DriverShare) -> JobReport:
     if request.load is None or request.table is None:
         raise BadSpec(Reason.INVALID_SPEC, "a load needs a table and a load task", field="request")
     job = _Job(

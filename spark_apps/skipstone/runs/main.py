@@ -39,6 +39,7 @@ from skipstone.runs.reporting.eventlogs import keep_event_log
 from skipstone.runs.reporting.report import Reporter, ReportSink, fit_report
 from skipstone.runs.reporting.sinks import choose_sink
 from skipstone.scrubbing import ScrubbingFormatter, scrubbed
+from skipstone.tables.catalogs import CatalogLockedError
 
 Run = Callable[[JobRequest, Reporter], JobReport]
 _log = logging.getLogger(__name__)
@@ -156,6 +157,8 @@ def _passing_failure(unknown: JobReport, error: Exception) -> tuple[JobReport, i
     match error:
         case DependencyUnavailable():
             return replace(unknown, reason=error.reason, message=str(error)), EXIT_UNAVAILABLE
+        case CatalogLockedError():
+            return replace(unknown, reason=Reason.CATALOG_UNAVAILABLE, message=str(error)), EXIT_UNAVAILABLE
         case OSError():
             return replace(unknown, reason=Reason.STORAGE_UNAVAILABLE, message=first_lines(error)), EXIT_UNAVAILABLE
     told = f"{type(error).__name__}: {first_lines(error)}"

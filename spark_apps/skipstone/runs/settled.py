@@ -7,26 +7,63 @@ once none can follow. Reads the table's metadata only.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from pyiceberg.table import Table
+from skipstone_core.contract.reports import JobReport, RunOutcome
 from skipstone_core.contract.requests import DuplicatesPolicy, JobRequest, SourceSpec
-from skipstone_core.errors import UserError
+from skipstone_core.errors import BadData, BadSpec, UserError
 from skipstone_core.history.commits import AlreadyCommitted, Committed, Conflicted, Outcome, find_outcome
 from skipstone_core.ids import RUNS_DIRECTORY, is_file_of_earlier_run
 
 from skipstone.sources.listing import unpin_source
 from skipstone.storage.opening import open_storage
+from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.records.txns import find_source_conflict, find_txn
 from skipstone.tables.storage import DurableFileIO, data_location
 
+#: Ends of a run that says that it committed nothing. What is not known is looked up by the next attempt.
+_IN_VAIN = frozenset({RunOutcome.FAILED, RunOutcome.CONFLICTED})
 _log = logging.getLogger(__name__)
+
+
+def settled_meanwhile(request: JobRequest, table: Table) -> Outcome | None:
+    """As ``settled``, of ``table`` as it is now: for a job that finds nothing to do. Raises as ``load_table`` does."""
+    return settled(load_table(table.catalog, request.table), request.txn) if request.txn and request.table else None
 
 
 def settled(table: Table, txn: str) -> Outcome | None:
     """The outcome of ``txn`` when the table (freshly loaded) already knows it, else None."""
     return find_outcome(find_txn(table, txn))
+
+
+def told_once(request: JobRequest, run: Callable[[], JobReport]) -> JobReport:
+    """What ``run`` reports of a job, or that another attempt committed it while this one failed.
+
+    An attempt that was stopped may wake up when all is done: its source is gone then, or has changed. ``run`` goes
+    again and finds the transaction in the table. Raises what ``run`` raises while it is not there.
+    """
+    try:
+        report = run()
+    except (BadSpec, BadData):
+        if not _is_committed(request):
+            raise
+        _log.info("another attempt committed while this one failed", exc_info=True)
+        return run()
+    return run() if report.outcome in _IN_VAIN and _is_committed(request) else report
+
+
+def _is_committed(request: JobRequest) -> bool:
+    """Whether a fresh look finds the transaction of the job in its table; False when there is no looking."""
+    try:
+        catalog = open_catalog(request.warehouse)
+        return request.table is not None and isinstance(
+            settled(load_table(catalog, request.table), request.txn), AlreadyCommitted
+        )
+    except Exception:  # noqa: BLE001 - what the run itself said stands
+        _log.info("whether another attempt committed cannot be seen", exc_info=True)
+        return False
 
 
 def applied_already(table: Table, source: SourceSpec, digest: str) -> Conflicted | None:

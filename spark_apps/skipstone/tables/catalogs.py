@@ -22,8 +22,9 @@ from pyiceberg.exceptions import (
     ValidationError,
 )
 from pyiceberg.io import S3_ENDPOINT, S3_FORCE_VIRTUAL_ADDRESSING, S3_REGION, FileIO, InputFile, OutputFile
-from pyiceberg.table import Table
+from pyiceberg.table import CommitTableResponse, Table
 from pyiceberg.table.metadata import TableMetadata
+from pyiceberg.table.update import TableRequirement, TableUpdate
 from pyiceberg.typedef import Properties
 from pyiceberg.utils.config import Config
 from requests import RequestException
@@ -32,11 +33,13 @@ from skipstone_core.catalog_uris import PLAINTEXT, find_uri_problem, sends_plain
 from skipstone_core.contract.requests import CatalogRef, CatalogType, TableRef, WarehouseRef
 from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.reasons import Reason
+from sqlalchemy import Engine
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import (
     ArgumentError,
     IntegrityError,
     NoSuchModuleError,
+    OperationalError,
     ProgrammingError,
     SQLAlchemyError,
 )
@@ -48,6 +51,7 @@ from skipstone.scrubbing import keep_secret
 from skipstone.storage.buckets.access import region_of
 from skipstone.storage.buckets.vending import Vending, vended_secrets
 from skipstone.storage.opening import storage_properties
+from skipstone.tables.answers.locks import find_lock, watch_locks
 from skipstone.tables.answers.reading import find_validation, first_line, is_damaged
 from skipstone.tables.answers.refusals import tell_trouble
 from skipstone.tables.answers.restcatalog import AnsweredRestCatalog
@@ -111,6 +115,10 @@ class NotSentError(OSError):
     """A commit ended before the catalog was asked to swap: nothing landed and nothing will."""
 
 
+class CatalogLockedError(NotSentError):
+    """The catalog's database was locked until the commit gave up; its transaction was rolled back."""
+
+
 class OwnSqlCatalog(HookedSqlCatalog):
     """PyIceberg's SQL catalog, which tells a commit that was never sent from one that got no answer.
 
@@ -130,6 +138,21 @@ class OwnSqlCatalog(HookedSqlCatalog):
     def adjusted(self, before: TableMetadata, after: TableMetadata) -> TableMetadata:
         """``after`` with times that do not go back."""
         return in_order(before, after)
+
+    def watch(self, engine: Engine) -> None:
+        """See ``watch_locks``."""
+        watch_locks(engine, float(SQLITE_BUSY_SECONDS))
+
+    def commit_table(
+        self, table: Table, requirements: tuple[TableRequirement, ...], updates: tuple[TableUpdate, ...]
+    ) -> CommitTableResponse:
+        """As PyIceberg's. Raises CatalogLockedError for a database that was locked for too long."""
+        try:
+            return super().commit_table(table, requirements, updates)
+        except OperationalError as error:
+            if held := find_lock(error):
+                raise CatalogLockedError(f"The catalog {self.name!r} did not answer: {held}.") from error
+            raise
 
     @staticmethod
     def metadata_in(file: InputFile) -> TableMetadata:

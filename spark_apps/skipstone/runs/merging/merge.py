@@ -48,7 +48,7 @@ from skipstone.runs.reporting.leftout import recall_unused, unused_summary
 from skipstone.runs.reporting.progress import task_progress
 from skipstone.runs.reporting.report import Reporter
 from skipstone.runs.reporting.states import report_state, told_with
-from skipstone.runs.settled import abort_earlier_uploads, forget_committed, forget_job, settled
+from skipstone.runs.settled import abort_earlier_uploads, forget_committed, forget_job, settled, told_once
 from skipstone.runs.workers import warm_workers
 from skipstone.session import spark_session
 from skipstone.sources.failures import readable
@@ -128,6 +128,10 @@ def run_merge(
     share: DriverShare = USUAL_SHARE,
 ) -> JobReport:
     """Apply ``request.merge`` to ``request.table``, once. Raises UserError; ``ports`` let tests hold the commit."""
+    return told_once(request, lambda: _run(request, reporter, ports, share))
+
+
+def _run(request: JobRequest, reporter: Reporter, ports: CommitPorts | None, share: DriverShare) -> JobReport:
     with reporter.stage("open"):
         job = _open(request, reporter, ports, share)
         intake = _take(job)

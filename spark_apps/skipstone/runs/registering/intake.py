@@ -18,7 +18,7 @@ from skipstone_core.reasons import Reason
 
 from skipstone.runs.intake import NOTHING, Intake, consumption, new_files, settled_arrivals
 from skipstone.runs.registering.places import source_place
-from skipstone.runs.settled import applied_already
+from skipstone.runs.settled import applied_already, settled_meanwhile
 from skipstone.sources.listing import (
     SourceListing,
     find_pin,
@@ -49,7 +49,7 @@ def take_files(
         if listing.left_out and refuses_known_files(source):
             return Conflicted(Reason.SOURCE_ALREADY_APPLIED, f"{_already_there(listing.left_out)}.")
         if not listing.files:
-            return NOTHING
+            return settled_meanwhile(request, table) or NOTHING
         listing = pin_source(listing, request.warehouse, request.owner_uid, table=request.table_uid)
     listing = witnessed(replace(listing, base=base))
     if refuses_known_files(source) and (applied := applied_already(table, source, listing.digest)):
