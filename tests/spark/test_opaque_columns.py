@@ -152,6 +152,33 @@ def test_a_table_with_variants_goes_through_every_kind_of_run(bed: OpaqueBed, mo
     assert not [path for path in bed.merges.on_disk() if "/ns/t/" in path], table.location()
 
 
+def test_variants_in_lists_maps_and_partitions_are_moved_as_they_are(bed: OpaqueBed) -> None:
+    bed.shown = "transform(l, x -> to_json(x)), transform_values(m, (k, x) -> to_json(x)), to_json(`a.b`)"
+    columns = "id bigint not null, name string, l array<variant>, m map<string, variant>, `a.b` variant"
+    told = "'format-version' = '3'"
+    bed.sql(f"create table {NAME} ({columns}) using iceberg partitioned by (bucket(2, id)) tblproperties ({told})")
+    bed.sql(
+        f"insert into {NAME} select id, 'n' || id, array(parse_json('1'), null, parse_json('[' || id || ']')), "
+        "map('k', parse_json('[1]')), if(id % 2 = 0, parse_json('{\"z\": ' || id || '}'), null) from range(40)"
+    )
+    expected = dict(bed.rows())
+    bed.merge({"id": 3, "op": "D", "name": ""}, {"id": 7, "op": "U", "name": "seven"})
+    del expected[3]
+    expected[7] = ("seven", *expected[7][1:])
+    assert bed.rows() == expected
+    bed.sql(f"alter table {NAME} set tblproperties ('{MERGE_MODE}' = 'merge-on-read')")
+    bed.merge(*({"id": number, "op": "D" if number < 20 else "U", "name": "x"} for number in range(10, 22)))
+    expected = {
+        number: ("x", *row[1:]) if number in (20, 21) else row
+        for number, row in expected.items()
+        if number not in range(10, 20)
+    }
+    assert bed.rows() == expected
+    step = bed.merges.compact()
+    assert (step.is_done, step.counts["filesRewritten"]) == (True, 2)
+    assert bed.rows() == expected
+
+
 def test_geometries_are_moved_as_they_are(bed: OpaqueBed) -> None:
     bed.shown = "hex(st_asbinary(g)), st_srid(g), hex(st_asbinary(h))"
     columns = "id bigint not null, name string, g geometry(4326), h geography(4326)"
