@@ -56,7 +56,8 @@ class Bed:
         found = Checked(rewritten, skipstone.explain(rewritten))
         expected = answer(skipstone.no_index(rewritten))
         assert found.answer == expected, str(found.explanation)
-        is_scanned = any(one.scan for one in found.explanation.relations if one.is_rewritten)
+        relations = found.explanation.relations
+        is_scanned = any(one.guard or (one.is_rewritten and one.scan) for one in relations)
         assert ("IcebergStagedScan" in found.plan) == (is_scanned or any(found.files_staged)), found.plan
         return found
 

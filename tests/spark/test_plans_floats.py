@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import skipstone
 from pyspark.sql import DataFrame, SparkSession
+from skipstone.query.plans.refusals import Refusal
 
 from tests.spark.index_bed import index_on
 from tests.spark.plans_bed import TABLE, Bed, open_bed
@@ -92,7 +95,132 @@ def found(df: DataFrame) -> dict[int, list[int]]:
     return {number: sorted(row.k for row in rows if row.n == number) for number in range(len(CASES))}
 
 
-def test_a_relation_that_is_not_rewritten_loses_what_plain_spark_loses(bed: Bed) -> None:
-    df = skipstone.sql(bed.spark, f"select k from {TABLE} where d > 5.0")
-    assert not skipstone.explain(df).is_rewritten
-    assert keys(df) == [7, 8, 10]
+def test_no_state_of_an_index_changes_an_answer(spark: SparkSession, tmp_path: Path) -> None:
+    """The index on floats is not there, lags, is complete, is damaged and is dropped in turn."""
+    bed = open_bed(spark, tmp_path)
+    make_table(bed)
+    by_d = index_on("d", name="by_d")
+    conditions = {condition: CASES[condition][1] for condition in ("x > 5.0", "x = 0.0", "x in (0.0, 7.0)")}
+    asked = f"select k from {TABLE} where k between 1 and 9 and ({{}})"
+    queries = [asked.format(written(condition, "d", "double")) for condition in conditions]
+    text = " union all ".join(f"select {number} as n, k from ({query})" for number, query in enumerate(queries))
+    expected = found(bed.spark.sql(text.replace(TABLE, local_copy(bed))))
+    bed.spark.sql(f"refresh table {TABLE}")
+
+    def guarded() -> set[bool]:
+        """Whether the relations are read without the index, and yet not as Spark reads them."""
+        df = skipstone.sql(bed.spark, text)
+        relations = skipstone.explain(df).relations
+        assert found(df) == expected, str(skipstone.explain(df))
+        assert all(one.is_rewritten != bool(one.guard) for one in relations), str(skipstone.explain(df))
+        return {bool(one.guard) for one in relations}
+
+    assert guarded() == {True}
+    bed.reindex(by_d, max_segments=2)
+    guarded()
+    bed.reindex(by_d)
+    assert False in guarded()
+    for file in (tmp_path / "ns").rglob("*.parquet"):
+        if "by_d" in str(file):
+            file.write_bytes(b"")
+    assert guarded() == {True}
+    bed.lake.catalog.drop_table(bed.lake.index_table(by_d).table.name())
+    assert guarded() == {True}
+    bed.lake.catalog.close()
+
+
+#: Queries in which Spark hands Iceberg a condition on floats, or a smallest or largest value, in some other way.
+SHAPES = (
+    "select count(*) from t where d > 5",
+    "select k from t where s.y > 5.0",
+    "select k from t where f > 5",
+    "select k from t where if(k = 2, d, null) > 5",
+    "select k from (select k, d as e from t) where e > 5",
+    "select d, count(*) from t group by d having d > 5",
+    "select k from t where d in (select d from t where d > 5)",
+    "select k from t where k in (select k from t where d = 0)",
+    "select k, (select max(d) from t where d < 1) from t where d = 0",
+    "select a.k, b.k from t a join t b on a.d = b.d where a.d = 0 and a.k = 3",
+    "select a.k, b.k from t a left join t b on a.k = b.k and b.d > 5",
+    "select k from t where d > 5 union select k from t where f = 0",
+    "select k from t where d > (select min(f) from t where k = 8) - 1.0",
+    "with recursive n(i) as (select 1 union all select i + 1 from n where i < 3) "
+    "select i, k from n join t on k = i where d = 0",
+    "select * from (select k, d, row_number() over (partition by d order by k) n from t) where d > 5",
+    "select * from (select d, explode(array(k, k)) from t) where d > 5",
+    "select k from t where d > 5 and k >= 0 and monotonically_increasing_id() >= 0",
+    "select k, _pos, _spec_id, _deleted from t where d > 5",
+    "from t |> where d > 5 |> select k",
+    "select k from v where d > 5",
+)
+
+
+@pytest.fixture(scope="module")
+def plain(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
+    """The table without any index."""
+    made = open_bed(spark, tmp_path_factory.mktemp("lake"))
+    make_table(made)
+    yield made
+    made.lake.catalog.close()
+
+
+def test_no_shape_of_a_query_loses_rows_without_an_index(plain: Bed) -> None:
+    spark, copy = plain.spark, local_copy(plain)
+    for shape in SHAPES:
+        answers = []
+        for source, view in ((copy, "of_copy"), (TABLE, "of_table")):
+            spark.sql(f"create or replace temp view {view} as select * from {source}")
+            hidden = ", 0l as _pos, 0 as _spec_id, false as _deleted" if source == copy else ""
+            text = re.sub(r"\bt\b", f"(select *{hidden} from {source})" if hidden else source, shape)
+            df = skipstone.sql(spark, text.replace(" v ", f" {view} "))
+            answers.append(sorted(map(str, df.drop("_pos").collect())))
+        assert answers[0] == answers[1], f"{shape}\n{skipstone.explain(df)}"
+
+
+def test_what_is_asked_of_an_enabled_session_is_asked_of_all_rows(plain: Bed) -> None:
+    frame = plain.spark.table(TABLE).where("k between 1 and 9")
+    skipstone.enable(plain.spark)
+    try:
+        assert frame.where("d > 5").count() == 3
+        assert keys(frame.where("d = 0.0")) == [3, 4]
+        assert frame.where("d > 5").select("k").toPandas()["k"].isin([2, 7, 8]).sum() == 3
+    finally:
+        skipstone.disable(plain.spark)
+
+
+def test_a_query_without_a_condition_on_floats_is_left_alone(plain: Bed) -> None:
+    for text in (
+        f"select sum(d), avg(f) from {TABLE} where k > 3",
+        f"select k, d * 2 from {TABLE}",
+        f"select k from {TABLE} where d is not null",
+        f"select a.k from {TABLE} a join {TABLE} b on a.d = b.d",
+    ):
+        df = plain.spark.sql(text)
+        assert skipstone.rewrite(df) is df, text
+
+
+def test_what_a_staged_list_of_files_does_not_tell_is_held_back(plain: Bed) -> None:
+    """The files of a table that is read by its path are not ours to choose."""
+    read = plain.spark.read.format("iceberg").load(plain.lake.table().metadata_location)
+    df = skipstone.rewrite(read.where("k between 1 and 9 and d > 5").select("k"))
+    (relation,) = skipstone.explain(df).relations
+    assert keys(df) == [2, 7, 8], str(relation)
+    assert (relation.refusal, bool(relation.guard)) == (Refusal.NO_CATALOG, True)
+
+
+def make_table(bed: Bed) -> None:
+    """The rows of FILES, a file each; also in a struct."""
+    bed.spark.sql(f"create table {TABLE} (k int, d double, f float, s struct<y: double>) using iceberg")
+    for file in FILES:
+        rows = ", ".join(f"({k}, '{x}')" if x else f"({k}, null)" for k, x in file.items())
+        bed.spark.sql(
+            f"insert into {TABLE} select /*+ coalesce(1) */ k, cast(x as double), cast(x as float), "
+            f"named_struct('y', cast(x as double)) from values {rows}, (-1000, null), (1000, null) v(k, x)"
+        )
+
+
+def local_copy(bed: Bed) -> str:
+    """A view of all rows, which Iceberg does not read."""
+    whole = bed.spark.table(TABLE)
+    bed.spark.createDataFrame(whole.collect(), whole.schema).createOrReplaceTempView("copy")
+    return "copy"

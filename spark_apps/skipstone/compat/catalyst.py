@@ -316,6 +316,7 @@ class ScanRelation(LogicalPlan, Protocol):
 class Scan(JavaObject, Protocol):
     """How a table is read."""
 
+    def description(self) -> str: ...
     def readSchema(self) -> StructType: ...
 
 
@@ -473,6 +474,9 @@ SUBQUERY_ALIAS: ScalaName[_SubqueryAliases] = ScalaName(f"{CATALYST}.plans.logic
 PROJECT: ScalaName[_Projects] = ScalaName(f"{CATALYST}.plans.logical.Project")
 REPARTITION: JavaName[Callable[[int, bool, LogicalPlan], object]] = JavaName(f"{CATALYST}.plans.logical.Repartition")
 EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
+SAMPLE: JavaName[Callable[[float, float, bool, int, LogicalPlan], object]] = JavaName(
+    f"{CATALYST}.plans.logical.Sample"
+)
 UNION: ScalaName[_Unions] = ScalaName(f"{CATALYST}.plans.logical.Union")
 
 

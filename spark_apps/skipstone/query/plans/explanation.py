@@ -18,7 +18,7 @@ class RelationExplanation:
     """One relation. ``refusal`` None: its files are chosen by ``plan``, else it is read as Spark reads it.
 
     ``driver``: what of the plan the driver reads itself. ``scan``: what tasks read of an index. ``joined``: what joins
-    say of its rows, a line each.
+    say of its rows, a line each. ``guard``: why Iceberg chooses no files although no index does, and who does.
     """
 
     table: str
@@ -28,6 +28,7 @@ class RelationExplanation:
     driver: DriverRead | None = None
     scan: IndexScan | None = None
     joined: tuple[str, ...] = ()
+    guard: str = ""
 
     @property
     def is_rewritten(self) -> bool:
@@ -43,9 +44,14 @@ class RelationExplanation:
         if self.refusal is None:
             head = f"{self.table}: read through indexes"
         else:
+            how = "read without an index" if self.guard else "not rewritten"
             detail = f" ({self.detail})" if self.detail else ""
-            head = f"{self.table}: not rewritten, {self.refusal.value}: {self.refusal.sentence}{detail}"
-        lines = [*self.joined, *(self.plan.text().splitlines() if self.plan else [])]
+            head = f"{self.table}: {how}, {self.refusal.value}: {self.refusal.sentence}{detail}"
+        lines = [
+            *([self.guard] if self.guard else []),
+            *self.joined,
+            *(self.plan.text().splitlines() if self.plan else []),
+        ]
         lines += [one.text() for one in (self.driver, self.scan) if one]
         return "\n".join([head, *(f"  {line}" for line in lines)])
 

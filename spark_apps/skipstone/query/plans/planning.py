@@ -156,6 +156,19 @@ class RelationPlans:
         """Those that are read through indexes."""
         return {key: one for key, one in self.judged.items() if isinstance(one, Planned) and key in self.sites}
 
+    @property
+    def replaceable(self) -> frozenset[Key]:
+        """Those of which no use is answered from Spark's cache."""
+        return frozenset(self.sites.keys() - self.cached)
+
+    def predicate(self, key: Key) -> core.Predicate | None:
+        """What holds for all rows that matter of a relation; None: nothing that narrows is known."""
+        uses = self.uses.get(key)
+        try:
+            return find_predicate(self.opened(key), uses) if uses else None
+        except RelationRefused:
+            return None
+
     def judge(self, uses: Mapping[Key, list[Use]]) -> None:
         """Plan the read of each relation for its uses."""
         self.uses = {key: uses[key] for key in self.sites}
@@ -197,6 +210,12 @@ class RelationPlans:
         one = self.judged[key]
         if isinstance(one, Planned):
             self.judged[key] = one.refused(refusal, detail)
+
+    def guard(self, key: Key, text: str, plan: ReadPlan | None) -> None:
+        """Say why Iceberg chooses no files of a relation that no index narrows, and which are read."""
+        one = self.judged.get(key)
+        if isinstance(one, RelationExplanation):
+            self.judged[key] = replace(one, guard=text, plan=plan or one.plan)
 
     @contextmanager
     def explaining(self, key: Key, planned: Planned) -> Iterator[None]:

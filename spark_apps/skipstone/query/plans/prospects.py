@@ -15,21 +15,13 @@ from skipstone.query.plans.analysis.catalyst import Node, expression_id, is_tree
 from skipstone.query.plans.analysis.relations import OpenTable, QueryTables, RelationRefused
 from skipstone.query.plans.analysis.uses import RELATION, Key, Scope
 from skipstone.query.plans.explanation import RelationExplanation
+from skipstone.query.plans.guarding.conditioned import COLUMN, column_ids, keeps_ids
 from skipstone.query.plans.planning import Site, first_line
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.shaping.writeproperties import bloom_filters_of
 
 logger = logging.getLogger("skipstone.query")
 
-_COLUMN = "AttributeReference"
-#: Nodes whose columns keep their ids, so that what nothing names by its id no condition is about. Those of a union, for
-#: instance, have ids of their own.
-_KEEP_IDS = frozenset(
-    {
-        *("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation"),
-        *("Project", "Range", RELATION, "Sort", "SubqueryAlias", "Window"),
-    }
-)
 #: Nodes that give out columns as they are where a list of theirs names them.
 _LISTS = frozenset({"Project", "Aggregate"})
 
@@ -86,7 +78,7 @@ def _names(opened: OpenTable, fields: frozenset[int]) -> frozenset[str]:
 
 def _named_ids(query: Scope) -> frozenset[int] | None:
     """Ids of the columns that expressions name, except where the query gives them out; None where ids tell nothing."""
-    if not all(node.name in _KEEP_IDS for scope in query.all() for node in scope.tree.walk()):
+    if not keeps_ids(query):
         return None
     own = (value for node in query.tree.walk() for value in _values(node))
     inner = (
@@ -97,7 +89,7 @@ def _named_ids(query: Scope) -> frozenset[int] | None:
         if node.name != RELATION
         for value in node.fields.values()
     )
-    return frozenset(number for values in (own, inner) for value in values for number in _ids(value))
+    return frozenset(number for values in (own, inner) for value in values for number in column_ids(value))
 
 
 def _values(node: Node) -> Iterator[object]:
@@ -112,17 +104,4 @@ def _values(node: Node) -> Iterator[object]:
 
 
 def _is_column(value: object) -> bool:
-    return is_tree(value) and read_tree(value).name == _COLUMN  # type: ignore[arg-type]
-
-
-def _ids(value: object) -> Iterator[int]:
-    """Ids of the columns in the JSON of a field; plans inside it are scopes of their own."""
-    if isinstance(value, list):
-        for one in value:
-            yield from _ids(one)
-    elif isinstance(value, dict):
-        if str(value.get("class", "")).endswith(f".{_COLUMN}"):
-            yield int(value["exprId"]["id"])
-        for name, one in value.items():
-            if name != "plan":
-                yield from _ids(one)
+    return is_tree(value) and read_tree(value).name == COLUMN  # type: ignore[arg-type]

@@ -5,10 +5,9 @@ Used by ``rewriting`` and ``joining``. Must not judge relations.
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import reduce
 
 import numpy as np
@@ -20,6 +19,8 @@ from skipstone.query.planner import ReadPlan, plan_read
 from skipstone.query.plans.analysis.demands import find_used
 from skipstone.query.plans.analysis.relations import IcebergRelation
 from skipstone.query.plans.analysis.uses import Key
+from skipstone.query.plans.guarding.pushdown import keys_at_risk
+from skipstone.query.plans.guarding.risks import Risk
 from skipstone.query.plans.planning import Planned, PlanRefused, RelationPlans, Session, first_line
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.choice import RelationRead, after_driver
@@ -27,24 +28,28 @@ from skipstone.query.plans.replacing.driver import driver_columns, driver_scan, 
 from skipstone.query.plans.replacing.gathering import FEW_ROWS
 from skipstone.query.plans.replacing.indexscan import IndexScan, PlanMaker, StagedEntries, stage_entries
 from skipstone.query.plans.replacing.residuals import Json, residual_of
-from skipstone.query.plans.replacing.staging import StagedScan, pinned, with_table
-from skipstone.query.plans.replacing.trial import ReadTwice, try_plan
+from skipstone.query.plans.replacing.staging import StagedScan, held_back, pinned, with_table
+from skipstone.query.plans.replacing.trial import ReadTwice, Unplannable, try_plan
 
 logger = logging.getLogger("skipstone.query")
 
 
 @dataclass(frozen=True, eq=False)
 class Replacement:
-    """What a relation becomes: rows that the driver read, what is staged of the rest, and what of an index."""
+    """What a relation becomes: rows that the driver read, what is staged of the rest, and what of an index.
+
+    ``is_held_back``: it stays, and Spark moves no condition to it.
+    """
 
     rows: LocalRelation | None
     staged: StagedScan | None
     entries: StagedEntries | None = None
+    is_held_back: bool = False
 
     @property
     def is_local(self) -> bool:
         """Whether the driver has read all of it."""
-        return self.staged is None and self.entries is None
+        return self.staged is None and self.entries is None and not self.is_held_back
 
     @property
     def is_few(self) -> bool:
@@ -67,10 +72,14 @@ Replacements = Mapping[Key, Replacement]
 
 @dataclass(frozen=True, eq=False)
 class Replacing:
-    """Makes what takes the place of the planned relations; what fails, or is refused, becomes its explanation."""
+    """Makes what takes the place of the planned relations; what fails, or is refused, becomes its explanation.
+
+    ``risks``: relations of which Iceberg may lose rows. No plan that is made here lets it.
+    """
 
     session: Session
     relations: RelationPlans
+    risks: Mapping[Key, Risk]
 
     def read(self, keys: frozenset[Key] | None = None) -> dict[Key, Replacement]:
         """Rows that the driver reads, what tasks read of indexes, and the other files; of the relations with ``keys``,
@@ -100,7 +109,7 @@ class Replacing:
         columns = driver_columns(relation.java, relation.schema, find_used(relation, relations.uses[key]))
         if columns is None:
             return None
-        options = dataclasses.replace(relations.options(relation), use_indexes=False)
+        options = replace(relations.options(relation), use_indexes=False)
         plan = plan_read(relation.table, known.predicate if known else None, options)
         chosen = driver_scan(plan, columns, limits)
         found = read_rows(relation.table, plan, chosen, limits) if chosen else None
@@ -113,6 +122,8 @@ class Replacing:
         jvm = self.session.jvm
         if key not in found:
             return pinned(jvm, java)
+        if found[key].is_held_back:
+            return held_back(jvm, java)
         return reduce(scala_object(jvm, UNION).apply, self._parts(java, found[key]))
 
     def _parts(self, java: Relation, found: Replacement) -> Iterator[LogicalPlan]:
@@ -132,7 +143,7 @@ class Replacing:
         if not found:
             return None
         try:
-            return self._planned(plan_of(found), is_united=any(one.is_united for one in found.values()))
+            return self._planned(found, plan_of)
         except ReadTwice as error:
             reason = Refusal.READ_TWICE
             logger.debug("planned again without unions: %s", first_line(error))
@@ -155,7 +166,7 @@ class Replacing:
 
         plain = self._all(plainer, frozenset(found))
         try:
-            return self._planned(plan_of(plain)) if plain else None
+            return self._planned(plain, plan_of, with_residuals=False) if plain else None
         except Exception as error:  # noqa: BLE001 - the query runs as Spark runs it
             for key in plain:
                 self.relations.refuse(key, Refusal.CANNOT_PLAN, first_line(error))
@@ -167,11 +178,46 @@ class Replacing:
         """Whether a replacement has nothing of what is to be avoided."""
         return found.is_local or (reason is Refusal.READ_TWICE and not found.is_united)
 
-    def _planned(self, plan: LogicalPlan, *, is_united: bool = False) -> Dataset:
-        """The Dataset of a plan. Raises when Spark cannot run it."""
-        dataset = self.dataset(plan)
+    def as_it_is(self, plan_of: Callable[[Replacements], LogicalPlan]) -> Dataset:
+        """The Dataset in which only what Iceberg would lose rows of is replaced. Raises when Spark cannot run it."""
+        try:
+            return self._planned({}, plan_of)
+        except Unplannable:
+            return self._planned({}, plan_of, with_residuals=False)
+
+    def _planned(
+        self, found: Replacements, plan_of: Callable[[Replacements], LogicalPlan], *, with_residuals: bool = True
+    ) -> Dataset:
+        """The Dataset of a plan with what was ``found``, and with all that Iceberg would lose rows of read otherwise.
+
+        Raises when Spark cannot run it.
+        """
+        is_united = any(one.is_united for one in found.values())
+        dataset = self.dataset(plan_of(found))
+        while self.risks and (lost := self._lost(dataset) - found.keys()):
+            found = {**found, **{key: self._guarded(key, with_residual=with_residuals) for key in lost}}
+            dataset = self.dataset(plan_of(found))
         try_plan(dataset, is_united=is_united)
         return dataset
+
+    def _lost(self, dataset: Dataset) -> frozenset[Key]:
+        return keys_at_risk(dataset.queryExecution().optimizedPlan(), self.risks) & self.relations.replaceable
+
+    def _guarded(self, key: Key, *, with_residual: bool) -> Replacement:
+        """A relation whose files Iceberg does not choose: we do, or all are read where we cannot."""
+        why = self.risks[key].text()
+        try:
+            relation, predicate = self.relations.opened(key), self.relations.predicate(key)
+            plan = plan_read(relation.table, predicate, replace(self.relations.options(relation), use_indexes=False))
+            is_plain = predicate is None or not with_residual or len(self.relations.uses.get(key, ())) > 1
+            residual = None if is_plain or predicate is None else residual_of(predicate)
+            staged = self._tasks(relation, plan, residual)
+        except Exception as error:  # noqa: BLE001 - what Iceberg's tasks cannot have is read whole
+            logger.debug("conditions are held back from Iceberg: %s", first_line(error))
+            self.relations.guard(key, f"{why}: it gets no conditions, and all files are read", None)
+            return Replacement(None, None, is_held_back=True)
+        self.relations.guard(key, f"{why}: it gets a list of files", replace(plan, no_index=None))
+        return Replacement(None, staged)
 
     def dataset(self, plan: LogicalPlan) -> Dataset:
         """The Dataset that runs an analyzed plan."""
@@ -197,7 +243,7 @@ class Replacing:
             rows = to_spark(self.session.spark, reading.driver.columns, found.rows) if found.read else None
             reading = after_driver(planned.demand, reading, found.read)
             left = tuple(np.intersect1d(found.rest, reading.plan.ordinals).tolist())
-        return self._with_tasks(key, dataclasses.replace(planned, reading=reading), rows, left)
+        return self._with_tasks(key, replace(planned, reading=reading), rows, left)
 
     def _with_tasks(self, key: Key, planned: Planned, rows: LocalRelation | None, left: tuple[int, ...]) -> Replacement:
         """The ``rows`` of the driver, and what tasks read: of an index, and of the files that are ``left``."""
@@ -206,15 +252,15 @@ class Replacing:
         residual = None if predicate is None else residual_of(predicate)
         entries = self._entries(planned.reading.scan, residual)
         scan = entries.scan if entries else None
-        reading = dataclasses.replace(planned.reading, scan=scan)
-        self.relations.judged[key] = dataclasses.replace(planned, reading=reading)
+        reading = replace(planned.reading, scan=scan)
+        self.relations.judged[key] = replace(planned, reading=reading)
         left = left if scan is None else tuple(np.setdiff1d(left, scan.ordinals).tolist())
         is_helped = rows is not None or entries is not None
         if not left and is_helped:
             return Replacement(rows, None, entries)
         if not is_helped and len(left) >= planned.files_of_spark:
             raise PlanRefused(Refusal.NOT_NARROWING, planned.plan)
-        plan = dataclasses.replace(planned.plan, ordinals=left)
+        plan = replace(planned.plan, ordinals=left)
         return Replacement(rows, self._tasks(planned.relation, plan, residual), entries)
 
     def _entries(self, scan: IndexScan | None, residual: Json | None) -> StagedEntries | None:
@@ -224,7 +270,7 @@ class Replacing:
         """All files as tasks, and nothing else. Raises PlanRefused when these are all files that Spark would read."""
         if len(planned.plan.ordinals) >= planned.files_of_spark:
             raise PlanRefused(reason, planned.plan)
-        self.relations.judged[key] = dataclasses.replace(planned, reading=RelationRead(planned.plan))
+        self.relations.judged[key] = replace(planned, reading=RelationRead(planned.plan))
         return Replacement(None, self._tasks(planned.relation, planned.plan, None))
 
     def _tasks(self, relation: IcebergRelation, plan: ReadPlan, residual: Json | None) -> StagedScan:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
-from skipstone.compat.catalyst import PROJECT, Dataset, LogicalPlan
+from skipstone.compat.catalyst import PROJECT, Dataset, LogicalPlan, QueryExecution
 from skipstone.compat.java import Jvm, scala_object
 from skipstone.query.plans.analysis.catalyst import output_ids
 from skipstone.query.plans.analysis.failing import may_fail
@@ -28,17 +28,18 @@ from skipstone.query.plans.analysis.uses import RELATION, Key, Scope, key_of, op
 from skipstone.query.plans.covering.candidates import Normal, has_covering_index
 from skipstone.query.plans.covering.planning import join_by_buckets
 from skipstone.query.plans.explanation import Explanation, RelationExplanation
+from skipstone.query.plans.guarding.pushdown import keys_at_risk
+from skipstone.query.plans.guarding.risks import find_risks
 from skipstone.query.plans.joining.choosing import SmallSides
 from skipstone.query.plans.joining.sides import PlanSides
 from skipstone.query.plans.joining.subqueries import become_joins, depth
 from skipstone.query.plans.joining.weights import Weights
-from skipstone.query.plans.planning import Planned, RelationPlans, Session, first_line, sites_of
+from skipstone.query.plans.planning import Planned, RelationPlans, Session, Site, first_line, sites_of
 from skipstone.query.plans.prospects import Prospects
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacements import Replacements, Replacing
 from skipstone.query.plans.replacing.gathering import aggregated_at_once
 from skipstone.query.plans.replacing.rebuild import Rebuilder, closed
-from skipstone.query.plans.replacing.trial import try_plan
 
 logger = logging.getLogger("skipstone.query")
 
@@ -50,28 +51,32 @@ _BOUND = frozenset({"CollectMetrics", "LateralJoin", "Sample", *_RECURSIVE})
 class Rewriting:
     """The rewriting of one analyzed plan, of which Spark has run the commands.
 
-    ``with_cached``: gives the plan with what Spark's cache answers; None: nothing. ``in_full``: explains also what was
-    looked at closely for nothing. Raises RelationRefused when queries like it are never rewritten.
+    ``execution``: what runs it as it is, and knows what Spark's cache answers; None: nothing is cached. ``in_full``:
+    explains also what was looked at closely for nothing. Raises RelationRefused when such queries are never rewritten.
     """
 
     def __init__(
         self,
         session: Session,
         analyzed: LogicalPlan,
-        with_cached: Callable[[], LogicalPlan] | None = None,
+        execution: QueryExecution | None = None,
         *,
         in_full: bool = True,
     ) -> None:
         self._session = session
         self._jvm = session.jvm
         self._query = self._original = _opened(session.jvm, analyzed)
+        self._analyzed, self._execution = analyzed, execution
         sites, tables = sites_of(self._jvm, self._query), QueryTables(session.jvm)
+        self._sites, risks = sites, find_risks(tables, self._query, sites)
         prospects = Prospects(tables, self._query, session.limits.index_namespace)
+        self._is_recursive = _names(self._query) & _RECURSIVE != frozenset()
         hopeless = None if in_full else prospects.hopeless(sites)
+        if self._is_recursive:
+            hopeless = {key: RelationExplanation(_name(site), Refusal.RECURSIVE) for key, (site, *_) in sites.items()}
         sites = {} if hopeless else sites
-        cached = _cached_keys(session, analyzed, sites.keys(), with_cached) if sites and with_cached else frozenset()
-        self._relations = RelationPlans(session, tables, sites, cached)
-        self._replacing = Replacing(session, self._relations)
+        self._relations = RelationPlans(session, tables, sites, self._cached(sites))
+        self._replacing = Replacing(session, self._relations, risks)
         self._ran: tuple[Key, ...] = ()
         self._relations.judged |= hopeless or {}
         if sites:
@@ -88,13 +93,17 @@ class Rewriting:
     def explanation(self) -> Explanation:
         """What became of each relation, in the order of the plan; those of sides that ran come last."""
         judged = self._relations.judged
+        if self._is_recursive and not any(_explained(one).guard for one in judged.values()):
+            return Explanation(refusal=Refusal.RECURSIVE)
         keys = [*(key for key in judged if key not in self._ran), *self._ran]
         return Explanation(tuple(_explained(judged[key]) for key in keys))
 
     def rewritten(self) -> Dataset | None:
         """The Dataset that reads the files planned, as Spark will run it; None when nothing was planned."""
         found = self._narrowed()
-        return self._with_sides() if found is None and self.has_sides else found
+        if found is None:
+            return self._with_sides() if self.has_sides else self._without_loss()
+        return found
 
     @property
     def has_sides(self) -> bool:
@@ -173,13 +182,33 @@ class Rewriting:
 
     def _with_sides(self) -> Dataset | None:
         """The Dataset of a query of which sides ran and no relation is narrowed; without these where it cannot run."""
-        dataset = self.as_it_is()
         try:
-            try_plan(dataset)
+            return self._replacing.as_it_is(self._rebuilt)
         except Exception as error:  # noqa: BLE001 - a join can always run as Spark runs it
             logger.warning("%s: joins run as Spark runs them: %s", Refusal.CANNOT_PLAN.value, first_line(error))
             return None
-        return dataset
+
+    # --- what Iceberg would lose ---
+
+    def _without_loss(self) -> Dataset | None:
+        """The Dataset of a query that no index narrows, and of which Iceberg would lose rows; None of any other."""
+        relations, risks = self._relations, self._replacing.risks
+        if not risks or not keys_at_risk(self._optimized(), risks):
+            return None
+        if not relations.sites:  # not looked at closely until now
+            relations.sites, relations.cached = self._sites, self._cached(self._sites)
+            relations.uses = {} if self._is_recursive else uses_of(self._jvm, self._query)
+        return self._replacing.as_it_is(self._rebuilt)
+
+    def _optimized(self) -> LogicalPlan:
+        """What Spark makes of the query as it is: what runs it has that already, or will need it."""
+        execution = self._execution or self._replacing.dataset(self._original.handle()).queryExecution()
+        return execution.optimizedPlan()
+
+    def _cached(self, sites: Mapping[Key, Sequence[Site]]) -> frozenset[Key]:
+        if not sites or self._execution is None:
+            return frozenset()
+        return _cached_keys(self._session, self._analyzed, sites.keys(), self._execution.withCachedData)
 
     # --- the plan ---
 
@@ -238,18 +267,27 @@ def _explained(judged: Planned | RelationExplanation) -> RelationExplanation:
     return judged if isinstance(judged, RelationExplanation) else judged.explained()
 
 
+def _names(query: Scope) -> frozenset[str]:
+    """The names of all nodes."""
+    return frozenset(node.name for scope in query.all() for node in scope.tree.walk())
+
+
+def _name(site: Site) -> str:
+    return str(site.java.table().name())
+
+
 def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
     """The query as it will run: common table expressions inlined, the current time fixed."""
     if analyzed.isStreaming():
         raise RelationRefused(Refusal.STREAMING)
     query = open_scope(jvm, analyzed)
-    names = {node.name for scope in query.all() for node in scope.tree.walk()}
+    names = _names(query)
     if "CommandResult" in names:
         raise RelationRefused(Refusal.COMMAND)
     if query.tree.name == "LocalRelation":
         raise RelationRefused(Refusal.LOCAL_ROWS)
     if names & _RECURSIVE:
-        raise RelationRefused(Refusal.RECURSIVE)
+        return query  # as Spark's own rules inline and fold it
     if not any(scope.relations for scope in query.all()):
         return query
     final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)

@@ -192,7 +192,7 @@ def _try(df: DataFrame, execution_of: _ExecutionOf, *, in_full: bool) -> _Tried:
         with _active(session):
             execution = execution_of(df)
             refreshed = execution.tableVersionsRefreshed()
-            rewriting = Rewriting(session, refreshed, execution.withCachedData, in_full=in_full)
+            rewriting = Rewriting(session, refreshed, execution, in_full=in_full)
             return _Tried(rewriting, rewriting.rewritten(), rewriting.explanation)
     except RelationRefused as refused:
         return _Tried(None, None, Explanation(refusal=refused.refusal, detail=refused.detail))

@@ -156,6 +156,10 @@ class QueryTables:
 
         return IcebergRelation(opened.name, opened.table, pinned.snapshot_id, pinned.schema, columns, java, freeze)
 
+    def snapshot_id(self, key: int, java: Relation) -> int | None:
+        """The snapshot that Spark pinned; None where the table has none. Raises RelationRefused."""
+        return self._says(key, java).snapshot_id
+
     def _says(self, key: int, java: Relation) -> _Relation:
         found = self._said.get(key)
         if found is None:

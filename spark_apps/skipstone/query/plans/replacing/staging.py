@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
+from typing import cast
 
 from pyiceberg.conversions import to_json
 from pyiceberg.manifest import DataFile
@@ -22,7 +23,7 @@ from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.types import PrimitiveType
 
-from skipstone.compat.catalyst import LOCAL_RELATION, OPTIONS, LogicalPlan, Relation
+from skipstone.compat.catalyst import LOCAL_RELATION, OPTIONS, SAMPLE, LogicalPlan, Relation
 from skipstone.compat.icebergjava import (
     JSON_MAPPER,
     STAGED_TABLES,
@@ -55,6 +56,8 @@ _CONTENT = ("data", "position-deletes", "equality-deletes")
 _TRUE = True
 _CASE_SENSITIVE = True
 _NOT_STREAMING = False
+#: A sample of all rows: each place from 0 to 1, without replacement, by any seed.
+_ALL_ROWS = (0.0, 1.0, False, 0)
 _REFERENCED, _OFFSET, _LENGTH = 17, 18, 19
 #: What a file costs to open, in bytes, as Iceberg counts it: for each row group, when it splits a file.
 _OPEN_COST = 4 * 1024 * 1024
@@ -144,6 +147,11 @@ def pinned(jvm: Jvm, java: Relation) -> LogicalPlan:
     """A copy of a relation that reads the snapshot it has, however late: Spark looks for newer ones by the name."""
     none = scala_object(jvm, NONE)
     return java.copy(java.table(), java.output(), none, none, java.options(), java.timeTravelSpec())
+
+
+def held_back(jvm: Jvm, java: Relation) -> LogicalPlan:
+    """A relation, pinned, to which Spark moves no condition: none passes a sample, not even one of all rows."""
+    return cast(LogicalPlan, java_class(jvm, SAMPLE)(*_ALL_ROWS, pinned(jvm, java)))
 
 
 def split_size(sizes: Sequence[int], parallelism: int, open_cost: int = _OPEN_COST) -> int:

@@ -39,7 +39,7 @@ def try_plan(dataset: Dataset, *, is_united: bool = False) -> None:
     optimized = execution.optimizedPlan()
     if is_united:
         _require_once(execution.analyzed(), optimized)
-    for scan in _scans(optimized):
+    for scan in scans_of(optimized):
         _require_residual(scan)
     execution.executedPlan()
 
@@ -57,7 +57,7 @@ def _tables(plan: LogicalPlan) -> int:
     return sum(leaf.getClass().getSimpleName() in _TABLES for leaf in items(plan.collectLeaves()))
 
 
-def _scans(plan: LogicalPlan) -> Iterator[ScanRelation]:
+def scans_of(plan: LogicalPlan) -> Iterator[ScanRelation]:
     """The scans of a plan and of the plans inside its expressions."""
     for one in (plan, *items(plan.subqueriesAll())):
         for leaf in items(one.collectLeaves()):

@@ -1,0 +1,93 @@
+"""Which columns of a query a condition may be about, or a smallest or largest value, by the ids that its plan names.
+
+Used by ``risks`` and ``prospects``. Leaves nothing out: what is unclear counts. Must not open tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import cast
+
+from skipstone.query.plans.analysis.catalyst import Node, is_tree, read_tree
+from skipstone.query.plans.analysis.uses import RELATION, Scope
+
+COLUMN = "AttributeReference"
+#: Nodes whose columns keep their ids, so that what nothing names by its id no condition is about. Those of a union, for
+#: instance, have ids of their own.
+KEEP_IDS = frozenset(
+    {
+        *("Aggregate", "Filter", "GlobalLimit", "Join", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation"),
+        *("Project", "Range", RELATION, "Sort", "SubqueryAlias", "Window"),
+    }
+)
+#: Nodes that give out columns in lists: what stands there is no condition until another node names it.
+_LISTS = frozenset({"Aggregate", "Project", "Sort", "Window"})
+#: Iceberg answers these from its bounds.
+_FROM_BOUNDS = frozenset({"Max", "Min"})
+
+
+def keeps_ids(query: Scope) -> bool:
+    """Whether columns have the same ids everywhere in a query."""
+    return all(node.name in KEEP_IDS for scope in query.all() for node in scope.tree.walk())
+
+
+def conditioned_ids(query: Scope) -> frozenset[int] | None:
+    """Ids of the columns that a condition may be about; None: maybe all of them."""
+    if not keeps_ids(query):
+        return None
+    found, aliases = set[int](), dict[int, set[int]]()
+    for scope in query.all():
+        for node in scope.tree.walk():
+            is_list = scope is query and node.name in _LISTS
+            for value in node.fields.values() if node.name != RELATION else ():
+                for tree in _trees(value) if is_list else ():
+                    aliases |= _aliases(tree)
+                    found |= _from_bounds(tree)
+                found.update(() if is_list else column_ids(value))
+    return _with_aliased(found, aliases)
+
+
+def _with_aliased(found: set[int], aliases: dict[int, set[int]]) -> frozenset[int]:
+    """``found`` with the columns that its aliases are made of."""
+    left = list(found)
+    while left:
+        more = aliases.get(left.pop(), set()) - found
+        found |= more
+        left.extend(more)
+    return frozenset(found)
+
+
+def _trees(value: object) -> Iterator[Node]:
+    """The trees of a field, without plans inside them."""
+    if is_tree(value):
+        yield read_tree(value)  # type: ignore[arg-type]
+    elif isinstance(value, list):
+        for one in value:
+            yield from _trees(one)
+
+
+def _aliases(tree: Node) -> dict[int, set[int]]:
+    named = (node for node in tree.walk() if node.name == "Alias")
+    return {int(node.fields["exprId"]["id"]): _below(node) for node in named}
+
+
+def _from_bounds(tree: Node) -> set[int]:
+    return {number for node in tree.walk() if node.name in _FROM_BOUNDS for number in _below(node)}
+
+
+def _below(node: Node) -> set[int]:
+    return {int(one.fields["exprId"]["id"]) for one in node.walk() if one.name == COLUMN}
+
+
+def column_ids(value: object) -> Iterator[int]:
+    """Ids of the columns in the JSON of a field; plans inside it are scopes of their own."""
+    if isinstance(value, list):
+        for one in value:
+            yield from column_ids(one)
+    elif isinstance(value, dict):
+        fields = cast(dict[str, object], value)
+        if str(fields.get("class", "")).endswith(f".{COLUMN}"):
+            yield int(value["exprId"]["id"])
+        for name, one in fields.items():
+            if name != "plan":
+                yield from column_ids(one)

@@ -1,0 +1,61 @@
+"""What Spark hands to Iceberg of a query's conditions, as the optimized plan has it.
+
+Used by ``replacements``. Must not change a plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from skipstone.compat.catalyst import LogicalPlan
+from skipstone.query.plans.analysis.uses import Key
+from skipstone.query.plans.guarding.risks import Risk
+from skipstone.query.plans.replacing.trial import scans_of
+
+#: How scans of Iceberg's that prune files describe themselves. Those of staged tasks name no conditions.
+_CONDITIONS = re.compile(r"^Iceberg\w*\(.*? filters=(.*?)(?:, runtimeFilters=.*)?(?:, groupedBy=.*)?\)$", re.DOTALL)
+#: Answers an aggregate from the bounds of files.
+_ANSWERED = "SparkLocalScan"
+
+
+@dataclass(frozen=True)
+class _Handed:
+    """What a scan got: its conditions as text, and the columns of an aggregate that it answers from bounds."""
+
+    key: Key
+    conditions: str
+    columns: str
+
+
+def keys_at_risk(optimized: LogicalPlan, risks: Mapping[Key, Risk]) -> frozenset[Key]:
+    """The relations of ``risks`` that Iceberg would lose rows of in an optimized plan."""
+    return frozenset(one.key for one in _handed(optimized) if one.key in risks and _loses(one, risks[one.key]))
+
+
+def _handed(optimized: LogicalPlan) -> Iterator[_Handed]:
+    for leaf in scans_of(optimized):
+        scan = leaf.scan()
+        found = _CONDITIONS.match(str(scan.description()))
+        if found:
+            first = leaf.relation().output().apply(0)
+            is_answered = scan.getClass().getSimpleName() == _ANSWERED
+            columns = str(scan.readSchema().json()) if is_answered else ""
+            yield _Handed(int(first.exprId().id()), found[1], columns)
+
+
+def _loses(handed: _Handed, risk: Risk) -> bool:
+    if risk.lacks_bounds and handed.conditions:
+        return True
+    return any(_compares(handed.conditions, name) or _names(handed.columns, name) for name in risk.columns)
+
+
+def _compares(conditions: str, name: str) -> bool:
+    """Whether conditions name a column other than in tests for null, which lose nothing."""
+    tests = re.compile(rf"(?<!\w){re.escape(name)}(?:\.[^\s,()]+)* IS (?:NOT )?NULL")
+    return _names(tests.sub("", conditions), name)
+
+
+def _names(text: str, name: str) -> bool:
+    return bool(re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text))
