@@ -75,10 +75,10 @@ class Rule(StrEnum):
 #: Classes that are known by their simple names, of nodes in the JSON of plans and of physical plans, by package.
 NODES: Mapping[str, tuple[str, ...]] = {
     f"{CATALYST}.plans.logical": (
-        *("Aggregate", "AsOfJoin", "CollectMetrics", "CommandResult", "Except", "Filter", "Generate"),
-        *("GlobalLimit", "Intersect", "Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset", "OneRowRelation"),
-        *("Project", "Range", "RebalancePartitions", "Repartition", "RepartitionByExpression", "Sample", "Sort"),
-        *("SubqueryAlias", "Tail", "Union", "UnionLoop", "UnionLoopRef", "View", "Window", "WithCTE"),
+        *("Aggregate", "AsOfJoin", "AttachDistributedSequence", "CollectMetrics", "CommandResult", "Except", "Filter"),
+        *("Generate", "GlobalLimit", "Intersect", "Join", "LateralJoin", "LocalLimit", "LocalRelation", "Offset"),
+        *("OneRowRelation", "Project", "Range", "RebalancePartitions", "Repartition", "RepartitionByExpression"),
+        *("Sample", "Sort", "SubqueryAlias", "Tail", "Union", "UnionLoop", "UnionLoopRef", "View", "Window", "WithCTE"),
     ),
     f"{CATALYST}.expressions": (
         *("Alias", "And", "AttributeReference", "Between", "CaseWhen", "Cast", "Coalesce", "CreateNamedStruct"),
@@ -474,9 +474,7 @@ SUBQUERY_ALIAS: ScalaName[_SubqueryAliases] = ScalaName(f"{CATALYST}.plans.logic
 PROJECT: ScalaName[_Projects] = ScalaName(f"{CATALYST}.plans.logical.Project")
 REPARTITION: JavaName[Callable[[int, bool, LogicalPlan], object]] = JavaName(f"{CATALYST}.plans.logical.Repartition")
 EXPRESSION_UTILS: ScalaName[_ExpressionUtils] = ScalaName("org.apache.spark.sql.classic.ExpressionUtils")
-SAMPLE: JavaName[Callable[[float, float, bool, int, LogicalPlan], object]] = JavaName(
-    f"{CATALYST}.plans.logical.Sample"
-)
+SAMPLE: JavaName[Callable[..., object]] = JavaName(f"{CATALYST}.plans.logical.Sample")
 UNION: ScalaName[_Unions] = ScalaName(f"{CATALYST}.plans.logical.Union")
 
 

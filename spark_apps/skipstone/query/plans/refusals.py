@@ -49,6 +49,10 @@ class Refusal(StrEnum):
     READ_TWICE = "ReadTwice", "Beside rows of an index, Spark would read another relation of the query twice."
     # its condition
     LIMITED = "Limited", "A limit lies between the relation and its condition."
+    DEFAULT_INDEX = (
+        "DefaultIndex",
+        "pandas on Spark numbers all rows before the condition: name an index_col, or select no index.",
+    )
     OUTER_JOIN = "OuterJoin", "The condition is above an outer join that supplies nulls for the relation."
     NO_CONDITION = "NoCondition", "No condition must hold for every row of the relation."
     COLLATED = "Collated", "Strings are compared by a collation; indexes hold them by their bytes."

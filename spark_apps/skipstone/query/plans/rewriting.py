@@ -22,6 +22,7 @@ from skipstone.query.plans.analysis.normalize import (
     with_fixed_time,
     with_inlined_ctes,
     with_joins_of_subqueries,
+    with_needed_columns,
 )
 from skipstone.query.plans.analysis.relations import QueryTables, RelationRefused
 from skipstone.query.plans.analysis.uses import RELATION, Key, Scope, key_of, open_scope, uses_of, uses_of_normalized
@@ -291,6 +292,7 @@ def _opened(jvm: Jvm, analyzed: LogicalPlan) -> Scope:
     if not any(scope.relations for scope in query.all()):
         return query
     final = with_fixed_time(jvm, with_inlined_ctes(jvm, analyzed) if "WithCTE" in names else analyzed)
+    final = final if final.deterministic() else with_needed_columns(jvm, final)
     return query if final.fastEquals(analyzed) else open_scope(jvm, final)
 
 

@@ -142,6 +142,16 @@ def with_inlined_ctes(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     return java_class(jvm, INLINE_CTE)(*_AS_SPARK_DOES).apply(plan)
 
 
+def with_needed_columns(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
+    """``plan`` without columns that nothing needs: pandas on Spark numbers the rows of every frame, needed or not."""
+    prune = optimizer_rule(jvm, Rule.COLUMN_PRUNING)
+    for _ in range(_NESTED):
+        before, plan = plan, prune.apply(plan)
+        if plan.fastEquals(before):
+            break
+    return plan
+
+
 def with_fixed_time(jvm: Jvm, plan: LogicalPlan) -> LogicalPlan:
     """``plan`` with the current date and time as literals, so that what is planned on them is what is run."""
     return optimizer_rule(jvm, Rule.COMPUTE_CURRENT_TIME).apply(plan)

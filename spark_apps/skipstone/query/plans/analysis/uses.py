@@ -44,6 +44,8 @@ Key = int
 Handle = Callable[[], LogicalPlan]
 
 _LIMITS = frozenset({"GlobalLimit", "LocalLimit", "Offset", "Tail"})
+#: Numbers all rows below it, as the index that pandas on Spark gives a frame.
+_NUMBERED = "AttachDistributedSequence"
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,6 +225,8 @@ def _why_no_condition(above: Sequence[Node], relation: Node) -> Refusal:
     for node in reversed(between):
         if node.name in _LIMITS:
             return Refusal.LIMITED
+        if node.name == _NUMBERED:
+            return Refusal.DEFAULT_INDEX
         if node.name == "Join" and _supplies_nulls(node, relation.path[len(node.path)]):
             return Refusal.OUTER_JOIN
     return Refusal.NO_CONDITION
