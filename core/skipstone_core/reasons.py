@@ -82,6 +82,10 @@ class Reason(StrEnum):
     SMALL_FILES = "SmallFiles", "Small data files are due for compaction; the next maintain run rewrites them."
     MANY_DELETES = "ManyDeletes", "Files with many deleted rows are due for compaction; the next maintain run does it."
     MANY_MANIFESTS = "ManyManifests", "Manifests are due for a rewrite; the next maintain run does it."
+    MANIFESTS_WITHOUT_BOUNDS = (
+        "ManifestsWithoutBounds",
+        "A manifest list lacks bounds, and other engines skip the files; rewriting manifests repairs it.",
+    )
     SNAPSHOTS_PENDING = "SnapshotsPending", "Snapshots are due to expire; the next maintain run removes them."
     ORPHAN_FILES_KEPT = (
         "OrphanFilesKept",

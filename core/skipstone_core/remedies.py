@@ -86,6 +86,7 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.SMALL_FILES: "Wait for the next maintain run, or ask for one by hand.",
     Reason.MANY_DELETES: "Wait for the next maintain run, or ask for one by hand.",
     Reason.MANY_MANIFESTS: "Wait for the next maintain run, or ask for one by hand.",
+    Reason.MANIFESTS_WITHOUT_BOUNDS: "Set spec.maintenance.compaction, then wait for the next maintain run.",
     Reason.SNAPSHOTS_PENDING: "Wait for the next maintain run, or ask for one by hand.",
     Reason.ORPHAN_FILES_KEPT: "Wait until the job that the message names has finished.",
     Reason.WINDOW_CLOSED: "Wait until the window opens, or ask for a maintain run by hand, which needs no window.",

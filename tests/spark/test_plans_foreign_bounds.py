@@ -11,6 +11,10 @@ import skipstone
 from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 from pyspark.sql import DataFrame
 from skipstone.query.plans.refusals import Refusal
+from skipstone.tables.filesets import read_file_set
+from skipstone.tables.upkeep.health import table_health
+from skipstone.tables.upkeep.manifests import rewrite_manifests
+from skipstone_core.maintenance.policies import MaintenancePolicy
 
 from tests.spark.index_bed import index_on
 from tests.spark.listless import Change, forget_bounds, without_any, without_lower
@@ -39,13 +43,12 @@ def test_a_manifest_list_without_bounds_costs_no_row(
     bed.lake.table().append(ROWS)
     whole = rows(bed.spark.table(TABLE))
     forget_bounds(bed.lake.table(), change)
+    copy = bed.spark.createDataFrame(whole, "k long, s string")
     asked = "k = 5", "s = 'cb'", "k > 3 and s is not null", "s like 'c%'"
     lost = 0
     for condition in asked:
         text = f"select * from {TABLE} where {condition}"
-        expected = [
-            row for row in whole if row in rows(bed.spark.createDataFrame(whole, "k long, s string").where(condition))
-        ]
+        expected = [row for row in whole if row in rows(copy.where(condition))]
         found = skipstone.sql(bed.spark, text)
         assert rows(found) == expected, str(skipstone.explain(found))
         (relation,) = skipstone.explain(found).relations
@@ -55,6 +58,20 @@ def test_a_manifest_list_without_bounds_costs_no_row(
     assert skipstone.rewrite(df := bed.spark.table(TABLE)) is df
     bed.reindex(index_on("k"))
     assert rows(skipstone.sql(bed.spark, f"select k from {TABLE} where k = 5")) == [(5,)]
+    assert without_bounds_in(bed) == 1
+    repaired = rewrite_manifests(bed.lake.catalog, bed.lake.ref(), "22222222-00000001-1")
+    assert (repaired.replaced, repaired.written, without_bounds_in(bed)) == (1, 1, 0)
+    assert rewrite_manifests(bed.lake.catalog, bed.lake.ref(), "22222222-00000002-1").outcome is None
+    for condition in asked:
+        df = bed.spark.sql(f"select * from {TABLE} where {condition}")
+        assert rows(df) == [row for row in whole if row in rows(copy.where(condition))]
+        assert skipstone.explain(df).relations[0].guard == ""
+
+
+def without_bounds_in(bed: Bed) -> int:
+    """How many manifests of the table other engines skip, as a run tells of it."""
+    table = bed.lake.table()
+    return table_health(table, read_file_set(table), MaintenancePolicy(), 0).manifests_without_bounds
 
 
 def test_a_partition_of_nulls_alone_needs_no_bounds(bed: Bed) -> None:

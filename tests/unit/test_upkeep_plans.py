@@ -39,6 +39,12 @@ def test_manifests_of_one_kind_become_one_when_a_tier_is_full() -> None:
     assert plan_manifest_groups(mixed) == ()
 
 
+def test_manifests_whose_list_lacks_bounds_are_written_again_however_few_and_large() -> None:
+    listed = manifests(5000, 20_000_000, 5000)
+    assert plan_manifest_groups([listed[0], replace(listed[1], lacks_bounds=True), listed[2]]) == ((1,),)
+    assert plan_manifest_groups([listed[0], replace(listed[1], lacks_bounds=True, live=0), listed[2]]) == ()
+
+
 @given(st.integers(1, 400))
 def test_a_table_with_a_commit_a_minute_has_few_manifests_and_writes_each_entry_few_times(commits: int) -> None:
     size, listed, written = 1200, list[int](), 0

@@ -28,8 +28,9 @@ class TableHealth:
     compaction would rewrite now. ``delete_files``: position and equality deletes and deletion vectors;
     ``deleted_rows``: that those of one data file name. ``expirable_snapshots``: that the policy lets go at the time of
     the look; ``next_expiry_ms``: when the oldest of the others, or the first of these, became or becomes so.
-    ``due_manifests``: that rewriting manifests would merge. ``metadata_bytes``: of the metadata file, manifest lists
-    and manifests of the head. ``bytes_by_age``: of live data files, by the age of the snapshot that added them
+    ``due_manifests``: that rewriting manifests would merge; ``manifests_without_bounds``: that other engines skip, as
+    the list lacks bounds of their partitions. ``metadata_bytes``: of the metadata file, manifest lists and manifests of
+    the head. ``bytes_by_age``: of live data files, by the age of the snapshot that added them
     (``hour``, ``day``, ``week``, ``month``, ``older``; that of an expired one is ``older``).
     """
 
@@ -44,6 +45,7 @@ class TableHealth:
     next_expiry_ms: int | None = None
     manifests: int = 0
     due_manifests: int = 0
+    manifests_without_bounds: int = 0
     metadata_bytes: int = 0
     bytes_by_age: Mapping[str, int] = field(default_factory=dict)
 

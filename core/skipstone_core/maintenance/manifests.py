@@ -24,7 +24,8 @@ TARGET_BYTES = 8 * 1024 * 1024
 class ManifestFacts:
     """One manifest: its number in the list, ``kind`` (only manifests of one kind become one), bytes, and files.
 
-    ``live``: files that it holds, ``gone``: entries of files that were taken away.
+    ``live``: files that it holds, ``gone``: entries of files that were taken away. ``lacks_bounds``: its list lacks a
+    bound of a partition that has values, by which other engines skip it.
     """
 
     number: int
@@ -32,6 +33,7 @@ class ManifestFacts:
     size: int
     live: int
     gone: int
+    lacks_bounds: bool = False
 
 
 def plan_manifest_groups(
@@ -40,16 +42,19 @@ def plan_manifest_groups(
     """Numbers of the manifests that are written again together, in their order."""
     kinds: dict[Hashable, list[ManifestFacts]] = defaultdict(list)
     for manifest in manifests:
-        if manifest.live and manifest.size < target_bytes // 2:
+        if manifest.live and (manifest.lacks_bounds or manifest.size < target_bytes // 2):
             kinds[manifest.kind].append(manifest)
     return tuple(group for some in kinds.values() if (group := _group(some)))
 
 
 def _group(manifests: Sequence[ManifestFacts]) -> tuple[int, ...]:
-    """All up to the highest tier that is full with what comes up from those below it; empty when none is."""
+    """All up to the highest tier that is full with what comes up from those below it, and those that lack bounds; empty
+    when there are none.
+    """
     tiers: dict[int, list[ManifestFacts]] = defaultdict(list)
     for manifest in manifests:
         tiers[_tier(manifest.size)].append(manifest)
+    faulty = {manifest.number for manifest in manifests if manifest.lacks_bounds}
     taken: list[int] = []
     below: list[int] = []
     carried = 0
@@ -57,7 +62,7 @@ def _group(manifests: Sequence[ManifestFacts]) -> tuple[int, ...]:
         below += [manifest.number for manifest in tiers[tier]]
         is_full = len(tiers[tier]) + carried >= RADIX
         taken, carried = (list(below), 1) if is_full else (taken, 0)
-    return tuple(sorted(taken))
+    return tuple(sorted(faulty.union(taken)))
 
 
 def _tier(size: int) -> int:

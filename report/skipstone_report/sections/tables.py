@@ -36,6 +36,7 @@ HEALTH = {
     "expirableSnapshots": "May expire",
     "manifests": "Manifests",
     "dueManifests": "Due manifests",
+    "manifestsWithoutBounds": "Manifests without bounds",
 }
 
 

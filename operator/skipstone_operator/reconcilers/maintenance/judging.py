@@ -56,6 +56,8 @@ def is_failed(result: StepResult) -> bool:
 def _judge_due(due: Due, health: Health, opening: Opening | None) -> Judgement:
     # A look for orphan files is due each day, which says nothing of how the table is.
     pending = [step for step in due.pending if step is not MaintenanceStep.ORPHAN_FILES]
+    if not pending and health.manifests_without_bounds:
+        return fails(HEALTHY, Reason.MANIFESTS_WITHOUT_BOUNDS, f"{_skipped(health)}: set spec.maintenance.compaction")
     if not pending:
         return holds(HEALTHY, Reason.ORPHAN_FILES_KEPT if due.held else Reason.HEALTHY, due.held or _well(health))
     reason, message = _find_trouble(pending, health)
@@ -69,7 +71,14 @@ def _well(health: Health) -> str:
     return f"{health.small_files} small files, {health.delete_files} delete files, {health.snapshots} snapshots"
 
 
+def _skipped(health: Health) -> str:
+    some = f"{health.manifests_without_bounds} of {health.manifests} manifests"
+    return f"the manifest list lacks bounds of {some}, and other engines skip their files"
+
+
 def _find_trouble(pending: Sequence[MaintenanceStep], health: Health) -> tuple[Reason, str]:
+    if health.manifests_without_bounds and MaintenanceStep.MANIFESTS in pending:
+        return Reason.MANIFESTS_WITHOUT_BOUNDS, f"{_skipped(health)}; the next maintain run repairs it"
     if pending[0] is MaintenanceStep.COMPACTION:
         what = f"{health.due_files} files are due for compaction: {_well(health)}"
         return (Reason.MANY_DELETES if health.delete_files >= health.small_files else Reason.SMALL_FILES), what

@@ -30,6 +30,9 @@ class Health:
     next_expiry_time: Annotated[str | None, time_text("From when the next snapshot may expire.")] = None
     manifests: Annotated[int, Doc("Manifests of the current snapshot.", minimum=0)] = 0
     due_manifests: Annotated[int, Doc("Manifests that would be merged now.", minimum=0)] = 0
+    manifests_without_bounds: Annotated[
+        int, Doc("Manifests that other engines skip, because their list lacks bounds of partitions.", minimum=0)
+    ] = 0
     metadata_bytes: Annotated[
         int, Doc("Bytes of the metadata file, the manifest lists and the manifests.", minimum=0)
     ] = 0

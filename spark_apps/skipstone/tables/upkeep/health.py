@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow.compute as pc
+from pyiceberg.io import FileIO
 from pyiceberg.manifest import ManifestFile
 from pyiceberg.table import Table, TableProperties
 from pyiceberg.table.refs import SnapshotRefType
@@ -28,6 +29,7 @@ from skipstone_core.maintenance.manifests import TARGET_BYTES, ManifestFacts, pl
 from skipstone_core.maintenance.policies import CompactionPolicy, MaintenancePolicy, SnapshotPolicy
 
 from skipstone.compat.lineage.reading import read_manifests
+from skipstone.tables.decoding.summaries import without_bounds
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.upkeep.layout import count_due
 
@@ -49,7 +51,8 @@ def table_health(
     manifests = read_manifests(head, table.io, table.format_version) if head else []
     lists = [len(table.io.new_input(head.manifest_list))] if head else []
     expiry = expiry_plan(table, policy.snapshots, now) if policy.snapshots else ExpiryPlan()
-    groups = plan_manifest_groups(manifest_facts(manifests), manifest_target(table))
+    facts = manifest_facts(manifests, table.io)
+    groups = plan_manifest_groups(facts, manifest_target(table))
     due = count_due(table, files, policy.compaction, MAX_COMMIT_BYTES) if policy.compaction else (0, 0)
     return TableHealth(
         small_files=_small_files(files, policy.compaction or CompactionPolicy()),
@@ -63,6 +66,7 @@ def table_health(
         next_expiry_ms=expiry.next_ms,
         manifests=len(manifests),
         due_manifests=sum(len(group) for group in groups),
+        manifests_without_bounds=sum(one.lacks_bounds for one in facts),
         metadata_bytes=sum((len(table.io.new_input(table.metadata_location)), *lists, *_sizes(manifests))),
         bytes_by_age=_bytes_by_age(table, files, now),
     )
@@ -88,8 +92,9 @@ def expiry_plan(table: Table, policy: SnapshotPolicy, now_ms: int, *, in_use_sin
     return plan_expiry(history, policy, now_ms, in_use_since_ms=in_use_since_ms)
 
 
-def manifest_facts(manifests: Sequence[ManifestFile]) -> list[ManifestFacts]:
-    """What core's rule of manifests asks of a manifest list."""
+def manifest_facts(manifests: Sequence[ManifestFile], io: FileIO) -> list[ManifestFacts]:
+    """What core's rule of manifests asks of a manifest list. Raises OSError when a doubtful manifest cannot be read."""
+    faulty = {one.manifest_path for one in without_bounds(manifests, io)}
     return [
         ManifestFacts(
             number=number,
@@ -97,6 +102,7 @@ def manifest_facts(manifests: Sequence[ManifestFile]) -> list[ManifestFacts]:
             size=one.manifest_length,
             live=_live(one),
             gone=one.deleted_files_count or 0,
+            lacks_bounds=one.manifest_path in faulty,
         )
         for number, one in enumerate(manifests)
     ]

@@ -54,7 +54,7 @@ def _prepare(table: Table, run_id: str, ports: CommitPorts, made: dict[int, Mani
     require_mergeable(table)
     manifests = read_manifests(head, table.io, table.metadata.format_version) if head else []
     target = manifest_target(table)
-    groups = plan_manifest_groups(manifest_facts(manifests), target)
+    groups = plan_manifest_groups(manifest_facts(manifests, table.io), target)
     if not groups:
         return _nothing()
     chosen = [[manifests[number] for number in group] for group in groups]

@@ -17,7 +17,7 @@ from skipstone.query.plans.replacing.trial import scans_of
 #: How scans of Iceberg's that prune files describe themselves. Those of staged tasks name no conditions.
 _CONDITIONS = re.compile(r"^Iceberg\w*\(.*? filters=(.*?)(?:, runtimeFilters=.*)?(?:, groupedBy=.*)?\)$", re.DOTALL)
 #: Answers an aggregate from the bounds of files.
-_ANSWERED = "SparkLocalScan"
+_ANSWERED = "IcebergLocalScan("
 
 
 @dataclass(frozen=True)
@@ -37,11 +37,11 @@ def keys_at_risk(optimized: LogicalPlan, risks: Mapping[Key, Risk]) -> frozenset
 def _handed(optimized: LogicalPlan) -> Iterator[_Handed]:
     for leaf in scans_of(optimized):
         scan = leaf.scan()
-        found = _CONDITIONS.match(str(scan.description()))
+        said = str(scan.description())
+        found = _CONDITIONS.match(said)
         if found:
             first = leaf.relation().output().apply(0)
-            is_answered = scan.getClass().getSimpleName() == _ANSWERED
-            columns = str(scan.readSchema().json()) if is_answered else ""
+            columns = str(scan.readSchema().json()) if said.startswith(_ANSWERED) else ""
             yield _Handed(int(first.exprId().id()), found[1], columns)
 
 
