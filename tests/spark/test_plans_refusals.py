@@ -189,6 +189,17 @@ def test_row_lineage_is_left_as_it_is(bed: Bed) -> None:
         bed.spark.sql(f"insert into {TABLE} select id * 7 % 100, id + {start} from range(100)")
     bed.reindex(BY_K)
     assert bed.query(f"select _row_id, n from {TABLE} where k = 7").refusals == [Refusal.ROW_LINEAGE]
+    for named in ("_pos", "_file", "_spec_id", "_deleted", "_partition", "_pos, _file, _spec_id, _deleted, _partition"):
+        assert bed.query(f"select {named}, n from {TABLE} where k = 7").files_read, named
+    assert bed.query(f"select n from {TABLE} where k = 7 and _pos >= 0 and _file is not null").files_read
+    joined = f"select a.n, b._pos from {TABLE} a join {TABLE} b on a.k = b.k and a._file = b._file where a.k = 7"
+    assert len(bed.query(joined).files_read) == 2
+    for text in (
+        f"select n from {TABLE} where k = 7 and _row_id >= 0",
+        f"select n, _pos from {TABLE} where k = 7 and n in (select _row_id from {TABLE})",
+        f"select n, (select max(u.n) from {TABLE} u where u.n = t._row_id) from {TABLE} t where k = 7",
+    ):
+        assert Refusal.ROW_LINEAGE in bed.query(text).refusals, text
 
 
 def test_tables_without_rows_and_without_indexes(bed: Bed) -> None:

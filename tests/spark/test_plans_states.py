@@ -47,6 +47,8 @@ def test_rows_that_spark_deleted_stay_away(bed: Bed, version: str) -> None:
     found = bed.query(f"select n from {TABLE} where k in (7, 14)")
     assert len(found.answer) == 1
     assert found.files_read
+    # who names this column gets deleted rows too
+    assert len(bed.query(f"select n, _deleted, _pos from {TABLE} where k in (7, 14)").answer) == 2
 
 
 def test_deletes_of_other_writers_stay_applied(filled: Bed) -> None:

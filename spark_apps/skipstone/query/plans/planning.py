@@ -26,9 +26,9 @@ from skipstone.query.plans.analysis.relations import (
     QueryTables,
     RelationRefused,
     is_iceberg,
-    reads_row_lineage,
+    lineage_ids,
 )
-from skipstone.query.plans.analysis.uses import Key, Scope, Use, ancestors, key_of
+from skipstone.query.plans.analysis.uses import Key, Scope, Use, ancestors, key_of, names_any
 from skipstone.query.plans.explanation import RelationExplanation
 from skipstone.query.plans.refusals import Refusal
 from skipstone.query.plans.replacing.choice import Demand, ReadLimits, RelationRead, choose_reading
@@ -280,7 +280,7 @@ def sites_of(jvm: Jvm, query: Scope) -> dict[Key, list[Site]]:
 
 def _require_stable(site: Site) -> None:
     """Refuse a relation when an expression above it would see other rows, or in another order, and answer otherwise."""
-    if reads_row_lineage(site.node):
+    if (lineage := lineage_ids(site.node)) and names_any(site.scope, lineage):
         raise RelationRefused(Refusal.ROW_LINEAGE)
     above = ancestors(site.scope.tree, site.node)
     if any(node.name == "Sample" for node in above):

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from skipstone.indexes.found import first_fields
-from skipstone.query.plans.analysis.catalyst import Node, expression_id, is_tree, read_tree
+from skipstone.query.plans.analysis.catalyst import COLUMN, Node, column_ids, expression_id, is_tree, read_tree
 from skipstone.query.plans.analysis.relations import OpenTable, QueryTables, RelationRefused
 from skipstone.query.plans.analysis.uses import RELATION, Key, Scope
 from skipstone.query.plans.explanation import RelationExplanation
-from skipstone.query.plans.guarding.conditioned import COLUMN, column_ids, keeps_ids
+from skipstone.query.plans.guarding.conditioned import keeps_ids
 from skipstone.query.plans.planning import Site, first_line
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.shaping.writeproperties import bloom_filters_of

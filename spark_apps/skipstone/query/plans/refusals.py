@@ -36,7 +36,7 @@ class Refusal(StrEnum):
     NO_CATALOG = "NoCatalog", "The table was read by its path; its indexes are found through its catalog."
     READ_OPTION = "ReadOption", "A read option changes which rows are read."
     SCHEMA_DIFFERS = "SchemaDiffersFromSnapshot", "The columns of the snapshot are not those that Spark reads it by."
-    ROW_LINEAGE = "RowLineage", "The query selects _row_id or _last_updated_sequence_number."
+    ROW_LINEAGE = "RowLineage", "The query names _row_id or _last_updated_sequence_number."
     NON_DETERMINISTIC = (
         "NonDeterministic",
         "An expression above the relation depends on which rows come in which order.",

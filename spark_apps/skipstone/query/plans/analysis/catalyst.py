@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 from propcache.api import cached_property
 
@@ -17,6 +17,8 @@ from skipstone.compat.catalyst import Tree, TreeNode, plan_json
 from skipstone.compat.java import Jvm
 
 _HEAD = ("class", "num-children")
+#: The class of columns in expressions.
+COLUMN = "AttributeReference"
 
 
 class Slot(NamedTuple):
@@ -102,3 +104,17 @@ def expression_id(attribute: Node) -> int:
 def output_ids(relation: Node) -> tuple[int, ...]:
     """The ids of a relation's columns."""
     return tuple(expression_id(read_tree(tree)) for tree in relation.fields["output"])
+
+
+def column_ids(value: object) -> Iterator[int]:
+    """Ids of the columns in the JSON of a field; plans inside it are scopes of their own."""
+    if isinstance(value, list):
+        for one in value:
+            yield from column_ids(one)
+    elif isinstance(value, dict):
+        fields = cast(dict[str, object], value)
+        if str(fields.get("class", "")).endswith(f".{COLUMN}"):
+            yield int(value["exprId"]["id"])
+        for name, one in fields.items():
+            if name != "plan":
+                yield from column_ids(one)

@@ -229,9 +229,13 @@ def _snapshot_schema(metadata: TableMetadata, snapshot_id: int) -> Schema:
     return found[0] if found else metadata.schema()
 
 
-def reads_row_lineage(node: Node) -> bool:
-    """Whether a relation gives out columns of row lineage, which tasks made from JSON do not know."""
-    return any(read_tree(tree).fields["name"] in _ROW_LINEAGE for tree in node.fields["output"])
+def lineage_ids(node: Node) -> frozenset[int]:
+    """Ids of the columns of row lineage that a relation could give, which tasks made from JSON do not know.
+
+    Spark adds all metadata columns to a relation when a query names one of them.
+    """
+    outputs = (read_tree(tree) for tree in node.fields["output"])
+    return frozenset(expression_id(column) for column in outputs if column.fields["name"] in _ROW_LINEAGE)
 
 
 def _columns(node: Node, schema: Schema) -> dict[int, tuple[str, str]]:

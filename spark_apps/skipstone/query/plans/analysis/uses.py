@@ -25,6 +25,7 @@ from skipstone.compat.java import Jvm, Option, Seq, is_some
 from skipstone.query.plans.analysis.catalyst import (
     Node,
     Slot,
+    column_ids,
     descend,
     expression_id,
     is_tree,
@@ -206,6 +207,12 @@ def _columns(above: Sequence[Node], count: int) -> frozenset[int] | None:
         return None
     trees = [tree for node in above[-count:] for tree in node.expressions.values()]
     return frozenset(expression_id(node) for tree in trees for node in tree.walk() if node.name == "AttributeReference")
+
+
+def names_any(scope: Scope, columns: frozenset[int]) -> bool:
+    """Whether an expression of a scope, or of those inside it, names one of the columns with these ids."""
+    nodes = (node for one in scope.all() for node in one.tree.walk() if node.name != RELATION)
+    return any(number in columns for node in nodes for number in column_ids(list(node.fields.values())))
 
 
 def ancestors(tree: Node, node: Node) -> list[Node]:

@@ -6,12 +6,10 @@ Used by ``risks`` and ``prospects``. Leaves nothing out: what is unclear counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
-from skipstone.query.plans.analysis.catalyst import Node, is_tree, read_tree
+from skipstone.query.plans.analysis.catalyst import COLUMN, Node, column_ids, is_tree, read_tree
 from skipstone.query.plans.analysis.uses import RELATION, Scope
 
-COLUMN = "AttributeReference"
 #: Nodes whose columns keep their ids, so that what nothing names by its id no condition is about. Those of a union, for
 #: instance, have ids of their own.
 KEEP_IDS = frozenset(
@@ -77,17 +75,3 @@ def _from_bounds(tree: Node) -> set[int]:
 
 def _below(node: Node) -> set[int]:
     return {int(one.fields["exprId"]["id"]) for one in node.walk() if one.name == COLUMN}
-
-
-def column_ids(value: object) -> Iterator[int]:
-    """Ids of the columns in the JSON of a field; plans inside it are scopes of their own."""
-    if isinstance(value, list):
-        for one in value:
-            yield from column_ids(one)
-    elif isinstance(value, dict):
-        fields = cast(dict[str, object], value)
-        if str(fields.get("class", "")).endswith(f".{COLUMN}"):
-            yield int(value["exprId"]["id"])
-        for name, one in fields.items():
-            if name != "plan":
-                yield from column_ids(one)
