@@ -67,6 +67,8 @@ start: disjunction
     | operand _NOT _BETWEEN operand _AND operand -> not_between
     | operand _IS _NULL -> is_null
     | operand _IS _NOT _NULL -> is_not_null
+    | operand _IS _NAN -> is_nan
+    | operand _IS _NOT _NAN -> is_not_nan
     | operand _LIKE STRING -> like
     | operand _NOT _LIKE STRING -> not_like
     | "(" disjunction ")"
@@ -101,6 +103,7 @@ _IN: "in"i
 _BETWEEN: "between"i
 _IS: "is"i
 _NULL: "null"i
+_NAN: "nan"i
 _LIKE: "like"i
 _DATE: "date"i
 _TIMESTAMP: "timestamp"i
@@ -245,6 +248,12 @@ class _Builder(Transformer[Token, Node]):
 
     def is_not_null(self, items: list[Any]) -> Node:
         return Not(IsNull(items[0]))
+
+    def is_nan(self, items: list[Any]) -> Node:
+        return And((Not(IsNull(items[0])), Comparison("=", items[0], Constant(math.nan))))
+
+    def is_not_nan(self, items: list[Any]) -> Node:
+        return Not(self.is_nan(items))
 
     def like(self, items: list[Any]) -> Node:
         return StartsWith(items[0], _prefix(items[1]))

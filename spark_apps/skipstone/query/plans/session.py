@@ -88,9 +88,18 @@ _rewritten: WeakKeyDictionary[DataFrame, _Rewritten] = WeakKeyDictionary()
 _without_index: WeakSet[DataFrame] = WeakSet()
 
 
-def sql(spark: SparkSession, query: str, args: dict[str, _Argument] | list[_Argument] | None = None) -> DataFrame:
-    """``spark.sql`` with the indexes of the tables it reads. Raises what ``spark.sql`` raises."""
-    return rewrite(spark.sql(query, args))
+def sql(
+    spark: SparkSession,
+    /,
+    sqlQuery: str,
+    args: dict[str, _Argument] | list[_Argument] | None = None,
+    **kwargs: object,
+) -> DataFrame:
+    """``spark.sql`` with the indexes of the tables it reads, and the same arguments. Raises what ``spark.sql`` raises.
+
+    ``kwargs``: what braces in the query stand for, such as DataFrames.
+    """
+    return rewrite(spark.sql(sqlQuery, args, **kwargs))
 
 
 def rewrite(df: DataFrame) -> DataFrame:

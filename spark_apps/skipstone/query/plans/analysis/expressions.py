@@ -13,6 +13,7 @@ from skipstone_core.language import predicates as core
 
 from skipstone.query.plans.analysis.catalyst import Node, expression_id
 from skipstone.query.plans.analysis.literals import (
+    BINARY_COLLATION,
     UUID_TYPE,
     Hidden,
     column_kind,
@@ -21,6 +22,7 @@ from skipstone.query.plans.analysis.literals import (
     instant,
     is_null,
     literal_kind,
+    nearest,
     uuid_of,
     uuids_from,
 )
@@ -42,6 +44,8 @@ _OPERATORS: dict[str, core.Operator] = {
     "GreaterThan": ">",
     "GreaterThanOrEqual": ">=",
 }
+#: Operators of conditions that hold only beyond the last value that Python holds, or before the first.
+_TOWARDS: dict[bool, tuple[core.Operator, ...]] = {True: (">", ">="), False: ("<", "<=")}
 _MIRRORED: dict[core.Operator, core.Operator] = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 _NEGATED: dict[core.Operator, core.Operator] = {"<": ">=", "<=": ">", ">": "<=", ">=": "<"}
 _STRICT: dict[core.Operator, core.Operator] = {"<": "<", "<=": "<", ">": ">", ">=": ">"}
@@ -203,7 +207,15 @@ class Translator:
         if self._is_text_of_uuid(left, right):
             return _uuid_comparison(op, column, str(right.fields["value"]))
         value = self._value(right, left)
-        return core.Comparison(op, column, value) if value else None
+        return core.Comparison(op, column, value) if value else self._far(op, column, right, self._kind(left))
+
+    @staticmethod
+    def _far(op: core.Operator, column: core.ColumnRef, literal: Node, kind: str) -> core.Node | None:
+        """A column compared with a day or a moment that Python cannot hold: it lies beyond all that it can."""
+        end = nearest(str(literal.fields.get("value")), kind) if literal.name == "Literal" else None
+        if end is None or op not in ("=", *_TOWARDS[end.is_last]):
+            return None
+        return core.Comparison(">" if end.is_last else "<", column, end.value)
 
     def _in(self, node: Node) -> core.Node | None:
         operand, *items = node.children
@@ -218,7 +230,10 @@ class Translator:
             return None
         found = self._listed(operand, items) if node.name == "In" else self._members(node)
         known = [value for value in found or () if value is not None]
-        return None if found is None or len(known) < len(found) else core.InList(column, tuple(known))
+        if found is None or len(known) == len(found):
+            return None if found is None else core.InList(column, tuple(known))
+        equal = [Node("EqualTo", {}, (operand, item), ()) for item in items if not is_null(item)]
+        return _any([self._leaf(one) for one in equal]) if node.name == "In" else None
 
     def _listed(self, operand: Node, items: Sequence[Node]) -> list[core.Constant | None]:
         """The values of a list that the column may have; None for one that is not understood."""
@@ -354,6 +369,14 @@ class Translator:
         if value.text is None or kind == "binary" or literal_kind(kind) not in (value.kind, _NARROWER.get(value.kind)):
             return None
         return held(value.text, kind if literal_kind(kind) == value.kind else value.kind)
+
+
+def without_binary_collation(node: Node) -> Node:
+    """A condition without ``collate UTF8_BINARY``, which compares texts as every text without a collation."""
+    if node.name == "Collate" and node.children[1].fields.get("collationName") == BINARY_COLLATION:
+        return without_binary_collation(node.children[0])
+    children = tuple(map(without_binary_collation, node.children))
+    return node if children == node.children else Node(node.name, node.fields, children, node.path)
 
 
 #: Types whose values are values of a wider one.

@@ -7,12 +7,13 @@ one. Must not know conditions.
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import MINYEAR, UTC, date, datetime, timedelta
 from decimal import Decimal
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 from uuid import UUID
 
 from skipstone_core.language import predicates as core
@@ -23,7 +24,12 @@ from skipstone.query.plans.analysis.catalyst import Node
 NO_TEXT = "\ufffd"
 #: The type of columns that Spark shows as strings and Iceberg holds as 16 bytes.
 UUID_TYPE = "uuid"
+#: The collation by which texts are compared where none is named: by their bytes, as indexes hold them.
+BINARY_COLLATION = "UTF8_BINARY"
+#: How Spark shows days and moments, with a sign where the year has more than four digits or is before 0.
+_FAR_YEAR = re.compile(r"(?P<sign>[+-]?)(?P<year>\d{4,7})-\d\d-\d\d(?: .*)?")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST, _LAST = (end.replace(tzinfo=UTC) for end in (datetime.min, datetime.max))  # noqa: DTZ901
 #: The texts of the first and the last UUID.
 _ENDS = (str(UUID(int=0)), str(UUID(int=(1 << 128) - 1)))
 _ICEBERG_TYPES = {
@@ -131,6 +137,30 @@ def instant(micros: int) -> core.Constant | None:
         return core.Constant(_EPOCH + timedelta(microseconds=micros))
     except OverflowError:
         return None
+
+
+class Nearest(NamedTuple):
+    """The first or the last value that Python holds of a type."""
+
+    value: core.Constant
+    is_last: bool
+
+
+def nearest(text: str, kind: str) -> Nearest | None:
+    """The value that is nearest to a day or a moment of which the year is before 1 or after 9999; None for others."""
+    if kind == "timestamp_ntz":
+        is_number = text.lstrip("-").isdigit()
+        return None if not is_number or _local(int(text)) else _end(kind, is_last=int(text) > 0)
+    year = _FAR_YEAR.fullmatch(text) if kind in ("date", "timestamp") else None
+    if year is None or (not year["sign"] and int(year["year"]) >= MINYEAR):
+        return None
+    return _end(kind, is_last=year["sign"] == "+")
+
+
+def _end(kind: str, *, is_last: bool) -> Nearest:
+    moment = _LAST if is_last else _FIRST
+    known = {"date": moment.date(), "timestamp_ntz": moment.replace(tzinfo=None)}
+    return Nearest(core.Constant(known.get(kind, moment)), is_last)
 
 
 def _local(micros: int) -> core.Constant | None:
