@@ -12,6 +12,7 @@ from pyiceberg.transforms import BucketTransform, Transform, TruncateTransform
 from pyspark.sql import DataFrame
 from skipstone.query.plans.refusals import Refusal
 from skipstone.tables.filesets import read_file_set
+from skipstone.tables.states import table_state
 from skipstone.tables.upkeep.health import table_health
 from skipstone.tables.upkeep.manifests import rewrite_manifests
 from skipstone_core.maintenance.policies import MaintenancePolicy
@@ -59,8 +60,11 @@ def test_a_manifest_list_without_bounds_costs_no_row(
     bed.reindex(index_on("k"))
     assert rows(skipstone.sql(bed.spark, f"select k from {TABLE} where k = 5")) == [(5,)]
     assert without_bounds_in(bed) == 1
+    (caveat,) = table_state(bed.lake.catalog, bed.lake.ref()).state.caveats
+    assert "skip the files of 1 of 1 manifests" in caveat
     repaired = rewrite_manifests(bed.lake.catalog, bed.lake.ref(), "22222222-00000001-1")
     assert (repaired.replaced, repaired.written, without_bounds_in(bed)) == (1, 1, 0)
+    assert table_state(bed.lake.catalog, bed.lake.ref()).state.caveats == ()
     assert rewrite_manifests(bed.lake.catalog, bed.lake.ref(), "22222222-00000002-1").outcome is None
     for condition in asked:
         df = bed.spark.sql(f"select * from {TABLE} where {condition}")

@@ -81,10 +81,11 @@ NODES: Mapping[str, tuple[str, ...]] = {
         *("Sample", "Sort", "SubqueryAlias", "Tail", "Union", "UnionLoop", "UnionLoopRef", "View", "Window", "WithCTE"),
     ),
     f"{CATALYST}.expressions": (
-        *("Alias", "And", "AttributeReference", "Between", "CaseWhen", "Cast", "Coalesce", "CreateNamedStruct"),
-        *("EqualNullSafe", "EqualTo", "Exists", "GreaterThan", "GreaterThanOrEqual", "If", "In", "InSet", "InSubquery"),
-        *("IsNaN", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "ListQuery", "Literal", "Lower", "Not", "Or"),
-        *("OuterReference", "Remainder", "ScalarSubquery", "StartsWith", "Upper", "WindowExpression", "Year"),
+        *("Alias", "And", "AttributeReference", "Between", "CaseWhen", "Cast", "Coalesce", "Collate"),
+        *("CreateNamedStruct", "EqualNullSafe", "EqualTo", "Exists", "GreaterThan", "GreaterThanOrEqual", "If", "In"),
+        *("InSet", "InSubquery", "IsNaN", "IsNotNull", "IsNull", "LessThan", "LessThanOrEqual", "ListQuery", "Literal"),
+        *("Lower", "Not", "Or", "OuterReference", "Remainder", "ScalarSubquery", "StartsWith", "Upper"),
+        *("WindowExpression", "Year"),
     ),
     f"{CATALYST}.expressions.aggregate": ("AggregateExpression", "Max", "Min"),
     f"{CATALYST}.plans": ("ExistenceJoin",),
@@ -416,12 +417,7 @@ class _Projects(Protocol):
 @described(f"{CATALYST}.plans.logical.Join$")
 class _Joins(Protocol):
     def apply(
-        self,
-        left: LogicalPlan,
-        right: LogicalPlan,
-        kind: JavaObject,
-        condition: JavaObject,
-        hint: JavaObject,
+        self, left: LogicalPlan, right: LogicalPlan, kind: JavaObject, condition: JavaObject, hint: JavaObject
     ) -> LogicalPlan: ...
 
 

@@ -23,9 +23,11 @@ from skipstone_core.ids import OWNER_PROPERTY
 from skipstone_core.indexing.segments import SegmentFacts, count_segments, segment_statuses
 from skipstone_core.reasons import Reason
 
+from skipstone.compat.lineage.reading import read_manifests
 from skipstone.compat.pyiceberg import field_ids, summary_of
 from skipstone.tables.catalogs import load_table
 from skipstone.tables.decoding.completing import find_gaps
+from skipstone.tables.decoding.summaries import without_bounds
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import FileSet, PinnedTable, read_file_set
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile
@@ -154,6 +156,19 @@ def _caveats(table: Table) -> Iterator[str]:
             "Spark 4.1 with Iceberg 1.12 cannot open the table, whichever columns a query names, because of "
             f"{', '.join(closed[:_NAMED_COLUMNS])}{more}: read it with PyIceberg, or keep such values in another "
             "table, in columns of the type string or long"
+        )
+    yield from _skipped(table)
+
+
+def _skipped(table: Table) -> Iterator[str]:
+    """That other engines skip files whose manifest list lacks bounds."""
+    head = table.current_snapshot()
+    manifests = read_manifests(head, table.io, table.format_version) if head else []
+    if skipped := without_bounds(manifests, table.io):
+        yield (
+            f"Spark and PyIceberg skip the files of {len(skipped)} of {len(manifests)} manifests when a query has a "
+            "condition on a partition's column, because the manifest list lacks bounds: set "
+            "spec.maintenance.compaction, which writes these manifests again"
         )
 
 
