@@ -115,6 +115,14 @@ def test_a_header_that_another_delimiter_cuts_is_refused_with_that_delimiter(bed
         assert bed.rows() == [{"id": 1, "name": "a"}]
 
 
+def test_a_column_without_a_name_is_told_and_may_be_mapped(bed: Bed) -> None:
+    bed.put("in/a.csv", ",id\nx,1\ny,2\n")
+    assert bed.load(csv("in/a.csv")).unused_columns == (UnusedColumn(name="_c0", rows=2),)
+    bed.put("in/b.csv", ",id\nx,1\n")
+    bed.load(csv("in/b.csv", mapping=(ColumnMapping(column="name", from_="_c0"),)))
+    assert {"id": 1, "name": "x"} in bed.rows()
+
+
 def test_one_file_of_several_with_other_names_is_refused(bed: Bed) -> None:
     bed.put("in/a.csv", "id,name\n1,a\n")
     bed.put("in/b.csv", "id,NAME\n2,b\n")

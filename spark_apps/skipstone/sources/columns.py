@@ -114,10 +114,11 @@ def source_columns(
     fed = _fed_types(source, schema)
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
+    unnamed = {name for group in groups for name, column in group.columns.items() if column.is_unnamed}
     told = list(dict.fromkeys(chain(names, declared, (pair.from_ for pair in source.mapping))))
     for group in groups:
         for name in told if needed is None else needed:
-            if name not in group.columns:
+            if name not in group.columns and name not in unnamed:
                 who = "the other files, the mapping or source.columns name" if needed is None else "the merge needs"
                 raise _missing(group, name, who)
     names = names if needed is None else list(dict.fromkeys(chain(told, _known(source, schema))))

@@ -19,7 +19,7 @@ class RawColumn:
     """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded).
 
     ``is_field``: in the files it is a field within a column. ``is_empty``: its file says that it holds no value, so
-    that it feeds every type.
+    that it feeds every type. ``is_unnamed``: the files give it no name.
     """
 
     ref: str
@@ -27,6 +27,7 @@ class RawColumn:
     is_text: bool = False
     is_field: bool = False
     is_empty: bool = False
+    is_unnamed: bool = False
 
     @property
     def is_null(self) -> bool:

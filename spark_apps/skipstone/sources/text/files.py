@@ -108,11 +108,19 @@ def _csv_group(
         frame = complete(frame, listing, len(files)).withColumn(URL, F.col("_metadata.file_path"))
     return RawGroup(
         frame=frame,
-        columns={name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name},
+        columns=_csv_columns(header, references),
         record=_csv_record(references, options),
         corrupt=f"the row does not have the {len(header)} fields of the header",
         example=files[0].name,
     )
+
+
+def _csv_columns(header: Sequence[str], references: Sequence[str]) -> Mapping[str, RawColumn]:
+    """The columns by name; one without a name goes by its position, as Spark calls it, unless another has that name."""
+    columns = {name: RawColumn(ref, is_text=True) for name, ref in zip(header, references, strict=True) if name}
+    unnamed = {f"_c{at}": RawColumn(ref, is_text=True, is_unnamed=True)
+               for at, (name, ref) in enumerate(zip(header, references, strict=True)) if not name}  # fmt: skip
+    return {**unnamed, **columns}
 
 
 def _csv_options(options: TextOptions) -> Mapping[str, str]:
