@@ -260,8 +260,10 @@ class Clauses:
         """What is written: by name, or chosen columns from source columns, literals and expressions."""
         table, feed = {"id": "long", **self.lake.kinds}, self.feed
         always = {} if feed.stored is None or role == "by_source" else {feed.stored: ("source", "seq")}
-        if by_name and self.random.random() < 0.5:
-            found = {name: ("source", name) for name in table if name in feed.kinds}
+        found = {name: ("source", name) for name in table if name in feed.kinds}
+        keys = {name for name, _ in feed.keys}
+        # a clause that finds no column but keys is refused
+        if by_name and self.random.random() < 0.5 and found.keys() - keys - {feed.stored}:
             if role == "not_matched":
                 found |= {name: ("source", key) for name, key in feed.keys}
             return None, found | always
