@@ -31,6 +31,7 @@ FORCED: Mapping[str, str] = {
     # Java never compiles methods of more than 8000 bytes of code, and conversions of wide tables are such methods
     "spark.sql.codegen.hugeMethodLimit": "8000",
     "spark.sql.csv.parser.columnPruning.enabled": "false",
+    "spark.sql.execution.arrow.maxBytesPerBatch": "33554432",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "65536",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
     "spark.sql.execution.arrow.pyspark.fallback.enabled": "false",

@@ -1,5 +1,5 @@
 # Speed, as ratios against peers in the same run; results go to build/bench. Included by the Makefile.
-.PHONY: bench-application bench-build bench-catchup bench-compaction bench-growth bench-joins bench-latency bench-lookup bench-merge bench-operator bench-planning bench-pruning bench-requests bench-tpch
+.PHONY: bench-application bench-build bench-catchup bench-compaction bench-growth bench-joins bench-latency bench-lookup bench-memory bench-merge bench-operator bench-planning bench-pruning bench-requests bench-tpch
 
 bench-application: setup ## Time of a merge's application from kubectl create to Complete, on a running `make cluster`
 	$(PYTHON_ENV)/python -m tests.bench.application $(ARGS)
@@ -28,6 +28,9 @@ bench-latency: setup ## Merges and lookups on S3 when every request takes 30 ms 
 bench-lookup: setup ## Lookups through indexes beside plain Iceberg and Delta (ARGS="--scale 1" for a smaller one)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench
 	$(PYTHON_ENV)/python -m tests.bench.lookup $(ARGS)
+
+bench-memory: setup ## Peak memory of each kind of run by the length of texts that a small file repeats (ARGS="--only merge --no-peers")
+	$(PYTHON_ENV)/python -m tests.bench.memory $(ARGS)
 
 bench-merge: setup ## Merges beside Delta and Iceberg (ARGS="--scale 1 --segments 4 --files 40" for smaller ones)
 	@.cache/uv/bin/uv sync --frozen --quiet --group bench

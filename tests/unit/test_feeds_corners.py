@@ -164,11 +164,13 @@ def test_lines_of_both_systems_are_read_and_counted(csv_bed: FeedBed) -> None:
     assert [one["name"] for one in csv_bed.left() if isinstance(one, dict)] == ["a\nb\r\nc\r", "x"]
 
 
-def wide(tmp_path: Path, unit: str, *values: int | None) -> FeedBed:
-    """A file of AWS DMS with timestamps of 96 bits: ``values`` since 1970."""
+def wide(tmp_path: Path, unit: str, *values: int | None, text: str = "x") -> FeedBed:
+    """A file of AWS DMS with timestamps of 96 bits: ``values`` since 1970. ``text``: of each row."""
     bed = FeedBed(tmp_path, ChangeFormat.DMS, SourceFormat.PARQUET, schema=EVERY).text("", "1.parquet")
     local = pa.array(values, pa.timestamp(unit))
-    table = pa.table({"Op": ["I"] * len(values), "id": range(len(values)), "local": local, "text": ["x"] * len(values)})
+    table = pa.table(
+        {"Op": ["I"] * len(values), "id": range(len(values)), "local": local, "text": [text] * len(values)}
+    )
     pq.write_table(table, tmp_path / "feed" / "1.parquet", use_deprecated_int96_timestamps=True)
     return bed
 
@@ -181,6 +183,13 @@ def test_timestamps_of_96_bits_are_not_cut(tmp_path: Path) -> None:
     assert [one["local"] for one in left if isinstance(one, dict)] == moments
     with pytest.raises(BadData, match=r"'feed/1.parquet': column 'local'.* without loss"):
         wide(tmp_path / "b", "ns", 0, 1_714_564_800_123_456_789).left()
+
+
+def test_timestamps_of_96_bits_stay_with_their_rows_beside_long_texts(tmp_path: Path) -> None:
+    """Long texts are decoded by fewer rows than timestamps."""
+    left = wide(tmp_path, "us", *range(3_000), text="x" * 16_384).left()
+    rows = [one for one in left if isinstance(one, dict)]
+    assert [(one["id"], one["local"].microsecond) for one in rows] == [(at, at) for at in range(3_000)]
 
 
 def test_parquet_with_a_value_for_a_nested_column_is_refused(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ Must not know tables, deletes or field ids.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -23,7 +24,7 @@ from propcache.api import cached_property
 
 from skipstone.files.footers import MAGIC, TAIL, UNREADABLE, Source, read_at, read_footer
 from skipstone.files.thrift import CompactReader, Int32, Raw, Struct, encode_struct, with_integers
-from skipstone.tables.parquetfiles import WholeFile, read_page_indexes
+from skipstone.tables.parquetfiles import BATCH_BYTES, WholeFile, read_page_indexes, unpacked
 
 Rows = npt.NDArray[np.int64]
 #: INT96 timestamps are read as Iceberg does: in nanoseconds they would reach from 1677 to 2262 only.
@@ -32,6 +33,8 @@ INT96_UNIT = "us"
 CACHE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 3_000
 _REPEATED = 2
+#: The type of texts and bytes, and the encoding of values that repeat the beginning of those before them.
+_BYTES, _PREFIXED = 6, 7
 #: Of the types of pages with data, the field of a page header that tells about them.
 _DATA = {0: 5, 3: 8}
 #: More than a page header takes.
@@ -132,6 +135,11 @@ class PageReader:
         None when the file does not say where its pages are, or says nothing that makes sense, or they hold so much of
         the row group that it is read as fast. Raises DamagedFileError, and what Arrow raises.
         """
+        found = self.read_packed(group, columns, rows)
+        return None if found is None else next(unpacked(found, sys.maxsize))
+
+    def read_packed(self, group: int, columns: Sequence[str], rows: Rows) -> pa.RecordBatch | None:
+        """As ``read``; texts that the file has in a dictionary are in it, however long they are."""
         found = self._find(group, columns, rows)
         arrays: dict[str, pa.Array] = {}
         for together in _by_rows(found):
@@ -167,6 +175,8 @@ class PageReader:
         index = self._index(self._group_rows[group] * len(columns) - _WORTH_ROWS * len(columns))
         if index is None or not all(name in index.chunks[group] for name in columns):
             return []
+        if any(_PREFIXED in index.chunks[group][name].metadata[2] for name in columns):
+            return []  # a page may be of any size in memory
         try:
             found = [
                 _Pages.of(name, index.chunks[group][name], index.places(self._source, group, name), rows)
@@ -354,6 +364,16 @@ class _Piece:
     dictionary: bytes
     pages: bytes
 
+    @property
+    def repeated_bytes(self) -> int:
+        """Bytes of the dictionary in memory, if it is of texts: a value takes no more."""
+        if not self.dictionary or self.chunk.metadata[1] != _BYTES:
+            return 0
+        try:
+            return int(CompactReader(self.dictionary[:_HEADER_BYTES]).struct()[2])
+        except UNREADABLE:
+            return 0  # Arrow tells what is wrong
+
     def described(self, at: int, rows: int) -> Raw:
         """The column chunk of ``rows`` that it is where it lies ``at`` that byte of a file, the dictionary first."""
         given: Any = self.chunk.metadata
@@ -388,7 +408,14 @@ def _read_together(source: Source, columns: Sequence[_Pages], rows: Rows) -> dic
         pieces.append(piece)
     lengths, first = columns[0].lengths, columns[0].first
     file = pa.BufferReader(_small_file(pieces, int(lengths.sum())))
-    parquet = WholeFile(file, page_checksum_verification=True, coerce_int96_timestamp_unit=INT96_UNIT)
+    options: dict[str, Any] = {"page_checksum_verification": True, "coerce_int96_timestamp_unit": INT96_UNIT}
+    parquet = WholeFile(file, **options)
+    count = int(lengths.sum())
+    repeated = [
+        pages.name for pages, piece in zip(columns, pieces, strict=True) if piece.repeated_bytes * count > BATCH_BYTES
+    ]
+    if packed := parquet.long_texts(repeated, 0, BATCH_BYTES // count):
+        parquet = WholeFile(file, **options, read_dictionary=packed)
     at = np.searchsorted(first, rows, side="right") - 1
     places = pa.array(rows - first[at] + (np.cumsum(lengths) - lengths)[at])
     found = parquet.read(parquet.schema_arrow.names)

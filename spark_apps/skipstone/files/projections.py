@@ -28,6 +28,7 @@ from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
 from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, batch_of, field_id, nulls
+from skipstone.tables.parquetfiles import BATCH_BYTES
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
 #: Extra column a reader can add: the row's ordinal in the file, before deletes (int64). A column of a table may be
@@ -153,6 +154,13 @@ class Projection:
             return whole_values(found, field.field_type)
         return found.cast(target) if isinstance(field.field_type, PrimitiveType) else self._nested(batch, field, target)
 
+    @cached_property
+    def repeated_bytes(self) -> int:
+        """Bytes in each row of values that the file does not hold."""
+        numbers = {column.field_id for column in self.columns if isinstance(column, NestedField)}
+        lacking = (numbers | set(self.equality_ids)) - self._names.keys()
+        return sum(_size(self._constant(number, self._arrow[number].type)) for number in lacking)
+
     def _constant(self, number: int, target: pa.DataType) -> pa.Scalar:
         """What a column that the file does not hold is in all its rows: its partition value, else its default."""
         default = self.schema.find_field(number).initial_default
@@ -190,19 +198,26 @@ class Projection:
         return {numbers[name]: name for name in self._physical.names if name in numbers}
 
 
+def _size(value: pa.Scalar) -> int:
+    """Bytes of a value."""
+    return int(pa.repeat(value, 1).nbytes) if value.is_valid else 0
+
+
 def _nothing(_: int) -> None:
     """Spend nothing."""
 
 
 @dataclass(frozen=True)
 class Decoding:
-    """How a file is decoded: about ``batch_bytes`` at once, but for single pages, however long its values are (None:
-    any number), after which ``spend`` is told of the bytes, those of deleted rows and of columns that deletes need too.
-    What it raises ends the reading.
+    """How a file is decoded: about ``batch_bytes`` at once, however long its values are, after which ``spend`` is told
+    of the bytes, those of deleted rows and of columns that deletes need too. What it raises ends the reading.
     """
 
-    batch_bytes: int | None = None
+    batch_bytes: int = BATCH_BYTES
     spend: Callable[[int], None] = _nothing
+
+
+_USUAL = Decoding()
 
 
 def live_rows(
@@ -210,7 +225,24 @@ def live_rows(
     batch: pa.RecordBatch | None,
     positions: Positions,
     group: int,
-    spend: Callable[[int], None] = _nothing,
+    decoding: Decoding = _USUAL,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of ``batch`` that are not deleted, as the columns asked for; ``batch`` None: columns the file lacks.
+
+    In pieces where a value that the file does not hold is long: it would be repeated for all rows at once.
+    """
+    step = max(1, min(len(positions), decoding.batch_bytes // max(projection.repeated_bytes, 1)))
+    for start in range(0, len(positions), step):
+        piece = None if batch is None else batch.slice(start, step)
+        yield from _live_rows(projection, piece, positions[start : start + step], group, decoding.spend)
+
+
+def _live_rows(
+    projection: Projection,
+    batch: pa.RecordBatch | None,
+    positions: Positions,
+    group: int,
+    spend: Callable[[int], None],
 ) -> Iterator[pa.RecordBatch]:
     count = len(positions)
     extra = {

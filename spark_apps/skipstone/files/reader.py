@@ -43,7 +43,7 @@ from skipstone.files.projections import (
 )
 from skipstone.tables.deletes import Delete
 from skipstone.tables.filesets import DataFileFacts, FileSet
-from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata
+from skipstone.tables.parquetfiles import WholeFile, naming_damage, read_metadata, unpacked
 from skipstone.tables.storage import FileAccess, file_access
 
 __all__ = [
@@ -278,16 +278,16 @@ def _has_plain_bounds(kind: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterator[pa.RecordBatch]:
-    projection, spend = file.projection, file.decoding.spend
+    projection, decoding = file.projection, file.decoding
     start, end = (int(one) for one in file.rows)
     wanted = np.arange(start, end) if positions is None else positions[slice(*np.searchsorted(positions, [start, end]))]
     names = projection.physical_names
     if not names:
         for first in range(0, len(wanted), BATCH_ROWS):
-            yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group, spend)
+            yield from live_rows(projection, None, wanted[first : first + BATCH_ROWS], group, decoding)
         return
-    for found in _by_pages(file.pages, group, names, wanted - start):
-        yield from live_rows(projection, found, wanted[: found.num_rows], group, spend)
+    for found in _by_pages(file, group, names, wanted - start):
+        yield from live_rows(projection, found, wanted[: found.num_rows], group, decoding)
         wanted = wanted[found.num_rows :]
     if not len(wanted):
         return
@@ -296,19 +296,20 @@ def _read_group(file: _Open, group: int, positions: Positions | None) -> Iterato
         mine, wanted = np.split(wanted, np.searchsorted(wanted, [start + batch.num_rows]))
         if len(mine):
             chosen = batch if len(mine) == batch.num_rows else batch.take(pa.array(mine - start))
-            yield from live_rows(projection, chosen, mine, group, spend)
+            yield from live_rows(projection, chosen, mine, group, decoding)
         start += batch.num_rows
 
 
-def _by_pages(pages: PageReader | None, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
+def _by_pages(file: _Open, group: int, names: Sequence[str], rows: Positions) -> Iterator[pa.RecordBatch]:
     """The first of ``rows`` (counted in the row group), as many as pages give: all of them or, mostly, none."""
+    pages = file.pages
     if pages is None or (len(rows) > BATCH_ROWS and not pages.spare(group, names, rows)):
         return
     for start in range(0, len(rows), BATCH_ROWS):
-        found = pages.read(group, names, rows[start : start + BATCH_ROWS])
+        found = pages.read_packed(group, names, rows[start : start + BATCH_ROWS])
         if found is None:
             return
-        yield found
+        yield from unpacked(found, file.decoding.batch_bytes)
 
 
 @dataclass(frozen=True)

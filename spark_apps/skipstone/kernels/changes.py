@@ -8,7 +8,7 @@ keys that have several, where the merge needs them. Must not know the target.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,6 +35,10 @@ ROW_GROUP_ROWS = 64 * 1024
 CARRIED_BYTES = 1024 * 1024
 _CACHE_BYTES = 128 * 1024 * 1024
 _CHUNK = 4 * 1024 * 1024
+#: Texts of a column that are longer on the average are kept in a dictionary: a file may repeat each of them many times.
+_LONG_BYTES = 256
+#: Bytes of such a dictionary: what is not in it would be decoded at once.
+_DICTIONARY_BYTES = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +101,70 @@ class SortRule:
         return self.repeated in (RepeatedKeys.EACH, RepeatedKeys.COMPOSED)
 
 
+class PackedRows:
+    """Collects rows of the source; columns of long texts become dictionaries, but those of keys."""
+
+    def __init__(self, schema: pa.Schema, keys: Sequence[BoundKey], columns: Collection[str] | None = None) -> None:
+        """Hold nothing yet; all rows have ``schema``. ``columns``: those that may become dictionaries; None: all."""
+        names = set(schema.names if columns is None else columns) - {key.source for key in keys}
+        self._schema = schema
+        self._texts = [field.name for field in schema if field.name in names and _is_of_texts(field.type)]
+        self._packed: set[str] = set()
+        self._batches: list[pa.RecordBatch] = []
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Take rows."""
+        long = _LONG_BYTES * batch.num_rows
+        self._packed |= {name for name in self._texts if batch.num_rows and batch[name].nbytes > long}
+        self._batches.append(_packed(batch, self._packed))
+
+    def table(self) -> pa.Table:
+        """All rows; no others follow."""
+        batches = [_packed(batch, self._packed) for batch in self._batches]
+        self._batches = []
+        fields = [
+            field.with_type(pa.dictionary(pa.int32(), field.type)) if field.name in self._packed else field
+            for field in self._schema
+        ]
+        return pa.Table.from_batches(batches, schema=pa.schema(fields)).unify_dictionaries()
+
+
+def _packed(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    for name in names:
+        at = batch.schema.get_field_index(name)
+        if not pa.types.is_dictionary(batch.schema.field(at).type):
+            values = batch.column(at).dictionary_encode()
+            batch = batch.set_column(at, batch.schema.field(at).with_type(values.type), values)
+    return batch
+
+
+def packed_rows(changes: pa.Table, keys: Sequence[BoundKey]) -> pa.Table:
+    """``changes`` as ``PackedRows`` holds them."""
+    rows = PackedRows(changes.schema, keys)
+    for batch in changes.to_batches():
+        rows.add(batch)
+    return rows.table()
+
+
+def joined(tables: Sequence[pa.Table]) -> pa.Table:
+    """Rows of several slices, each column in one chunk: in a dictionary if that is so in one of them."""
+    names = tables[0].column_names
+    packed = [name for name in names if any(pa.types.is_dictionary(table.schema.field(name).type) for table in tables)]
+    for name in packed:
+        at = names.index(name)
+        tables = [
+            table
+            if pa.types.is_dictionary(table.schema.field(at).type)
+            else table.set_column(at, name, table.column(at).dictionary_encode())
+            for table in tables
+        ]
+    return pa.concat_tables(tables).combine_chunks()
+
+
+def _is_of_texts(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_binary(kind))
+
+
 class SortedChanges(NamedTuple):
     """Rows in the order of a slice, the first ``keyed`` of them with keys; ``others`` as of ChangeSlice."""
 
@@ -107,7 +175,7 @@ class SortedChanges(NamedTuple):
 
 def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
     """Sort, drop superseded rows and write. Raises BadData (DUPLICATE_SOURCE_KEYS) naming the key's columns."""
-    table, keyed, others = last_changes(changes, rule)
+    table, keyed, others = last_changes(packed_rows(changes, rule.keys), rule)
     _write(table, path)
     size = Path(path).stat().st_size
     return ChangeSlice(
@@ -125,14 +193,21 @@ def write_slice(changes: pa.Table, rule: SortRule, path: str) -> ChangeSlice:
 def _write(table: pa.Table, sink: Any) -> None:
     """``sink``: a path or an open file."""
     use = dictionary_columns(table)
+    packed = any(map(pa.types.is_dictionary, table.schema.types))
     pq.write_table(
-        table, sink, row_group_size=ROW_GROUP_ROWS, compression="zstd", compression_level=1, use_dictionary=use
+        table,
+        sink,
+        row_group_size=ROW_GROUP_ROWS,
+        compression="zstd",
+        compression_level=1,
+        use_dictionary=use,
+        dictionary_pagesize_limit=_DICTIONARY_BYTES if packed else None,
     )
 
 
 def put_slice(changes: pa.Table, rule: SortRule, storage: Storage, path: str) -> ChangeSlice:
     """As ``write_slice``, without a file when it is small, else as an object of ``storage``."""
-    table, keyed, others = last_changes(changes, rule)
+    table, keyed, others = last_changes(packed_rows(changes, rule.keys), rule)
     sink = pa.BufferOutputStream()
     _write(table, sink)
     content = sink.getvalue().to_pybytes()
@@ -217,8 +292,7 @@ class ChangeReader:
 
     def read(self, parts: Iterable[SlicePart]) -> pa.Table:
         """The rows of ``parts``, one after the other, each column in one chunk."""
-        tables = [self._rows(part) for part in parts]
-        return pa.concat_tables(tables).combine_chunks()
+        return joined([self._rows(part) for part in parts])
 
     def _rows(self, part: SlicePart) -> pa.Table:
         first, last = part.start // ROW_GROUP_ROWS, max(part.start, part.stop - 1) // ROW_GROUP_ROWS
@@ -280,6 +354,10 @@ def _sort_columns(changes: pa.Table, rule: SortRule) -> pa.Table:
 
 
 def _content(column: pa.ChunkedArray, kind: KeyType | None) -> pa.Array:
+    if kind is not None and pa.types.is_dictionary(column.type):
+        one = pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
+        ranks = pc.rank(canonical(one.dictionary, kind), tiebreaker="dense")
+        return ranks.take(one.indices)
     if kind is not None:
         return canonical(column, kind)
     return pa.array([repr(value) for value in column.to_pylist()], type=pa.string())

@@ -135,6 +135,25 @@ def source_columns(source: pa.Table, rows: Int64s | None = None) -> dict[str, pa
     return {f"source.{name}": _chunk(picked.column(name)) for name in picked.column_names}
 
 
+def longest_row(source: pa.Table) -> int:
+    """Bytes of the longest texts of each column together: what a row that takes values of ``source`` holds at most."""
+    texts = [column for column in source.columns if _is_of_texts(column.type)]
+    return sum(pc.max(pc.binary_length(column)).as_py() or 0 for column in map(_values, texts))
+
+
+def _is_of_texts(kind: pa.DataType) -> bool:
+    value = kind.value_type if pa.types.is_dictionary(kind) else kind
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    return any(is_one(value) for is_one in tests)
+
+
+def _values(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The values of a column; of a dictionary each once."""
+    if not pa.types.is_dictionary(column.type):
+        return column
+    return pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
+
+
 def target_columns(target: pa.RecordBatch | pa.Table) -> dict[str, pa.Array]:
     """Columns for predicates, keyed ``target.x``."""
     return {f"target.{name}": _chunk(target.column(name)) for name in target.schema.names}
@@ -300,15 +319,10 @@ def _is_same(before: pa.Array, after: pa.Array) -> bool:
 
 
 def _chunk(values: pa.Array | pa.ChunkedArray) -> pa.Array:
-    if not isinstance(values, pa.ChunkedArray):
-        return values
-    return (
-        values.chunk(0)
-        if values.num_chunks == 1
-        else pa.concat_arrays(values.chunks)
-        if values.num_chunks
-        else pa.array([], values.type)
-    )
+    """Values in one array, out of a dictionary."""
+    if isinstance(values, pa.ChunkedArray):
+        values = pa.concat_arrays(values.chunks) if values.num_chunks else pa.array([], values.type)
+    return values.dictionary_decode() if isinstance(values, pa.DictionaryArray) else values
 
 
 def nullable(schema: pa.Schema) -> pa.Schema:

@@ -33,6 +33,7 @@ from skipstone.kernels.clauses import (
     choose_rows,
     chosen_by,
     inserted_rows,
+    longest_row,
     nullable,
     source_columns,
     target_columns,
@@ -45,6 +46,7 @@ from skipstone.kernels.matching import UNMATCHED, KeyMatcher
 from skipstone.kernels.partial import require_whole
 from skipstone.kernels.rewriting import FileRewriter, GroupMerge
 from skipstone.tables.arrow import nulls
+from skipstone.tables.parquetfiles import BATCH_BYTES
 
 
 @dataclass(frozen=True)
@@ -454,7 +456,8 @@ def _picked_rows(
 
 def _inserts(source: pa.Table, clauses: Sequence[BoundClause], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
     choice = choose_clauses(clauses, source_columns(source), source.num_rows)
+    most = max(1, BATCH_BYTES // max(longest_row(source), 1))
     for number, clause in enumerate(clauses):
         rows = np.flatnonzero(choice == number)
-        if len(rows):
-            yield inserted_rows(source.take(pa.array(rows)), clause, schema)
+        for start in range(0, len(rows), most):
+            yield inserted_rows(source.take(pa.array(rows[start : start + most])), clause, schema)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from propcache.api import cached_property
 from skipstone_core.contract.requests import MergeAction
 from skipstone_core.merging.merges import MergePlan
 
@@ -25,8 +26,10 @@ from skipstone.kernels.clauses import (
     MatchedBatch,
     apply_clauses,
     changed_columns,
+    longest_row,
     with_changes,
 )
+from skipstone.tables.parquetfiles import BATCH_BYTES
 
 
 @dataclass(frozen=True)
@@ -77,17 +80,13 @@ class FileRewriter:
             return False
         foreign = self._names - self._writer.layout.copyable(self._chunks, group) | self._writer.lineage_columns
         names = foreign | self._concerned(merge) if merge.is_touched else foreign
-        batches = self._bounded(group, merge, names)
-        if batches is None:
+        found = self._bounded(group, merge, names)
+        if found is None:
             return False
-        changed = [changed_columns(batch, self._plan.target_clauses) for batch in batches]
-        written = foreign.union(*changed)
+        written = foreign.union(*(one.changed for one in found))
         if written & self._writer.partition_columns:
             return False
-        tables = [
-            pa.table({name: new.get(name, batch.target.column(name)) for name in sorted(written)})
-            for batch, new in zip(batches, changed, strict=True)
-        ]
+        tables = [pa.table({name: one.column(name) for name in sorted(written)}) for one in found]
         self._file.copy(self._chunks, group, self._writer.conform(pa.concat_tables(tables)) if written else None)
         return True
 
@@ -108,12 +107,13 @@ class FileRewriter:
         clauses = self._plan.target_clauses
         return frozenset().union(*(one.assigned | one.computed_from("target") for one in clauses))
 
-    def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[MatchedBatch] | None:
+    def _bounded(self, group: int, merge: GroupMerge, names: frozenset[str]) -> list[_Changed] | None:
         """The columns of a row group; None when they are more than the writer would hold in memory."""
-        found, nbytes = [], 0
+        found: list[_Changed] = []
+        nbytes = 0
         for batch in self._batches(group, merge, sorted(names)) if names else ():
-            found.append(batch)
-            nbytes += batch.target.nbytes
+            found.append(_Changed(batch.target, changed_columns(batch, self._plan.target_clauses)))
+            nbytes += batch.target.nbytes + sum(column.nbytes for column in found[-1].changed.values())
             if nbytes > self._writer.flush_bytes:
                 return None
         return found
@@ -138,12 +138,32 @@ class FileRewriter:
 
     def _batches(self, group: int, merge: GroupMerge, names: tuple[str, ...] | list[str]) -> Iterator[MatchedBatch]:
         start = 0
+        most = max(1, BATCH_BYTES // max(self._source_bytes, 1))
         for batch in self._opened.read(names, group):
-            stop = start + batch.num_rows
-            match, choice = merge.match[start:stop], merge.choice[start:stop]
-            composed = merge.composed and merge.composed.part(slice(start, stop))
-            yield MatchedBatch(batch, self._source, match, choice, self._plan.partial, composed)
-            start = stop
+            for first in range(0, batch.num_rows, most):
+                rows = batch.slice(first, most)
+                stop = start + rows.num_rows
+                match, choice = merge.match[start:stop], merge.choice[start:stop]
+                composed = merge.composed and merge.composed.part(slice(start, stop))
+                yield MatchedBatch(rows, self._source, match, choice, self._plan.partial, composed)
+                start = stop
+
+    @cached_property
+    def _source_bytes(self) -> int:
+        """Bytes that a row takes at most of the source."""
+        return longest_row(self._source)
+
+
+@dataclass(frozen=True)
+class _Changed:
+    """Some rows, and their columns that get other values."""
+
+    target: pa.RecordBatch
+    changed: dict[str, pa.Array]
+
+    def column(self, name: str) -> pa.Array:
+        """A column after the changes."""
+        return self.changed[name] if name in self.changed else self.target.column(name)
 
 
 def _chunks(opened: OpenDataFile) -> ChunkSource | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -34,6 +35,8 @@ _DAYS = (-719_162, 2_932_896)
 _MICROSECONDS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 #: Rows that are held at once where not all are needed: each may be long.
 BATCH_ROWS = 4096
+#: Rows that are decoded at once where all are needed.
+WHOLE_ROWS = 128 * 1024
 #: Records of Avro are read one by one: from here on Spark's tasks are sooner done.
 _AVRO_BYTES = 16 << 20
 _NONE = Named()
@@ -77,7 +80,7 @@ class PlainSource:
     def rows(self, schema: pa.Schema) -> pa.Table | None:
         """The columns of ``schema``, in its types; None when a file cannot be read or a value does not fit."""
         try:
-            return pa.concat_tables(self._parts(schema, lambda file, names: [file.read(names)]))
+            return pa.concat_tables([schema.empty_table(), *self._parts(schema, partial(_batches, rows=WHOLE_ROWS))])
         except NotPlainError:
             return None
 
@@ -187,8 +190,8 @@ def _footer(stored: StoredFile) -> pq.FileMetaData:
         return read_metadata(opened)
 
 
-def _batches(file: WholeFile, names: list[str]) -> Iterator[pa.Table]:
-    for batch in file.batches(names, rows=BATCH_ROWS):
+def _batches(file: WholeFile, names: list[str], rows: int = BATCH_ROWS) -> Iterator[pa.Table]:
+    for batch in file.batches(names, rows=rows):
         yield pa.Table.from_batches([batch])
 
 

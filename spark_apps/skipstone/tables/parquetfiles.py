@@ -9,9 +9,12 @@ import os
 import zlib
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -20,9 +23,13 @@ from skipstone_core.reasons import Reason
 
 #: Rows of a batch where the caller does not say.
 BATCH_ROWS = 64 * 1024
-#: Where bytes are counted: rows that are decoded at once, at least, and the part of the bytes that is put together.
-_LEAST_ROWS = 128
+#: Bytes that are decoded at once, about: a dictionary or a codec may hold a long text many times in few bytes.
+BATCH_BYTES = 32 * 1024 * 1024
+#: Rows that are decoded at once, at least, and the part of the bytes that is put together.
+_LEAST_ROWS = 16
 _PARTS = 2
+#: Bytes in memory of values that are all of one length.
+_WIDTHS = {"BOOLEAN": 1, "INT32": 4, "INT64": 8, "INT96": 8, "FLOAT": 4, "DOUBLE": 8}
 #: The encoding of values that repeat the beginning of those before them.
 _PREFIXED = "DELTA_BYTE_ARRAY"
 #: An open file, or the path of one on this machine.
@@ -77,7 +84,7 @@ class WholeFile:
         """
         metadata = metadata or read_metadata(source)
         options.setdefault("page_checksum_verification", (metadata.created_by or "").startswith(_OUR_WRITER))
-        self._checked = {"page_checksum_verification": options["page_checksum_verification"]}
+        self._options = options
         self._source = source
         self._file = pq.ParquetFile(source, metadata=metadata, **options)
         self._use_threads = use_threads
@@ -117,12 +124,10 @@ class WholeFile:
         columns: Sequence[str],
         groups: Collection[int] | None = None,
         rows: int = BATCH_ROWS,
-        nbytes: int | None = None,
+        nbytes: int = BATCH_BYTES,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of row groups (None: of all), at most so many ``rows`` at once.
-
-        ``nbytes``: what is decoded at once, about, unless 128 rows are more: a dictionary may repeat a long text in few
-        bytes of a file.
+        """The rows of row groups (None: of all), at most so many ``rows`` at once, and about ``nbytes`` in memory
+        unless a few rows are more. Texts are texts, also where a file's schema says that they are in a dictionary.
 
         Raises as ``read`` does, maybe after the last batch of a row group: until then a row may hold values of
         several rows, so whoever stops before must not use what it has.
@@ -143,15 +148,19 @@ class WholeFile:
         starts = [min(one.data_page_offset, one.dictionary_page_offset or one.data_page_offset) for one in chunks]
         prefetch([(at, at + one.total_compressed_size) for at, one in zip(starts, chunks, strict=True)])
 
-    def _decoded(self, columns: Sequence[str], group: int, rows: int, nbytes: int | None) -> Iterator[pa.RecordBatch]:
-        """The batches of a row group: decoded in pieces where rows may be long, put together where they are not."""
-        if nbytes is None:
-            yield from self._batches(columns, group, rows)
+    def _decoded(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> Iterator[pa.RecordBatch]:
+        """The batches of a row group. Texts that a dictionary repeats stay in it until few enough rows are cut off;
+        what else may be long is decoded in pieces, which are put together where they are not.
+        """
+        decoding = self._decoding(columns, group, rows, nbytes)
+        if decoding.rows == rows and not decoding.kept:
+            yield from self._batches(self._file, columns, group, rows)
             return
-        pieces = min(rows, max(_LEAST_ROWS, nbytes // max(self._longest(columns, group, nbytes), 1)))
+        file = self._with_dictionaries(decoding.kept) if decoding.kept else self._file
         held: list[pa.RecordBatch] = []
         count = size = 0
-        for batch in self._batches(columns, group, pieces):
+        decoded = self._batches(file, columns, group, decoding.rows)
+        for batch in (piece for whole in decoded for piece in unpacked(whole, nbytes // _PARTS, decoding.kept)):
             if held and (
                 count + batch.num_rows > rows or size + batch.nbytes > nbytes // _PARTS or _has_dictionaries(batch)
             ):
@@ -162,38 +171,127 @@ class WholeFile:
         if held:
             yield from _together(held)
 
-    def _longest(self, columns: Sequence[str], group: int, nbytes: int) -> int:
-        """Bytes that the values of any length in a row take, about: of a dictionary, which may repeat one, the longest.
+    def _decoding(self, columns: Sequence[str], group: int, rows: int, nbytes: int) -> _Decoding:
+        """How a row group is decoded by about ``nbytes`` at once.
 
-        The size of the chunk stands for it where all rows would take at most ``nbytes``, where a dictionary is of
-        values in structs or lists, and where values repeat the beginning of those before them.
+        Of repeated values in structs and lists the longest stands for all, and the size of the chunk for the longest
+        where Arrow gives no dictionary, or values repeat the beginning of those before them.
         """
         found = self.metadata.row_group(group)
-        chunks = [chunk for chunk in _chunks(found, columns) if chunk.physical_type == "BYTE_ARRAY"]
-        sizes = {chunk.path_in_schema: int(chunk.total_uncompressed_size) for chunk in chunks}
-        repeated = {chunk.path_in_schema for chunk in chunks if _repeats(chunk)}
-        prefixed = {chunk.path_in_schema for chunk in chunks if _PREFIXED in chunk.encodings}
-        usual: int = sum(sizes.values()) // max(found.num_rows, 1)
-        if (usual + sum(map(sizes.__getitem__, repeated))) * found.num_rows <= nbytes:
-            repeated.clear()
-        known = self._longest_repeated(sorted(repeated.intersection(columns) - prefixed), group)
-        return usual + sum(known.get(path, sizes[path]) for path in repeated)
+        chunks, count = _chunks(found, columns), max(found.num_rows, 1)
+        at_once = min(rows, count)
+        usual = sum(_width(chunk) for chunk in chunks) // count
+        kept = {name for name in columns if _is_of_texts(self.schema_arrow.field(name).type)}
+        repeated = [chunk for chunk in chunks if chunk.physical_type == "BYTE_ARRAY" and _repeats(chunk)]
+        if (usual + sum(int(chunk.total_uncompressed_size) for chunk in repeated)) * at_once > nbytes:
+            longest = self._longest_repeated([chunk for chunk in repeated if _PREFIXED not in chunk.encodings], group)
+            for chunk in repeated:
+                path, size = chunk.path_in_schema, int(chunk.total_uncompressed_size)
+                each = longest.get(path, size) * max(int(chunk.num_values), count) // count
+                if path in columns and path in longest:
+                    kept |= {path} if each * at_once * _PARTS > nbytes else set()
+                else:
+                    usual += each
+        return _Decoding(min(rows, max(_LEAST_ROWS, nbytes // max(usual, 1))), frozenset(kept))
 
-    def _longest_repeated(self, columns: Sequence[str], group: int) -> dict[str, int]:
-        """Bytes of the longest value in the dictionary of each column of texts, where Arrow gives it."""
-        if not columns:
+    def long_texts(self, columns: Collection[str], group: int, nbytes: int) -> list[str]:
+        """Those of some columns of texts, each in a dictionary, that have one of more than ``nbytes``."""
+        chunks = _chunks(self.metadata.row_group(group), [*columns])
+        longest = self._longest_repeated(chunks, group)
+        return [name for name in columns if longest.get(name, nbytes + 1) > nbytes]
+
+    def _longest_repeated(self, chunks: Sequence[Any], group: int) -> dict[str, int]:
+        """Bytes of the longest value in the dictionary of each chunk of texts, where Arrow gives it."""
+        paths = [chunk.path_in_schema for chunk in chunks]
+        if not paths:
             return {}
         with _damage():
-            file = pq.ParquetFile(self._source, metadata=self.metadata, read_dictionary=list(columns), **self._checked)
-            first = next(file.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False), None)
-        values = {} if first is None else {name: first[name] for name in columns if _is_of_texts(first[name].type)}
-        lengths = {name: pc.max(pc.binary_length(found.dictionary)).as_py() for name, found in values.items()}
-        return {name: length for name, length in lengths.items() if length is not None}
+            rows = self._with_dictionaries(paths).iter_batches(1, row_groups=[group], columns=paths, use_threads=False)
+            first = next(rows, None)
+        found = [] if first is None else [one for column in first.columns for one in _dictionaries(column)]
+        if len(found) != len(paths):
+            return {}
+        lengths = (pc.max(pc.binary_length(one)).as_py() for one in found)
+        return {path: length or 0 for path, length in zip(paths, lengths, strict=True)}
 
-    def _batches(self, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
+    def _with_dictionaries(self, paths: Collection[str]) -> pq.ParquetFile:
+        """The file, with the texts of some columns as dictionaries."""
+        options = {**self._options, "read_dictionary": sorted(paths)}
+        return pq.ParquetFile(self._source, metadata=self.metadata, **options)
+
+    def _batches(self, file: pq.ParquetFile, columns: Sequence[str], group: int, rows: int) -> Iterator[pa.RecordBatch]:
         threads = self._use_threads and len(columns) > 1  # they take columns; to wait for one of one only costs time
         with _damage():
-            yield from self._file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
+            yield from file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=threads)
+
+
+@dataclass(frozen=True)
+class _Decoding:
+    """How a row group is decoded: ``rows`` at once, and the columns that are ``kept`` in a dictionary at first."""
+
+    rows: int
+    kept: frozenset[str]
+
+
+def unpacked(
+    batch: pa.RecordBatch, nbytes: int = BATCH_BYTES, columns: Collection[str] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """``batch`` with texts in the place of dictionaries of them, in pieces of at most ``nbytes`` or one row.
+
+    ``columns``: those that are looked at; None: all.
+    """
+    names = [name for name in batch.schema.names if columns is None or name in columns]
+    found = {name: batch[name] for name in names if _is_of_texts(batch[name].type)}
+    if not found or not batch.num_rows:
+        yield batch
+        return
+    others = sum(batch[name].nbytes for name in batch.schema.names if name not in found)
+    sizes = sum((_lengths(column) for column in found.values()), np.full(batch.num_rows, others / batch.num_rows))
+    for start, stop in cuts(sizes, nbytes):
+        yield _as_texts(batch.slice(start, stop - start), found)
+
+
+def cuts(sizes: npt.NDArray[np.float64], nbytes: int) -> Iterator[tuple[int, int]]:
+    """Where to cut rows of these ``sizes`` into pieces of at most ``nbytes``, or one row: the start and end of each."""
+    ends, start = np.cumsum(sizes), 0
+    while start < len(sizes):
+        before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, before + nbytes, side="right")))
+        yield start, stop
+        start = stop
+
+
+def _lengths(column: pa.DictionaryArray) -> npt.NDArray[np.float64]:
+    """Bytes of each text of a dictionary."""
+    lengths = pc.binary_length(column.dictionary).cast(pa.float64()).take(column.indices)
+    return np.asarray(lengths.fill_null(0).to_numpy(zero_copy_only=False), np.float64)
+
+
+def _as_texts(batch: pa.RecordBatch, names: Collection[str]) -> pa.RecordBatch:
+    for name in names:
+        at = batch.schema.get_field_index(name)
+        field = batch.schema.field(at)
+        batch = batch.set_column(at, field.with_type(field.type.value_type), batch.column(at).dictionary_decode())
+    return batch
+
+
+def _dictionaries(values: pa.Array) -> list[pa.Array]:
+    """The dictionaries of texts that values are in, nested ones too, in the order of Parquet's columns."""
+    kind = values.type
+    if pa.types.is_dictionary(kind):
+        return [values.dictionary] if _is_of_texts(kind) else []
+    if pa.types.is_struct(kind):
+        return [one for at in range(kind.num_fields) for one in _dictionaries(values.field(at))]
+    if pa.types.is_map(kind):
+        return [*_dictionaries(values.keys), *_dictionaries(values.items)]
+    is_list = pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    return _dictionaries(values.values) if is_list else []
+
+
+def _width(chunk: Any) -> int:
+    """Bytes that the values of a column chunk take in memory, each value that is repeated once."""
+    width = _WIDTHS.get(chunk.physical_type)
+    return int(chunk.total_uncompressed_size if width is None else width * chunk.num_values)
 
 
 def _chunks(group: Any, columns: Sequence[str]) -> list[Any]:

@@ -69,22 +69,23 @@ class RunWriter:
         self._writers.append(writer)
         is_complete = not writer.arrow_schema.field("kind").nullable  # in index tables of earlier releases
         partition = (ENTRY, self._level, bucket)[: len(writer.partitioning.fields)]
-        for rows in _in_groups(parts, self._spec.row_group_rows):
+        for rows in _in_groups(parts, self._spec.row_group_rows, self._spec.row_group_bytes):
             whole = with_partition(rows, ENTRY, self._level, bucket) if is_complete else rows
             writer.append(partition, whole)
         self.written.extend(writer.close())
 
 
-def _in_groups(parts: Iterable[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """The same rows in tables that fill row groups of so many ``rows``, but for the last."""
+def _in_groups(parts: Iterable[pa.Table], rows: int, nbytes: int) -> Iterator[pa.Table]:
+    """The same rows in tables that fill row groups of so many ``rows``, or have ``nbytes``, but for the last."""
     held: list[pa.Table] = []
-    count = 0
+    count = size = 0
     for part in parts:
-        held, count = [*held, part], count + part.num_rows
-        if count >= rows:
-            whole, full = _joined(held), count // rows * rows
+        held, count, size = [*held, part], count + part.num_rows, size + part.nbytes
+        if count >= rows or size >= nbytes:
+            whole, full = _joined(held), count if size >= nbytes else count // rows * rows
             yield whole.slice(0, full)
             held, count = [whole.slice(full)], count - full
+            size = held[0].nbytes
     if count:
         yield _joined(held)
 

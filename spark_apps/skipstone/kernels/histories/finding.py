@@ -13,7 +13,7 @@ import pyarrow as pa
 from skipstone_core.merging.merges import MergePlan
 
 from skipstone.kernels.canonical import Int64s
-from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others
+from skipstone.kernels.changes import ChangeReader, ChangeSlice, SlicePart, first_of_others, joined
 from skipstone.kernels.partial import Bits
 
 
@@ -67,7 +67,7 @@ class HistoryReader:
             starts.append(ends - counts)
             stops.append(ends)
             read += table.num_rows
-        return Histories(pa.concat_tables(tables).combine_chunks(), np.concatenate(starts), np.concatenate(stops))
+        return Histories(joined(tables), np.concatenate(starts), np.concatenate(stops))
 
     def _read(self, number: int, keyed: Int64s) -> tuple[pa.Table, Int64s]:
         """The changes of keys of one slice, key by key, and how many each has."""
@@ -82,7 +82,7 @@ class HistoryReader:
         picked = np.empty(len(is_last), dtype=np.int64)
         picked[is_last] = others.num_rows + keyed - keyed[0]
         picked[~is_last] = np.flatnonzero(np.isin(firsts[start:stop], keyed))
-        return pa.concat_tables([others, last]).take(pa.array(picked)), counts
+        return joined([others, last]).take(pa.array(picked)), counts
 
     def _first_of_others(self, number: int) -> Int64s:
         if number not in self._firsts:

@@ -32,7 +32,7 @@ from skipstone_core.merging.feeds import (
 from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, plan_merge
 from skipstone_core.merging.unused import MAX_UNUSED, unknown_columns, void_feed
 
-from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import unpack_bits
 from skipstone.runs.merging.scratch import Scratch
 from skipstone.runs.merging.source import (
@@ -122,15 +122,15 @@ def read_feed_here(site: SourceSite, table: Table, files: FileSet) -> Changes | 
 
 def _changes_here(site: SourceSite, feed: _Feed) -> pa.Table | None:
     """All changes; None when they are many."""
-    batches: list[pa.RecordBatch] = []
+    held = PackedRows(feed.schema, feed.resolution.keys, feed.resolution.columns)
     rows = size = 0
     for file in feed.files:
         for batch in feed_batches(file, feed.target):
-            batches.append(batch)
+            held.add(batch)
             rows, size = rows + batch.num_rows, size + batch.nbytes
             if rows > site.share.rows or size > site.share.source_bytes:
                 return None
-    return pa.Table.from_batches(batches, schema=feed.schema)
+    return held.table()
 
 
 def read_feed(spark: SparkSession, site: SourceSite, table: Table, files: FileSet) -> Changes:
@@ -290,8 +290,10 @@ def _slice_kernel(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     def kernel(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         def work() -> FeedSlice:
-            rows = [table_batch(batch, schema) for batch in batches]
-            return _slice(pa.Table.from_batches(rows, schema=schema), how, scratch)
+            rows = PackedRows(schema, how.keys, how.columns)
+            for batch in batches:
+                rows.add(table_batch(batch, schema))
+            return _slice(rows.table(), how, scratch)
 
         answer = caught(work, scratch.where)
         yield pa.RecordBatch.from_arrays([pa.array([answer], pa.binary())], schema=ANSWER)

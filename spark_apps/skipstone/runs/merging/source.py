@@ -33,7 +33,7 @@ from skipstone_core.merging.merges import KEPT_COLUMN, MergeColumn, MergePlan, P
 from skipstone_core.merging.unused import MAX_UNUSED, Names, merge_names, refuse_unknown
 from skipstone_core.reasons import Reason
 
-from skipstone.kernels.changes import ChangeSlice, SortRule
+from skipstone.kernels.changes import ChangeSlice, PackedRows, SortRule
 from skipstone.kernels.partial import pack_bits
 from skipstone.pruning.keyranges import order_keys
 from skipstone.pruning.statistics import file_ranges
@@ -309,15 +309,13 @@ def _slice_kernel(
 def _write_partition(
     batches: Iterable[pa.RecordBatch], made: SliceRows, rule: SortRule, scratch: Scratch
 ) -> SliceAnswer:
-    unused: list[Mapping[str, int]] = []
-
-    def noted(batch: pa.RecordBatch) -> pa.RecordBatch:
+    rows = PackedRows(made.full_schema, rule.keys, made.schema.names)
+    unused: list[Mapping[str, int]] = [dict.fromkeys(made.counted, 0)]
+    for batch in batches:
         if made.counted:
             unused.append(add_up(batch.column(UNUSED_COLUMN), made.counted))
-        return made.of(batch)
-
-    rows = pa.Table.from_batches(map(noted, batches), schema=made.full_schema)
-    return SliceAnswer(_write_rows(rows, rule, scratch), merged_counts([dict.fromkeys(made.counted, 0), *unused]))
+        rows.add(made.of(batch))
+    return SliceAnswer(_write_rows(rows.table(), rule, scratch), merged_counts(unused))
 
 
 @dataclass(frozen=True)

@@ -204,11 +204,31 @@ def _exact_batches(stored: StoredFile, file: WholeFile, wanted: Sequence[str]) -
         return
     with stored.open(buffering=0) as opened:
         other = WholeFile(opened, file.metadata, coerce_int96_timestamp_unit="ns")
-        for batch, nanos in zip(batches, other.batches(wide, rows=BATCH_ROWS), strict=True):
+        rows = _Rows(other.batches(wide, rows=BATCH_ROWS))
+        for batch in batches:
+            nanos = rows.take(batch.num_rows)
             for name in wide:
                 if _is_cut(batch.column(name), nanos.column(name)):
                     batch = batch.set_column(batch.schema.get_field_index(name), name, nanos.column(name))
             yield batch
+
+
+class _Rows:
+    """Rows that are read in other batches than they are taken in."""
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        """Read nothing yet."""
+        self._batches = batches
+        self._left: pa.RecordBatch | None = None
+
+    def take(self, count: int) -> pa.RecordBatch:
+        """The next ``count`` rows."""
+        parts: list[pa.RecordBatch] = []
+        while count:
+            left = self._left if self._left is not None and self._left.num_rows else next(self._batches)
+            parts.append(left.slice(0, count))
+            self._left, count = left.slice(count), count - parts[-1].num_rows
+        return pa.concat_batches(parts)
 
 
 def _is_cut(micros: pa.Array, nanos: pa.Array) -> bool:

@@ -1,0 +1,113 @@
+"""Peak memory of each kind of run, by the length of texts that a small file repeats: `make bench-memory`.
+
+A file holds 30 texts, each many times: some hundred KiB that are GiB in memory. Each run is a process of its own; what
+counts is by how much its peak (VmHWM, with that of all processes below it) is above that of the same run over 200 short
+rows. PyIceberg does the same work in the same way where it can.
+Prints a table and writes build/bench/memory.jsonl: ``ratio`` = peer / ours, of what is above an empty run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.bench.lineitem import ROOT
+from tests.bench.memory_runs import KINDS, OURS, PYICEBERG, Texts, prepare
+from tests.bench.peers import is_wanted, keep
+
+RESULTS = ROOT / "build" / "bench" / "memory.jsonl"
+MIB = 1024 * 1024
+GOAL_MIB = 700
+#: A run over these takes as much as starting it does.
+EMPTY = Texts(length=16, rows=200)
+MOST_ROWS = 128 * 1024
+PATIENCE = 1_800
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Bytes of memory, and seconds that the run took; ``size``: bytes of the file with texts."""
+
+    peak: int
+    seconds: float
+    size: int
+
+
+def main() -> None:
+    """Run all kinds."""
+    options = _options()
+    print(f"goal: at most {GOAL_MIB} MiB above an empty run", flush=True)
+    for kind in (name for name in KINDS if is_wanted(name, options.only)):
+        for line in _lines(kind, options.lengths, options.decoded * MIB, peers=not options.no_peers):
+            keep(RESULTS, line)
+            print(_shown(line), flush=True)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--lengths", type=int, nargs="*", default=[16, 1024, 16 * 1024, MIB], help="bytes of a text")
+    parser.add_argument("--decoded", type=int, default=1024, help="MiB of all texts at most, as they are in memory")
+    parser.add_argument("--no-peers", action="store_true", help="run ours only")
+    parser.add_argument("--only", default="", help="kinds whose name holds one of these, separated by semicolons")
+    return parser.parse_args()
+
+
+def _lines(kind: str, lengths: Sequence[int], decoded: int, *, peers: bool) -> Iterator[dict[str, Any]]:
+    whose = [OURS, *([PYICEBERG] if peers and KINDS[kind].peer is not None else [])]
+    empty = {who: _took(kind, who, EMPTY).peak for who in whose}
+    for length in lengths:
+        texts = Texts(length, min(MOST_ROWS, decoded // length))
+        found = {who: _took(kind, who, texts) for who in whose}
+        above = {who: max(one.peak - empty[who], 0) for who, one in found.items()}
+        ours, peer = found[OURS], found.get(PYICEBERG)
+        yield {
+            "case": f"{kind}, {texts.rows} texts of {length} bytes",
+            "kind": kind,
+            "length": length,
+            "rows": texts.rows,
+            "file_kib": round(ours.size / 1024, 1),
+            "decoded_mib": texts.rows * length // MIB,
+            "ours_mib": round(above[OURS] / MIB, 1),
+            "empty_mib": round(empty[OURS] / MIB, 1),
+            "of_file": round(above[OURS] / ours.size, 1),
+            "ours_s": ours.seconds,
+            "peers": {} if peer is None else {PYICEBERG: peer.seconds},
+            "peer_mib": None if peer is None else round(above[PYICEBERG] / MIB, 1),
+            "ratio": None if peer is None else round(above[PYICEBERG] / max(above[OURS], MIB), 2),
+            "goal": GOAL_MIB,
+            "ok": above[OURS] <= GOAL_MIB * MIB,
+        }
+
+
+def _took(kind: str, who: str, texts: Texts) -> Peak:
+    """One run in a process of its own."""
+    root = Path(tempfile.mkdtemp(prefix="skipstone-memory-"))
+    try:
+        size = prepare(root, kind, texts)
+        command = [sys.executable, "-m", "tests.bench.memory_runs", str(root), kind, who]
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        if ended.returncode:
+            raise RuntimeError(f"{kind} of {who} with {texts} failed: {ended.stderr[-2000:]}")
+        found = json.loads(ended.stdout.splitlines()[-1])
+        return Peak(found["peak"], found["seconds"], size)
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+
+
+def _shown(line: dict[str, Any]) -> str:
+    peer = "" if line["peer_mib"] is None else f", PyIceberg {line['peer_mib']:.0f} MiB: {line['ratio']:.1f}"
+    mark = "" if line["ok"] else " NOT ok"
+    sizes = f"{line['file_kib']:.0f} KiB, {line['decoded_mib']} MiB decoded"
+    return f"{line['case']:<60} {sizes}: ours {line['ours_mib']:.0f} MiB in {line['ours_s']:.1f} s{peer}{mark}"
+
+
+if __name__ == "__main__":
+    main()

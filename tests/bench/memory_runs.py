@@ -1,0 +1,357 @@
+"""The runs of `make bench-memory`, each in a process of its own: `python -m tests.bench.memory_runs FOLDER KIND WHO`.
+
+``prepare`` makes the table and the source of a kind in a folder; the process runs it and prints its peak of memory.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv, orc
+from skipstone.query import read
+from skipstone.runs.load import run_load
+from skipstone.runs.maintaining.maintain import run_maintain
+from skipstone.runs.merging.merge import run_merge
+from skipstone.runs.reindex import run_reindex
+from skipstone.runs.reporting.report import Reporter
+from skipstone.tables.arrow import arrow_schema
+from skipstone_core.contract.reports import JobReport, RunOutcome
+from skipstone_core.contract.requests import (
+    ChangeFormat,
+    IndexRef,
+    JobRequest,
+    MergeTask,
+    ReindexTask,
+    RunKind,
+    SourceFormat,
+    SourceSpec,
+)
+
+from tests.spark.index_bed import index_on
+from tests.spark.load_bed import Bed
+from tests.spark.maintain_bed import MaintainBed
+from tests.spark.merge_bed import DELETE, task_of
+
+SCHEMA = pa.schema([pa.field("k", pa.int64()), pa.field("n", pa.int64()), pa.field("txt", pa.string())])
+#: Texts that differ: files hold each once, whatever the number of rows.
+DISTINCT = 30
+#: Keys that merges concern, and that reads ask for.
+FEW = 100
+_ON_READ = {"write.merge.mode": "merge-on-read"}
+PYICEBERG = "PyIceberg"
+OURS = "Skipstone"
+
+
+@dataclass(frozen=True)
+class Texts:
+    """What a file holds: ``rows``, each with one of a few texts of ``length`` bytes."""
+
+    length: int
+    rows: int
+
+    def dictionary(self) -> pa.Array:
+        """The texts."""
+        return pa.array([f"{number:04d}".ljust(self.length, chr(97 + number % 26)) for number in range(DISTINCT)])
+
+    def table(self, start: int = 0, rows: int | None = None) -> pa.Table:
+        """Rows with keys from ``start`` on, texts as a dictionary."""
+        keys = range(start, start + (self.rows if rows is None else rows))
+        codes = pa.array([key % DISTINCT for key in keys], pa.int32())
+        texts = pa.DictionaryArray.from_arrays(codes, self.dictionary())
+        return pa.table({"k": pa.array(keys, pa.int64()), "n": pa.array(keys, pa.int64()), "txt": texts})
+
+    def parts(self) -> Iterator[pa.Table]:
+        """The rows in pieces of about 16 MiB, texts as texts."""
+        whole, step = self.table(), max(1, (16 << 20) // max(self.length, 64))
+        for start in range(0, self.rows, step):
+            yield whole.slice(start, step).cast(SCHEMA)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of run. ``make``: its table and source, in a bed; ``peer``: PyIceberg's way to the same rows."""
+
+    make: Callable[[MaintainBed, Texts], None]
+    run: Callable[[MaintainBed], int]
+    peer: Callable[[MaintainBed], None] | None = None
+
+
+def _file(bed: MaintainBed, rows: pa.Table, name: str) -> str:
+    """Write a Parquet file as other writers do, texts in a dictionary."""
+    path = bed.root / "files" / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    # without a limit Arrow gives up dictionaries of long texts
+    pq.write_table(rows, path, store_schema=False, dictionary_pagesize_limit=1 << 30, row_group_size=1 << 30)
+    return str(path)
+
+
+def _table(bed: MaintainBed, *files: pa.Table, **properties: str) -> None:
+    table = bed.catalog.create_table(bed.ref.identifier, SCHEMA, properties={"format-version": "2", **properties})
+    table.add_files([_file(bed, rows, f"part-{number}.parquet") for number, rows in enumerate(files)])
+
+
+def _one_file(bed: MaintainBed, texts: Texts) -> None:
+    _table(bed, texts.table())
+
+
+def _two_files(bed: MaintainBed, texts: Texts) -> None:
+    half = texts.rows // 2
+    _table(bed, texts.table(0, half), texts.table(half, half))
+
+
+def _changes(bed: MaintainBed, **columns: Any) -> None:
+    bed.source(pa.table({"k": pa.array(range(5, 5 + FEW), pa.int64()), **columns}))
+
+
+def _with_changes(bed: MaintainBed, texts: Texts, **properties: str) -> None:
+    _table(bed, texts.table(), **properties)
+    _changes(bed, n=pa.array(range(FEW), pa.int64()))
+
+
+def _empty(bed: MaintainBed) -> None:
+    bed.catalog.create_table(bed.ref.identifier, SCHEMA, properties={"format-version": "2"})
+
+
+def _from_texts(bed: MaintainBed, texts: Texts) -> None:
+    """A merge into short texts of a source that repeats long ones."""
+    _table(bed, Texts(1, texts.rows).table())
+    pq.write_table(texts.table(), _feed_path(bed, "changes"), store_schema=False, dictionary_pagesize_limit=1 << 30)
+
+
+def _feed_path(bed: MaintainBed, name: str, ending: str = "parquet") -> Path:
+    path = bed.root / "feeds" / name / f"20260101-000000000.{ending}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
+
+
+def _parquet(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    pq.write_table(texts.table(), _feed_path(bed, "load"), store_schema=False, dictionary_pagesize_limit=1 << 30)
+
+
+def _orc(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    with orc.ORCWriter(str(_feed_path(bed, "load", "orc")), compression="zstd", dictionary_key_size_threshold=1) as out:
+        for part in texts.parts():
+            out.write(part)
+
+
+def _csv(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    with (
+        pa.CompressedOutputStream(str(_feed_path(bed, "load", "csv.gz")), "gzip") as sink,
+        csv.CSVWriter(sink, SCHEMA) as out,
+    ):
+        for part in texts.parts():
+            out.write(part)
+
+
+def _json(bed: MaintainBed, texts: Texts) -> None:
+    _empty(bed)
+    with pa.CompressedOutputStream(str(_feed_path(bed, "load", "json.gz")), "gzip") as sink:
+        for part in texts.parts():
+            lines = (json.dumps(row) for row in part.to_pylist())
+            sink.write(("\n".join(lines) + "\n").encode())
+
+
+def _avro(bed: MaintainBed, texts: Texts) -> None:
+    import fastavro
+
+    _empty(bed)
+    fields = [{"name": name, "type": kind} for name, kind in (("k", "long"), ("n", "long"), ("txt", "string"))]
+    schema = fastavro.parse_schema({"type": "record", "name": "r", "fields": fields})
+    with _feed_path(bed, "load", "avro").open("wb") as sink:
+        rows = (row for part in texts.parts() for row in part.to_pylist())
+        fastavro.writer(sink, schema, rows, codec="deflate")
+
+
+def _dms(bed: MaintainBed, texts: Texts) -> None:
+    _table(bed, Texts(1, texts.rows).table())
+    rows = texts.table()
+    rows = rows.add_column(0, "Op", pc.if_else(pc.equal(rows["k"], 7), "D", "U"))
+    pq.write_table(rows, _feed_path(bed, "changes"), store_schema=False, dictionary_pagesize_limit=1 << 30)
+
+
+def _debezium(bed: MaintainBed, texts: Texts) -> None:
+    _table(bed, Texts(1, texts.rows).table())
+    source = {"connector": "postgresql", "db": "d", "schema": "s", "table": "t", "name": "x"}
+    with pa.CompressedOutputStream(str(_feed_path(bed, "changes", "json.gz")), "gzip") as sink:
+        for part in texts.parts():
+            messages = (
+                {"op": "u", "after": row, "source": {**source, "lsn": row["k"] + 1, "txId": 1, "snapshot": "false"}}
+                for row in part.to_pylist()
+            )
+            sink.write("".join(json.dumps(one) + "\n" for one in messages).encode())
+
+
+# --- runs ---
+
+
+def _ended(report: JobReport) -> JobReport:
+    if report.outcome is not RunOutcome.COMMITTED:
+        raise RuntimeError(f"the run ended with {report}")
+    return report
+
+
+def _merge(bed: MaintainBed, task: MergeTask) -> int:
+    request = bed.request(task)
+    report = _ended(run_merge(request, Reporter(request)))
+    return report.counts["rowsUpdated"] + report.counts["rowsDeleted"]
+
+
+def _update(bed: MaintainBed) -> int:
+    return _merge(bed, task_of("feeds/changes", keys=("k",), when_not_matched=()))
+
+
+def _delete(bed: MaintainBed) -> int:
+    return _merge(bed, task_of("feeds/changes", keys=("k",), when_matched=(DELETE,), when_not_matched=()))
+
+
+def _feed(bed: MaintainBed, tool: ChangeFormat, kind: SourceFormat) -> int:
+    source = SourceSpec(format=kind, paths=("feeds/changes",), change_format=tool)
+    return _merge(bed, task_of("", keys=("k",), source=source, when_matched=(), when_not_matched=()))
+
+
+def _load(bed: MaintainBed, kind: SourceFormat) -> int:
+    options = {"header": "true"} if kind is SourceFormat.CSV else {}
+    asked = Bed(bed.root).request(SourceSpec(format=kind, paths=("feeds/load",), options=options))
+    return _ended(run_load(asked, Reporter(asked))).counts["rowsLoaded"]
+
+
+def _loads(kind: SourceFormat) -> Callable[[MaintainBed], int]:
+    return lambda bed: _load(bed, kind)
+
+
+def _compact(bed: MaintainBed) -> int:
+    request = bed.compaction()
+    run_maintain(request, Reporter(request))
+    return len(bed.paths())
+
+
+def _reindex(bed: MaintainBed, index: IndexRef) -> int:
+    request = JobRequest(
+        kind=RunKind.REINDEX,
+        run_id="22222222-00000001-1",
+        attempt=1,
+        warehouse=bed.warehouse,
+        owner_kind="SecondaryIndex",
+        owner_name=index.name,
+        owner_uid=index.uid,
+        table=bed.ref,
+        indexes=(index,),
+        reindex=ReindexTask(index=index),
+    )
+    return _ended(run_reindex(request, Reporter(request))).counts["entries"]
+
+
+def _read(bed: MaintainBed) -> int:
+    return read(bed.table(), None, f"n < {FEW}").num_rows
+
+
+# --- the same by PyIceberg ---
+
+
+def _pyiceberg_append(bed: MaintainBed) -> None:
+    (path,) = (bed.root / "feeds" / "load").iterdir()
+    bed.table().append(pq.read_table(path).cast(arrow_schema(bed.table().schema())))
+
+
+def _pyiceberg_delete(bed: MaintainBed) -> None:
+    bed.table().delete(f"k >= 5 and k < {5 + FEW}")
+
+
+def _pyiceberg_upsert(bed: MaintainBed) -> None:
+    table = bed.table()
+    rows = table.scan().to_arrow()
+    changed = pc.and_(pc.greater_equal(rows["k"], 5), pc.less(rows["k"], 5 + FEW))
+    table.overwrite(rows.set_column(1, "n", pc.if_else(changed, pc.subtract(rows["k"], 5), rows["n"])))
+
+
+def _pyiceberg_overwrite(bed: MaintainBed) -> None:
+    table = bed.table()
+    table.overwrite(table.scan().to_arrow())
+
+
+def _pyiceberg_read(bed: MaintainBed) -> None:
+    bed.table().scan(row_filter=f"n < {FEW}").to_arrow()
+
+
+KINDS: Mapping[str, Kind] = {
+    "load, Parquet": Kind(_parquet, _loads(SourceFormat.PARQUET), _pyiceberg_append),
+    "load, Avro": Kind(_avro, _loads(SourceFormat.AVRO)),
+    "load, ORC": Kind(_orc, _loads(SourceFormat.ORC)),
+    "load, Csv": Kind(_csv, _loads(SourceFormat.CSV)),
+    "load, Json": Kind(_json, _loads(SourceFormat.JSON)),
+    "merge, copy-on-write, deletes": Kind(_with_changes, _delete, _pyiceberg_delete),
+    "merge, copy-on-write, updates": Kind(_with_changes, _update, _pyiceberg_upsert),
+    "merge, merge-on-read": Kind(lambda bed, texts: _with_changes(bed, texts, **_ON_READ), _update, _pyiceberg_upsert),
+    "merge, all rows get a long text": Kind(_from_texts, _update),
+    "compaction": Kind(_two_files, _compact, _pyiceberg_overwrite),
+    "reindex": Kind(_one_file, lambda bed: _reindex(bed, index_on("k"))),
+    "reindex, including the column": Kind(_one_file, lambda bed: _reindex(bed, index_on("k", include=("txt",)))),
+    "change feed, Dms in Parquet": Kind(_dms, lambda bed: _feed(bed, ChangeFormat.DMS, SourceFormat.PARQUET)),
+    "change feed, Debezium": Kind(_debezium, lambda bed: _feed(bed, ChangeFormat.DEBEZIUM, SourceFormat.JSON)),
+    "read": Kind(_one_file, _read, _pyiceberg_read),
+}
+
+
+def prepare(root: Path, kind: str, texts: Texts) -> int:
+    """Make the table and the source of a kind; bytes of the files that hold texts."""
+    bed = MaintainBed(root)
+    KINDS[kind].make(bed, texts)
+    return max(path.stat().st_size for folder in ("files", "feeds") for path in (root / folder).rglob("*.*"))
+
+
+def _peaks() -> int:
+    """Bytes of memory that this process and those that it started took at most, each at its own time."""
+    return sum(_peak(pid) for pid in _family())
+
+
+def _family() -> set[int]:
+    """This process, and all below it."""
+    parents = {int(one.name): _parent(one) for one in Path("/proc").iterdir() if one.name.isdigit()}
+    found, more = set(), {int(Path("/proc/self").readlink().name)}
+    while more - found:
+        found |= more
+        more |= {pid for pid, parent in parents.items() if parent in found}
+    return found
+
+
+def _parent(process: Path) -> int:
+    try:
+        return int((process / "stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def _peak(pid: int) -> int:
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    status = dict(line.split(":", 1) for line in lines)
+    return int(status["VmHWM"].split()[0]) * 1024 if "VmHWM" in status else 0
+
+
+def main() -> None:
+    """Run one kind and print what it took."""
+    root, name, who = sys.argv[1:4]
+    bed, kind, started, rows = MaintainBed(Path(root)), KINDS[name], time.perf_counter(), 0
+    if who == OURS:
+        rows = kind.run(bed)
+    elif kind.peer is not None:
+        kind.peer(bed)
+    print(json.dumps({"peak": _peaks(), "rows": rows, "seconds": round(time.perf_counter() - started, 2)}))
+
+
+if __name__ == "__main__":
+    main()
