@@ -59,7 +59,10 @@ REMEDIES: Mapping[Reason, str] = {
     Reason.OBSERVED: NOTHING,
     Reason.NOT_CREATED_HERE: "Nothing to do; delete the data by hand if nobody needs it.",
     Reason.SCHEMA_MISMATCH: "Make spec.columns fit the table, or change the table; the message says how they differ.",
-    Reason.SCHEMA_DRIFT: "Write the change of the schema into spec.columns too, or undo it in the table.",
+    Reason.SCHEMA_DRIFT: (
+        "Declare columns that were added in spec.columns; a Table whose columns are gone is created again, as the "
+        "message says."
+    ),
     Reason.TABLE_MISSING: (
         "Restore the table in the catalog; if it may be created again empty, delete this Table and create it again."
     ),

@@ -336,6 +336,30 @@ def test_a_schema_changed_by_others_is_told_and_not_repaired(
     assert table(catalog).metadata_location == before
 
 
+@pytest.mark.parametrize("change", ["drop", "replace"])
+def test_a_table_whose_columns_are_gone_is_taken_up_by_a_table_that_is_created_again(
+    run: Run, catalog: Catalog, change: str
+) -> None:
+    ids = run(ID, NAME).table_states[0].field_ids
+    drift(catalog, change)
+    refused(Reason.SCHEMA_DRIFT, "", "delete this Table and create it again", lambda: run(ID, NAME, field_ids=ids))
+    columns = (ID,) if change == "drop" else (ID, NAME)
+    again = {"uid": "22222222-0000-0000-0000-000000000000"}
+    assert run(*columns, ref=again).reason is Reason.ADOPTED
+
+
+@pytest.mark.parametrize("way", ["declare it in spec.columns", "or drop it"])
+def test_what_is_told_of_a_column_that_others_added_works(run: Run, catalog: Catalog, way: str) -> None:
+    ids = run(ID, NAME).table_states[0].field_ids
+    drift(catalog, "add")
+    refused(Reason.SCHEMA_DRIFT, "", way, lambda: run(ID, NAME, field_ids=ids))
+    if way == "or drop it":
+        with table(catalog).update_schema() as update:
+            update.delete_column("theirs")
+    more = () if way == "or drop it" else (replace(NAME, name="theirs"),)
+    assert run(ID, NAME, *more, field_ids=ids).outcome is RunOutcome.COMMITTED
+
+
 def test_columns_that_merges_added_need_no_declaration(run: Run, catalog: Catalog) -> None:
     ids = run(ID, NAME).table_states[0].field_ids
     drift(catalog, "add")

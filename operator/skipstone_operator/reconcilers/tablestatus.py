@@ -6,7 +6,7 @@ Called by the table's decider only. Pure.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from skipstone_core.codec import decode, encode
@@ -110,6 +110,8 @@ def _find_drift(status: TableStatus, state: TableState) -> str:
     changed = sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
     if not changed:
         return ""
+    if lost := [name for name in changed if name in old and state.field_ids.get(name) != old[name][0]]:
+        return _describe_lost(lost)
     names = ", ".join(changed[:5])
     told = f"somebody else changed the columns {names} of the table: undo it, or"
     foreign = next(
@@ -119,6 +121,14 @@ def _find_drift(status: TableStatus, state: TableState) -> str:
         kind = shorten(state.columns[foreign], 64)
         return f"{told} set spec.management to Observed, since spec.columns cannot declare {foreign}, which is {kind}"
     return f"{told} declare them in spec.columns"
+
+
+def _describe_lost(names: Sequence[str]) -> str:
+    # A column that is added again is another one: its values are not those of the column that was there.
+    return (
+        f"somebody else dropped, renamed or replaced the columns {', '.join(names[:5])} of the table: set "
+        "spec.reclaimPolicy to Retain, delete this Table and create it again with the columns that the table has now"
+    )
 
 
 def with_owner(status: TableStatus, report: JobReport | None) -> TableStatus:

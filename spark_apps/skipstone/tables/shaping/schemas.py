@@ -155,7 +155,11 @@ def _refuse_drift(current: Schema, task: TableTask, evolved: Set[str]) -> None:
     for name, number in task.field_ids.items():
         if ids.get(name) != number:
             said = "is gone" if name not in ids else "was dropped and added again"
-            raise BadSpec(Reason.SCHEMA_DRIFT, f"column {name!r} {said}; somebody else changed the table's schema.")
+            raise BadSpec(
+                Reason.SCHEMA_DRIFT,
+                f"column {name!r} {said}; somebody else changed the table's schema. Set spec.reclaimPolicy to Retain, "
+                "delete this Table and create it again with the columns that the table has now.",
+            )
     declared = {column.name for column in task.columns} | set(task.field_ids) | evolved
     if task.field_ids and (extra := sorted(set(ids) - declared)):
         kind = current.find_type(ids[extra[0]])
