@@ -174,6 +174,28 @@ def test_a_ref_is_put_back_by_the_next_run_when_the_first_one_dies_after_its_com
     assert not notes(home)
 
 
+def test_files_stay_when_the_metadata_before_the_expiry_is_not_listed_any_more(
+    catalog: Catalog, home: WarehouseRef, proxy: CatalogProxy
+) -> None:
+    table = make_table(catalog, home, 0)
+    with table.transaction() as changed:
+        changed.set_properties({"write.metadata.previous-versions-max": "1"})
+    oldest, sent = table.metadata.snapshots[0], []
+
+    def rule(method: str, path: str) -> None:
+        if sent:
+            proxy.rules.clear()
+            append(catalog.load_table(NAME), ROWS)  # the commit of somebody else, after that of the expiry
+        sent.extend([path] * (method == "POST"))
+
+    proxy.rules.append(rule)
+    done = expire(table)
+    assert done.snapshots >= 1
+    assert any("cannot be seen" in said for said in done.told), done
+    assert Path(plain_location(oldest.manifest_list)).exists()
+    assert not notes(home)
+
+
 def drop(home: WarehouseRef, table: Table) -> tuple[Reason, str]:
     ref = TableRef(namespace="ns", name="t", uid=OWNER, table_uuid=str(table.metadata.table_uuid))
     request = JobRequest(
