@@ -26,9 +26,38 @@ def table_batch(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def _cast(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind:
         return array
+    if pa.types.is_nested(kind):
+        return _cast_nested(array, kind)
     if pa.types.is_string(array.type) and kind in (pa.uuid(), pa.binary(UUID_BYTES)):
         return _uuid_array(array).cast(kind)
     return array.cast(kind)
+
+
+def _cast_nested(array: pa.Array, kind: pa.DataType) -> pa.Array:
+    """A list, map or struct with what is within it cast; fields are in the order of ``kind``."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        held = {array.type.field(at).name: array.field(at) for at in range(array.type.num_fields)}
+        arrays = [_cast(held[field.name], field.type) for field in fields]
+        arrays = [_filled(array, one, kind, at) for at, one in enumerate(arrays)]
+        return pa.StructArray.from_arrays(arrays, fields=fields, mask=array.is_null())
+    first, last = (array.offsets[at].as_py() for at in (0, -1))
+    offsets, nulls = pc.subtract(array.offsets, first), array.is_null()
+    if pa.types.is_map(kind):
+        keys, items = (part.slice(first, last - first) for part in (array.keys, array.items))
+        keys, items = _cast(keys, kind.key_type), _cast(items, kind.item_type)
+        return pa.MapArray.from_arrays(offsets, keys, items, type=kind, mask=nulls)
+    values = _cast(array.values.slice(first, last - first), kind.value_type)
+    return pa.ListArray.from_arrays(offsets, values, type=kind, mask=nulls)
+
+
+def _filled(array: pa.Array, values: pa.Array, kind: pa.StructType, at: int) -> pa.Array:
+    """``values`` of the field ``at``; one that is required is no null below a null: Parquet's writer refuses that."""
+    if kind.field(at).nullable or not values.null_count:
+        return values
+    filler = pa.array([None], kind).field(at)
+    places = pc.if_else(array.is_null(), len(values), pa.array(range(len(values)), pa.int64()))
+    return pa.concat_arrays([values, filler]).take(places)
 
 
 def _uuid_array(texts: pa.Array) -> pa.Array:

@@ -111,7 +111,7 @@ def source_columns(
     Csv that another delimiter cuts.
     """
     _require_cut(source, schema, groups)
-    fed = _fed_types(source, schema)
+    fed = fed_types(source, schema)
     declared = {column.name: _declared_type(column.name, column.type) for column in source.columns}
     names = list(dict.fromkeys(chain.from_iterable(group.columns for group in groups)))
     unnamed = {name for group in groups for name, column in group.columns.items() if column.is_unnamed}
@@ -193,8 +193,10 @@ def column_mapping(source: SourceSpec, schema: Schema) -> Mapping[str, str]:
     return {pair.column: pair.from_ for pair in source.mapping}
 
 
-def _fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
-    """Types by source column: of the table column that the mapping says it feeds, else of the one of equal name."""
+def fed_types(source: SourceSpec, schema: Schema) -> Mapping[str, IcebergType]:
+    """Types by source column, there or not: of the table column that the mapping says it feeds, else of the one of its
+    name. Raises BadSpec.
+    """
     mapping = column_mapping(source, schema)
     by_name = {field.name: field.field_type for field in schema.fields}
     found = {name: kind for name, kind in by_name.items() if not holds_opaque(kind)}
@@ -261,7 +263,7 @@ def _own_type(name: str, groups: Sequence[ColumnGroup]) -> IcebergType | None:
 def _natural(column: RawColumn) -> IcebergType | None:
     if column.is_text:
         return StringType()
-    return column.file_type.natural if column.file_type is not None else None
+    return column.file_type.natural if column.file_type is not None and not column.file_type.inside else None
 
 
 def _missing(group: ColumnGroup, name: str, who: str) -> BadData:

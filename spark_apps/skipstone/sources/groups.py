@@ -20,6 +20,8 @@ class RawColumn:
 
     ``is_field``: in the files it is a field within a column. ``is_empty``: its file says that it holds no value, so
     that it feeds every type. ``is_unnamed``: the files give it no name.
+    that it feeds every type. ``is_nested_text``: it is a list, map or struct whose leaves are text.
+    ``shown``: its type for people, where ``file_type`` does not say it.
     """
 
     ref: str
@@ -28,6 +30,8 @@ class RawColumn:
     is_field: bool = False
     is_empty: bool = False
     is_unnamed: bool = False
+    is_nested_text: bool = False
+    shown: str = ""
 
     @property
     def is_null(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, TypeVar
 
+from pyiceberg.types import IcebergType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from skipstone_core.errors import BadSpec
@@ -36,11 +37,13 @@ AnyBranch = TypeVar("AnyBranch", bound=Branch)
 class Named:
     """What a merge names. ``fields``: names that may be paths, each with the field of the resource that says it first.
 
-    ``needed``: the columns and fields that every file must have; None: all.
+    ``needed``: the columns and fields that every file must have; None: all. ``nested``: the types of the table's lists,
+    maps and structs by the columns that feed them: no other such column is read.
     """
 
     fields: Mapping[str, str] = field(default_factory=dict)
     needed: Collection[str] | None = None
+    nested: Mapping[str, IcebergType] = field(default_factory=dict)
 
     def found(self, columns: Sequence[AnyBranch]) -> Iterator[tuple[str, AnyBranch]]:
         """The names that are fields within ``columns``, each with what it leads to, as far as files say.

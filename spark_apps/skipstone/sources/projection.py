@@ -20,7 +20,8 @@ from skipstone_core.reasons import Reason
 from skipstone.sources.columns import SourceColumn
 from skipstone.sources.groups import ABSENT, CORRUPT, RawColumn, RawGroup, file_below, quoted, unquoted
 from skipstone.sources.text.values import Conversion, TextRules, from_text
-from skipstone.sources.typed.filetypes import feed
+from skipstone.sources.typed.filetypes import FileType, feed, spark_type
+from skipstone.sources.typed.nesting import NestedRead, convert_nested, is_nested
 from skipstone.sources.unused import UNUSED_COLUMN, counted_text, null_conditions
 
 #: Columns that every frame carries after its data columns. ERROR: string, null for a good row, else one sentence that
@@ -120,8 +121,9 @@ def _with_null_text(group: RawGroup, rules: TextRules) -> DataFrame:
     text = rules.options.null_value
     if text is None:
         return group.frame
-    raw = [F.col(column.ref) for column in group.columns.values() if column.is_text]
-    names = [unquoted(column.ref) for column in group.columns.values() if column.is_text]
+    texts = [column for column in group.columns.values() if column.is_text and not column.is_nested_text]
+    raw = [F.col(column.ref) for column in texts]
+    names = [unquoted(column.ref) for column in texts]
     return group.frame.withColumns({name: F.when(one != text, one) for name, one in zip(names, raw, strict=True)})
 
 
@@ -129,7 +131,7 @@ def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
     raw_column = group.columns.get(column.source)
     if raw_column is None:
         return _Typed(column, None, _null(column))
-    found = _conversion(raw_column, column.type, rules)
+    found = _conversion(raw_column, column, rules)
     if found is not None:
         return _Typed(column, raw_column.ref, found.value, found.what)
     if not (raw_column.is_empty and column.type.is_primitive):
@@ -138,17 +140,27 @@ def _typed(group: RawGroup, column: SourceColumn, rules: TextRules) -> _Typed:
 
 
 def _null(column: SourceColumn) -> Column:
-    return F.lit(None).cast(frame_type(column.type))
+    return F.lit(None).cast(spark_type(column.type))
 
 
-def _conversion(column: RawColumn, kind: IcebergType, rules: TextRules) -> Conversion | None:
-    if column.is_text:
-        found = from_text(F.col(column.ref), kind, rules)
-    elif column.file_type is None:
+def _conversion(column: RawColumn, target: SourceColumn, rules: TextRules) -> Conversion | None:
+    def leaf(raw: Column, kind: FileType | None, wanted: IcebergType) -> Conversion | None:
+        return _plain_conversion(raw, kind, wanted, rules)
+
+    raw, kind = F.col(column.ref), target.type
+    if column.is_text and not column.is_nested_text:
+        return leaf(raw, None, kind)
+    if column.file_type is None and not column.is_nested_text:
         return None
-    else:
-        found = feed(column.file_type, F.col(column.ref), kind, rules.time_zone)
-    if found is None or not isinstance(kind, DateType | TimestampType | TimestamptzType):
+    if column.is_nested_text or (is_nested(kind) and column.file_type is not None and column.file_type.inside):
+        return convert_nested(raw, NestedRead(target.source, column.file_type, rules.options.null_value), kind, leaf)
+    return leaf(raw, column.file_type, kind)
+
+
+def _plain_conversion(raw: Column, kind: FileType | None, wanted: IcebergType, rules: TextRules) -> Conversion | None:
+    """``kind``: None for text."""
+    found = from_text(raw, wanted, rules) if kind is None else feed(kind, raw, wanted, rules.time_zone)
+    if found is None or not isinstance(wanted, DateType | TimestampType | TimestamptzType):
         return found
     # in UTC, as the session is; other years are no dates for Python, which reads them in bounds and partitions
     return replace(found, value=F.when(F.year(found.value).between(MINYEAR, MAXYEAR), found.value))
@@ -190,17 +202,10 @@ def _unsupported(group: RawGroup, column: SourceColumn, raw: RawColumn) -> BadSp
     if raw.is_text:
         message = f"column '{column.name}' is {column.type}, which text cannot carry: load it from Parquet, Orc or Avro"
     else:
-        found = raw.file_type.natural if raw.file_type else "of a type that is not loaded"
+        shown = f"the type {raw.shown}, which" if raw.shown else "a type that"
+        found = raw.file_type.natural if raw.file_type else f"of {shown} is not loaded,"
         message = (
             f"column '{column.source}' of '{group.example}' is {found} and cannot feed '{column.name}' ({column.type}) "
             "without loss: change the file's type or the table's"
         )
     return BadSpec(Reason.COLUMN_TYPE_UNSUPPORTED, message, field="source")
-
-
-def frame_type(kind: IcebergType) -> str:
-    """The Spark type in which a frame holds ``kind``."""
-    named = {"int": "int", "long": "bigint", "time": "bigint", "uuid": "string", "timestamp": "timestamp_ntz",
-             "timestamptz": "timestamp", "unknown": "string"}  # fmt: skip
-    text = str(kind)
-    return "binary" if text.startswith("fixed[") else named.get(text, text)

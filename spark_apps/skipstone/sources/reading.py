@@ -21,7 +21,7 @@ from skipstone_core.merging.unused import MAX_UNUSED, Names
 from skipstone_core.reasons import Reason
 
 from skipstone.sources.avro.files import avro_groups
-from skipstone.sources.columns import SourceColumn, source_columns, table_columns, table_names
+from skipstone.sources.columns import SourceColumn, fed_types, source_columns, table_columns, table_names
 from skipstone.sources.groups import ColumnGroup, RawGroup
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named
@@ -38,6 +38,7 @@ from skipstone.sources.text.files import csv_groups, declared_names, json_groups
 from skipstone.sources.text.options import TextOptions, no_options, text_options
 from skipstone.sources.text.values import TextRules
 from skipstone.sources.typed.files import typed_groups
+from skipstone.sources.typed.nesting import is_nested
 from skipstone.sources.unused import UNUSED_COLUMN, are_counted, values_known
 
 __all__ = [
@@ -171,15 +172,19 @@ class _Reading:
             case SourceFormat.CSV:
                 return csv_groups(self.spark, self.listing, declared_names(self.source, self.schema), options)
             case SourceFormat.JSON:
-                mapped = (pair.from_ for pair in self.source.mapping)
-                wanted = {*(field.name for field in self.schema.fields), *mapped}
-                groups = json_groups(self.spark, self.listing, options, self.named, wanted)
+                wanted = fed_types(self.source, self.schema)
+                groups = json_groups(self.spark, self.listing, options, self._named, wanted)
                 self._refuse_halves(groups)
                 return groups
             case SourceFormat.AVRO:
-                return avro_groups(self.spark, self.listing, self.named)
+                return avro_groups(self.spark, self.listing, self._named)
             case _:
-                return typed_groups(self.spark, self.listing, self.source.format, self.named)
+                return typed_groups(self.spark, self.listing, self.source.format, self._named)
+
+    @property
+    def _named(self) -> Named:
+        fed = fed_types(self.source, self.schema)
+        return replace(self.named, nested={name: kind for name, kind in fed.items() if is_nested(kind)})
 
     def _refuse_halves(self, groups: Sequence[RawGroup]) -> None:
         """An object of Json is read as text or by its fields: the table must not need its text as well."""

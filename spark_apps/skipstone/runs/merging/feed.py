@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.table import Table
-from pyiceberg.types import IcebergType, ListType, MapType, NestedField, UUIDType
+from pyiceberg.types import IcebergType, NestedField, UUIDType
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as sf
 from skipstone_core.contract.columns import UnknownColumns
@@ -55,7 +55,7 @@ from skipstone.sources.feeds.resolving import Resolution, Truncation, find_trunc
 from skipstone.sources.feeds.shapes import LOG_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, TABLE_COLUMN, FeedTarget
 from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, UnknownColumn, merged_tallies, tally
 from skipstone.sources.groups import quoted
-from skipstone.sources.projection import frame_type
+from skipstone.sources.typed.filetypes import spark_type
 from skipstone.tables.filesets import FileSet
 from skipstone.tables.shaping.evolution import plan_columns, with_fields
 from skipstone.tasks.failures import carrying, caught, opened
@@ -243,14 +243,7 @@ def _control_type(kind: pa.DataType) -> str:
 
 
 def _spark_type(kind: IcebergType) -> str:
-    match kind:
-        case ListType():
-            return f"array<{_spark_type(kind.element_type)}>"
-        case MapType():
-            return f"map<{_spark_type(kind.key_type)}, {_spark_type(kind.value_type)}>"
-        case UUIDType():
-            return "binary"
-    return frame_type(kind)
+    return "binary" if isinstance(kind, UUIDType) else spark_type(kind)
 
 
 def _read_kernel(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from skipstone.files.avro.containers import Damaged
-from skipstone.sources.avro.values import AvroType, logical_type, plain_type
+from skipstone.sources.avro.values import AvroType, list_column, logical_type, map_column, plain_type, record_column
 from skipstone.sources.nested import Named, unloaded
 
 #: A schema of Avro as JSON values.
@@ -59,11 +59,15 @@ class RecordSchema:
     def naming(self, named: Named) -> RecordSchema:
         """With the fields within columns that are ``named`` as columns, too. Raises as ``find_field`` does."""
         found = []
+        columns = tuple(
+            replace(one, type=None) if one.type and one.type.file_type.inside and one.name not in named.nested else one
+            for one in self.columns
+        )
         for name, one in named.found(self.columns):
             if one.type is None:
                 raise unloaded(name, named.fields[name])
             found.append(replace(one, name=name, is_field=True))
-        return replace(self, columns=(*self.columns, *found))
+        return replace(self, columns=(*columns, *found))
 
 
 def layout_name(position: int) -> str:
@@ -183,7 +187,8 @@ class _Parser:
         fields = [{"name": layout_name(at), "type": node.layout} for at, (_, node) in enumerate(found)]
         layout: Layout = {"type": "record", "name": self._new_name(), "fields": fields}
         least = sum(node.least for _, node in found)
-        return self._end(full, _Node(layout, values, least, fields=tuple(found)))
+        column = record_column([(name, layout_name(at), node.column) for at, (name, node) in enumerate(found)])
+        return self._end(full, _Node(layout, values, least, column, fields=tuple(found)))
 
     def _enum(self, tree: Mapping[str, Json], space: str) -> _Node:
         full = self._begin(tree, space)
@@ -206,7 +211,7 @@ class _Parser:
         value = self._node(tree["values"], space, depth + 1)
         fields = [{"name": "k", "type": "bytes"}, {"name": "v", "type": value.layout}]
         pair = {"type": "record", "name": self._new_name(), "fields": fields}
-        return _Node({"type": "array", "items": pair}, least=1)
+        return _Node({"type": "array", "items": pair}, least=1, column=map_column(value.column))
 
     def _new_name(self) -> str:
         return f"r{next(self._numbers)}"
@@ -240,7 +245,7 @@ def _columns(record: _Node, above: tuple[int, ...]) -> tuple[AvroColumn, ...]:
 def _repeated(item: _Node) -> _Node:
     if not item.least:
         raise Damaged("the items of its arrays take no bytes")
-    return _Node({"type": "array", "items": item.layout}, least=1)
+    return _Node({"type": "array", "items": item.layout}, least=1, column=list_column(item.column))
 
 
 def _full_name(name: str, space: str) -> str:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import NamedTuple
+from functools import partial, reduce
+from itertools import accumulate
+from typing import NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from skipstone.sources.typed.filetypes import FileType, file_type
+from skipstone.sources.typed.filetypes import FileType, file_type, list_type, map_type, struct_type
 
 Value = bool | int | float | bytes | None
 _DAY_MICROSECONDS = 86_400_000_000
@@ -140,3 +141,72 @@ def _decimal(precision: object, scale: object) -> AvroType | None:
         return None
     kind = pa.decimal128(precision, scale)
     return AvroType(_known(kind), partial(_decimal_column, kind))
+
+
+def list_column(item: AvroType | None) -> AvroType | None:
+    """Lists of ``item``; None for one that is not loaded."""
+    kind = list_type(item.file_type) if item is not None else None
+    if item is None or kind is None:
+        return None
+
+    def column(values: Sequence[Value]) -> Column:
+        rows = cast("Sequence[Sequence[Value] | None]", values)
+        found = item.column([one for row in rows for one in row or ()])
+        return Column(_listed(rows, found.values), _any_bad(rows, found.bad))
+
+    return AvroType(kind, column)
+
+
+def map_column(value: AvroType | None) -> AvroType | None:
+    """Maps from text to ``value``, which the layout has as lists of pairs; None for one that is not loaded."""
+    kind = map_type(_PLAIN["string"].file_type, value.file_type) if value is not None else None
+    if value is None or kind is None:
+        return None
+
+    def column(values: Sequence[Value]) -> Column:
+        rows = cast("Sequence[Sequence[Mapping[str, Value]] | None]", values)
+        pairs = [pair for row in rows for pair in row or ()]
+        keys, found = _text_column([pair["k"] for pair in pairs]).values, value.column([pair["v"] for pair in pairs])
+        made = pa.MapArray.from_arrays(_offsets(rows), keys, found.values, mask=_nulls(rows))
+        return Column(made, _any_bad(rows, found.bad))
+
+    return AvroType(kind, column)
+
+
+def record_column(fields: Sequence[tuple[str, str, AvroType | None]]) -> AvroType | None:
+    """Records by the names of their fields, each with what the layout calls it; None without a field that is loaded."""
+    kind = struct_type((name, one.file_type if one is not None else None) for name, _, one in fields)
+    loaded = [(name, place, one) for name, place, one in fields if one is not None]
+    if kind is None:
+        return None
+
+    def column(values: Sequence[Value]) -> Column:
+        rows = cast("Sequence[Mapping[str, Value] | None]", values)
+        found = [one.column([None if row is None else row[place] for row in rows]) for _, place, one in loaded]
+        arrays, names = [one.values for one in found], [name for name, _, _ in loaded]
+        made = pa.StructArray.from_arrays(arrays, names, mask=_nulls(rows))
+        bad = [one.bad.fill_null(value=False) for one in found if one.bad is not None]
+        return Column(made, reduce(pc.or_, bad) if bad else None)
+
+    return AvroType(kind, column)
+
+
+def _listed(rows: Sequence[Sequence[object] | None], values: pa.Array) -> pa.Array:
+    return pa.ListArray.from_arrays(_offsets(rows), values, mask=_nulls(rows))
+
+
+def _offsets(rows: Sequence[Sequence[object] | None]) -> pa.Array:
+    return pa.array([0, *accumulate(len(row or ()) for row in rows)], pa.int32())
+
+
+def _nulls(rows: Sequence[object]) -> pa.Array:
+    return pa.array([row is None for row in rows], pa.bool_())
+
+
+def _any_bad(rows: Sequence[Sequence[object] | None], bad: pa.Array | None) -> pa.Array | None:
+    """Whether a row has a bad value within."""
+    if bad is None:
+        return None
+    places = [at for at, row in enumerate(rows) for _ in row or ()]
+    found = {at for at, is_bad in zip(places, bad.to_pylist(), strict=True) if is_bad}
+    return pa.array([at in found for at in range(len(rows))], pa.bool_())

@@ -10,9 +10,12 @@ from functools import partial
 from typing import NamedTuple, cast
 
 from pyiceberg.schema import Schema
+from pyiceberg.types import IcebergType, ListType, MapType
+from pyiceberg.types import StructType as IcebergStruct
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType as SparkArray
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 from skipstone_core.contract.requests import SourceSpec
 from skipstone_core.errors import BadSpec
@@ -36,6 +39,7 @@ from skipstone.sources.text.headers import (
 from skipstone.sources.text.lines import require_one_document_per_line
 from skipstone.sources.text.options import TextOptions
 from skipstone.sources.text.wholefiles import whole_files
+from skipstone.sources.typed.nesting import text_type, unknown_field
 from skipstone.storage.port import StoredFile
 
 #: Spark's null for empty fields without quotes; anything that could stand in a file would be lost as null.
@@ -164,10 +168,13 @@ def json_groups(
     found = _json_names(spark, paths, options, listing)
     found += _empty_names(spark, paths, options, listing, sorted({*wanted} - {name.name for name in found}))
     fields = [name for name, _ in named.found(found)]
-    types = {split_path(name): "string" for name in fields}
+    nested = {} if named.needed is not None else _nested_types(found, named)
+    types = {split_path(name): "string" for name in fields} | {(name,): kind for name, kind in nested.items()}
     types |= {(one.name,): "string" for one in found if one.name not in {path[0] for path in types}}
     read = struct_types(types) or {_NO_NAME: "string"}
-    columns = {name: RawColumn(quoted(name), is_text=True) for name, kind in read.items() if (name,) in types}
+    columns = {
+        name: RawColumn(quoted(name), is_text=True, is_nested_text=name in nested) for name in read if (name,) in types
+    }
     columns |= {name: RawColumn(quoted(name), is_text=True, is_field=True) for name in fields}
     tell_absent = named.needed is not None
     ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in read.items())
@@ -245,10 +252,38 @@ class _Name(NamedTuple):
 
     name: str
     fields: Sequence[_Name] | None
+    type: DataType | None = None
 
 
 def _names(struct: StructType) -> list[_Name]:
-    return [_Name(one.name, _fields(one.dataType)) for one in struct.fields]
+    return [_Name(one.name, _fields(one.dataType), one.dataType) for one in struct.fields]
+
+
+def _nested_types(found: Sequence[_Name], named: Named) -> dict[str, str]:
+    """The Spark types of columns that feed lists, maps and structs: text within. Raises BadSpec for unknown fields."""
+    types = {}
+    roots = {split_path(name)[0] for name in named.fields}
+    for name in found:
+        if (target := named.nested.get(name.name)) is not None and name.name not in roots:
+            _require_known(name.type, target, (name.name,))
+            types[name.name] = text_type(target)
+    return types
+
+
+def _require_known(found: DataType | None, target: IcebergType, path: tuple[str, ...]) -> None:
+    """Raise BadSpec for a field of an object that the table's struct does not have, at any depth."""
+    match found, target:
+        case SparkArray(), ListType():
+            _require_known(found.elementType, target.element_type, (*path, "element"))
+        case StructType(), MapType():
+            for one in found.fields:
+                _require_known(one.dataType, target.value_type, (*path, "value"))
+        case StructType(), IcebergStruct():
+            known = {field.name: field.field_type for field in target.fields}
+            for one in found.fields:
+                if one.name not in known:
+                    raise unknown_field((*path, one.name))
+                _require_known(one.dataType, known[one.name], (*path, one.name))
 
 
 def _fields(kind: DataType) -> Sequence[_Name] | None:

@@ -7,7 +7,7 @@ told before anything runs.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -36,12 +36,14 @@ class FileColumn(NamedTuple):
     """A column of a file; ``type`` is None for one that is there and cannot be loaded.
 
     ``fields``: of a struct; None where the file does not say. ``is_empty``: it is known to hold no value.
+    ``shown``: what people call its type.
     """
 
     name: str
     type: FileType | None
     fields: tuple[FileColumn, ...] | None = ()
     is_empty: bool = False
+    shown: str = ""
 
 
 FileColumns = tuple[FileColumn, ...]
@@ -82,9 +84,10 @@ def read_parquet_footer(stored: StoredFile) -> FileColumns:
         raise  # which is one of Arrow's exceptions too
     except (OSError, pa.ArrowException) as error:
         raise unreadable(name, f"this is no readable Parquet file: {error}") from error
-    old = {physical.column(i).path for i in range(len(physical)) if physical.column(i).physical_type == "INT96"}
+    columns = map(physical.column, range(len(physical)))
+    old = frozenset(column.path for column in columns if column.physical_type == "INT96")
     instant = file_type(pa.timestamp("us", tz="UTC"))
-    told = _Told(lambda found, path: instant if path in old else file_type(found.type), empty)
+    told = _Told(lambda found, path: instant if path in old else file_type(found.type), empty, old)
     return _unique(name, [told.column(one, ()) for one in schema])
 
 
@@ -140,10 +143,14 @@ def _require_no_backtick(name: str, fields: Iterable[pa.Field]) -> None:
 
 
 class _Told(NamedTuple):
-    """What a footer tells by paths: types, and which columns and fields are ``empty``."""
+    """What a footer tells by paths: types, and which columns and fields are ``empty``, or ``old`` timestamps (INT96).
+
+    A column with old timestamps within is not loaded.
+    """
 
     type_of: Callable[[pa.Field, str], FileType | None]
     empty: frozenset[str] = frozenset()
+    old: frozenset[str] = frozenset()
 
     def column(self, one: pa.Field, above: tuple[str, ...]) -> FileColumn:
         """The column or field ``one`` with the fields in it."""
@@ -153,7 +160,9 @@ class _Told(NamedTuple):
             return FileColumn(one.name, None, fields=None, is_empty=True)
         inside = [one.type.field(at) for at in range(one.type.num_fields)] if pa.types.is_struct(one.type) else ()
         is_empty = path in self.empty and not pa.types.is_nested(one.type)
-        return FileColumn(one.name, self.type_of(one, path), tuple(self.column(f, parts) for f in inside), is_empty)
+        holds_old = pa.types.is_nested(one.type) and any(name.startswith(f"{path}.") for name in self.old)
+        kind = None if holds_old else self.type_of(one, path)
+        return FileColumn(one.name, kind, tuple(self.column(f, parts) for f in inside), is_empty, str(one.type))
 
 
 def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
@@ -166,7 +175,11 @@ def _unique(name: str, columns: Sequence[FileColumn]) -> FileColumns:
 def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named: Named) -> RawGroup:
     fields = _fields(files.footer, named)
     typed = {name: one.type for name, one in fields.items() if one.type is not None}
-    readable = {one.name: one.type for one in files.footer if one.type is not None}
+    readable = {
+        one.name: one.type
+        for one in files.footer
+        if one.type is not None and (not one.type.inside or one.name in named.nested)
+    }
     types: dict[tuple[str, ...], str] = {(name,): found.spark for name, found in readable.items()}
     types |= {split_path(name): found.spark for name, found in typed.items()}
     ddl = ", ".join(f"{quoted(name)} {kind}" for name, kind in struct_types(types).items())
@@ -181,7 +194,7 @@ def _group(reader: DataFrameReader, listing: SourceListing, files: _Files, named
     }
     return RawGroup(
         frame=with_fields(frame, typed),
-        columns={**raw_columns(files.footer), **columns},
+        columns={**raw_columns(files.footer, named.nested), **columns},
         record=_record([*readable, *typed]),
         example=files.names[0],
     )
@@ -201,6 +214,14 @@ def _record(names: Iterable[str]) -> Column:
     return F.to_json(F.expr(f"struct({columns})"), {"ignoreNullFields": "false"}) if columns else F.lit("{}")
 
 
-def raw_columns(footer: FileColumns) -> Mapping[str, RawColumn]:
-    """The columns by name."""
-    return {one.name: RawColumn(quoted(one.name), one.type, is_empty=one.is_empty) for one in footer}
+def raw_columns(footer: FileColumns, nested: Collection[str] = ()) -> Mapping[str, RawColumn]:
+    """The columns by name; lists, maps and structs are read if they are of the names ``nested``."""
+    return {
+        one.name: RawColumn(
+            quoted(one.name),
+            one.type if one.type is None or not one.type.inside or one.name in nested else None,
+            is_empty=one.is_empty,
+            shown=one.shown,
+        )
+        for one in footer
+    }

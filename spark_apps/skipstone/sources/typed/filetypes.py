@@ -6,7 +6,7 @@ not hold every value of the other, each value is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -20,8 +20,12 @@ from pyiceberg.types import (
     FloatType,
     IcebergType,
     IntegerType,
+    ListType,
     LongType,
+    MapType,
+    NestedField,
     StringType,
+    StructType,
     TimestampType,
     TimestamptzType,
     TimeType,
@@ -51,20 +55,26 @@ class FileType:
     """How a file's column is read.
 
     ``spark``: DDL type that Spark reads it as. ``natural``: the Iceberg type it stands for. ``value``: from the read
-    column to the frame's form of ``natural``, null where that would lose something.
+    column to the frame's form of ``natural``, null where that would lose something. ``inside``: what is within its
+    values: the element, the key and the value, or the fields by name; None for what cannot be loaded.
     """
 
     spark: str
     natural: IcebergType
     value: _Expression = _same
+    inside: tuple[tuple[str, FileType | None], ...] = ()
 
 
 def file_type(kind: pa.DataType) -> FileType | None:
-    """The reading of an Arrow type; None for what is not loaded (nested types, half floats, intervals)."""
-    if pa.types.is_dictionary(kind):
-        return file_type(kind.value_type)
+    """The reading of an Arrow type, which Parquet files may name in their own words: as Parquet says.
+
+    None for what is not loaded (half floats, intervals).
+    """
+    kind = _in_parquet(kind)
     if kind in _PLAIN:
         return _PLAIN[kind]
+    if pa.types.is_nested(kind):
+        return nested_type(pa.field("", kind), lambda one: file_type(one.type))
     if pa.types.is_decimal(kind) and kind.precision <= 38:
         return FileType(
             spark=f"decimal({kind.precision},{kind.scale})", natural=DecimalType(kind.precision, kind.scale)
@@ -79,6 +89,80 @@ def file_type(kind: pa.DataType) -> FileType | None:
 def added_type(natural: IcebergType) -> IcebergType:
     """The type of a column that is added to a table for values of the type ``natural``."""
     return TIME_OF_DAY if isinstance(natural, TimeType) else natural
+
+
+def _in_parquet(kind: pa.DataType) -> pa.DataType:
+    """What Parquet has of a type for which it has no name."""
+    if kind in _PLAIN:
+        return kind
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return _in_parquet(kind.value_type)
+    if isinstance(kind, pa.BaseExtensionType):
+        return _in_parquet(kind.storage_type)
+    return pa.int64() if pa.types.is_duration(kind) else kind
+
+
+def nested_type(field: pa.Field, leaf: Callable[[pa.Field], FileType | None]) -> FileType | None:
+    """The reading of a list, map or struct, by what ``leaf`` says of other types; None if no part can be loaded."""
+    kind = field.type
+    if not pa.types.is_nested(kind):
+        return leaf(field)
+    if pa.types.is_struct(kind):
+        return struct_type((one.name, nested_type(one, leaf)) for one in map(kind.field, range(kind.num_fields)))
+    if pa.types.is_map(kind):
+        return map_type(nested_type(kind.key_field, leaf), nested_type(kind.item_field, leaf))
+    is_list = any(test(kind) for test in _LISTS)
+    return list_type(nested_type(kind.value_field, leaf)) if is_list else None
+
+
+def list_type(element: FileType | None) -> FileType | None:
+    """The reading of a list of such elements."""
+    if element is None:
+        return None
+    natural = ListType(element_id=1, element_type=element.natural, element_required=False)
+    return FileType(spark=f"array<{element.spark}>", natural=natural, inside=(("element", element),))
+
+
+def map_type(key: FileType | None, value: FileType | None) -> FileType | None:
+    """The reading of a map."""
+    if key is None or value is None:
+        return None
+    natural = MapType(key_id=1, key_type=key.natural, value_id=2, value_type=value.natural, value_required=False)
+    return FileType(spark=f"map<{key.spark}, {value.spark}>", natural=natural, inside=(("key", key), ("value", value)))
+
+
+def struct_type(fields: Iterable[tuple[str, FileType | None]]) -> FileType | None:
+    """The reading of a struct: of the fields that can be loaded."""
+    inside = tuple(fields)
+    loaded = [(name, one) for name, one in inside if one is not None]
+    if not loaded or len({name for name, _ in inside}) < len(inside):
+        return None
+    natural = StructType(*(NestedField(at, name, one.natural) for at, (name, one) in enumerate(loaded, 1)))
+    ddl = ", ".join(f"{_quoted(name)}: {one.spark}" for name, one in loaded)
+    return FileType(spark=f"struct<{ddl}>", natural=natural, inside=inside)
+
+
+def spark_type(kind: IcebergType) -> str:
+    """The Spark type in which a frame holds ``kind``: uuid is string and time is bigint."""
+    match kind:
+        case ListType():
+            return f"array<{spark_type(kind.element_type)}>"
+        case MapType():
+            return f"map<{spark_type(kind.key_type)}, {spark_type(kind.value_type)}>"
+        case StructType():
+            return f"struct<{', '.join(f'{_quoted(one.name)}: {spark_type(one.field_type)}' for one in kind.fields)}>"
+        case FixedType():
+            return "binary"
+    return _IN_FRAMES.get(str(kind), str(kind))
+
+
+def _quoted(name: str) -> str:
+    return f"`{name.replace('`', '``')}`"
+
+
+def is_unchanged(kind: FileType, target: IcebergType) -> bool:
+    """Whether a value that fits is ``target`` as it is read."""
+    return kind.natural == target and kind.value in (_same, _valid_text)
 
 
 def is_plain(kind: FileType | None, target: IcebergType) -> bool:
@@ -227,6 +311,14 @@ def _milliseconds_of_day(raw: Column) -> Column:
     return raw.cast("bigint") * 1000
 
 
+_LISTS = (
+    pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list, pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)  # fmt: skip
+_IN_FRAMES = {
+    "int": "int", "long": "bigint", "time": "bigint", "uuid": "string", "timestamp": "timestamp_ntz",
+    "timestamptz": "timestamp", "unknown": "string",
+}  # fmt: skip
 _TEXT = FileType(spark="string", natural=StringType(), value=_valid_text)
 _BYTES = FileType(spark="binary", natural=BinaryType())
 _PLAIN: dict[pa.DataType, FileType] = {
@@ -243,8 +335,10 @@ _PLAIN: dict[pa.DataType, FileType] = {
     pa.float64(): FileType(spark="double", natural=DoubleType()),
     pa.string(): _TEXT,
     pa.large_string(): _TEXT,
+    pa.string_view(): _TEXT,
     pa.binary(): _BYTES,
     pa.large_binary(): _BYTES,
+    pa.binary_view(): _BYTES,
     pa.uuid(): FileType(spark="binary", natural=UUIDType(), value=_uuid_text),
     pa.date32(): FileType(spark="date", natural=DateType()),
     pa.time32("ms"): FileType(spark="int", natural=TimeType(), value=_milliseconds_of_day),
@@ -283,7 +377,7 @@ def orc_type(field: pa.Field) -> FileType | None:
             natural=TimestampType(),
             value=lambda raw: F.when(raw >= F.lit(_GREGORIAN).cast("timestamp"), raw.cast("timestamp_ntz")),
         )
-    found = file_type(field.type)
+    found = nested_type(field, orc_type) if pa.types.is_nested(field.type) else file_type(field.type)
     if found is not None and isinstance(found.natural, DateType):
         return replace(found, value=lambda raw: F.when(raw >= F.lit(_GREGORIAN).cast("date"), raw))
     return found
