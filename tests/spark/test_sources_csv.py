@@ -207,6 +207,8 @@ def test_dialects(reader: Reader, content: str | bytes, options: Mapping[str, st
         ({"encoding": "UTF-16"}, "encoding"),
         ({"dateFormat": "qqqq"}, "dateFormat"),
         ({"timestampFormat": "bb"}, "timestampFormat"),
+        ({"timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSSS"}, "timestampFormat"),
+        ({"dateFormat": "yyyy-MM-dd XXX"}, "dateFormat"),
         ({"path": "x"}, "path"),
     ],
 )
@@ -374,6 +376,20 @@ def test_timestamps_follow_the_given_format(reader: Reader, pattern: str, text: 
 def test_dates_follow_the_given_format(reader: Reader) -> None:
     options = {"header": "true", "dateFormat": "dd.MM.yyyy"}
     assert reader.good({"one.csv": "v\n31.01.2013\n"}, schema(v=DateType()), options=options) == [(date(2013, 1, 31),)]
+
+
+def test_a_format_drops_no_part_of_a_value(reader: Reader) -> None:
+    options = {"header": "true", "dateFormat": "yyyy-MM-dd HH:mm", "timestampFormat": "yyyy-MM-dd HH:mm:ss.SSSSSS'000'"}
+    columns = schema(day=DateType(), at=TimestampType())
+    lines = ["2024-05-01 00:00,2024-05-01 10:00:00.123456000", "2024-05-01 00:01,", ",2024-05-01 10:00:00.123456001"]
+    rows = reader.read({"one.csv": "\n".join(["day,at", *lines])}, columns, options=options)
+    noon = datetime.fromisoformat("2024-05-01T10:00:00.123456")
+    assert [(row["day"], row["at"], row[ERROR_COLUMN] is None) for row in rows] == [
+        (date(2024, 5, 1), noon, True), (None, None, False), (None, None, False)
+    ]  # fmt: skip
+    zoned = {"header": "true", "timestampFormat": "yyyy-MM-dd HH:mmXXX"}
+    with pytest.raises(BadSpec, match=r"^source\.options\.timestampFormat: .* use timestamptz, or leave it out"):
+        reader.read({"one.csv": "day,at\n"}, columns, options=zoned)
 
 
 def test_a_merge_sees_all_columns_under_their_own_names_and_types(reader: Reader) -> None:

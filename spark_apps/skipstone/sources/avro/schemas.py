@@ -64,7 +64,7 @@ class RecordSchema:
             for one in self.columns
         )
         for name, one in named.found(self.columns):
-            if one.type is None:
+            if one.type is None or one.type.file_type.inside:
                 raise unloaded(name, named.fields[name])
             found.append(replace(one, name=name, is_field=True))
         return replace(self, columns=(*columns, *found))

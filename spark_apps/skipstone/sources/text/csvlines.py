@@ -24,12 +24,12 @@ _DELIMITERS = (
     "a line holds nothing but delimiters, blanks and control characters, and Spark would leave out its row: set "
     "multiLine to true, which reads it"
 )
-_NUL = (
-    "a line has the character NUL, which Spark leaves out in quotes, and takes for a quote where the option is empty: "
-    "set multiLine to true, which keeps it"
+#: What Spark's parser is told where the dialect has no character: else it would take NUL for it, which values may have.
+SPARE = "\uf8ff"
+_SPARE_FOUND = (
+    "a line has the character U+F8FF, which Spark's parser would take for a quote: leave it out, or use Parquet"
 )
 _ALIKE = "when escape is not the quote, or a character of the dialect is not ASCII: double the quotes in values"
-_NUL_IN_DOCUMENT = f"it has the character NUL, which Spark leaves out {_ALIKE}, or take it out"
 _RETURN = f"it has a carriage return (CR), which Spark makes a line feed of {_ALIKE}, or write line feeds only"
 _WRONG = "wrong"
 
@@ -48,14 +48,12 @@ def require_plain_lines(lines: DataFrame, options: TextOptions, root: str) -> No
 
 def _tests(value: Column, options: TextOptions) -> dict[str, Column]:
     """What is wrong with a line, and whether it is."""
-    lost, has_nul = value.rlike(_lost(options.delimiter)), value.contains("\0")
-    if not options.quote:
-        return {_DELIMITERS: lost, _NUL: has_nul}
-    return {
-        _DELIMITERS: lost,
-        _QUOTES: value.contains(options.quote) & ~value.rlike(_well_quoted(options)),
-        _NUL: has_nul & value.rlike(_nul_in_quotes(options)),
-    }
+    found = {_DELIMITERS: value.rlike(_lost(options.delimiter))}
+    if options.quote:
+        found[_QUOTES] = value.contains(options.quote) & ~value.rlike(_well_quoted(options))
+    if options.escape == options.quote or not options.quote:
+        found[_SPARE_FOUND] = value.contains(SPARE)
+    return found
 
 
 def _lost(delimiter: str) -> str:
@@ -63,11 +61,6 @@ def _lost(delimiter: str) -> str:
     kept = "".join(map(_character, {*map(chr, range(0x20)), delimiter if delimiter <= " " else "\0"} - {"\t", " "}))
     kept += _character(delimiter) if delimiter in "\t " else ""
     return rf"^[\x00-\x20]*[{kept}][\x00-\x20]*$"
-
-
-def _nul_in_quotes(options: TextOptions) -> str:
-    quote, delimiter = _character(options.quote), _character(options.delimiter)
-    return rf"(?:^|{delimiter}){quote}(?:[^{quote}\x00]++|{quote}{quote})*+\x00"
 
 
 def _well_quoted(options: TextOptions) -> str:
@@ -107,7 +100,7 @@ def require_plain_document(stored: StoredFile, options: TextOptions) -> None:
 
 def _kept_lines(text: Iterator[str], name: str) -> Iterator[str]:
     for line in text:
-        for character, message in (("\r", _RETURN), ("\0", _NUL_IN_DOCUMENT)):
+        for character, message in (("\r", _RETURN), (SPARE, _SPARE_FOUND)):
             if character in line:
                 raise unreadable(name, message)
         yield line

@@ -26,7 +26,7 @@ from skipstone.sources.groups import ABSENT, CORRUPT, NO_GLOB, URL, RawColumn, R
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.nested import Named, struct_types, with_fields
 from skipstone.sources.presence import complete, has_vanished
-from skipstone.sources.text.csvlines import require_plain_document, require_plain_lines
+from skipstone.sources.text.csvlines import SPARE, require_plain_document, require_plain_lines
 from skipstone.sources.text.csvrecords import CsvShape, csv_batches, is_parsed_by_arrow
 from skipstone.sources.text.documents import DEPTH, DEPTH_OPTION, require_readable_text
 from skipstone.sources.text.headers import (
@@ -131,8 +131,9 @@ def _csv_options(options: TextOptions) -> Mapping[str, str]:
     return {
         "header": str(options.header).lower(),
         "sep": options.delimiter,
-        "quote": options.quote,
+        "quote": options.quote or SPARE,
         "escape": options.escape or "\\",
+        "charToEscapeQuoteEscaping": SPARE if options.escape == options.quote else options.escape,
         "encoding": options.encoding,
         "columnPruning": "false",
         "nullValue": _NEVER_WRITTEN,

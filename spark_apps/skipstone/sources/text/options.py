@@ -26,6 +26,8 @@ _CSV_ONLY = ("header", "delimiter", "quote", "escape")
 _KNOWN = frozenset({*_CSV_ONLY, "encoding", "nullValue", "dateFormat", "timestampFormat", "multiLine"})
 #: Letters of a Java date pattern that read a zone or an offset.
 _ZONE_LETTERS = frozenset("VzOXxZ")
+#: Digits of a second that timestamps have.
+_MOST_FRACTION = 6
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,12 @@ class TextOptions:
     @property
     def timestamps_have_zone(self) -> bool:
         """Whether ``timestamp_format`` reads an offset or a zone, so that the job's time zone is not needed."""
-        return bool(_ZONE_LETTERS & set("".join((self.timestamp_format or "").split("'")[::2])))
+        return bool(_ZONE_LETTERS & set(_letters(self.timestamp_format)))
+
+
+def _letters(pattern: str | None) -> str:
+    """A pattern of dates without the text in it that is quoted."""
+    return " ".join((pattern or "").split("'")[::2])
 
 
 def text_options(source: SourceSpec) -> TextOptions:
@@ -91,6 +98,13 @@ def no_options(source: SourceSpec) -> None:
 def _consistent(options: TextOptions) -> TextOptions:
     if options.encoding.startswith("UTF-16") and not options.multi_line:
         raise _wrong("encoding", f"'{options.encoding}' needs the option multiLine: set it to true")
+    if _ZONE_LETTERS & set(_letters(options.date_format)):
+        raise _wrong("dateFormat", "reads an offset or a zone, which a date does not have: leave its letters out")
+    if "S" * (_MOST_FRACTION + 1) in _letters(options.timestamp_format):
+        message = (
+            f"reads more than {_MOST_FRACTION} digits of a second, of which the others would be lost: write SSSSSS, "
+        )
+        raise _wrong("timestampFormat", f"{message}and zeros behind them as text, such as SSSSSS'000'")
     for name, character in (("quote", options.quote), ("escape", options.escape)):
         if options.delimiter == character:
             raise _wrong("delimiter", f"is the same character as the {name}: choose another")

@@ -26,6 +26,8 @@ from pyiceberg.types import (
 )
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from skipstone_core.errors import BadSpec
+from skipstone_core.reasons import Reason
 
 from skipstone.sources.text.options import TextOptions
 
@@ -100,7 +102,8 @@ def _decimal_places(text: Column) -> Column:
 def _date(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
     pattern = rules.options.date_format
     if pattern is not None:
-        return Conversion(F.try_to_timestamp(raw, F.lit(pattern)).cast("date"), f"a date like {pattern}")
+        moment = F.try_to_timestamp(raw, F.lit(pattern))
+        return Conversion(F.when(moment == F.date_trunc("day", moment), moment.cast("date")), f"a date like {pattern}")
     return Conversion(F.when(F.trim(raw).rlike(_DATE + "$"), raw.try_cast("date")), "a date like 2013-01-31")
 
 
@@ -119,6 +122,11 @@ def _timestamptz(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversio
 
 def _timestamp(raw: Column, _kind: IcebergType, rules: TextRules) -> Conversion:
     pattern = rules.options.timestamp_format
+    if pattern is not None and rules.options.timestamps_have_zone:
+        message = (
+            "reads an offset or a zone, which columns of type timestamp would lose: use timestamptz, or leave it out"
+        )
+        raise BadSpec(Reason.INVALID_SPEC, message, field="source.options.timestampFormat")
     if pattern is not None:
         return Conversion(F.try_to_timestamp(raw, F.lit(pattern)).cast("timestamp_ntz"), f"a timestamp like {pattern}")
     value = F.when(F.trim(raw).rlike(_plain_timestamp()), raw.try_cast("timestamp_ntz"))

@@ -204,7 +204,7 @@ def _fields(footer: FileColumns, named: Named) -> dict[str, FileColumn]:
     """The fields within columns that are named."""
     found = dict(named.found(footer))
     for name, one in found.items():
-        if one.type is None and not one.is_empty:
+        if (one.type is None and not one.is_empty) or (one.type is not None and one.type.inside):
             raise unloaded(name, named.fields[name])
     return found
 
