@@ -19,8 +19,8 @@ class RawColumn:
     """A column of the group's frame called ``ref``: text, or of ``file_type`` (None: it cannot be loaded).
 
     ``is_field``: in the files it is a field within a column. ``is_empty``: its file says that it holds no value, so
-    that it feeds every type. ``is_unnamed``: the files give it no name.
-    that it feeds every type. ``is_nested_text``: it is a list, map or struct whose leaves are text.
+    that it feeds every type. ``is_unnamed``: the files give it no name. ``is_nested_text``: it is a list, map or struct
+    whose leaves are text.
     ``shown``: its type for people, where ``file_type`` does not say it.
     """
 

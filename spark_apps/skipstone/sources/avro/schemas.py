@@ -187,7 +187,9 @@ class _Parser:
         fields = [{"name": layout_name(at), "type": node.layout} for at, (_, node) in enumerate(found)]
         layout: Layout = {"type": "record", "name": self._new_name(), "fields": fields}
         least = sum(node.least for _, node in found)
-        column = record_column([(name, layout_name(at), node.column) for at, (name, node) in enumerate(found)])
+        columns = {name: node.column for name, node in found}
+        is_named = len(columns) == len(found)
+        column = record_column(columns, list(map(layout_name, range(len(found))))) if is_named else None
         return self._end(full, _Node(layout, values, least, column, fields=tuple(found)))
 
     def _enum(self, tree: Mapping[str, Json], space: str) -> _Node:

@@ -173,18 +173,18 @@ def map_column(value: AvroType | None) -> AvroType | None:
     return AvroType(kind, column)
 
 
-def record_column(fields: Sequence[tuple[str, str, AvroType | None]]) -> AvroType | None:
-    """Records by the names of their fields, each with what the layout calls it; None without a field that is loaded."""
-    kind = struct_type((name, one.file_type if one is not None else None) for name, _, one in fields)
-    loaded = [(name, place, one) for name, place, one in fields if one is not None]
+def record_column(fields: Mapping[str, AvroType | None], places: Sequence[str]) -> AvroType | None:
+    """Records by the names of their fields; ``places``: what the layout calls them. None if no field is loaded."""
+    kind = struct_type({name: one.file_type if one is not None else None for name, one in fields.items()})
+    loaded = [(place, one) for place, one in zip(places, fields.values(), strict=True) if one is not None]
+    names = [name for name, one in fields.items() if one is not None]
     if kind is None:
         return None
 
     def column(values: Sequence[Value]) -> Column:
         rows = cast("Sequence[Mapping[str, Value] | None]", values)
-        found = [one.column([None if row is None else row[place] for row in rows]) for _, place, one in loaded]
-        arrays, names = [one.values for one in found], [name for name, _, _ in loaded]
-        made = pa.StructArray.from_arrays(arrays, names, mask=_nulls(rows))
+        found = [one.column([None if row is None else row[place] for row in rows]) for place, one in loaded]
+        made = pa.StructArray.from_arrays([one.values for one in found], names, mask=_nulls(rows))
         bad = [one.bad.fill_null(value=False) for one in found if one.bad is not None]
         return Column(made, reduce(pc.or_, bad) if bad else None)
 

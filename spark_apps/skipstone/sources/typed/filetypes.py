@@ -6,7 +6,7 @@ not hold every value of the other, each value is checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -108,7 +108,9 @@ def nested_type(field: pa.Field, leaf: Callable[[pa.Field], FileType | None]) ->
     if not pa.types.is_nested(kind):
         return leaf(field)
     if pa.types.is_struct(kind):
-        return struct_type((one.name, nested_type(one, leaf)) for one in map(kind.field, range(kind.num_fields)))
+        fields = [kind.field(at) for at in range(kind.num_fields)]
+        found = {one.name: nested_type(one, leaf) for one in fields}
+        return struct_type(found) if len(found) == len(fields) else None
     if pa.types.is_map(kind):
         return map_type(nested_type(kind.key_field, leaf), nested_type(kind.item_field, leaf))
     is_list = any(test(kind) for test in _LISTS)
@@ -131,15 +133,14 @@ def map_type(key: FileType | None, value: FileType | None) -> FileType | None:
     return FileType(spark=f"map<{key.spark}, {value.spark}>", natural=natural, inside=(("key", key), ("value", value)))
 
 
-def struct_type(fields: Iterable[tuple[str, FileType | None]]) -> FileType | None:
+def struct_type(fields: Mapping[str, FileType | None]) -> FileType | None:
     """The reading of a struct: of the fields that can be loaded."""
-    inside = tuple(fields)
-    loaded = [(name, one) for name, one in inside if one is not None]
-    if not loaded or len({name for name, _ in inside}) < len(inside):
+    loaded = {name: one for name, one in fields.items() if one is not None}
+    if not loaded:
         return None
-    natural = StructType(*(NestedField(at, name, one.natural) for at, (name, one) in enumerate(loaded, 1)))
-    ddl = ", ".join(f"{_quoted(name)}: {one.spark}" for name, one in loaded)
-    return FileType(spark=f"struct<{ddl}>", natural=natural, inside=inside)
+    natural = StructType(*(NestedField(at, name, one.natural) for at, (name, one) in enumerate(loaded.items(), 1)))
+    ddl = ", ".join(f"{_quoted(name)}: {one.spark}" for name, one in loaded.items())
+    return FileType(spark=f"struct<{ddl}>", natural=natural, inside=tuple(fields.items()))
 
 
 def spark_type(kind: IcebergType) -> str:
