@@ -12,11 +12,12 @@ from pyiceberg.schema import Schema
 from pyiceberg.types import BinaryType, IcebergType, ListType, LongType, NestedField, StringType, StructType
 from skipstone.sources.listing import list_source
 from skipstone.sources.plain import PlainLimits, find_plain_rows
-from skipstone_core.contract.requests import SourceFormat, SourceSpec
+from skipstone_core.contract.requests import ChangeFormat, SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
 
 from tests.spark.lake import read_all
 from tests.spark.load_bed import Bed
+from tests.spark.merge_bed import MergeBed, task_of
 
 RECORDED = Path(__file__).parent / "recorded"
 TAGS = ListType(10, StringType(), element_required=False)
@@ -117,3 +118,21 @@ def test_a_type_that_is_not_loaded_is_named(bed: Bed) -> None:
         BadSpec, match=r"is of the type time64\[ns\], which is not loaded, and cannot feed 'v' \(long\)"
     ):
         loaded(bed, "in.parquet", schema(id=LongType(), v=LongType()), LIMITS)
+
+
+def test_feeds_in_arrows_words(tmp_path: Path) -> None:
+    bed = MergeBed(tmp_path)
+    bed.create(schema(id=LongType(), name=StringType(), raw=BinaryType()))
+    folder = bed.root / "feeds" / "dms"
+    folder.mkdir(parents=True)
+    views = {"Op": pa.array(["I"] * 3, pa.string_view()), "id": [1, 2, 3], "name": pa.array(NAMES, pa.string_view())}
+    pq.write_table(pa.table({**views, "raw": pa.array(RAW, pa.binary_view())}), folder / "1.parquet")
+    words = pa.table(
+        {"Op": pa.array(["U"]).dictionary_encode(), "id": [1], "name": pa.array(["z"]).dictionary_encode()}
+    )
+    pq.write_table(words, folder / "2.parquet")
+    source = SourceSpec(format=SourceFormat.PARQUET, paths=("feeds/dms",), change_format=ChangeFormat.DMS)
+    bed.merge(task_of("", source=source, when_matched=(), when_not_matched=()))
+    found = read_all(bed.table()).sort_by("id").to_pydict()
+    assert found == {"id": [1, 2, 3], "name": ["z", None, "é"], "raw": RAW}
+    bed.catalog.close()

@@ -31,6 +31,7 @@ from skipstone.sources.text.headers import open_binary, unreadable
 from skipstone.storage.port import READ_AHEAD, StoredFile
 from skipstone.tables.parquetfiles import WholeFile
 
+_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
 OP = "Op"
 BATCH_ROWS = 8192
 _OPS = {"I": UPSERT, "U": UPSERT, "D": DELETE}
@@ -184,10 +185,18 @@ def parquet_batches(stored: StoredFile, maker: BatchMaker) -> Iterator[pa.Record
             mark = _mark(stored.name, names)
             _require_once(stored.name, [name for name in names if name == OP or name in known])
             for batch in _exact_batches(stored, file, list(dict.fromkeys(names))):
-                yield _parquet_batch(batch, line, mark, maker)
+                yield _parquet_batch(_without_views(batch), line, mark, maker)
                 line += batch.num_rows
     except (OSError, pa.ArrowException) as error:
         raise unreadable(stored.name, f"this is no readable Parquet file: {error}") from error
+
+
+def _without_views(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Text and bytes that a file's Arrow schema calls views, as Parquet has them: few functions of Arrow take views."""
+    for at, field in enumerate(batch.schema):
+        if (plain := _VIEWS.get(field.type)) is not None:
+            batch = batch.set_column(at, field.name, batch.column(at).cast(plain))
+    return batch
 
 
 def _exact_batches(stored: StoredFile, file: WholeFile, wanted: Sequence[str]) -> Iterator[pa.RecordBatch]:
