@@ -14,12 +14,14 @@ import pytest
 from pyiceberg.schema import Schema
 from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType
 from pyspark.sql import SparkSession
+from skipstone.runs.load import run_load
+from skipstone.runs.reporting.report import Reporter
 from skipstone.tables.catalogs import NotSentError
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import read_file_set
 from skipstone.tables.states import table_state
 from skipstone_core.contract.reports import JobReport, RunOutcome
-from skipstone_core.contract.requests import LoadMode, SourceFormat
+from skipstone_core.contract.requests import LoadMode, LoadTask, RunKind, SourceFormat, SourceSpec
 from skipstone_core.errors import BadSpec
 from skipstone_core.maintenance.policies import (
     MaintenancePolicy,
@@ -31,12 +33,14 @@ from skipstone_core.maintenance.policies import (
 from skipstone_core.reasons import Reason
 from skipstone_core.table_properties import MERGE_MODE, MergeMode
 
+from tests.spark.index_bed import Lake, index_on
 from tests.spark.inline_bed import BY_NAME, InlineBed, change, rows
+from tests.spark.lake import read_all
 from tests.spark.load_bed import Bed, source
 from tests.spark.maintain_bed import EAGER, MaintainBed
-from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, task_of
+from tests.spark.merge_bed import DELETE_D, UPDATE, AtSwap, MergeBed, rows_of, task_of
 from tests.spark.rawdeletes import add_equality_delete
-from tests.spark.secondengine import second_spark
+from tests.spark.secondengine import second_spark, spark_rows
 
 SCHEMA = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "name", StringType()))
 #: Id of a row -> its name, row id, and the sequence number of its last change.
@@ -177,11 +181,37 @@ def test_a_type_that_is_not_written_is_told(bed: MergeBed) -> None:
     assert table_state(bed.catalog, bed.ref).state.problem is None
 
 
-def test_a_default_for_writers_is_refused(bed: MergeBed) -> None:
-    table = bed.create(Schema(NestedField(1, "id", LongType(), required=True)), **{"format-version": "3"})
+@pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
+def test_inserted_rows_have_the_defaults_of_columns_that_the_source_lacks(
+    tmp_path: Path, spark: SparkSession, mode: str
+) -> None:
+    """Old rows have the default too; a null that somebody wrote is one, before and after a compaction."""
+    bed = MaintainBed(tmp_path)
+    table = bed.create(
+        Schema(NestedField(1, "id", LongType(), required=True)), **{"format-version": "3", "write.merge.mode": mode}
+    )
+    bed.append([{"id": number} for number in range(4)])
     with table.update_schema() as change:
         change.add_column("name", StringType(), default_value="x")
-    assert_refused(bed, "has a default for column 'name'")
+        change.add_column("n", LongType(), default_value=7)
+    bed.append([{"id": 10, "name": None, "n": None}, {"id": 11, "name": "own", "n": 1}])
+    with_n = bed.source(pa.table({"id": [0, 20], "n": pa.array([None, 5], pa.int64())}), "with-n")
+    assert bed.merge(task_of(with_n)).reason is Reason.COMMITTED
+    bare = bed.source([{"id": 1}, {"id": 21}], "bare")
+    assert bed.merge(task_of(bare)).reason is Reason.COMMITTED
+    rows = dict.fromkeys((1, 2, 3, 21), ("x", 7))
+    rows |= {0: ("x", None), 10: (None, None), 11: ("own", 1), 20: ("x", 5)}
+    loaded = bed.text("more.csv", "id,name\n30,own\n31,\n")
+    given = SourceSpec(format=SourceFormat.CSV, paths=(loaded,), options={"header": "true"})
+    request = replace(bed.request(task_of(bare)), kind=RunKind.LOAD, merge=None, load=LoadTask(source=given))
+    assert run_load(request, Reporter(request)).reason is Reason.COMMITTED
+    rows |= {30: ("own", 7), 31: (None, 7)}
+    expected = sorted(repr((number, *values)) for number, values in rows.items())
+    for _ in range(2):
+        assert rows_of(read_all(bed.table())) == expected
+        assert rows_of(spark_rows(spark, bed.warehouse, "ns.t")) == expected
+        bed.compact()
+    assert len(bed.files()) == 1
 
 
 def test_metadata_that_pyiceberg_would_lose_is_not_written_again(bed: MergeBed) -> None:
@@ -231,6 +261,9 @@ def test_an_encrypted_table_is_left_to_engines_that_encrypt(bed: MergeBed) -> No
     steps = maintain(bed).steps
     assert {one.reason for one in steps} == {Reason.FORMAT_VERSION_UNSUPPORTED}
     assert all("ns.t is encrypted" in one.message for one in steps)
+    with pytest.raises(BadSpec, match=r"ns\.t is encrypted, so its files cannot be read; query it with") as caught:
+        Lake(bed.root).reindex(index_on("id"))
+    assert caught.value.reason is Reason.FORMAT_VERSION_UNSUPPORTED
 
 
 def test_the_state_of_a_table_counts_deletion_vectors(bed: MergeBed, other: SparkSession) -> None:

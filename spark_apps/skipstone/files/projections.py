@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
-from uuid import UUID
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +26,7 @@ from skipstone.compat.lineage.opaque import Opaque
 from skipstone.compat.pyiceberg import to_requested_schema
 from skipstone.files.deletions import POSITION_CONTENT, DeleteDescription, Deletions
 from skipstone.files.opaque.physical import known_types, require_whole, whole_values, with_opaque
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, batch_of, field_id, nulls
+from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, batch_of, default_scalar, field_id, nulls
 from skipstone.tables.parquetfiles import BATCH_BYTES
 from skipstone.tables.storage import ON_VOLUMES, FileAccess
 
@@ -165,7 +164,7 @@ class Projection:
         """What a column that the file does not hold is in all its rows: its partition value, else its default."""
         default = self.schema.find_field(number).initial_default
         value = dict(self.file.constants).get(number, default)
-        return pa.scalar(value.bytes if isinstance(value, UUID) else value, target)
+        return default_scalar(value, target)
 
     def _nested(self, batch: pa.RecordBatch, field: NestedField, target: pa.DataType) -> pa.Array:
         one = batch.select([self._names[field.field_id]])

@@ -31,7 +31,16 @@ from skipstone_core.reasons import Reason
 from skipstone.files.parquet import FILTER_SIZES, ParquetFile
 from skipstone.files.partitions import PartitionTuple, SortKeys, partition_folders, split_by_partition
 from skipstone.files.splicing import ChunkSource, SplicedFile, SplicedLayout
-from skipstone.tables.arrow import LAST_UPDATED, ROW_ID, arrow_schema, field_id, nulls, stored_schema, with_lineage
+from skipstone.tables.arrow import (
+    LAST_UPDATED,
+    ROW_ID,
+    arrow_schema,
+    default_scalar,
+    field_id,
+    nulls,
+    stored_schema,
+    with_lineage,
+)
 from skipstone.tables.shaping.writeproperties import (
     bloom_filters_of,
     codec_of,
@@ -188,8 +197,9 @@ class DataFileWriter:
     """Writes the batches of one task attempt into as few files as target size and partitions allow.
 
     ``task_id`` must differ between tasks and between attempts of one task: it becomes part of the file names.
-    Batches have the table's columns by name (any order; absent optional columns become null) in the Arrow types of
-    ``arrow_schema``, or castable to them without loss. With a sort order, rows are sorted within each row group.
+    Batches have the table's columns by name (any order; absent columns have their write default, else null) in the
+    Arrow types of ``arrow_schema``, or castable to them without loss. With a sort order, rows are sorted within each
+    row group.
     """
 
     def __init__(self, spec: WriteSpec, task_id: str) -> None:
@@ -310,8 +320,13 @@ class DataFileWriter:
         self._unfinished.clear()
 
     def _conform(self, table: pa.Table) -> pa.Table:
-        arrays = [_column(table, wanted) for wanted in self._columns]
+        arrays = [_column(table, wanted, self._default(table, wanted)) for wanted in self._columns]
         return pa.Table.from_arrays(arrays, schema=self._columns)
+
+    def _default(self, table: pa.Table, wanted: pa.Field) -> pa.Scalar | None:
+        """What a column has in rows that come without it; None: null."""
+        value = None if wanted.name in table.column_names else self._schema.find_field(wanted.name).write_default
+        return None if value is None else default_scalar(value, wanted.type)
 
     def _take(self, partition: PartitionTuple, rows: pa.Table) -> None:
         opened = self._open.pop(partition, None) or _Open(partition)
@@ -422,9 +437,10 @@ class _UnwrittenSplice(SplicedFile):
         pass
 
 
-def _column(table: pa.Table, wanted: pa.Field) -> pa.ChunkedArray:
-    position = table.schema.get_field_index(wanted.name)
-    column = table.column(position) if position >= 0 else pa.chunked_array([nulls(table.num_rows, wanted.type)])
+def _column(table: pa.Table, wanted: pa.Field, default: pa.Scalar | None = None) -> pa.ChunkedArray:
+    position, count = table.schema.get_field_index(wanted.name), table.num_rows
+    absent = nulls(count, wanted.type) if default is None else pa.repeat(default, count)
+    column = table.column(position) if position >= 0 else pa.chunked_array([absent])
     if not wanted.nullable and column.null_count:
         said = "is missing" if position < 0 else f"is null in {column.null_count} rows"
         raise BadData(Reason.BAD_RECORDS, f"column {wanted.name!r} is required and {said}.")

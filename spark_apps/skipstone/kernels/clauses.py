@@ -24,7 +24,7 @@ from skipstone.kernels.canonical import Int64s, canonical
 from skipstone.kernels.computing.expressions import compute
 from skipstone.kernels.evaluation import evaluate_predicate
 from skipstone.kernels.partial import kept_columns
-from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, field_id, nulls
+from skipstone.tables.arrow import LAST_UPDATED, cast_decimals, default_scalar, field_id, nulls
 
 Columns = Mapping[str, pa.Array]
 #: Per row, the number of the clause (of ``MergePlan.target_clauses``) that takes it, or one of the two below.
@@ -298,7 +298,7 @@ def _computed(expression: ValueExpression, batch: MatchedBatch, rows: Int64s, fi
 
 def _repeated(value: object, field: pa.Field, rows: int) -> pa.Array:
     """A literal, or null, in every row."""
-    return nulls(rows, field.type) if value is None else pa.repeat(pa.scalar(value, field.type), rows)
+    return nulls(rows, field.type) if value is None else pa.repeat(default_scalar(value, field.type), rows)
 
 
 def replaced_values(column: pa.Array, rows: Int64s, values: pa.Array) -> pa.Array:

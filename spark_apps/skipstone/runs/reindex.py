@@ -39,6 +39,7 @@ from skipstone.session import spark_session
 from skipstone.tables.catalogs import load_table, open_catalog
 from skipstone.tables.committing.commits import CommitPorts
 from skipstone.tables.filesets import FileSet, read_file_set
+from skipstone.tables.shaping.formats import require_plain
 from skipstone.tables.upkeep.purging import drop_damaged
 from skipstone.tasks.runner import InProcess, InSpark
 from skipstone.tasks.share import USUAL_SHARE, DriverShare, driver_share
@@ -72,7 +73,8 @@ def run_reindex(
 
     Segments that fail are reported (SEGMENTS_FAILED), the others are covered: the outcome is Conflicted when one
     failed for a reason that may pass, so that the run is tried again, else Committed. Raises BadSpec for columns that
-    cannot be indexed or were replaced, DependencyUnavailable when catalog or index table do not answer.
+    cannot be indexed or were replaced, and for encrypted tables; DependencyUnavailable when catalog or index table do
+    not answer.
     """
     work = replace(_pin(request, reporter), share=driver_share(request.spark, share), ports=ports)
     progress = Progress()
@@ -97,6 +99,7 @@ def _pin(request: JobRequest, reporter: Reporter) -> _Work:
         raise BadSpec(Reason.INVALID_SPEC, "a reindex run needs a table and an index", field="request.reindex")
     catalog = open_catalog(request.warehouse)
     table = load_table(catalog, request.table)
+    require_plain(table)
     with reporter.stage("snapshot"):
         files = read_file_set(table)
     return _Work(request, reporter, catalog, request.table, request.reindex.index, table, files)

@@ -59,8 +59,8 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
 
     Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, (COLUMN_TYPE_UNSUPPORTED) for a column whose
     values are only moved, BadData (SOURCE_COLUMN_MISSING) for a required column, or one named by the mapping, that a
-    file lacks, and (SOURCE_COLUMNS_UNUSED) for names that are probably meant otherwise than they are written, as
-    ``unused`` of the core judges them.
+    file lacks (all files may lack one that has a write default), and (SOURCE_COLUMNS_UNUSED) for names that are probably
+    meant otherwise than they are written, as ``unused`` of the core judges them.
     """
     mapping = column_mapping(source, schema)
     _require_cut(source, schema, groups)
@@ -70,11 +70,13 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
     for field in schema.fields:
         name = mapping.get(field.name, field.name)
         lacking = next((group for group in groups if name not in group.columns), None)
-        if lacking is not None and (field.required or field.name in mapping):
+        is_fed = any(name in group.columns for group in groups)
+        needs_value = field.required and (is_fed or field.write_default is None)
+        if lacking is not None and (needs_value or field.name in mapping):
             if holds_opaque(field.field_type):
                 raise _unmade(field)
             raise _missing(lacking, name, f"column '{field.name}' of the table needs")
-        if any(name in group.columns for group in groups):
+        if is_fed:
             if holds_opaque(field.field_type):
                 raise _unmade(field)
             found.append(SourceColumn(name=field.name, type=field.field_type, source=name, required=field.required))

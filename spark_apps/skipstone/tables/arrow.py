@@ -6,6 +6,7 @@ Used by readers, writers, bounds and Spark schemas. Must not read files.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from uuid import UUID
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -81,6 +82,11 @@ def batch_of(arrays: Sequence[pa.Array], schema: pa.Schema, count: int) -> pa.Re
     if arrays:
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
     return pa.RecordBatch.from_arrays([pa.nulls(count)], ["none"]).select([])
+
+
+def default_scalar(value: object, kind: pa.DataType) -> pa.Scalar:
+    """A default or a partition value, as PyIceberg gives it, in the kernel type of its column."""
+    return pa.scalar(value.bytes if isinstance(value, UUID) else value, kind)
 
 
 def cast_decimals(numbers: pa.Array | pa.ChunkedArray, kind: pa.Decimal128Type) -> pa.Array | pa.ChunkedArray:

@@ -39,6 +39,12 @@ def require_mergeable(table: Table) -> None:
         raise _refused(table, problem)
 
 
+def require_plain(table: Table) -> None:
+    """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) if the files of ``table`` are encrypted."""
+    if _ENCRYPTION_KEY in table.properties:
+        raise _refused(table, "is encrypted, so its files cannot be read; query it with an engine that decrypts them")
+
+
 def require_readable_metadata(table: Table) -> None:
     """Raise BadSpec (FORMAT_VERSION_UNSUPPORTED) unless all that ``table`` reaches can be told from its metadata.
 
@@ -77,8 +83,6 @@ def _find_lineage_problem(table: Table) -> str | None:
         return (
             f"has a column {field.name!r} of type {field.field_type}, which Skipstone does not write; drop the column"
         )
-    if name := next((field.name for field in fields if field.write_default is not None), None):
-        return f"has a default for column {name!r}, which Skipstone does not write; drop the default"
     return _losing(lost) if (lost := find_loss(table)) else None
 
 
