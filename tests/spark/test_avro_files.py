@@ -57,7 +57,7 @@ def test_an_index_covers_files_of_every_format(spark: SparkSession, tmp_path: Pa
         create table {TABLE} (k bigint, f double, d date, m decimal(9, 2), s string, moment timestamp,
           st struct<a: int>)
         using iceberg tblproperties ('format-version' = '2', 'write.delete.mode' = 'merge-on-read',
-          'write.format.default' = '{kind}', 'write.delete.format.default' = 'parquet')""")
+          'write.format.default' = '{kind}', 'write.delete.format.default' = '{kind}')""")
     for first in (0, 1):
         bed.spark.sql(f"""
             insert into {TABLE} select /*+ coalesce(1) */ k, case k % 5 when 0 then double('nan') when 1 then -0.0D

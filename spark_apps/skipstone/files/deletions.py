@@ -10,16 +10,21 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import orc
 from pyiceberg.io import InputStream
+from pyiceberg.manifest import FileFormat
 from pyiceberg.table.puffin import PuffinFile
+from pyiceberg.types import IcebergType, LongType, StringType
 from pyroaring import BitMap64
 
 from skipstone.caches import ByteCache
+from skipstone.files.avro.columns import read_avro_columns
 from skipstone.tables.arrow import field_id
 from skipstone.tables.deletes import PATH_FIELD_ID
 from skipstone.tables.parquetfiles import DamagedFileError, WholeFile, naming_damage
@@ -35,18 +40,31 @@ EQUALITY_CONTENT = 2
 
 
 @dataclass(frozen=True)
+class _Column:
+    """A column of a delete file, and its type in the table."""
+
+    number: int
+    kind: IcebergType
+
+
+_POSITION_COLUMNS: Final = (_Column(PATH_FIELD_ID, StringType()), _Column(POSITION_FIELD_ID, LongType()))
+
+
+@dataclass(frozen=True)
 class DeleteDescription:
     """A delete file as tasks take it.
 
     ``content``: 1 position (a deletion vector when ``file_format`` is PUFFIN), 2 equality. ``equality_ids``: field
-    ids whose equality deletes a row. ``path``: of the delete file. ``is_own``: it has positions of one data file only.
-    ``access``: how it is reached. ``place``: offset and length of a deletion vector in its file, when they are known.
+    ids whose equality deletes a row; ``equality_kinds``: their types in the table. ``path``: of the delete file.
+    ``is_own``: it has positions of one data file only. ``access``: how it is reached. ``place``: offset and length of a
+    deletion vector in its file, when they are known.
     """
 
     path: str
     content: int
     file_format: str
     equality_ids: tuple[int, ...] = ()
+    equality_kinds: tuple[IcebergType, ...] = ()
     is_own: bool = False
     access: FileAccess = ON_VOLUMES
     place: tuple[int, int] | None = None
@@ -107,7 +125,7 @@ def _positions(delete: DeleteDescription, path: str) -> npt.NDArray[np.int64]:
         return _vector(delete, path)
     if delete.is_own:
         return _own.get(delete.path, lambda: _own_positions(delete))
-    table = _read_columns(delete.path, delete.access, (PATH_FIELD_ID, POSITION_FIELD_ID))
+    table = _read_columns(_DeleteFile(delete.path, delete.file_format, delete.access), _POSITION_COLUMNS)
     mine = table.filter(pc.equal(table.column(0), path))
     return np.asarray(mine.column(1).to_numpy(), dtype=np.int64)
 
@@ -159,21 +177,44 @@ def encode_vector(positions: npt.NDArray[np.int64]) -> bytes:
 
 
 def _equality_rows(delete: DeleteDescription, types: dict[int, pa.DataType]) -> list[pa.Array]:
-    table = _read_columns(delete.path, delete.access, delete.equality_ids)
+    columns = tuple(map(_Column, delete.equality_ids, delete.equality_kinds))
+    table = _read_columns(_DeleteFile(delete.path, delete.file_format, delete.access), columns)
     return [
         table.column(position).combine_chunks().cast(types[field]) for position, field in enumerate(delete.equality_ids)
     ]
 
 
+@dataclass(frozen=True)
+class _DeleteFile:
+    """Where a delete file is, in which format, and how it is reached."""
+
+    path: str
+    file_format: str
+    access: FileAccess
+
+
 @lru_cache(maxsize=16)
-def _read_columns(path: str, access: FileAccess, field_ids: tuple[int, ...]) -> pa.Table:
-    """Columns of a Parquet delete file by field id; one delete file often serves many data files of a task."""
-    with _opened(path, access) as source:
+def _read_columns(delete: _DeleteFile, columns: tuple[_Column, ...]) -> pa.Table:
+    """Columns of a delete file by field id; one delete file often serves many data files of a task."""
+    with _opened(delete.path, delete.access) as source:
+        if delete.file_format == FileFormat.AVRO.value:
+            return read_avro_columns(source, {column.number: column.kind for column in columns})
+        if delete.file_format == FileFormat.ORC.value:
+            return _orc_columns(source, [column.number for column in columns])
         file = WholeFile(source)
         names = {field_id(field): field.name for field in file.schema_arrow}
-        if PATH_FIELD_ID in field_ids:  # one path stands in many rows
+        if PATH_FIELD_ID in names:  # one path stands in many rows
             file = WholeFile(source, file.metadata, read_dictionary=[names[PATH_FIELD_ID]])
-        return file.read([names[wanted] for wanted in field_ids])
+        return file.read([names[column.number] for column in columns])
+
+
+def _orc_columns(source: InputStream, field_ids: Sequence[int]) -> pa.Table:
+    try:
+        file = orc.ORCFile(source)
+        names = {field_id(field): field.name for field in file.schema}
+        return file.read([names[number] for number in field_ids]).select([names[number] for number in field_ids])
+    except (pa.ArrowInvalid, KeyError) as error:
+        raise DamagedFileError(str(error)) from error
 
 
 @contextmanager

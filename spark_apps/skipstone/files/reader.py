@@ -21,7 +21,7 @@ from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.types import DoubleType, FloatType, PrimitiveType
+from pyiceberg.types import DoubleType, FloatType, IcebergType, PrimitiveType
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
@@ -58,11 +58,6 @@ __all__ = [
     "read_data_file",
 ]
 
-#: What makes files that only other engines read readable to us.
-_COMPACT = (
-    "Set write.format.default and write.delete.format.default to parquet and write the table's files again with the "
-    "engine that wrote it, in Spark by rewrite_data_files with the option rewrite-all"
-)
 BATCH_ROWS = 128 * 1024
 #: Column chunks are read in such pieces: a foreign file may be one row group of any size.
 BUFFER_BYTES = 1024 * 1024
@@ -349,34 +344,29 @@ def _with_deletes(file: DataFileDescription, files: FileSet) -> DataFileDescript
 def _describe_delete(one: Delete, schema: Schema, access: FileAccess) -> DeleteDescription:
     delete = one.file
     is_equality = delete.content == DataFileContent.EQUALITY_DELETES
-    readable = (FileFormat.PARQUET,) if is_equality else (FileFormat.PARQUET, FileFormat.PUFFIN)
-    if delete.file_format not in readable:
-        message = (
-            f"the delete file {delete.file_path} is {delete.file_format.value}, which cannot be applied. {_COMPACT}."
-        )
-        raise BadData(Reason.DELETES_UNSUPPORTED, message)
     ids = tuple(delete.equality_ids or ()) if is_equality else ()
-    for number in ids:
-        _require_comparable(schema, number, delete.file_path)
+    kinds = tuple(_comparable(schema, number, delete.file_path) for number in ids)
     return DeleteDescription(
         path=delete.file_path,
         content=int(delete.content),
         file_format=delete.file_format.value,
         equality_ids=ids,
+        equality_kinds=kinds,
         is_own=one.is_own,
         access=access,
         place=one.place,
     )
 
 
-def _require_comparable(schema: Schema, number: int, path: str) -> None:
+def _comparable(schema: Schema, number: int, path: str) -> IcebergType:
+    """The type of the column ``number``. Raises BadData (DELETES_UNSUPPORTED) for one whose values do not compare."""
     field = next((field for field in schema.fields if field.field_id == number), None)
     if field is None:
         said = f"a column with field id {number}, which is not at the top of the schema any more"
     elif not isinstance(field.field_type, PrimitiveType) or isinstance(field.field_type, FloatType | DoubleType):
         said = f"column {field.name!r} of type {field.field_type}"
     else:
-        return
+        return field.field_type
     message = f"the equality delete file {path} deletes by {said}; compact the table with another engine first."
     raise BadData(Reason.DELETES_UNSUPPORTED, message)
 

@@ -59,8 +59,8 @@ def table_columns(source: SourceSpec, schema: Schema, groups: Sequence[ColumnGro
 
     Raises BadSpec (COLUMN_NOT_FOUND) for a mapping to no table column, (COLUMN_TYPE_UNSUPPORTED) for a column whose
     values are only moved, BadData (SOURCE_COLUMN_MISSING) for a required column, or one named by the mapping, that a
-    file lacks (all files may lack one that has a write default), and (SOURCE_COLUMNS_UNUSED) for names that are probably
-    meant otherwise than they are written, as ``unused`` of the core judges them.
+    file lacks (all files may lack one that has a write default), and (SOURCE_COLUMNS_UNUSED) for names that are
+    probably meant otherwise than they are written, as ``unused`` of the core judges them.
     """
     mapping = column_mapping(source, schema)
     _require_cut(source, schema, groups)
