@@ -15,7 +15,7 @@ from tests.writers.recorded import held, laid_out, recorded
 
 @pytest.fixture(scope="module", autouse=True)
 def _places() -> Iterator[None]:
-    with held():
+    with held(*{writer for writer, _ in recorded()}):
         yield
 
 

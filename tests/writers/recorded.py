@@ -1,7 +1,7 @@
 """Tables of other writers as they were written, kept as archives and laid out again in the place that they name.
 
 Tables name their files by absolute paths, in manifests and delete files alike, so each is recorded and laid out in the
-same folder, which one process at a time has for itself.
+same folder, which one process at a time has for itself. Small files: a few kilobytes each.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import fcntl
 import shutil
 import tarfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pyarrow as pa
@@ -27,21 +27,32 @@ SAMPLES = (
     ("duckdb", "copy"),
     ("duckdb", "rest-deletes"),
     ("duckdb", "rest-evolved"),
-    ("duckdb", "rest-bucket"),
+    ("spark", "orc"),
+    ("spark", "v3"),
+    ("polars", "sink-bucket"),
+    ("dlt", "merge"),
+    ("chdb", "bucket"),
+    ("sail", "equality-deletes"),
+    ("sail", "v3-vectors"),
+    ("icebergo", "deletes"),
+    ("icebergo", "v3"),
+    ("flink", "v2"),
+    ("flink", "v3"),
 )
 
 
 @contextmanager
-def held() -> Iterator[None]:
-    """Have the folder of all writers, empty, for this process alone; others wait."""
-    with PLACES.with_suffix(".lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        shutil.rmtree(PLACES, ignore_errors=True)
-        PLACES.mkdir()
-        try:
-            yield
-        finally:
-            shutil.rmtree(PLACES, ignore_errors=True)
+def held(*writers: str) -> Iterator[None]:
+    """Have the folders of ``writers``, empty, for this process alone; others wait."""
+    with ExitStack() as stack:
+        for name in sorted(writers):
+            lock = stack.enter_context(Path(f"{PLACES}-{name}.lock").open("w"))
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            folder = PLACES / name
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            shutil.rmtree(folder, ignore_errors=True)
+            folder.mkdir(parents=True)
+        yield
 
 
 def record(writer: str, place: Place, spark: SparkSession) -> None:

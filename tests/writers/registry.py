@@ -13,6 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tests.spark.jars import resolved_jars
+
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAMS = Path(__file__).parent / "programs"
 ENVIRONMENTS = ROOT / ".cache" / "writers"
@@ -53,6 +55,38 @@ class Writer:
         return place / "bin" / "python"
 
 
+@dataclass(frozen=True, kw_only=True)
+class GoWriter(Writer):
+    """A writer in Go, whose module pins its version."""
+
+    def command(self, root: Path, rest: str) -> list[str]:
+        """What is run to have the tables below ``root``."""
+        program = ENVIRONMENTS / self.name / self.name
+        program.parent.mkdir(parents=True, exist_ok=True)
+        build = ["nice", "-n", "10", "go", "build", "-C", str(PROGRAMS / self.name), "-o", str(program), "."]
+        subprocess.run(build, check=True)
+        return [str(program), str(root)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JavaWriter(Writer):
+    """A writer in Java, one source file. ``jars``: group, artifact and version of each."""
+
+    jars: tuple[str, ...]
+    source: str
+
+    def command(self, root: Path, rest: str) -> list[str]:
+        """What is run to have the tables below ``root``."""
+        classes = ":".join(str(path) for path in resolved_jars(self.name, self.jars))
+        flags = ["-Xmx1g", "-XX:+UseSerialGC", *(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in _OPENED)]
+        return ["java", *flags, "-cp", classes, str(PROGRAMS / self.name / self.source), str(root)]
+
+
+#: Packages that Flink reaches into.
+_OPENED = ("java.lang", "java.nio", "java.util", "java.util.concurrent", "java.net", "java.time")
+FLINK, HADOOP = "2.1.1", "3.4.1"
+
+
 def _install(place: Path, requirements: Sequence[str]) -> None:
     uv = ["nice", "-n", "10", str(ROOT / ".cache" / "uv" / "bin" / "uv")]
     python = str(place / "bin" / "python")
@@ -88,4 +122,20 @@ WRITERS = (
     Writer(name="dlt", title="dlt 1.31.0", requirements=("dlt[filesystem,parquet]==1.31.0", PYICEBERG)),
     Writer(name="chdb", title="ClickHouse 26.9.2 (chdb 4.4.0)", requirements=("chdb==4.4.0",)),
     Writer(name="sail", title="Sail 0.7.2", requirements=("pysail==0.7.2", "pyspark-client==4.2.0")),
+    GoWriter(name="icebergo", title="iceberg-go 0.7.0"),
+    JavaWriter(
+        name="flink",
+        title="Flink 2.1.1 with Iceberg 1.11.0",
+        source="FlinkWriter.java",
+        jars=(
+            f"org.apache.flink:flink-clients:{FLINK}",
+            f"org.apache.flink:flink-connector-base:{FLINK}",
+            f"org.apache.flink:flink-table-api-java-bridge:{FLINK}",
+            f"org.apache.flink:flink-table-planner-loader:{FLINK}",
+            f"org.apache.flink:flink-table-runtime:{FLINK}",
+            "org.apache.iceberg:iceberg-flink-runtime-2.1:1.11.0",
+            f"org.apache.hadoop:hadoop-client-api:{HADOOP}",
+            f"org.apache.hadoop:hadoop-client-runtime:{HADOOP}",
+        ),
+    ),
 )

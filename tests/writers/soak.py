@@ -1,13 +1,14 @@
 """Every writer writes its tables, and the harness takes each through its steps.
 
-``python -m tests.writers.soak [--record] [NAME …]``. Progress is printed. What was found is written to
-build/soak/writers.json; with ``--record`` also to tests/writers/result.json, of which docs/works-with.md has a table,
-and the tables of ``SAMPLES`` to tests/writers/recorded.
+``python -m tests.writers.soak [--record] [WRITER …]``; CASES=one,another in the environment chooses cases. Progress is
+printed. What was found is written to build/soak/writers.json; with ``--record`` also to tests/writers/result.json, of
+which docs/works-with.md has a table, and the tables of ``SAMPLES`` to tests/writers/recorded.
 """
 
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import shutil
@@ -89,7 +90,7 @@ def main(argv: Sequence[str]) -> int:
     asked = parser.parse_args(argv)
     writers = [one for one in WRITERS if not asked.names or one.name in asked.names]
     samples = set(SAMPLES) if asked.record else set()
-    with held(), session() as spark:
+    with held(*(one.name for one in writers)), session() as spark:
         results = [run_writer(writer, spark, samples) for writer in writers]
     RESULT.parent.mkdir(parents=True, exist_ok=True)
     RESULT.write_text(json.dumps(results, indent=1, ensure_ascii=False) + "\n")
@@ -101,11 +102,25 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _merge_recorded(results: list[dict[str, Any]]) -> None:
-    """Replace what was recorded of these writers; others keep theirs."""
-    known = {one["writer"]: one for one in json.loads(RECORDED.read_text())} if RECORDED.exists() else {}
-    known |= {one["writer"]: one for one in results}
+    """Replace what was recorded of these writers, or of their chosen cases; others keep theirs."""
+    with RECORDED.open("r+") as opened:
+        fcntl.flock(opened, fcntl.LOCK_EX)  # other writers may end at this moment
+        _replace_recorded(results)
+
+
+def _replace_recorded(results: list[dict[str, Any]]) -> None:
+    known = {one["writer"]: one for one in json.loads(RECORDED.read_text())}
+    for one in results:
+        before = known.get(one["writer"]) if os.environ.get("CASES") else None
+        known[one["writer"]] = one if before is None else _joined(before, one)
     ordered = [known[writer.name] for writer in WRITERS if writer.name in known]
     RECORDED.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n")
+
+
+def _joined(before: dict[str, Any], now: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded of a writer with the cases of ``now`` in the place of theirs."""
+    cases = {case["name"]: case for case in (*before["cases"], *now["cases"])}
+    return {**now, "cases": list(cases.values()), "refused": {**before["refused"], **now["refused"]}}
 
 
 if __name__ == "__main__":
