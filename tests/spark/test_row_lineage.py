@@ -6,13 +6,14 @@ import json
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyiceberg.schema import Schema
-from pyiceberg.types import LongType, NestedField, StringType, TimestampNanoType
+from pyiceberg.types import DecimalType, LongType, NestedField, StringType, TimestampNanoType
 from pyspark.sql import SparkSession
 from skipstone.runs.load import run_load
 from skipstone.runs.reporting.report import Reporter
@@ -212,6 +213,16 @@ def test_inserted_rows_have_the_defaults_of_columns_that_the_source_lacks(
         assert rows_of(spark_rows(spark, bed.warehouse, "ns.t")) == expected
         bed.compact()
     assert len(bed.files()) == 1
+
+
+def test_a_decimal_that_another_writer_spells_without_a_blank_is_nothing_that_a_commit_loses(bed: MergeBed) -> None:
+    decimals = Schema(NestedField(1, "id", LongType(), required=True), NestedField(2, "m", DecimalType(9, 2)))
+    table = bed.create(decimals, **{"format-version": "3"})
+    place = Path(table.metadata_location.removeprefix("file://"))
+    place.write_text(place.read_text().replace("decimal(9, 2)", "decimal(9,2)"))
+    assert "decimal(9,2)" in place.read_text()
+    report = bed.merge(task_of(bed.source([{"id": 1, "m": Decimal("1.25")}])))
+    assert report.reason is Reason.COMMITTED, report.message
 
 
 def test_metadata_that_pyiceberg_would_lose_is_not_written_again(bed: MergeBed) -> None:

@@ -18,6 +18,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyiceberg.table import Table
+from pyiceberg.types import TimestamptzType
 from pyspark.sql import SparkSession
 from skipstone.query import read
 from skipstone.runs.observe import run_observe
@@ -314,8 +315,10 @@ def reference_rows(place: Place, spark: SparkSession) -> pa.Table:
 
 
 def _pyiceberg_rows(table: Table, condition: str) -> pa.Table:
-    """The rows that PyIceberg finds; it writes literals of times and dates as texts."""
-    told = re.sub(r"timestamp '(\S+) ", r"'\1T", condition).replace("date '", "'")
+    """The rows that PyIceberg finds; it writes times and dates as texts, and moments with an offset."""
+    moments = {field.name for field in table.schema().fields if isinstance(field.field_type, TimestamptzType)}
+    offset = "+00:00" if any(re.search(rf"\b{name}\b", condition) for name in moments) else ""
+    told = re.sub(r"timestamp '(\S+) ([^']+)'", rf"'\1T\2{offset}'", condition).replace("date '", "'")
     return (table.scan(row_filter=told) if told else table.scan()).to_arrow()
 
 

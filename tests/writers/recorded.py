@@ -26,16 +26,12 @@ _METADATA = "metadata-file.txt"
 SAMPLES = (
     ("duckdb", "copy"),
     ("duckdb", "rest-deletes"),
-    ("duckdb", "rest-evolved"),
     ("spark", "orc"),
-    ("spark", "v3"),
-    ("polars", "sink-bucket"),
     ("dlt", "merge"),
     ("chdb", "bucket"),
     ("sail", "equality-deletes"),
     ("sail", "v3-vectors"),
     ("icebergo", "deletes"),
-    ("icebergo", "v3"),
     ("flink", "v2"),
     ("flink", "v3"),
 )

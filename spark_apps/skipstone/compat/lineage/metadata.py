@@ -6,10 +6,14 @@ Used by the SQL catalog, which writes all of a table's metadata with each commit
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 from pyiceberg.table.metadata import TableMetadata, TableMetadataV3
 from pyiceberg.typedef import IcebergBaseModel
+
+#: Types with parameters, between which writers put blanks or not.
+_TYPE = re.compile(r"(decimal|fixed)\s*[(\[][\d,\s]+[)\]]")
 
 
 class _WritableMetadata(TableMetadataV3):
@@ -52,4 +56,10 @@ def _find_lost(before: Any, after: Any, path: str) -> str | None:
     if isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         pairs = zip(before, after, strict=True)
         return next((lost for one, other in pairs if (lost := _find_lost(one, other, path))), None)
-    return None if before == after or before is None else path
+    return None if before == after or before is None or _is_spelt_otherwise(before, after) else path
+
+
+def _is_spelt_otherwise(before: Any, after: Any) -> bool:
+    """Whether two types differ in blanks alone, as ``decimal(9,2)`` and ``decimal(9, 2)`` do."""
+    both = isinstance(before, str) and isinstance(after, str) and _TYPE.fullmatch(before)
+    return bool(both) and "".join(before.split()) == "".join(after.split())
