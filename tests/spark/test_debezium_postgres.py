@@ -17,7 +17,8 @@ from typing import Any
 
 import pytest
 from skipstone.tasks.share import USUAL_SHARE
-from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec, TimePrecision
+from skipstone_core.contract.feeds import TimePrecision
+from skipstone_core.contract.requests import ChangeFormat, ConsumePolicy, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData
 
 from tests.spark.debezium import FLAT_FIELDS, VERSION, Engine, engines

@@ -21,6 +21,7 @@ from skipstone.runs.merging import feed as feed_module
 from skipstone.tables.committing.commits import CommitPorts, NoHooks
 from skipstone.tasks.share import USUAL_SHARE, DriverShare
 from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.feeds import TimePrecision
 from skipstone_core.contract.reports import UnusedColumn
 from skipstone_core.contract.requests import (
     ChangeFormat,
@@ -29,7 +30,6 @@ from skipstone_core.contract.requests import (
     MergeClause,
     SourceFormat,
     SourceSpec,
-    TimePrecision,
 )
 from skipstone_core.errors import BadData, BadSpec
 

@@ -13,7 +13,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from skipstone_core.contract.requests import ChangeFormat, SourceFormat, TimePrecision
+from skipstone_core.contract.feeds import TimePrecision
+from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from skipstone_core.contract.requests import ChangeFormat, SourceFormat, TimePrecision
+from skipstone_core.contract.feeds import TimePrecision
+from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 

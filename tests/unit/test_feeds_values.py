@@ -26,7 +26,7 @@ from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.encodings import ValueRules
 from skipstone.tables.arrow import arrow_type_of
-from skipstone_core.contract.requests import TimePrecision
+from skipstone_core.contract.feeds import TimePrecision
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UTC_RULES = ValueRules()

@@ -13,6 +13,7 @@ from enum import StrEnum
 from skipstone_core.codec import decode, encode
 from skipstone_core.contract import CONTRACT_VERSION
 from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.feeds import ColumnPrecision, EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.spark import SparkRef
 from skipstone_core.errors import ContractViolation
 from skipstone_core.funnel import PruneStage
@@ -69,14 +70,6 @@ class ChangeFormat(StrEnum):
     DEBEZIUM_FLAT = "DebeziumFlat"
     DMS = "Dms"
     MAXWELL = "Maxwell"
-
-
-class TimePrecision(StrEnum):
-    """The unit of whole numbers that stand for times and timestamps."""
-
-    MILLIS = "Millis"
-    MICROS = "Micros"
-    NANOS = "Nanos"
 
 
 class DuplicatesPolicy(StrEnum):
@@ -299,7 +292,9 @@ class SourceSpec:
     more recently are not read yet.
     ``change_format``: the files are a change feed that this tool wrote; merges only. ``allow_truncate``: a truncate in
     it empties the table. ``time_precision``: the unit of times and timestamps in messages that carry no schema.
-    ``replica_identity``: columns that the source database logs of deleted rows. ``unknown_columns``: None is Ignore.
+    ``column_time_precisions``: the same of single columns. ``replica_identity``: columns that the source database logs
+    of deleted rows. ``unavailable_value``: what the tool writes in the place of values that the database did not log.
+    ``non_finite``, ``infinity``, ``equal_rows``: None is Refuse; ``unknown_columns``: None is Ignore.
     These are None when unset, so that requests without them stay as they were.
     """
 
@@ -316,7 +311,12 @@ class SourceSpec:
     change_format: ChangeFormat | None = None
     allow_truncate: bool | None = None
     time_precision: TimePrecision | None = None
+    column_time_precisions: tuple[ColumnPrecision, ...] | None = None
     replica_identity: tuple[str, ...] | None = None
+    unavailable_value: str | None = None
+    non_finite: NonFinite | None = None
+    infinity: Infinity | None = None
+    equal_rows: EqualRows | None = None
     unknown_columns: UnknownColumns | None = None
 
 

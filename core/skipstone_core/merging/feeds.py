@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from skipstone_core.codec import camel
 from skipstone_core.contract.requests import (
     ChangeFormat,
     MergeAction,
@@ -34,6 +35,9 @@ FORMATS = {
     ChangeFormat.DMS: (SourceFormat.CSV, SourceFormat.PARQUET),
     ChangeFormat.MAXWELL: (SourceFormat.JSON,),
 }
+#: Fields of a source that are for Debezium and DebeziumFlat only.
+DEBEZIUM_FIELDS = ("allow_truncate", "time_precision", "column_time_precisions", "replica_identity",
+                   "unavailable_value", "non_finite", "infinity")  # fmt: skip
 _GONE = f"source.{OP_COLUMN} = '{DELETE}'"
 _LIVES = f"source.{OP_COLUMN} != '{DELETE}'"
 
@@ -80,11 +84,8 @@ def require_feed(source: SourceSpec) -> None:
     if source.columns or source.mapping:
         raise _refused("names and types come from the table: remove source.columns and source.mapping")
     is_debezium = source.change_format in (ChangeFormat.DEBEZIUM, ChangeFormat.DEBEZIUM_FLAT)
-    declared = (source.allow_truncate, source.time_precision, source.replica_identity)
-    if not is_debezium and any(value is not None for value in declared):
-        raise _refused(
-            "allowTruncate, timePrecision and replicaIdentity are for Debezium and DebeziumFlat only: remove them"
-        )
+    if not is_debezium and (set_ := [camel(name) for name in DEBEZIUM_FIELDS if getattr(source, name) is not None]):
+        raise _refused(f"{' and '.join(set_)} are for Debezium and DebeziumFlat only: remove them")
 
 
 def _require_identity(task: MergeTask) -> None:

@@ -5,19 +5,21 @@ Imported by the two job kinds. Must not read a source: that is the data plane's 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar
 
+from skipstone_core.codec import camel
 from skipstone_core.contract.columns import UnknownColumns
+from skipstone_core.contract.feeds import EqualRows, Infinity, NonFinite, TimePrecision
 from skipstone_core.contract.requests import (
     ChangeFormat,
     ConsumePolicy,
     DuplicatesPolicy,
     SourceFormat,
-    TimePrecision,
 )
-from skipstone_core.merging.feeds import FORMATS
+from skipstone_core.merging.feeds import DEBEZIUM_FIELDS, FORMATS
 
 from skipstone_operator.resources.rules import limits
 from skipstone_operator.resources.rules.markers import Doc, Rule, allowed_keys, name_text
@@ -183,6 +185,33 @@ class Source:
     ] = 0
 
 
+def _is_set(value: object) -> bool:
+    return value is not None and value != ()
+
+
+def _unset(name: str, *, is_list: bool) -> str:
+    empty = f" || self.{name}.size() == 0" if is_list else ""
+    return f"(!has(self.{name}){empty})"
+
+
+_LISTS = ("column_time_precisions", "replica_identity")
+#: The setting unavailable.value.placeholder of Debezium.
+_OCTETS = "^hex:([0-9A-Fa-f][0-9A-Fa-f])+$"
+_PLACEHOLDER_RULE = Rule(
+    rule=f"!self.startsWith('hex:') || self.matches('{_OCTETS}')",
+    holds=lambda text: not text.startswith("hex:") or re.fullmatch(_OCTETS, text) is not None,
+    message="source.unavailableValue has 'hex:' without octets: write two hexadecimal digits for each",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimeColumn:
+    """The unit of times in one column."""
+
+    column: Annotated[str, name_text("Column of the table.")]
+    precision: Annotated[TimePrecision, Doc("Unit of its numbers.")]
+
+
 @dataclass(frozen=True, kw_only=True)
 class MergeSource(Source):
     """Files with changes: rows with columns of their own, or the change feed of a tool."""
@@ -217,15 +246,20 @@ class MergeSource(Source):
         ),
         Rule(
             holds=lambda source: (
-                source.change_format in DEBEZIUM
-                or (source.allow_truncate is None and source.time_precision is None and not source.replica_identity)
+                source.change_format in DEBEZIUM or all(not _is_set(getattr(source, name)) for name in DEBEZIUM_FIELDS)
             ),
-            rule="(!has(self.allowTruncate) && !has(self.timePrecision) && (!has(self.replicaIdentity) || "
-            "self.replicaIdentity.size() == 0)) || (has(self.changeFormat) && "
-            "self.changeFormat in ['Debezium', 'DebeziumFlat'])",
-            message="source.allowTruncate, source.timePrecision and source.replicaIdentity are for the change formats "
-            "Debezium and DebeziumFlat only: remove them",
+            rule="("
+            + " && ".join(_unset(camel(name), is_list=name in _LISTS) for name in DEBEZIUM_FIELDS)
+            + ") || (has(self.changeFormat) && self.changeFormat in ['Debezium', 'DebeziumFlat'])",
+            message=f"source.{', '.join(map(camel, DEBEZIUM_FIELDS[:-1]))} and {camel(DEBEZIUM_FIELDS[-1])} are for "
+            "the change formats Debezium and DebeziumFlat only: remove them",
             field_path=".changeFormat",
+        ),
+        Rule(
+            holds=lambda source: source.change_format is not None or source.equal_rows is None,
+            rule="!has(self.equalRows) || has(self.changeFormat)",
+            message="source.equalRows is for change feeds only: remove it, or set source.changeFormat",
+            field_path=".equalRows",
         ),
     )
 
@@ -247,6 +281,17 @@ class MergeSource(Source):
             "such numbers fail the job when absent."
         ),
     ] = None
+    column_time_precisions: Annotated[
+        tuple[TimeColumn, ...] | None,
+        Doc(
+            "The same for single columns, where timePrecision is not their unit. In a column of type string, such "
+            "numbers are times of day, and become text such as 10:00:00.500000.",
+            min_items=1,
+            max_items=limits.MAX_COLUMNS,
+            list_key="column",
+            item=Doc("One column."),
+        ),
+    ] = None
     replica_identity: Annotated[
         tuple[str, ...] | None,
         Doc(
@@ -256,6 +301,38 @@ class MergeSource(Source):
             min_items=1,
             max_items=limits.MAX_COLUMNS,
             item=name_text("One column of the source table."),
+        ),
+    ] = None
+    unavailable_value: Annotated[
+        str | None,
+        Doc(
+            "What Debezium writes in the place of a value that the database did not log, if its setting "
+            "unavailable.value.placeholder is not the default: text, or hex: and octets. The table keeps its value.",
+            min_length=1,
+            max_length=256,
+            rules=(_PLACEHOLDER_RULE,),
+        ),
+    ] = None
+    non_finite: Annotated[
+        NonFinite | None,
+        Doc(
+            "Refuse (the default) fails the job for NaN and infinities in columns of type decimal, which has none; "
+            "Null stores null for them. No key may be one."
+        ),
+    ] = None
+    infinity: Annotated[
+        Infinity | None,
+        Doc(
+            "Refuse (the default) fails the job for infinite dates and timestamps, which Iceberg does not have; Null "
+            "stores null, Max stores the last moment of the year 9999 for infinity and the first of the year 1 for "
+            "-infinity. No key may be one."
+        ),
+    ] = None
+    equal_rows: Annotated[
+        EqualRows | None,
+        Doc(
+            "Refuse (the default) fails a job whose keys are all columns of the table: rows that are equal in a source "
+            "table without a primary key would become one. Collapse lets them."
         ),
     ] = None
 

@@ -5,16 +5,12 @@ Called by ``files``. A column that a change does not have is null in its batch, 
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import uuid
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 from propcache.api import cached_property
-from pyiceberg.types import BinaryType, FixedType, StringType, UUIDType
 from skipstone_core.contract.requests import ChangeFormat
 from skipstone_core.errors import BadData
 from skipstone_core.merging.feeds import MISSING_COLUMN, OP_COLUMN, UPSERT
@@ -39,17 +35,8 @@ from skipstone.sources.feeds.shapes import (
 from skipstone.sources.feeds.unknown import UNKNOWN_COLUMN, noted
 from skipstone.sources.feeds.values.columns import UnfitValue, column_array
 from skipstone.sources.feeds.values.encodings import ValueRules
+from skipstone.sources.feeds.values.placeholders import Placeholder
 
-#: What Debezium writes in the place of a value that the database did not log, because the change leaves it as it is
-#: (``unavailable.value.placeholder``), as text, bytes, whole numbers, a UUID and the text of a map.
-_TEXT = "__debezium_unavailable_value"
-_BYTES = _TEXT.encode()
-_BASE64 = base64.b64encode(_BYTES).decode()
-_HEX = _BYTES.hex()
-_NUMBERS = list(_BYTES)
-_MAP_TEXT = f'{{"{_TEXT}":"{_TEXT}"}}'
-_UUID = str(uuid.UUID(bytes=hashlib.md5(_BYTES, usedforsecurity=False).digest(), version=3))
-_LEFT_OUT: Sequence[Raw] = (_TEXT, _BYTES, _BASE64, _HEX, _MAP_TEXT, _UUID)
 _CONTROL = (OP_COLUMN, ORDER_COLUMN, ORIGIN_COLUMN, LOG_COLUMN, TABLE_COLUMN, KEPT_COLUMN, MISSING_COLUMN,
             UNKNOWN_COLUMN)  # fmt: skip
 _TEXT_FORMATS = (ChangeFormat.DMS, ChangeFormat.MAXWELL)
@@ -95,7 +82,8 @@ class BatchMaker:
                 values = [None if left else value for value, left in zip(values, kept, strict=True)]
             semantic = semantics.get(column.name) if semantics is not None else None
             arrays.append(self.decoded(values, column, [change.line for change in changes], semantic))
-        unknown = noted(changes, self.target, semantics, _LEFT_OUT)
+        left_out = [form for one in self._placeholders for form in one.forms]
+        unknown = noted(changes, self.target, semantics, left_out)
         return self.assembled(arrays, changes, Lacks(absent, unavailable), unknown)
 
     def assembled(
@@ -126,7 +114,7 @@ class BatchMaker:
     ) -> pa.Array:
         """``values``, which stand in ``lines``, in the type of ``column``. Raises BadData."""
         try:
-            return column_array(values, column, semantic, self._rules)
+            return column_array(values, column, semantic, self._rules[column.name])
         except UnfitValue as error:
             message = f"column '{column.name}': the value is not {error.what}"
             raise refused(self.name, message, lines[error.position]) from error
@@ -162,27 +150,33 @@ class BatchMaker:
                 raise self.unread(column, found.line)
 
     def _unavailable(self, values: Sequence[Raw], column: FeedColumn) -> Sequence[bool] | bool:
-        if self.target.tool in _TEXT_FORMATS:
+        plain = [form for one in self._placeholders for form in one.plain(column.type)]
+        if not any(isinstance(value, list | Mapping) for value in values) and not any(form in values for form in plain):
             return False
-        plain, listed = placeholders(column)
-        found = [isinstance(value, list | Mapping) and value in listed for value in values]
-        if any(one in values for one in plain):
-            return [is_listed or value in plain for is_listed, value in zip(found, values, strict=True)]
-        return found
+        return [any(one.stands_in(value, column.type) for one in self._placeholders) for value in values]
 
     @cached_property
-    def _rules(self) -> ValueRules:
+    def _placeholders(self) -> tuple[Placeholder, ...]:
+        if self.target.tool in _TEXT_FORMATS:
+            return ()
+        declared = self.target.unavailable_value  # messages from before it was set have the default
+        return (Placeholder(),) if declared is None else (Placeholder(), Placeholder(declared))
+
+    @cached_property
+    def _rules(self) -> Mapping[str, ValueRules]:
+        """By column."""
+        return {column.name: self._rules_of(column) for column in self.target.carried}
+
+    def _rules_of(self, column: FeedColumn) -> ValueRules:
         target = self.target
-        is_maxwell = target.tool is ChangeFormat.MAXWELL
-        return ValueRules(zone=target.zone, unit=target.unit, text=target.tool in _TEXT_FORMATS, base64=is_maxwell)
-
-
-def placeholders(column: FeedColumn) -> tuple[list[Raw], list[Raw]]:
-    """What stands for a value of ``column`` that is left out: as plain values, and as lists and maps."""
-    plain: list[Raw] = [_TEXT, _BYTES, _MAP_TEXT]
-    if isinstance(column.type, BinaryType | FixedType | StringType):  # text of bytes may be kept as text
-        plain += [_BASE64, _HEX]
-    if isinstance(column.type, UUIDType):
-        plain.append(_UUID)
-    listed: list[Raw] = [[_TEXT], [_BASE64], [_BYTES], [_UUID], _NUMBERS, {_TEXT: _TEXT}]
-    return plain, listed
+        unit = target.column_units.get(column.name)
+        return ValueRules(
+            zone=target.zone,
+            unit=unit or target.unit,
+            text=target.tool in _TEXT_FORMATS,
+            base64=target.tool is ChangeFormat.MAXWELL,
+            is_column_unit=unit is not None,
+            is_key=column.is_key,
+            non_finite=None if column.is_key else target.non_finite,
+            infinity=None if column.is_key else target.infinity,
+        )

@@ -6,7 +6,7 @@ with its file and line, and never with a value.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol, TypeVar
@@ -14,7 +14,9 @@ from typing import Protocol, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyiceberg.schema import Schema
-from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat
+from pyiceberg.types import StringType, TimestampType, TimestamptzType, TimeType
+from skipstone_core.contract.feeds import EqualRows, TimePrecision
+from skipstone_core.contract.requests import ChangeFormat, MergeTask, SourceFormat, SourceSpec
 from skipstone_core.errors import BadData, BadSpec
 from skipstone_core.reasons import Reason
 
@@ -36,6 +38,7 @@ from skipstone.sources.feeds.shapes import (
     refused,
 )
 from skipstone.sources.feeds.values.columns import is_carried
+from skipstone.sources.feeds.values.placeholders import octets_of
 from skipstone.sources.listing import SourceListing
 from skipstone.sources.text.headers import open_binary, require_unpackable, unreadable
 from skipstone.sources.text.options import TextOptions, text_options
@@ -83,6 +86,7 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         )
         for field in schema.fields
     )
+    _require_rows(source, columns)
     options = _options(task)
     return FeedTarget(
         tool=source.change_format,
@@ -92,6 +96,10 @@ def feed_target(task: MergeTask, schema: Schema) -> FeedTarget:
         unit=source.time_precision,
         allow_truncate=bool(source.allow_truncate),
         identity_declared=bool(source.replica_identity),
+        column_units=_column_units(source, columns),
+        unavailable_value=_unavailable_value(source),
+        non_finite=source.non_finite,
+        infinity=source.infinity,
         null_text=source.options.get("nullValue", _DMS_NULL),
         delimiter=options.delimiter,
         quote=options.quote,
@@ -109,6 +117,45 @@ def _options(task: MergeTask) -> TextOptions:
         message = "must be true for a feed of Dms: files without a header lose deletes"
         raise BadSpec(Reason.INVALID_SPEC, message, field="spec.source.options.header")
     return text_options(source) if source.format is SourceFormat.CSV else TextOptions()
+
+
+def _require_rows(source: SourceSpec, columns: Sequence[FeedColumn]) -> None:
+    """Raise BadSpec when rows that are equal would become one and the spec does not say that they may."""
+    if source.equal_rows is EqualRows.COLLAPSE or not all(column.is_key for column in columns if column.read):
+        return
+    raise BadSpec(
+        Reason.INVALID_SPEC,
+        "they are all columns of the table, so that equal rows of a source table without a primary key become one, and "
+        "a delete of one of them removes it: name the source table's primary key, or, if it is all columns or equal "
+        "rows may become one, set source.equalRows to Collapse",
+        field="spec.keys",
+    )
+
+
+def _column_units(source: SourceSpec, columns: Sequence[FeedColumn]) -> dict[str, TimePrecision]:
+    """The units of single columns. Raises BadSpec for a column that the table does not have or that has no times."""
+    types = {column.name: column.type for column in columns}
+    for told in source.column_time_precisions or ():
+        if not isinstance(types.get(told.column), TimeType | TimestampType | TimestamptzType | StringType):
+            raise BadSpec(
+                Reason.INVALID_SPEC,
+                f"'{told.column}' is not a column of the table of type time, timestamp, timestamptz or string: name "
+                "only such columns",
+                field="spec.source.columnTimePrecisions",
+            )
+    return {told.column: told.precision for told in source.column_time_precisions or ()}
+
+
+def _unavailable_value(source: SourceSpec) -> bytes | None:
+    try:
+        return None if source.unavailable_value is None else octets_of(source.unavailable_value)
+    except ValueError as error:
+        raise BadSpec(
+            Reason.INVALID_SPEC,
+            "it must be text or, as Debezium's unavailable.value.placeholder, hex: and at least one octet in "
+            "hexadecimal digits",
+            field="spec.source.unavailableValue",
+        ) from error
 
 
 def feed_files(listing: SourceListing, tool: ChangeFormat | None) -> tuple[FeedFile, ...]:

@@ -6,13 +6,14 @@ Used by all modules of this room. Plain data.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 from pyiceberg.types import IcebergType
-from skipstone_core.contract.requests import ChangeFormat, SourceFormat, TimePrecision
+from skipstone_core.contract.feeds import Infinity, NonFinite, TimePrecision
+from skipstone_core.contract.requests import ChangeFormat, SourceFormat
 from skipstone_core.errors import BadData
 from skipstone_core.reasons import Reason
 
@@ -55,7 +56,9 @@ class FeedTarget:
     """What a feed is read for. ``columns``: all of the table's, in its order; ``time_zone``: of times without offset.
 
     ``null_text`` and ``delimiter``, ``quote`` and ``encoding``: how Csv is written. ``unit``: of times in messages
-    without schema. ``identity_declared``: the spec says that the source database logs the keys of deleted rows.
+    without schema, and ``column_units`` those of single columns. ``identity_declared``: the spec says that the source
+    database logs the keys of deleted rows. ``unavailable_value``: octets that stand for a value that is left out,
+    besides Debezium's default. ``non_finite``, ``infinity``: as the spec has them.
     """
 
     tool: ChangeFormat
@@ -65,6 +68,10 @@ class FeedTarget:
     unit: TimePrecision | None = None
     allow_truncate: bool = False
     identity_declared: bool = False
+    column_units: Mapping[str, TimePrecision] = field(default_factory=dict)
+    unavailable_value: bytes | None = None
+    non_finite: NonFinite | None = None
+    infinity: Infinity | None = None
     null_text: str = "NULL"
     delimiter: str = ","
     quote: str = '"'

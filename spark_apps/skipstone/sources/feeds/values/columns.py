@@ -38,7 +38,8 @@ from pyiceberg.types import (
 
 from skipstone.sources.feeds.shapes import FeedColumn, Raw, Semantic
 from skipstone.sources.feeds.values.encodings import ReadAs, ValueRules, content_of, is_scaled
-from skipstone.sources.feeds.values.numbers import boolean, decimal, floating, integer
+from skipstone.sources.feeds.values.infinities import infinite_sign, is_non_finite, stored_as
+from skipstone.sources.feeds.values.numbers import boolean, decimal, floating, integer, is_decimal_text
 from skipstone.sources.feeds.values.times import (
     all_days,
     all_moments,
@@ -60,6 +61,7 @@ _BYTES_REMEDY = {
     True: "let AWS DMS write Parquet, or leave the column out",
     False: "set binary.handling.mode to bytes and let the converter write schemas (schemas.enable=true), or use Avro",
 }
+_TIMES = (TimeType, TimestampType, TimestamptzType)
 _UNFIT = (ValueError, TypeError, ArithmeticError, LookupError, struct.error, pa.ArrowException)
 
 
@@ -125,12 +127,15 @@ def _one_by_one(values: Sequence[Raw], column: FeedColumn, of: ReadAs) -> pa.Arr
 
 
 def _converted(value: Raw, of: ReadAs) -> object:
-    return _CONVERT[type(of.type)](value, of)
+    stored = stored_as(value, of)
+    return _CONVERT[type(of.type)](value, of) if stored is None else stored.value
 
 
 def _what(value: Raw, of: ReadAs) -> str:
     """What would fit, for people. It does not show ``value``."""
     base = f"a value of type {of.type}"
+    if not of.rules.text and (special := _what_special(value, of)):
+        return f"{base}, but {special}"
     if isinstance(value, str) and value.startswith(_ZERO_DATE) and of.rules.text:
         return f"{base}, but the zero date of MySQL: let the tool write null for it (output_null_zerodates of Maxwell)"
     if isinstance(of.type, BinaryType | FixedType) and isinstance(value, str) and not of.rules.base64:
@@ -141,26 +146,50 @@ def _what(value: Raw, of: ReadAs) -> str:
             ", or, if it is of a timestamp without time zone, let the converter write schemas (schemas.enable=true)"
         )
         return told if of.rules.text else told + untold
-    if isinstance(of.type, TimeType | TimestampType | TimestamptzType) and of.semantic is None and not of.rules.unit:
-        if of.rules.text:
-            return f"{base} without loss"
+    is_number = isinstance(value, int) and not isinstance(value, bool)
+    if is_number and isinstance(of.type, _TIMES) and of.semantic is None and not of.rules.unit:
         return (
-            f"{base}, or a number of unknown unit: set source.timePrecision to it, or let the converter write schemas "
-            "(schemas.enable=true)"
+            f"{base}, but a number of unknown unit: set source.timePrecision or source.columnTimePrecisions to it, or "
+            "let the converter write schemas (schemas.enable=true)"
         )
-    if isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
+    if is_number and isinstance(of.type, StringType) and of.semantic is None and not of.rules.text:
         return (
-            f"{base} without loss, or bytes of unknown scale: let the converter write schemas (schemas.enable=true), "
-            "or set decimal.handling.mode to string"
+            f"{base}, but a number: declare the column with a type of numbers, or, if they are times of day, name "
+            "their unit in source.columnTimePrecisions"
         )
-    return f"{base} without loss"
+    is_bytes = isinstance(value, str) and not is_decimal_text(value)
+    if is_bytes and isinstance(of.type, DecimalType) and of.semantic is None and not of.rules.text:
+        return (
+            f"{base}, or bytes of unknown scale: let the converter write schemas (schemas.enable=true), or set "
+            "decimal.handling.mode to string"
+        )
+    return f"{base} without loss{_remedy(value, of)}"
+
+
+def _remedy(value: Raw, of: ReadAs) -> str:
+    """How a value fits that has too many digits, or nothing."""
+    is_number = isinstance(value, int | float | Decimal) or (isinstance(value, str) and is_decimal_text(value))
+    if isinstance(of.type, DecimalType) and is_number:
+        return ": declare the column with more digits, or round the values in the source"
+    return ""
+
+
+def _what_special(value: Raw, of: ReadAs) -> str:
+    """What ``value`` is and which setting stores it, if no type of Iceberg has it."""
+    if is_non_finite(value, of):
+        told, setting = "NaN or an infinity, which decimals do not have", "source.nonFinite to Null"
+    elif infinite_sign(value, of):
+        told, setting = "infinity, which Iceberg does not have", "source.infinity to Null or Max"
+    else:
+        return ""
+    return f"{told}, and no key may stand for it: change the row" if of.rules.is_key else f"{told}: set {setting}"
 
 
 def _string(value: Raw, of: ReadAs) -> object:
     is_json = isinstance(value, Mapping | list)  # Maxwell writes columns of JSON so
     if is_json or (of.rules.base64 and isinstance(value, bool | int | float | Decimal)):
         return _json_text(value)
-    if isinstance(value, int) and is_time_of_day(of.semantic):
+    if isinstance(value, int) and not isinstance(value, bool) and is_time_of_day(of):
         return time_text(value, of)
     if not isinstance(value, str) or is_scaled(of.semantic):
         raise TypeError(value)
@@ -221,9 +250,10 @@ def _map(value: Raw, of: ReadAs) -> object:
 
 
 def _inner(value: Raw, of: ReadAs, *, required: bool) -> object:
-    if value is None and not required:
-        return None
-    return _converted(value, of)
+    found = _converted(value, of) if value is not None else None
+    if found is None and required:
+        raise ValueError(value)
+    return found
 
 
 def _item(of: ReadAs) -> Semantic | None:

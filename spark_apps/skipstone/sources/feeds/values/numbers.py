@@ -25,7 +25,12 @@ _LEAST_SINGLE = 2.0**-126
 _DIGITS = 40
 _INTEGER = re.compile(rf"[+-]?\d{{1,{_DIGITS}}}", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d{1,4})?", re.ASCII)
-_SPECIAL_FLOATS = {"NaN": float("nan"), "Infinity": float("inf"), "+Infinity": float("inf"), "-Infinity": -float("inf")}
+#: Also as Debezium writes those of decimals.
+_SPECIAL_FLOATS = {
+    **dict.fromkeys(("NaN", "NAN"), float("nan")),
+    **dict.fromkeys(("Infinity", "+Infinity", "POSITIVE_INFINITY"), float("inf")),
+    **dict.fromkeys(("-Infinity", "NEGATIVE_INFINITY"), -float("inf")),
+}
 _BOOLEANS = {"true": True, "false": False, "t": True, "f": False, "1": True, "0": False}
 #: Holds every number that a decimal of 38 digits is compared with.
 _WIDE = Context(prec=200)
@@ -116,6 +121,11 @@ def _exact(value: Raw, of: ReadAs) -> Decimal:
         case Mapping() if set(value) == {"scale", "value"}:  # io.debezium.data.VariableScaleDecimal
             return _unscaled(content_of(value["value"]), int(value["scale"]))
     raise ValueError(value)
+
+
+def is_decimal_text(text: str) -> bool:
+    """Whether ``text`` is a number in decimal digits."""
+    return bool(_NUMBER.fullmatch(text))
 
 
 def _finite(value: Decimal) -> Decimal:

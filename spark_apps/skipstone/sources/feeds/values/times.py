@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from skipstone_core.contract.requests import TimePrecision
+from skipstone_core.contract.feeds import TimePrecision
 
 from skipstone.sources.feeds.shapes import Raw, Semantic
 from skipstone.sources.feeds.values.encodings import ReadAs
@@ -26,8 +26,8 @@ _MOMENT_UNITS = {f"{_DEBEZIUM}Timestamp": _MILLIS, f"{_CONNECT}Timestamp": _MILL
 #: Text in UTC of what has no zone.
 _ISO_MOMENT = f"{_DEBEZIUM}IsoTimestamp"
 #: Days, and microseconds, since 1970 of the first and the last year that Python has.
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
-_MOMENTS = _FIRST_DAY * DAY_MICROS, (_LAST_DAY + 1) * DAY_MICROS - 1
+FIRST_DAY, LAST_DAY = -719_162, 2_932_896
+MOMENTS = FIRST_DAY * DAY_MICROS, (LAST_DAY + 1) * DAY_MICROS - 1
 
 
 def _is_day(semantic: Semantic | None) -> bool:
@@ -40,7 +40,7 @@ def day(value: Raw, of: ReadAs) -> object:
         return days(value)
     if not isinstance(value, int) or isinstance(value, bool) or not _is_day(of.semantic):
         raise TypeError(value)
-    return _bounded(value, _FIRST_DAY, _LAST_DAY)
+    return _bounded(value, FIRST_DAY, LAST_DAY)
 
 
 def time_of_day(value: Raw, of: ReadAs) -> object:
@@ -50,9 +50,9 @@ def time_of_day(value: Raw, of: ReadAs) -> object:
     return _bounded(_micros(value, _unit(of, _TIME_UNITS)), 0, DAY_MICROS - 1)
 
 
-def is_time_of_day(semantic: Semantic | None) -> bool:
-    """Whether the schema says that numbers are times of day."""
-    return semantic is not None and semantic.name in _TIME_UNITS
+def is_time_of_day(of: ReadAs) -> bool:
+    """Whether the schema, or without one the spec, says that numbers in a column of text are times of day."""
+    return of.rules.is_column_unit if of.semantic is None else of.semantic.name in _TIME_UNITS
 
 
 def time_text(value: int, of: ReadAs) -> str:
@@ -82,7 +82,7 @@ def moment_with_zone(value: Raw, of: ReadAs) -> object:
         found = instant(micros, of.rules.zone) if offset is None else micros - offset * 1_000_000
     else:
         found = instant(_moment(value, of), of.rules.zone)
-    return _bounded(found, *_MOMENTS)
+    return _bounded(found, *MOMENTS)
 
 
 def _moment(value: Raw, of: ReadAs) -> int:
@@ -90,7 +90,12 @@ def _moment(value: Raw, of: ReadAs) -> int:
         micros = value * DAY_MICROS
     else:
         micros = _micros(value, _unit(of, _MOMENT_UNITS))
-    return _bounded(micros, *_MOMENTS)
+    return _bounded(micros, *MOMENTS)
+
+
+def moment_unit(of: ReadAs) -> TimePrecision | None:
+    """The unit of numbers that are timestamps; None when nothing tells it."""
+    return of.rules.unit if of.semantic is None else _MOMENT_UNITS.get(of.semantic.name)
 
 
 def _unit(of: ReadAs, units: Mapping[str, TimePrecision]) -> TimePrecision:
@@ -118,7 +123,7 @@ def _bounded(value: int, first: int, last: int) -> int:
 
 def all_days(values: Sequence[Raw], of: ReadAs) -> pa.Array | None:
     """Whole numbers as dates, in one step; None when numbers are no dates here."""
-    return _within(pa.array(values, pa.int32()), _FIRST_DAY, _LAST_DAY) if _is_day(of.semantic) else None
+    return _within(pa.array(values, pa.int32()), FIRST_DAY, LAST_DAY) if _is_day(of.semantic) else None
 
 
 def all_moments(values: Sequence[Raw], of: ReadAs) -> pa.Array:
@@ -132,7 +137,7 @@ def all_moments(values: Sequence[Raw], of: ReadAs) -> pa.Array:
         if not pc.all(pc.equal(pc.multiply(micros, 1000), numbers)).as_py():
             raise ValueError(unit)
         numbers = micros
-    return _within(numbers, *_MOMENTS)
+    return _within(numbers, *MOMENTS)
 
 
 def _within(numbers: pa.Array, first: int, last: int) -> pa.Array:
@@ -145,9 +150,9 @@ def _within(numbers: pa.Array, first: int, last: int) -> pa.Array:
 def require_years(array: pa.Array) -> pa.Array:
     """``array``; raises ValueError for a date or timestamp in a year that Python does not have."""
     if pa.types.is_date32(array.type):
-        _within(array.cast(pa.int32()), _FIRST_DAY, _LAST_DAY)
+        _within(array.cast(pa.int32()), FIRST_DAY, LAST_DAY)
     if pa.types.is_timestamp(array.type):
-        _within(array.cast(pa.int64()), *_MOMENTS)
+        _within(array.cast(pa.int64()), *MOMENTS)
     return array
 
 
