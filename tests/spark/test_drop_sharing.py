@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from pyiceberg.catalog import Catalog
+from pyiceberg.catalog.sql import SqlCatalog
 from pyiceberg.exceptions import NoSuchTableError
 from pyiceberg.table import Table
 from skipstone.indexes.tables import index_identifier
@@ -16,7 +17,7 @@ from skipstone.tables.storage import plain_location
 from skipstone.tables.upkeep.expiry import expire_snapshots
 from skipstone.tables.upkeep.reach import read_reach
 from skipstone_core.contract.requests import TableRef, WarehouseRef
-from skipstone_core.errors import DependencyUnavailable
+from skipstone_core.errors import BadSpec, DependencyUnavailable
 from skipstone_core.ids import INDEX_UID_PROPERTY, OWNER_PROPERTY
 from skipstone_core.maintenance.policies import SnapshotPolicy
 from skipstone_core.reasons import Reason
@@ -87,6 +88,24 @@ def test_a_table_whose_files_another_one_uses_is_kept_and_the_way_out_loses_noth
     catalog.drop_table(CLONE)  # what the message says: without its files
     assert drop(warehouse).reason is Reason.DATA_DELETED
     assert not [path for path in named if path.exists()]
+
+
+def test_a_copy_in_another_catalog_of_the_same_database_keeps_its_files(
+    catalog: Catalog, warehouse: WarehouseRef
+) -> None:
+    table = make(catalog)
+    other = SqlCatalog("other", uri=f"sqlite:///{warehouse.root}/catalog.db", warehouse=f"file://{warehouse.root}")
+    other.create_namespace("ns")
+    clone = other.register_table(NAME, table.metadata_location)
+    report = drop(warehouse)
+    assert report.reason is Reason.DATA_RETAINED
+    assert "other.ns.t has its metadata below" in report.message
+    with pytest.raises(BadSpec, match=r"other\.ns\.t has its metadata below"):
+        expire_snapshots(catalog, ref_of(table), SnapshotPolicy(max_age_seconds=0), later())
+    assert clone.refresh().scan().count() == 6
+    other.drop_table(NAME)  # what the message says
+    other.close()
+    assert drop(warehouse).reason is Reason.DATA_DELETED
 
 
 @pytest.mark.parametrize("kept", [NAME, CLONE])

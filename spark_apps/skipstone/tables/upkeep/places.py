@@ -185,13 +185,22 @@ def _others(table: Table, load: Callable[[Identifier], Table | None]) -> Iterato
 
 
 def _metadata_places(table: Table, catalog: SqlCatalog) -> Iterator[tuple[Identifier, str]]:
-    """Where the metadata of all other tables is: an SQL catalog tells by one question."""
-    asked = select(IcebergTables.table_namespace, IcebergTables.table_name, IcebergTables.metadata_location).where(
-        IcebergTables.catalog_name == catalog.name
+    """Where the metadata of all other tables is, those of other catalogs in the same database too, by one question.
+
+    Names of tables of another catalog begin with its own.
+    """
+    asked = select(
+        IcebergTables.table_namespace,
+        IcebergTables.table_name,
+        IcebergTables.metadata_location,
+        IcebergTables.catalog_name,
     )
     with catalog_answers(catalog.name), Session(catalog.engine) as session:
-        for namespace, name, place in session.execute(asked).all():
-            if (identifier := (*namespace.split("."), name)) != table.name():
+        for namespace, name, place, owner in session.execute(asked).all():
+            identifier = (*namespace.split("."), name)
+            if owner != catalog.name:
+                yield (owner, *identifier), place or ""
+            elif identifier != table.name():
                 yield identifier, place or ""
 
 
